@@ -167,17 +167,18 @@ pub use tool::{
 };
 #[cfg(feature = "mcp")]
 pub use upstream::{
-    Answers, Bounds, CallRequests, DenyRequests, Elicitation, Elicited, Fingerprint, PinStore,
-    PinStoreError, Priorities, PromptArgument, Requested, Said, Sampled, Sampling, SchemaError,
-    SchemaFault, SchemaValidator, ServerFailure, ServerPrompt, ServerReadError, ServerRequests,
+    Bounds, BoxFuture, CallRequests, DenyRequests, Elicitation, ElicitationKind,
+    ElicitationResponse, Fingerprint, MessageRole, PinStore, PinStoreError, Priorities,
+    PromptArgument, RequestCapabilities, Sampling, SamplingResponse, SchemaError, SchemaFault,
+    SchemaValidator, ServerFailure, ServerMessage, ServerPrompt, ServerReadError, ServerRequests,
     ServerResource, ServerSpec, ServerState, ServerText, ServerTool, ServersContext, ServersError,
-    ServersFile, Speaker, SpecError, Unoffered, Upstreams, UpstreamsBuilder, Wants,
+    ServersFile, SpecError, Upstreams, UpstreamsBuilder, WithheldReason,
 };
 #[cfg(feature = "oauth")]
-pub use upstream::{Landing, OAuth, SignIn, SignInAnswer, TokenStore};
+pub use upstream::{LoopbackRedirect, OAuth, SignIn, SignInAnswer, TokenStore};
 #[cfg(feature = "mcp")]
 pub use view::{
-    DenyView, DisplayMode, GuestEar, GuestLink, ModelContext, View, ViewAnswers, ViewError,
-    ViewHost, ViewLimits, ViewNews, ViewSpec, ViewState, ViewWish,
+    DenyView, DisplayMode, ModelContext, View, ViewCapabilities, ViewChannel, ViewError, ViewEvent,
+    ViewHost, ViewLimits, ViewRequest, ViewSender, ViewSpec, ViewState,
 };
 pub use worker::{Admission, Begun, PendingCall, Status, Worker, WorkerSpec};

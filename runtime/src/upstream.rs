@@ -1,48 +1,49 @@
-//! Servers of other people in, their tools under the policy of this runtime's workers out.
+//! Third-party MCP servers, whose tools workers use under their policies.
 //!
-//! A tool of a server is offered as `SERVER__TOOL`, and every call of it needs `VERB:mcp:SERVER~MARK:TOOL~MARK`. The marks
-//! stand for what the server runs and for the form of the tool. Policies and configurations leave them out and so speak
-//! of whatever goes by the name; what people grant has them, so a grant is none for another program or another form.
+//! A tool of a server is offered as `SERVER__TOOL`. Every call of it needs `VERB:mcp:SERVER~MARK:TOOL~MARK`. The marks
+//! identify what the server runs and the definition of the tool. Policies and configurations leave the marks out and so
+//! cover any server or tool of that name. Grants contain them, so a grant does not cover another program or another
+//! definition.
 
+mod active_calls;
 #[cfg(feature = "http")]
 mod address;
-mod answer;
 #[cfg(feature = "oauth")]
 mod auth;
 mod backoff;
-mod bounded;
-mod callers;
+mod cancel_on_drop;
 mod catalog;
 mod child;
 mod classify;
 mod client;
-mod complete;
+mod completion;
 mod connect;
+mod connection;
+mod connection_state;
 mod discovery;
-mod elicit;
+mod elicitation;
 mod failure;
-mod house;
 #[cfg(feature = "http")]
 mod http;
-mod job;
-mod keeper;
-mod line;
-mod lines;
-mod pages;
+mod line_reader;
+mod log_limiter;
+mod pagination;
 mod pin_store;
 mod pins;
-mod places;
-mod quiet;
 mod reading;
+mod registry;
 mod requests;
+mod schema;
+mod schema_cost;
 mod scopes;
-mod sent;
 mod server;
-mod servers;
+mod servers_file;
 #[cfg(feature = "http")]
 mod session;
-mod shape;
 mod spec;
+mod tool_call;
+mod tool_result;
+mod transport;
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,47 +55,49 @@ use tokio::sync::watch;
 use crate::audit::{Audit, AuditError};
 use crate::scope::Verb;
 use crate::tool::RemoteTools;
-pub(crate) use answer::{failure, reply};
 pub(crate) use catalog::{address, resource_of};
-pub(crate) use classify::{Offer, Provider, listed};
-pub(crate) use complete::COMPLETE;
-pub(crate) use elicit::url as check_url;
-use house::House;
-pub(crate) use house::carried;
-pub(crate) use pages::Weight;
-use requests::Hearing;
+pub(crate) use classify::{OfferedTool, ToolProvider, classify};
+pub(crate) use completion::COMPLETE;
+pub(crate) use elicitation::check_url;
+pub(crate) use pagination::SizeCounter;
+use registry::ServerRegistry;
+pub(crate) use registry::remote_entry;
+use requests::ServerRequestHandler;
 use server::Server;
+pub(crate) use tool_result::{failure, reply};
 
 #[cfg(feature = "oauth")]
-pub use auth::{Landing, OAuth, SignIn, SignInAnswer, TokenStore};
-pub use classify::Unoffered;
+pub use auth::{LoopbackRedirect, OAuth, SignIn, SignInAnswer, TokenStore};
+pub use classify::WithheldReason;
 pub use failure::ServerFailure;
 pub use pin_store::{PinStore, PinStoreError};
 pub use pins::Fingerprint;
-pub use places::SchemaFault;
 pub use reading::{PromptArgument, ServerPrompt, ServerReadError, ServerResource, ServerText};
 pub use requests::{
-    Answers, CallRequests, DenyRequests, Elicitation, Elicited, Priorities, Requested, Said,
-    Sampled, Sampling, ServerRequests, Speaker, Wants,
+    BoxFuture, CallRequests, DenyRequests, Elicitation, ElicitationKind, ElicitationResponse,
+    MessageRole, Priorities, RequestCapabilities, Sampling, SamplingResponse, ServerMessage,
+    ServerRequests,
 };
-pub use servers::{ServersContext, ServersError, ServersFile};
-pub use shape::{SchemaError, SchemaValidator};
-pub(crate) use spec::OF_APPS;
+pub use schema::{SchemaError, SchemaValidator};
+pub use schema_cost::SchemaFault;
+pub use servers_file::{ServersContext, ServersError, ServersFile};
+pub(crate) use spec::APP_PREFIX;
 pub use spec::{ServerSpec, SpecError};
 
-/// What one server may cost.
+/// The limits of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// How long a server may take to start, connect and list its tools.
     pub connect: Duration,
-    /// The longest message, in bytes; a longer one ends the connection, and so does a longer list of tools. By HTTP it ends
-    /// the request that it answers.
+    /// The longest message and the longest list of tools, in bytes. A longer one closes the connection; over HTTP, it
+    /// fails the request.
     pub message_bytes: usize,
-    /// The largest answer that is passed on, in bytes.
+    /// The largest result of a call, in bytes.
     pub result_bytes: usize,
-    /// How many tools; what is beyond is not offered, and a server that lists four times as many is not connected.
+    /// The largest number of tools. Further tools are not offered, and a server that lists four times as many is not
+    /// connected.
     pub tools: usize,
-    /// How many calls at one time.
+    /// The largest number of concurrent calls.
     pub calls: usize,
 }
 
@@ -111,67 +114,67 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// The longest list.
-    fn listed(&self) -> usize {
+    /// The longest accepted list of tools.
+    fn max_listed(&self) -> usize {
         self.tools.saturating_mul(4)
     }
 }
 
-/// How a server fares.
+/// The connection state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerState {
-    /// It was not connected yet.
+    /// The server has not been connected yet.
     Starting,
-    /// A person is asked to sign in at it.
+    /// A person is asked to sign in.
     SigningIn,
-    /// It is connected.
+    /// The server is connected.
     Ready,
-    /// It is gone, and will be tried again; [`Upstreams::failure`] says why.
+    /// The server is disconnected and will be retried; [`Upstreams::failure`] says why.
     Waiting,
-    /// It failed too often; [`Upstreams::failure`] says why, and [`Upstreams::retry`] tries it again.
+    /// The server failed too often; [`Upstreams::failure`] says why, and [`Upstreams::retry`] retries it.
     GivenUp,
-    /// It was ended.
+    /// The server was stopped.
     Stopped,
 }
 
-/// A tool as its server lists it.
+/// A tool in the list of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerTool {
-    /// What the server calls it; what deceives is escaped in this and in the description.
+    /// The server's name for the tool. Deceptive characters are escaped, here and in the description.
     pub tool: String,
-    /// What the server says of it, as text; what is too long is cut.
+    /// The server's description, as text; a long one is truncated.
     pub description: String,
-    /// Its form.
+    /// The fingerprint of its definition.
     pub fingerprint: Fingerprint,
-    /// What models call it and what it does, or why it is not offered.
-    pub offered: Result<(String, Verb), Unoffered>,
+    /// The name for models and the verb, or why the tool is withheld.
+    pub offered: Result<(String, Verb), WithheldReason>,
 }
 
-/// Servers of other people, connected. Cloning it is cheap; with its last clone, and the last runtime that uses it, the
-/// servers end.
+/// Connections to third-party MCP servers. Clones are cheap. The servers are stopped when the last clone and the last
+/// runtime that uses them are dropped.
 ///
-/// What servers say is logged escaped, cut and rarely, under the target `bailiwick`, at debug. The client beneath, `rmcp`, logs
-/// their messages whole at debug and trace, and faults of HTTP in their words at warn: leave that target out of logs that
-/// others read.
+/// Log messages of servers are escaped, truncated and rate-limited, under the target `bailiwick`, at level debug. The
+/// MCP client `rmcp` logs whole messages at debug and trace, and HTTP errors with the server's text at warn: exclude
+/// that target from logs that others read.
 #[derive(Clone, Debug)]
 pub struct Upstreams {
-    door: Arc<Door>,
+    inner: Arc<UpstreamsInner>,
 }
 
-/// When the last handle goes, so do the servers.
+/// Stops the servers when the last handle is dropped.
 #[derive(Debug)]
-struct Door {
-    house: Arc<House>,
+struct UpstreamsInner {
+    registry: Arc<ServerRegistry>,
     stop: watch::Sender<bool>,
-    keepers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
+    tasks: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
     pin_store: Option<Arc<PinStore>>,
     #[cfg(feature = "oauth")]
-    ledger: Arc<auth::Ledger>,
+    sign_in_audit: Arc<auth::SignInAudit>,
 }
 
-/// Puts servers together; [`UpstreamsBuilder::start`] connects them.
+/// Configures servers; [`UpstreamsBuilder::start`] connects them.
 pub struct UpstreamsBuilder {
     specs: Vec<ServerSpec>,
     host: Arc<dyn ServerRequests>,
@@ -206,24 +209,24 @@ impl UpstreamsBuilder {
         self
     }
 
-    /// Sets who answers what servers ask of their host; without, every answer is no.
+    /// Sets the handler of requests that servers send to their host. The default declines all requests.
     #[must_use]
     pub fn requests(mut self, host: impl ServerRequests) -> Self {
         self.host = Arc::new(host);
         self
     }
 
-    /// Has requests of servers within a call answered by whoever made it: see [`CallMeta::requests`](crate::CallMeta::requests).
-    /// A `Gateway` forwards forms and visits to the client whose call it is. Servers are told that these and roots are
-    /// supported. Outside of a call, and within one of a client that supports neither, requests are left to
-    /// [`UpstreamsBuilder::requests`].
+    /// Forwards requests that a server sends within a call to the caller: see
+    /// [`CallMeta::requests`](crate::CallMeta::requests). A `Gateway` forwards forms and URLs to the client that made
+    /// the call. Servers are told that forms, URLs and roots are supported. Requests outside of a call, and within a
+    /// call of a client that supports neither, go to [`UpstreamsBuilder::requests`].
     #[must_use]
     pub fn forward_requests(mut self) -> Self {
         self.forwards = true;
         self
     }
 
-    /// Lets people sign in at servers that ask for it, through [`ServerRequests::sign_in`].
+    /// Enables sign-in at servers that require it, through [`ServerRequests::sign_in`].
     #[cfg(feature = "oauth")]
     #[must_use]
     pub fn oauth(mut self, oauth: OAuth) -> Self {
@@ -231,36 +234,36 @@ impl UpstreamsBuilder {
         self
     }
 
-    /// Sets what each server may cost.
+    /// Sets the limits of each server.
     #[must_use]
     pub fn bounds(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
         self
     }
 
-    /// Keeps the approved forms of tools over restarts: a tool that changed, and one that a known server added, is withheld
-    /// until [`Upstreams::approve`]. Without, what a server lists first after each start counts as approved.
+    /// Keeps the approved tool definitions across restarts: a tool that changed, and one that a known server added, is
+    /// withheld until [`Upstreams::approve`]. Without a store, the first list after each start counts as approved.
     #[must_use]
     pub fn pin_store(mut self, store: PinStore) -> Self {
         self.pin_store = Some(store);
         self
     }
 
-    /// Sets how long [`UpstreamsBuilder::start`] waits for the servers; those that take longer go on starting. Without, it
-    /// waits as long as [`Bounds::connect`] lets it.
+    /// Sets how long [`UpstreamsBuilder::start`] waits for the servers; slower servers continue to start. By default,
+    /// it waits for the first attempt of each server, which [`Bounds::connect`] limits.
     #[must_use]
-    pub fn start_within(mut self, most: Duration) -> Self {
-        self.start_within = most;
+    pub fn start_within(mut self, limit: Duration) -> Self {
+        self.start_within = limit;
         self
     }
 
-    /// Starts the servers and returns when each was tried once. Those that did not come are tried again: see
+    /// Starts the servers and returns after the first attempt for each. Failed servers are retried: see
     /// [`Upstreams::state`].
     ///
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`SpecError`]; then none was started.
+    /// [`SpecError`] if a server is invalid; then no server is started.
     pub async fn start(self) -> Result<Upstreams, SpecError> {
         spec::check_all(&self.specs)?;
         #[cfg(feature = "oauth")]
@@ -271,57 +274,63 @@ impl UpstreamsBuilder {
         let pin_store = self.pin_store.map(Arc::new);
         let mut servers = Vec::new();
         #[cfg(feature = "oauth")]
-        let ledger = Arc::default();
+        let sign_in_audit = Arc::default();
         for spec in self.specs {
-            let hearing = Hearing::new(&spec.name, Arc::clone(&host), self.forwards);
-            #[cfg_attr(not(feature = "oauth"), expect(unused_mut, reason = "nobody signs in"))]
-            let mut server = Server::new(spec, bounds, hearing, pin_store.clone());
+            let handler = ServerRequestHandler::new(&spec.name, Arc::clone(&host), self.forwards);
+            #[cfg_attr(
+                not(feature = "oauth"),
+                expect(unused_mut, reason = "set with the feature `oauth`")
+            )]
+            let mut server = Server::new(spec, bounds, handler, pin_store.clone());
             #[cfg(feature = "oauth")]
-            if let (Some(oauth), spec::Reach::Http(reach)) = (&self.oauth, &server.spec.reach) {
+            if let (Some(oauth), spec::TransportConfig::Http(config)) =
+                (&self.oauth, &server.spec.transport)
+            {
                 let names = (server.spec.name.as_str(), &*server.label);
-                server.account = auth::Account::open(names, reach, oauth, (&host, &ledger)).await;
+                server.account =
+                    auth::Account::open(names, config, oauth, (&host, &sign_in_audit)).await;
             }
             servers.push(Arc::new(server));
         }
-        let house = Arc::new(House::new(servers));
-        house.publish();
+        let registry = Arc::new(ServerRegistry::new(servers));
+        registry.publish();
         let stop = watch::Sender::new(false);
-        let mut keepers = tokio::task::JoinSet::new();
-        for server in &house.servers {
-            let (house, server) = (Arc::clone(&house), Arc::clone(server));
-            keepers.spawn(keeper::keep(house, server, stop.subscribe()));
+        let mut tasks = tokio::task::JoinSet::new();
+        for server in &registry.servers {
+            let (registry, server) = (Arc::clone(&registry), Arc::clone(server));
+            tasks.spawn(connection::supervise(registry, server, stop.subscribe()));
         }
         if let Some(store) = &pin_store {
-            let (house, store) = (Arc::clone(&house), Arc::clone(store));
-            keepers.spawn(keeper::follow_pins(house, store, stop.subscribe()));
+            let (registry, store) = (Arc::clone(&registry), Arc::clone(store));
+            tasks.spawn(connection::follow_pins(registry, store, stop.subscribe()));
         }
-        let tried = async {
-            for server in &house.servers {
+        let first_attempts = async {
+            for server in &registry.servers {
                 let mut state = server.state.subscribe();
-                // Its keeper has it for as long as the servers are there.
+                // The connection task holds the sender until shutdown.
                 let _ = state
                     .wait_for(|state| *state != ServerState::Starting)
                     .await;
             }
         };
-        // Those that are not there yet say so by their state.
-        let _ = tokio::time::timeout(self.start_within, tried).await;
-        let keepers = tokio::sync::Mutex::new(keepers);
+        // Servers that are still starting report it in their state.
+        let _ = tokio::time::timeout(self.start_within, first_attempts).await;
+        let tasks = tokio::sync::Mutex::new(tasks);
         Ok(Upstreams {
-            door: Arc::new(Door {
-                house,
+            inner: Arc::new(UpstreamsInner {
+                registry,
                 stop,
-                keepers,
+                tasks,
                 pin_store,
                 #[cfg(feature = "oauth")]
-                ledger,
+                sign_in_audit,
             }),
         })
     }
 }
 
 impl Upstreams {
-    /// Begins to put servers together.
+    /// Returns a builder without servers.
     #[must_use]
     pub fn builder() -> UpstreamsBuilder {
         UpstreamsBuilder {
@@ -336,24 +345,24 @@ impl Upstreams {
         }
     }
 
-    /// The names of the servers, as they were configured.
+    /// The configured names of the servers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let servers = self.door.house.servers.iter();
+        let servers = self.inner.registry.servers.iter();
         servers.map(|server| server.spec.name.as_str())
     }
 
     fn server(&self, name: &str) -> Option<&Arc<Server>> {
-        let mut servers = self.door.house.servers.iter();
+        let mut servers = self.inner.registry.servers.iter();
         servers.find(|server| server.spec.name == name)
     }
 
-    /// How a server fares; none if there is none of that name.
+    /// The state of a server, or `None` if the name is unknown.
     #[must_use]
     pub fn state(&self, server: &str) -> Option<ServerState> {
         self.server(server).map(|server| *server.state.borrow())
     }
 
-    /// Waits until a server is in that state; false if there is none of that name.
+    /// Waits until a server is in `state`; returns false if the name is unknown.
     pub async fn reached(&self, server: &str, state: ServerState) -> bool {
         let Some(server) = self.server(server) else {
             return false;
@@ -362,31 +371,32 @@ impl Upstreams {
         now.wait_for(|now| *now == state).await.is_ok()
     }
 
-    /// The name of a server in the scopes of grants: with a mark of what it runs. Grants of another mark are none for it.
+    /// The name of a server in the scopes of grants, with a mark that identifies what it runs. Grants with another mark
+    /// do not apply.
     #[must_use]
     pub fn label(&self, server: &str) -> Option<&str> {
         self.server(server).map(|server| &*server.label)
     }
 
-    /// Every tool that a server lists, those that are withheld included.
+    /// All tools in the list of a server, including withheld tools.
     #[must_use]
     pub fn tools(&self, server: &str) -> Vec<ServerTool> {
         self.server(server)
-            .map(|server| server.seen())
+            .map(|server| server.server_tools())
             .unwrap_or_default()
     }
 
-    /// Why the last connection to a server failed or ended; none while it is connected, or if there is none of that name.
+    /// Why the last connection to a server failed or ended; `None` while it is connected, or if the name is unknown.
     #[must_use]
     pub fn failure(&self, server: &str) -> Option<ServerFailure> {
         self.server(server)?.failure()
     }
 
-    /// A person looked at this form of a tool and approves it: it is offered again, and that is in the pin store if there is
-    /// one. False if the server lists another form.
+    /// Approves this definition of a tool, which a person reviewed, and offers it again. The approval is saved in the
+    /// pin store, if there is one. Returns false if the server lists another definition.
     ///
     /// # Errors
-    /// [`PinStoreError`] if it cannot be stored; then it is not approved.
+    /// [`PinStoreError`] if the approval cannot be saved; then the tool stays withheld.
     pub async fn approve(
         &self,
         server: &str,
@@ -398,52 +408,51 @@ impl Upstreams {
             None => false,
         };
         if approved {
-            self.door.house.publish();
+            self.inner.registry.publish();
         }
         Ok(approved)
     }
 
-    /// Tries a server again at once that was given up, waits, or fails while it is tried; does nothing for one that is
-    /// connected.
+    /// Retries a server at once; does nothing if it is connected.
     pub fn retry(&self, server: &str) {
         if let Some(server) = self.server(server) {
             server.retry();
         }
     }
 
-    /// Ends every server and waits until they have ended.
+    /// Stops all servers and waits until they have ended.
     pub async fn shutdown(&self) {
-        self.door.stop.send_replace(true);
-        let mut keepers = self.door.keepers.lock().await;
-        while keepers.join_next().await.is_some() {}
+        self.inner.stop.send_replace(true);
+        let mut tasks = self.inner.tasks.lock().await;
+        while tasks.join_next().await.is_some() {}
     }
 
-    /// The files that workers must not reach.
+    /// Files that workers must not access.
     pub(crate) fn kept_out(&self) -> Vec<std::path::PathBuf> {
-        let store = self.door.pin_store.as_ref();
-        store.map_or_else(Vec::new, |store| store.places())
+        let store = self.inner.pin_store.as_ref();
+        store.map_or_else(Vec::new, |store| store.files())
     }
 
-    /// Has the audit of a runtime record what people say where servers want them to sign in.
+    /// Records sign-in decisions in the audit of a runtime.
     #[cfg(feature = "oauth")]
     pub(crate) async fn recorded(&self, audit: &Audit) -> Result<(), AuditError> {
-        self.door.ledger.join(audit).await
+        self.inner.sign_in_audit.attach(audit).await
     }
 
-    /// Is told whenever the tools that servers offer may be others.
+    /// Is notified when the offered tools may have changed.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
-        self.door.house.published.subscribe()
+        self.inner.registry.published.subscribe()
     }
 
     pub(crate) fn table(&self) -> &Arc<RemoteTools> {
-        &self.door.house.table
+        &self.inner.registry.table
     }
 }
 
-impl Drop for Door {
+impl Drop for UpstreamsInner {
     fn drop(&mut self) {
         self.stop.send_replace(true);
-        // Each keeper ends its server; they are not ended midway.
-        self.keepers.get_mut().detach_all();
+        // Each task stops its server; aborting it would leave the server running.
+        self.tasks.get_mut().detach_all();
     }
 }

@@ -1,20 +1,20 @@
-//! A page that somebody looks at in, what it and an agent's worker have to do with each other out: the host half of MCP Apps.
+//! Host side of MCP Apps: views of pages beside an agent's worker.
 //!
-//! A view speaks JSON-RPC over a [`GuestLink`], whatever carries its texts to the page. What the page calls goes through
-//! the worker's pipeline as a view's; what it offers is offered to the worker's agent as `app_NAME__TOOL`, and needs
-//! `read:mcp:app_NAME:TOOL` if it says that it only reads, `write:` otherwise. Both end with the view, and nothing of
-//! them is kept: a grant for one view is none for another, whatever their names.
+//! A view exchanges JSON-RPC messages with its page over a [`ViewChannel`], independent of the transport. Calls of the
+//! page go through the worker's pipeline with origin `View`. Tools of the page are offered to the worker's agent as
+//! `app_NAME__TOOL`; they need `read:mcp:app_NAME:TOOL` if they are annotated as read-only, and `write:` otherwise.
+//! Both end with the view: a grant for one view never applies to another, even of the same name.
 
 mod actor;
-mod asks;
-mod guest;
+mod app;
+mod channel;
 mod host;
 mod instance;
-mod link;
-mod lists;
+mod list_refresh;
+mod protocol;
+mod request;
 mod serve;
 mod spec;
-mod talk;
 mod tools;
 mod wire;
 
@@ -29,46 +29,48 @@ use tokio::time::timeout;
 
 use crate::error::CallError;
 use crate::rate::Bucket;
-use crate::upstream::{OF_APPS, ServerTool};
+use crate::upstream::{APP_PREFIX, ServerTool};
 use crate::worker::Worker;
-use actor::{Beginning, ViewActor, ViewMsg};
-use guest::Told;
+use actor::{ActorArguments, ViewActor, ViewMsg};
+use app::ToolUpdate;
+use channel::{ByteBudget, run_channel};
 use instance::Instance;
-use link::{Room, keep};
-use talk::Talk;
+use protocol::ViewProtocol;
 
-pub use host::{DenyView, DisplayMode, ModelContext, ViewAnswers, ViewHost, ViewNews, ViewWish};
-pub use link::{GuestEar, GuestLink};
+pub use channel::{ViewChannel, ViewSender};
+pub use host::{
+    DenyView, DisplayMode, ModelContext, ViewCapabilities, ViewEvent, ViewHost, ViewRequest,
+};
 pub use spec::{ViewLimits, ViewSpec};
 
-/// How many random bytes stand for an app in scopes.
+/// The number of random bytes in the mark of an app.
 const MARK: usize = 8;
 
-/// How a view fares.
+/// The state of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ViewState {
-    /// The page has not introduced itself yet.
+    /// The page is not initialized yet.
     Starting,
-    /// It may be used.
+    /// The page is ready.
     Mounted,
-    /// It is out of sight: it is asked for nothing, and answered nothing.
+    /// The page is hidden: it receives no requests, and its requests are rejected.
     Suspended,
-    /// It is no more.
+    /// The view is closed.
     Closed,
 }
 
-/// Why there is no view, or it stays as it is.
+/// Why a view cannot be opened or suspended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// The name would make those of its tools ambiguous, or too long.
+    /// The name is too long, or would make tool names ambiguous.
     #[error("`{0}` cannot name an app; use [a-z0-9]{{1,16}}")]
     Name(String),
-    /// Another view of the worker has the name.
+    /// The worker has another view of that name.
     #[error("the worker has a view `{0}` already")]
     Taken(String),
-    /// The runtime was not built with these servers, or none of them has the name.
+    /// The runtime was not built with these servers, or the server is unknown.
     #[error("the runtime has no such server `{0}`")]
     Server(String),
     /// The worker has ended.
@@ -80,14 +82,14 @@ pub enum ViewError {
     /// The actor did not start.
     #[error("the view did not start")]
     Start(#[source] ractor::SpawnErr),
-    /// It was pinned by its host's own word.
+    /// The host pinned the view.
     #[error("the view is pinned")]
     Pinned,
 }
 
-/// One page that somebody looks at beside a worker's agent; cloning it is cheap.
+/// A page that is shown beside a worker's agent. Clones are cheap.
 ///
-/// It lives until it is closed, its [`GuestLink`] is dropped, or its worker ends.
+/// A view lives until it is closed, its [`ViewChannel`] is dropped, or its worker ends.
 #[derive(Clone)]
 pub struct View {
     instance: Arc<Instance>,
@@ -102,8 +104,7 @@ impl fmt::Debug for View {
 }
 
 impl Worker {
-    /// Shows a page beside this worker's agent: the view, and the end of it that whatever carries its messages to the
-    /// page has.
+    /// Opens a view beside this worker's agent. Returns the view, and the channel to connect to the page.
     ///
     /// # Errors
     /// [`ViewError`]
@@ -111,7 +112,7 @@ impl Worker {
         &self,
         spec: ViewSpec,
         host: impl ViewHost,
-    ) -> Result<(View, GuestLink), ViewError> {
+    ) -> Result<(View, ViewChannel), ViewError> {
         spec.check()?;
         let supervisor = self.supervisor().filter(|_| !self.status().revoked);
         let supervisor = supervisor.ok_or(ViewError::Ended)?;
@@ -123,14 +124,17 @@ impl Worker {
         let mut mark = [0; MARK];
         getrandom::fill(&mut mark).map_err(ViewError::Random)?;
         let mark: String = mark.iter().map(|byte| format!("{byte:02x}")).collect();
-        let name: Arc<str> = format!("{OF_APPS}{}", spec.name).into();
+        let name: Arc<str> = format!("{APP_PREFIX}{}", spec.name).into();
         let label = format!("{name}~{mark}");
         if !self.apps().claim(&name, &label, spec.indirect) {
             return Err(ViewError::Taken(spec.name));
         }
         let limits = spec.limits;
-        let (greeting, context) = (spec.greeting(host.answers()), spec.surroundings());
-        let said = instance::Said::new(spec.mode());
+        let (initialize_result, context) = (
+            spec.initialize_result(host.capabilities()),
+            spec.host_context(),
+        );
+        let page_state = instance::PageState::new(spec.mode());
         let instance = Arc::new(Instance {
             label,
             name,
@@ -139,128 +143,128 @@ impl Worker {
             source: spec.source,
             modes: spec.modes,
             limits,
-            wishes: Bucket::new(&limits.wishes),
+            request_limiter: Bucket::new(&limits.request_rate),
             state: watch::Sender::new(ViewState::Starting),
             pinned: AtomicBool::new(false),
-            guest: OnceLock::new(),
+            app: OnceLock::new(),
             actor: OnceLock::new(),
             ids: AtomicU64::new(1),
-            said: said.into(),
+            page_state: page_state.into(),
         });
-        let (out, said) = mpsc::channel(link::WAITING);
-        let (ear, heard) = mpsc::channel(link::WAITING);
-        let carried = out.clone();
-        let beginning = Beginning {
+        let (out, rx) = mpsc::channel(channel::MAX_QUEUED);
+        let (sender, incoming) = mpsc::channel(channel::MAX_QUEUED);
+        let outgoing = out.clone();
+        let arguments = ActorArguments {
             instance: Arc::clone(&instance),
-            talk: Talk::new(limits, greeting, context),
+            protocol: ViewProtocol::new(limits, initialize_result, context),
             out,
-            room: Room::of(link::TOLD, limits.message),
+            budget: ByteBudget::of(channel::OUTGOING_MESSAGES, limits.message),
         };
-        let started = Actor::spawn_linked(None, ViewActor, beginning, supervisor).await;
+        let started = Actor::spawn_linked(None, ViewActor, arguments, supervisor).await;
         if let Err(error) = started {
             instance.end();
             return Err(ViewError::Start(error));
         }
-        tokio::spawn(keep(Arc::clone(&instance), heard, carried));
-        let ear = GuestEar {
-            way: ear,
-            room: Room::of(link::HEARD, limits.message),
+        tokio::spawn(run_channel(Arc::clone(&instance), incoming, outgoing));
+        let sender = ViewSender {
+            tx: sender,
+            budget: ByteBudget::of(channel::INCOMING_MESSAGES, limits.message),
         };
-        Ok((View { instance }, GuestLink { ear, said }))
+        Ok((View { instance }, ViewChannel { sender, rx }))
     }
 }
 
 impl View {
-    /// What stands before the names of its tools, and in policies: `app_NAME`.
+    /// The prefix of its tools, and its name in policies: `app_NAME`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.instance.name
     }
 
-    /// The same in the scopes of grants, with a mark that no other view has.
+    /// The name in the scopes of grants, with a mark that is unique to this view.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.instance.label
     }
 
-    /// What the page says that it is: a name and a version, as text of a stranger.
+    /// The name and version that the page reports; both are untrusted.
     #[must_use]
     pub fn app(&self) -> Option<(&str, &str)> {
-        let guest = self.instance.guest.get();
-        guest.map(|guest| (&*guest.name, &*guest.version))
+        let app = self.instance.app.get();
+        app.map(|app| (&*app.name, &*app.version))
     }
 
-    /// How it fares.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> ViewState {
         *self.instance.state.borrow()
     }
 
-    /// Waits until it fares so; false if it was closed before.
-    pub async fn reached(&self, wanted: ViewState) -> bool {
+    /// Waits until the view is in this state; false if it was closed before.
+    pub async fn reached(&self, state: ViewState) -> bool {
         let mut now = self.instance.state.subscribe();
-        let is_end = |now: &ViewState| *now == wanted || *now == ViewState::Closed;
+        let is_end = |now: &ViewState| *now == state || *now == ViewState::Closed;
         let reached = now.wait_for(is_end).await;
-        reached.is_ok_and(|now| *now == wanted)
+        reached.is_ok_and(|now| *now == state)
     }
 
-    /// Every tool that the page listed, those that are not offered included. They are offered as long as it lives.
+    /// All tools that the page listed, including withheld tools. They are offered until the view is closed.
     #[must_use]
     pub fn tools(&self) -> Vec<ServerTool> {
-        self.instance.seen()
+        self.instance.tools()
     }
 
-    /// What the page wants the model to know, in place of what it wanted before.
+    /// The latest context that the page provided for the model.
     #[must_use]
     pub fn model_context(&self) -> Option<ModelContext> {
-        self.instance.said().context.clone()
+        self.instance.page_state().context.clone()
     }
 
-    /// Tells the page what the call that it was opened for is about, as far as the model has written it.
+    /// Sends the partial arguments of the call that the page was opened for.
     pub fn tool_input_partial(&self, arguments: Map<String, Value>) {
-        self.tell(Told::Partial(with("arguments", arguments)));
+        self.send_update(ToolUpdate::Partial(with("arguments", arguments)));
     }
 
-    /// Tells the page the arguments of the call that it was opened for.
+    /// Sends the arguments of the call that the page was opened for.
     pub fn tool_input(&self, arguments: Map<String, Value>) {
-        self.tell(Told::Input(with("arguments", arguments)));
+        self.send_update(ToolUpdate::Input(with("arguments", arguments)));
     }
 
-    /// Tells the page what that call came to, as MCP's `tools/call` answers; after its arguments, and not before.
+    /// Sends the result of that call, in the form of MCP's `tools/call`. It is sent after the arguments.
     pub fn tool_result(&self, result: Map<String, Value>) {
-        self.tell(Told::Result(result.into()));
+        self.send_update(ToolUpdate::Result(result.into()));
     }
 
-    /// Tells the page that nothing comes of that call.
+    /// Tells the page that the call was cancelled.
     pub fn tool_cancelled(&self, reason: &str) {
-        self.tell(Told::Cancelled(with("reason", reason)));
+        self.send_update(ToolUpdate::Cancelled(with("reason", reason)));
     }
 
-    fn tell(&self, told: Told) {
-        // A view that is closed has nobody to tell.
-        self.instance.post(ViewMsg::Tell(told));
+    fn send_update(&self, update: ToolUpdate) {
+        // A closed view ignores it.
+        self.instance.post(ViewMsg::Update(update));
     }
 
-    /// Tells the page what of its surroundings is another.
+    /// Sends changes of the host context to the page.
     pub fn change_context(&self, changes: Map<String, Value>) {
-        // A view that is closed has nobody to tell.
+        // A closed view ignores it.
         self.instance.post(ViewMsg::Context(changes));
     }
 
-    /// Asks the page for its tools, as they stand on the wire. The agent's are [`Worker::tools`].
+    /// Requests the tools of the page, in wire form. [`Worker::tools`] lists the tools for the agent.
     ///
     /// # Errors
     /// [`CallError`]
     pub async fn send_list_tools(&self) -> Result<Value, CallError> {
         let limit = self.instance.limits.call;
-        let listed = self.instance.ask("tools/list", json!({}), limit).await;
+        let listed = self.instance.request("tools/list", json!({}), limit).await;
         listed
             .map(Value::Object)
-            .map_err(|why| self.instance.failed(why))
+            .map_err(|why| self.instance.call_error(why))
     }
 
-    /// Calls a tool of the page for the person, by the name it has there; what it answers is as it stands on the wire,
-    /// and a stranger's. An agent calls it by its worker, where it is judged.
+    /// Calls a tool of the page on behalf of the person, by its name at the page. The result is in wire form and
+    /// untrusted. Agents call the tool through their worker, where the call is judged.
     ///
     /// # Errors
     /// [`CallError`]
@@ -271,20 +275,20 @@ impl View {
     ) -> Result<Value, CallError> {
         let params = json!({"name": name, "arguments": arguments});
         let limit = self.instance.limits.call;
-        let called = self.instance.ask("tools/call", params, limit).await;
+        let called = self.instance.request("tools/call", params, limit).await;
         called
             .map(Value::Object)
-            .map_err(|why| self.instance.failed(why))
+            .map_err(|why| self.instance.call_error(why))
     }
 
-    /// Whether its host agreed not to suspend it.
+    /// Whether the host pinned the view, so that it cannot be suspended.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.instance.pinned.load(Ordering::Acquire)
     }
 
-    /// Says that the page is out of sight: calls of its tools fail with `SERVER_GONE` until [`View::resume`], and what it
-    /// asks is refused. What is under way goes on.
+    /// Suspends the view because its page is hidden: calls of its tools fail with `SERVER_GONE` until [`View::resume`],
+    /// and its requests are rejected. Calls in progress continue.
     ///
     /// # Errors
     /// [`ViewError::Pinned`]
@@ -296,7 +300,7 @@ impl View {
         Ok(())
     }
 
-    /// Says that the page is in sight again.
+    /// Resumes the view because its page is visible again.
     pub async fn resume(&self) {
         self.set_suspended(false).await;
     }
@@ -304,19 +308,19 @@ impl View {
     async fn set_suspended(&self, suspended: bool) {
         let (done, answer) = oneshot::channel();
         if self.instance.post(ViewMsg::Suspend(suspended, done)) {
-            // It may be closed meanwhile.
+            // The view may be closed meanwhile.
             let _ = answer.await;
         }
     }
 
-    /// Lets the page put its things away for a moment, and closes it. Calls of its tools under way fail with
-    /// `SERVER_GONE`; calls that it made of its server's tools go on to their end, but for those that wait for a person.
+    /// Asks the page to tear down, for a limited time, and closes the view. Calls of its tools fail with `SERVER_GONE`.
+    /// Calls that it made of its server's tools continue, except those that wait for a person.
     pub async fn close(&self) {
         let id = self.instance.ids.fetch_add(1, Ordering::Relaxed);
-        let (port, answer) = oneshot::channel();
-        if self.instance.post(ViewMsg::Part(id, port)) {
-            // Whatever it answers, it goes.
-            let _ = timeout(self.instance.limits.parting, answer).await;
+        let (sender, answer) = oneshot::channel();
+        if self.instance.post(ViewMsg::Teardown(id, sender)) {
+            // The answer of the page is ignored.
+            let _ = timeout(self.instance.limits.teardown, answer).await;
         }
         self.instance.post(ViewMsg::Close);
         self.reached(ViewState::Closed).await;

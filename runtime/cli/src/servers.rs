@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bailiwick::{
     Bounds, PinStore, PinStoreError, Policy, RuntimeBuilder, ServerSpec, ServerState, ServerTool,
-    ServersContext, ServersError, SpecError, Unoffered, Upstreams, escape,
+    ServersContext, ServersError, SpecError, Upstreams, WithheldReason, escape,
 };
 use serde_json::json;
 
@@ -221,7 +221,8 @@ impl Servers {
                 }
             }
         }
-        let reviewed = |why: &Unoffered| matches!(why, Unoffered::Changed | Unoffered::New);
+        let reviewed =
+            |why: &WithheldReason| matches!(why, WithheldReason::Changed | WithheldReason::New);
         let tools = upstreams.names().flat_map(|name| upstreams.tools(name));
         if tools
             .filter_map(|tool| tool.offered.err())
@@ -367,7 +368,7 @@ fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
         for tool in upstreams.tools(name) {
             let state = match &tool.offered {
                 Ok((_, verb)) => format!("{verb}s"),
-                Err(why @ (Unoffered::Changed | Unoffered::New)) => {
+                Err(why @ (WithheldReason::Changed | WithheldReason::New)) => {
                     format!("withheld: {why}. It says: {}", tool.description)
                 }
                 Err(why) => format!("withheld: {why}"),

@@ -17,7 +17,8 @@ use crate::effect::ContentHash;
 use crate::error::CallError;
 use crate::permission::Question;
 use crate::upstream::{
-    Answers, CallRequests, Elicitation, Elicited, Requested, ServerRequests, Wants,
+    BoxFuture, CallRequests, Elicitation, ElicitationKind, ElicitationResponse,
+    RequestCapabilities, ServerRequests,
 };
 use crate::worker::{Done, Reached, Underway};
 
@@ -29,7 +30,7 @@ const MAX_LINES: usize = 64;
 pub(super) struct Forwarding {
     /// Names the client.
     client: Arc<()>,
-    answers: Answers,
+    answers: RequestCapabilities,
 }
 
 impl Forwarding {
@@ -45,7 +46,7 @@ impl Forwarding {
 
     /// Whether the client can answer anything.
     pub(super) fn is_possible(&self) -> bool {
-        self.answers.forms || self.answers.visits
+        self.answers.forms || self.answers.urls
     }
 
     /// Who answers requests of servers within one call, and where these come out.
@@ -59,12 +60,12 @@ impl Forwarding {
     }
 }
 
-fn answers(capabilities: Option<&ClientCapabilities>) -> Answers {
+fn answers(capabilities: Option<&ClientCapabilities>) -> RequestCapabilities {
     let elicitation = capabilities.and_then(|them| them.elicitation.as_ref());
-    Answers {
+    RequestCapabilities {
         forms: elicitation.is_some_and(shows_forms),
-        visits: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
-        ..Answers::default()
+        urls: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
+        ..RequestCapabilities::default()
     }
 }
 
@@ -75,22 +76,22 @@ pub(super) fn shows_forms(elicitation: &ElicitationCapability) -> bool {
 
 /// Sends requests to the task that serves the call. At most four of one server are open at a time, so the channel has no bound.
 struct Forwarder {
-    answers: Answers,
+    answers: RequestCapabilities,
     to: mpsc::UnboundedSender<Forwarded>,
 }
 
 impl ServerRequests for Forwarder {
-    fn answers(&self) -> Answers {
+    fn capabilities(&self) -> RequestCapabilities {
         self.answers
     }
 
-    fn elicit(&self, request: Elicitation) -> Requested<'_, Elicited> {
+    fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         let (reply, answer) = oneshot::channel();
         let sent = self.to.send(Forwarded { request, reply });
         Box::pin(async move {
             match sent {
-                Ok(()) => answer.await.unwrap_or(Elicited::Cancel),
-                Err(_) => Elicited::Cancel,
+                Ok(()) => answer.await.unwrap_or(ElicitationResponse::Cancel),
+                Err(_) => ElicitationResponse::Cancel,
             }
         })
     }
@@ -100,20 +101,20 @@ impl ServerRequests for Forwarder {
 #[derive(Debug)]
 pub(super) struct Forwarded {
     request: Elicitation,
-    reply: oneshot::Sender<Elicited>,
+    reply: oneshot::Sender<ElicitationResponse>,
 }
 
 impl Forwarded {
     /// What the client is sent: the words of the server, marked as its own. None if they cannot be sent.
     pub(super) fn params(&self) -> Option<ElicitRequestParams> {
         let message = message(&self.request);
-        Some(match &self.request.wants {
-            Wants::Form(schema) => ElicitRequestParams::FormElicitationParams {
+        Some(match &self.request.kind {
+            ElicitationKind::Form(schema) => ElicitRequestParams::FormElicitationParams {
                 meta: None,
                 message,
                 requested_schema: serde_json::from_value(schema.clone()).ok()?,
             },
-            Wants::Visit(url) => ElicitRequestParams::UrlElicitationParams {
+            ElicitationKind::Url(url) => ElicitRequestParams::UrlElicitationParams {
                 meta: None,
                 message,
                 url: url.clone(),
@@ -132,10 +133,12 @@ impl Forwarded {
     /// Answers the server.
     pub(super) fn answer(self, action: &ElicitationAction, content: Value) {
         let elicited = match (action, content) {
-            (ElicitationAction::Accept, Value::Object(values)) => Elicited::Accept(values),
-            (ElicitationAction::Accept, Value::Null) => Elicited::Accept(Map::new()),
-            (ElicitationAction::Decline, _) => Elicited::Decline,
-            _ => Elicited::Cancel,
+            (ElicitationAction::Accept, Value::Object(values)) => {
+                ElicitationResponse::Accept(values)
+            }
+            (ElicitationAction::Accept, Value::Null) => ElicitationResponse::Accept(Map::new()),
+            (ElicitationAction::Decline, _) => ElicitationResponse::Decline,
+            _ => ElicitationResponse::Cancel,
         };
         // It fails if the server does not wait any more.
         let _ = self.reply.send(elicited);
@@ -241,7 +244,7 @@ mod tests {
         let request = Elicitation {
             server: "notes".to_owned(),
             message: message.to_owned(),
-            wants: Wants::Form(
+            kind: ElicitationKind::Form(
                 serde_json::json!({"type": "object", "properties": {"decision": {"type": "string", "maxLength": 5}}}),
             ),
         };
@@ -271,7 +274,7 @@ mod tests {
         let declared = |capabilities: Value| {
             let capabilities = serde_json::from_value(capabilities).unwrap();
             let answers = answers(Some(&capabilities));
-            (answers.forms, answers.visits, answers.sampling)
+            (answers.forms, answers.urls, answers.sampling)
         };
         let json = |text: &str| serde_json::from_str(text).unwrap();
         assert_eq!(declared(json("{}")), (false, false, false));

@@ -1,24 +1,21 @@
-//! An address of the web in, whether this host speaks to it out.
+//! Checks which network addresses may be contacted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Where a machine is.
+/// The network zone of an IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// This machine.
-    Here,
-    /// A network that is not the public one.
+pub(super) enum Zone {
+    Loopback,
     Private,
-    /// The public network.
     Public,
-    /// Addresses of a link, of many machines, or of none: nobody offers a service to others there.
-    Nowhere,
+    /// Link-local, multicast, reserved and unspecified addresses.
+    Unroutable,
 }
 
-impl Place {
+impl Zone {
     pub(super) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::of_v4(address),
@@ -29,8 +26,8 @@ impl Place {
     fn of_v4(address: Ipv4Addr) -> Self {
         let [a, b, ..] = address.octets();
         match (a, b) {
-            (127, _) => Self::Here,
-            (0 | 224.., _) | (169, 254) | (198, 18 | 19) => Self::Nowhere,
+            (127, _) => Self::Loopback,
+            (0 | 224.., _) | (169, 254) | (198, 18 | 19) => Self::Unroutable,
             (100, 64..=127) => Self::Private,
             _ if address.is_private() => Self::Private,
             _ => Self::Public,
@@ -44,26 +41,26 @@ impl Place {
             Self::of_v4(Ipv4Addr::new(a, b, c, d))
         };
         match (a, b, c, d, e, f) {
-            _ if address.is_loopback() => Self::Here,
-            // Mapped, and translated by a gateway.
+            _ if address.is_loopback() => Self::Loopback,
+            // IPv4-mapped, and NAT64.
             (0, 0, 0, 0, 0, 0xffff) | (0x64, 0xff9b, 0, 0, 0, 0) => v4(g, h),
             (0x2002, ..) => v4(b, c),
             (0xfc00..=0xfdff, ..) => Self::Private,
-            (0x2001, 0, ..) => Self::Nowhere,
+            (0x2001, 0, ..) => Self::Unroutable,
             (0x2000..=0x3fff, ..) => Self::Public,
-            _ => Self::Nowhere,
+            _ => Self::Unroutable,
         }
     }
 
-    /// Where an address of the web says that it is; a name says so only if it is this machine's.
-    pub(super) fn said(url: &Url) -> Self {
+    /// The zone of a URL's host. A name is public unless it is `localhost`.
+    pub(super) fn of_url(url: &Url) -> Self {
         let host = url.host_str().unwrap_or_default();
         let literal = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
         match literal.unwrap_or(host).parse() {
             Ok(address) => Self::of(address),
-            Err(_) if is_localhost(host) => Self::Here,
+            Err(_) if is_localhost(host) => Self::Loopback,
             Err(_) => Self::Public,
         }
     }
@@ -74,68 +71,68 @@ fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// Reads an address that can be spoken to by HTTP.
-pub(super) fn read(url: &str) -> Option<Url> {
+/// Parses an `http` or `https` URL with a host.
+pub(super) fn parse_http_url(url: &str) -> Option<Url> {
     let url = Url::parse(url).ok()?;
-    let spoken = matches!(url.scheme(), "http" | "https");
-    (spoken && url.has_host()).then_some(url)
+    let is_http = matches!(url.scheme(), "http" | "https");
+    (is_http && url.has_host()).then_some(url)
 }
 
-/// Whether what is sent there can be read on the way.
-pub(super) fn is_clear(url: &Url) -> bool {
-    url.scheme() != "https" && Place::said(url) != Place::Here
+/// Whether requests to `url` would be sent unencrypted over a network.
+pub(super) fn is_insecure(url: &Url) -> bool {
+    url.scheme() != "https" && Zone::of_url(url) != Zone::Loopback
 }
 
-/// Which machines are spoken to.
+/// Which addresses may be contacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reachable {
-    /// The one that a person wrote down; what is to be this machine is this machine.
-    Written(Place),
-    /// Those that a server names, which itself is there: nothing on this machine or a private network, unless the server
-    /// is there itself, or the host says so.
+pub(super) enum AddressPolicy {
+    /// A configured address. If it is a loopback address, it must resolve to loopback.
+    Configured(Zone),
+    /// Addresses that a server in this zone names: loopback and private addresses are allowed only if the server itself
+    /// is in that zone, or if `private` allows private ones.
     #[cfg_attr(
         not(any(feature = "oauth", test)),
-        expect(dead_code, reason = "only a sign-in goes where a server says")
+        expect(dead_code, reason = "used by sign-in alone")
     )]
-    Named { server: Place, private: bool },
+    Discovered { server: Zone, private: bool },
 }
 
-impl Reachable {
-    fn admits(self, place: Place) -> bool {
+impl AddressPolicy {
+    fn allows(self, zone: Zone) -> bool {
         match self {
-            Self::Written(Place::Here) => place == Place::Here,
-            Self::Written(_) => true,
-            Self::Named { server, private } => match place {
-                Place::Here => server == Place::Here,
-                Place::Private => private || server == Place::Private,
-                Place::Public => true,
-                Place::Nowhere => false,
+            Self::Configured(Zone::Loopback) => zone == Zone::Loopback,
+            Self::Configured(_) => true,
+            Self::Discovered { server, private } => match zone {
+                Zone::Loopback => server == Zone::Loopback,
+                Zone::Private => private || server == Zone::Private,
+                Zone::Public => true,
+                Zone::Unroutable => false,
             },
         }
     }
 
-    /// Whether an address may be spoken to, as far as its text tells.
+    /// Whether the host of `url` may be contacted, before it is resolved.
     #[cfg(feature = "oauth")]
-    pub(super) fn admits_url(self, url: &Url) -> bool {
-        !is_clear(url) && self.admits(Place::said(url))
+    pub(super) fn allows_url(self, url: &Url) -> bool {
+        !is_insecure(url) && self.allows(Zone::of_url(url))
     }
 }
 
-impl Resolve for Reachable {
+impl Resolve for AddressPolicy {
     fn resolve(&self, name: Name) -> Resolving {
-        let reachable = *self;
+        let policy = *self;
         Box::pin(async move {
-            let named_here = is_localhost(name.as_str());
+            let is_local_name = is_localhost(name.as_str());
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let admitted = found.filter(|address| {
-                let place = Place::of(address.ip());
-                reachable.admits(place) && (!named_here || place == Place::Here)
+            let allowed = found.filter(|address| {
+                let zone = Zone::of(address.ip());
+                policy.allows(zone) && (!is_local_name || zone == Zone::Loopback)
             });
-            let admitted: Vec<SocketAddr> = admitted.collect();
-            if admitted.is_empty() {
+            let allowed: Vec<SocketAddr> = allowed.collect();
+            if allowed.is_empty() {
                 return Err("the name stands for no machine that may be spoken to".into());
             }
-            Ok(Box::new(admitted.into_iter()) as Addrs)
+            Ok(Box::new(allowed.into_iter()) as Addrs)
         })
     }
 }
@@ -145,36 +142,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_where_their_numbers_say() {
-        for (address, place) in [
-            ("127.0.0.1", Place::Here),
-            ("127.9.9.9", Place::Here),
-            ("::1", Place::Here),
-            ("::ffff:127.0.0.1", Place::Here),
-            ("10.0.0.1", Place::Private),
-            ("100.64.0.1", Place::Private),
-            ("192.168.1.1", Place::Private),
-            ("::ffff:10.0.0.1", Place::Private),
-            ("64:ff9b::a00:1", Place::Private),
-            ("2002:a00:1::", Place::Private),
-            ("fd00::1", Place::Private),
-            ("8.8.8.8", Place::Public),
-            ("2606:4700::1", Place::Public),
-            ("64:ff9b::808:808", Place::Public),
-            ("0.0.0.0", Place::Nowhere),
-            ("169.254.169.254", Place::Nowhere),
-            ("224.0.0.1", Place::Nowhere),
-            ("255.255.255.255", Place::Nowhere),
-            ("::", Place::Nowhere),
-            ("fe80::1", Place::Nowhere),
-            ("ff02::1", Place::Nowhere),
+    fn addresses_have_the_right_zone() {
+        for (address, zone) in [
+            ("127.0.0.1", Zone::Loopback),
+            ("127.9.9.9", Zone::Loopback),
+            ("::1", Zone::Loopback),
+            ("::ffff:127.0.0.1", Zone::Loopback),
+            ("10.0.0.1", Zone::Private),
+            ("100.64.0.1", Zone::Private),
+            ("192.168.1.1", Zone::Private),
+            ("::ffff:10.0.0.1", Zone::Private),
+            ("64:ff9b::a00:1", Zone::Private),
+            ("2002:a00:1::", Zone::Private),
+            ("fd00::1", Zone::Private),
+            ("8.8.8.8", Zone::Public),
+            ("2606:4700::1", Zone::Public),
+            ("64:ff9b::808:808", Zone::Public),
+            ("0.0.0.0", Zone::Unroutable),
+            ("169.254.169.254", Zone::Unroutable),
+            ("224.0.0.1", Zone::Unroutable),
+            ("255.255.255.255", Zone::Unroutable),
+            ("::", Zone::Unroutable),
+            ("fe80::1", Zone::Unroutable),
+            ("ff02::1", Zone::Unroutable),
         ] {
-            assert_eq!(Place::of(address.parse().unwrap()), place, "{address}");
+            assert_eq!(Zone::of(address.parse().unwrap()), zone, "{address}");
         }
     }
 
     #[test]
-    fn what_is_not_encrypted_goes_to_this_machine_alone() {
+    fn plain_http_is_for_loopback_alone() {
         for (url, clear) in [
             ("http://127.0.0.1:1/", false),
             ("http://[::1]/", false),
@@ -187,47 +184,51 @@ mod tests {
             ("http://127.0.0.1.example.com/", true),
             ("http://127.0.0.1@example.com/", true),
         ] {
-            assert_eq!(is_clear(&read(url).unwrap()), clear, "{url}");
+            assert_eq!(is_insecure(&parse_http_url(url).unwrap()), clear, "{url}");
         }
         for none in ["ftp://x/", "file:///x", "x", "http://", ""] {
-            assert!(read(none).is_none(), "{none}");
+            assert!(parse_http_url(none).is_none(), "{none}");
         }
     }
 
     #[cfg(feature = "oauth")]
     #[test]
-    fn a_server_sends_its_host_nowhere_that_it_is_not_itself() {
-        let named = |server, private| Reachable::Named { server, private };
-        let check = |reachable: Reachable, url: &str, admitted: bool| {
-            assert_eq!(reachable.admits_url(&read(url).unwrap()), admitted, "{url}");
+    fn discovered_addresses_stay_in_the_servers_zone() {
+        let named = |server, private| AddressPolicy::Discovered { server, private };
+        let check = |policy: AddressPolicy, url: &str, allowed: bool| {
+            assert_eq!(
+                policy.allows_url(&parse_http_url(url).unwrap()),
+                allowed,
+                "{url}"
+            );
         };
-        for server in [Place::Here, Place::Private, Place::Public] {
+        for server in [Zone::Loopback, Zone::Private, Zone::Public] {
             check(named(server, false), "https://example.com/x", true);
             check(named(server, false), "http://example.com/x", false);
             check(named(server, true), "https://169.254.169.254/x", false);
         }
-        check(named(Place::Here, false), "http://127.0.0.1:5/x", true);
-        check(named(Place::Here, false), "https://10.0.0.1/x", false);
-        check(named(Place::Private, false), "https://10.0.0.1/x", true);
-        check(named(Place::Private, false), "https://localhost/x", false);
-        check(named(Place::Public, false), "https://10.0.0.1/x", false);
-        check(named(Place::Public, true), "https://10.0.0.1/x", true);
-        check(named(Place::Public, true), "https://127.0.0.1/x", false);
+        check(named(Zone::Loopback, false), "http://127.0.0.1:5/x", true);
+        check(named(Zone::Loopback, false), "https://10.0.0.1/x", false);
+        check(named(Zone::Private, false), "https://10.0.0.1/x", true);
+        check(named(Zone::Private, false), "https://localhost/x", false);
+        check(named(Zone::Public, false), "https://10.0.0.1/x", false);
+        check(named(Zone::Public, true), "https://10.0.0.1/x", true);
+        check(named(Zone::Public, true), "https://127.0.0.1/x", false);
     }
 
     #[tokio::test]
-    async fn names_are_held_to_what_they_stand_for() {
-        let resolve = async |reachable: Reachable, name: &str| {
-            reachable.resolve(name.parse().unwrap()).await.is_ok()
+    async fn resolved_addresses_are_checked() {
+        let resolve = async |policy: AddressPolicy, name: &str| {
+            policy.resolve(name.parse().unwrap()).await.is_ok()
         };
-        assert!(resolve(Reachable::Written(Place::Here), "localhost").await);
-        let here = Reachable::Named {
-            server: Place::Here,
+        assert!(resolve(AddressPolicy::Configured(Zone::Loopback), "localhost").await);
+        let here = AddressPolicy::Discovered {
+            server: Zone::Loopback,
             private: false,
         };
         assert!(resolve(here, "localhost").await);
-        let public = Reachable::Named {
-            server: Place::Public,
+        let public = AddressPolicy::Discovered {
+            server: Zone::Public,
             private: true,
         };
         assert!(!resolve(public, "localhost").await);

@@ -1,44 +1,44 @@
-//! A server's word that it wants a person to sign in in, the token that it takes out: OAuth 2.1 as MCP has it.
+//! OAuth 2.1 sign-in at third-party servers.
 //!
-//! A server names its authorisation server, and that one names its own addresses; none of them is the host's choice, so
-//! `fetch` bounds where they lead and what comes back. A person opens one address, in their browser, and the host
-//! brings back where it led them. Everything that rmcp writes to the log meanwhile is dropped: codes are among it.
+//! A server names its authorisation server, which names its endpoints. The host chooses none of them, so `fetch` limits
+//! the addresses, the number of requests and the size of responses. A person opens one URL in their browser, and the
+//! host returns the redirected URL. The log output of rmcp is discarded meanwhile, because it contains codes.
 
 mod account;
-mod desk;
+mod authenticated_client;
+mod authorization_response;
+mod credentials;
 mod fetch;
-mod landing;
-mod ledger;
-mod sent;
-mod signed;
-mod vault;
+mod flow;
+mod loopback;
+mod sign_in_audit;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::requests::Requested;
+use super::requests::BoxFuture;
 use super::spec::{ServerSpec, SpecError};
 
-pub(super) use account::{Account, Settled};
-pub use landing::Landing;
-pub(super) use ledger::Ledger;
-pub(super) use signed::Signed;
+pub(super) use account::{Account, SignInOutcome};
+pub(super) use authenticated_client::AuthenticatedClient;
+pub use loopback::LoopbackRedirect;
+pub(super) use sign_in_audit::SignInAudit;
 
-/// How people sign in at servers that ask for it. Without it, and without [`ServerRequests::sign_in`], nobody does, and
-/// such a server is given up. Nobody is asked the same thing twice in five minutes, unless by [`retry`].
+/// OAuth configuration for servers that require a sign-in. Without it, or without [`ServerRequests::sign_in`], such a
+/// server is given up. The same question is asked at most once in five minutes, unless [`retry`] is called.
 ///
 /// [`ServerRequests::sign_in`]: super::ServerRequests::sign_in
 /// [`retry`]: super::Upstreams::retry
 #[derive(Clone)]
 pub struct OAuth {
-    landing: String,
+    redirect_uri: String,
     name: String,
-    document: Option<String>,
-    registered: BTreeMap<String, (String, Option<String>)>,
+    client_id_metadata_url: Option<String>,
+    preregistered: BTreeMap<String, (String, Option<String>)>,
     issuers: BTreeMap<String, String>,
     store: Option<Arc<dyn TokenStore>>,
-    private: bool,
+    allow_private: bool,
 }
 
 impl fmt::Debug for OAuth {
@@ -48,133 +48,134 @@ impl fmt::Debug for OAuth {
 }
 
 impl OAuth {
-    /// `landing` is where browsers are led back to: on this machine ([`Landing::address`]), by HTTPS, or an address that
-    /// the system opens with the host's own application.
+    /// `redirect_uri` is where browsers are redirected: a loopback address ([`LoopbackRedirect::redirect_uri`]), an
+    /// `https` URL, or a custom scheme that opens the host's application.
     #[must_use]
-    pub fn new(landing: impl Into<String>) -> Self {
+    pub fn new(redirect_uri: impl Into<String>) -> Self {
         Self {
-            landing: landing.into(),
+            redirect_uri: redirect_uri.into(),
             name: "bailiwick".to_owned(),
-            document: None,
-            registered: BTreeMap::new(),
+            client_id_metadata_url: None,
+            preregistered: BTreeMap::new(),
             issuers: BTreeMap::new(),
             store: None,
-            private: false,
+            allow_private: false,
         }
     }
 
-    /// What authorisation servers call the host before people.
+    /// Sets the client name that authorisation servers show to people.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// The `https://` address of the host's own client metadata, by which authorisation servers know it that take such.
+    /// Sets the `https://` URL of the host's client ID metadata document, for authorisation servers that support it.
     #[must_use]
-    pub fn document(mut self, url: impl Into<String>) -> Self {
-        self.document = Some(url.into());
+    pub fn client_id_metadata_url(mut self, url: impl Into<String>) -> Self {
+        self.client_id_metadata_url = Some(url.into());
         self
     }
 
-    /// The authorisation server that people sign in at for a server, as it calls itself; without, whichever the server
-    /// names. One that is said here may have its addresses on other hosts than its own.
+    /// Sets the issuer of the authorisation server for a server; the default is the one that the server names. The
+    /// endpoints of a configured issuer may be on other hosts.
     #[must_use]
     pub fn issuer(mut self, server: impl Into<String>, issuer: impl Into<String>) -> Self {
         self.issuers.insert(server.into(), issuer.into());
         self
     }
 
-    /// The client that the host was registered as for a server, and its secret if it has one. A secret for a server
-    /// that is not on this machine goes to its [`issuer`], which must be said.
+    /// Sets the client ID that the host is registered with for a server, and the client secret, if it has one. A secret
+    /// for a server that is not on this machine requires an [`issuer`], which receives it.
     ///
     /// [`issuer`]: Self::issuer
     #[must_use]
-    pub fn registered(
+    pub fn preregistered_client(
         mut self,
         server: impl Into<String>,
         client: impl Into<String>,
         secret: Option<String>,
     ) -> Self {
         let client = (client.into(), secret);
-        self.registered.insert(server.into(), client);
+        self.preregistered.insert(server.into(), client);
         self
     }
 
-    /// Keeps what is needed for not signing in again. Without, it is forgotten with the process.
+    /// Sets the store for tokens. Without it, tokens are lost when the process ends.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Lets servers on the public network name authorisation servers on private ones.
+    /// Lets servers on the public network name authorisation servers on private networks.
     #[must_use]
     pub fn private_networks(mut self) -> Self {
-        self.private = true;
+        self.allow_private = true;
         self
     }
 
-    /// Refuses a landing that a code would not be safe on, and a secret for whichever authorisation server is named by a
-    /// server elsewhere.
+    /// Rejects an insecure redirect URI, and a client secret for a remote server without a configured issuer.
     pub(super) fn check(&self, specs: &[ServerSpec]) -> Result<(), SpecError> {
-        let loose = specs.iter().find(|spec| {
-            let secret = self.registered.get(&spec.name);
+        let insecure = specs.iter().find(|spec| {
+            let secret = self.preregistered.get(&spec.name);
             let secret = secret.is_some_and(|(_, secret)| secret.is_some());
-            secret && !self.issuers.contains_key(&spec.name) && !spec.is_here()
+            secret && !self.issuers.contains_key(&spec.name) && !spec.is_loopback()
         });
-        if let Some(spec) = loose {
+        if let Some(spec) = insecure {
             return Err(SpecError::Issuer(spec.name.clone()));
         }
-        let landing = reqwest::Url::parse(&self.landing);
-        let safe = landing.is_ok_and(|url| {
+        let redirect_uri = reqwest::Url::parse(&self.redirect_uri);
+        let safe = redirect_uri.is_ok_and(|url| {
             let web = matches!(url.scheme(), "http" | "https");
-            url.fragment().is_none() && !(web && super::address::is_clear(&url))
+            url.fragment().is_none() && !(web && super::address::is_insecure(&url))
         });
         if safe {
             Ok(())
         } else {
-            Err(SpecError::Landing(crate::escape(&self.landing).into()))
+            Err(SpecError::RedirectUri(
+                crate::escape(&self.redirect_uri).into(),
+            ))
         }
     }
 }
 
-/// Where the host keeps what servers let it in with, a keychain for one. It is secret, and means nothing to the host.
+/// Storage for OAuth credentials, such as a keychain. The stored text is secret and opaque to the host.
 pub trait TokenStore: Send + Sync + 'static {
-    /// What was kept of a server last; `server` is its [`label`](super::Upstreams::label), which another address would
-    /// change.
-    fn load(&self, server: String) -> Requested<'_, Option<String>>;
+    /// Loads the text saved for a server. `server` is its [`label`](super::Upstreams::label), which changes with the
+    /// address.
+    fn load(&self, server: String) -> BoxFuture<'_, Option<String>>;
 
-    /// Keeps this of a server in place of what was kept before; none is nothing.
-    fn save(&self, server: String, kept: Option<String>) -> Requested<'_, ()>;
+    /// Replaces the saved text of a server; `None` deletes it.
+    fn save(&self, server: String, kept: Option<String>) -> BoxFuture<'_, ()>;
 }
 
-/// A server wants a person to sign in, or to allow it more. What they say is recorded in the audit before it counts, and it
-/// counts for every worker that has the server's tools.
+/// A server requires that a person signs in or grants it more scopes. The decision is recorded in the audit before it
+/// takes effect, and applies to all workers that have the server's tools.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignIn {
-    /// Which server; show it.
+    /// The name of the server; show it.
     pub server: String,
-    /// Where the server is, as it was configured; show it.
+    /// The configured address of the server; show it.
     pub address: String,
-    /// Who is to ask the person for their name: the authorisation server; show it.
+    /// The authorisation server, where the person signs in; show it.
     pub issuer: String,
-    /// What the server would be allowed, in its own words.
+    /// The requested scopes, as the server names them.
     pub scopes: Vec<String>,
-    /// Whether the person is signed in, and the server wants more.
+    /// Whether a person is signed in already and the server requests more scopes.
     pub more: bool,
-    /// The tool whose call wants more, as the server calls it; none where the server lets nobody in. Show it.
+    /// The server's name of the tool whose call requires more scopes; `None` for a first sign-in. Show it.
     pub tool: Option<String>,
-    /// The host that `url` opens; show it.
+    /// The host of `url`; show it.
     pub opens: String,
-    /// What the person opens in their browser. It is by HTTPS, or of this machine as the server is.
+    /// The URL to open in the person's browser: `https`, or on this machine if the server is.
     pub url: String,
 }
 
 impl fmt::Debug for SignIn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is left out belongs to the person's browser alone.
+        // The other fields are for the person's browser alone.
         f.debug_struct("SignIn")
             .field("server", &self.server)
             .field("issuer", &self.issuer)
@@ -183,13 +184,13 @@ impl fmt::Debug for SignIn {
     }
 }
 
-/// What came of asking a person to sign in ([`ServerRequests::sign_in`]). The audit records who decided: a declined sign-in
-/// is a person's answer, an unavailable one is nobody's.
+/// The answer to a sign-in request ([`ServerRequests::sign_in`]). The audit records who decided: a person declined, or
+/// nobody was available.
 ///
 /// [`ServerRequests::sign_in`]: super::ServerRequests::sign_in
 #[derive(Clone, PartialEq, Eq)]
 pub enum SignInAnswer {
-    /// The person followed [`SignIn::url`]; this is the whole address that their browser was redirected to in the end.
+    /// The person followed [`SignIn::url`]; this is the full URL that their browser was finally redirected to.
     Completed(String),
     /// The person declined.
     Declined,
@@ -199,7 +200,7 @@ pub enum SignInAnswer {
 
 impl fmt::Debug for SignInAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address holds a code that is as good as a password.
+        // The address contains a code, which is as sensitive as a password.
         f.write_str(match self {
             Self::Completed(_) => "Completed(..)",
             Self::Declined => "Declined",
@@ -208,7 +209,7 @@ impl fmt::Debug for SignInAnswer {
     }
 }
 
-/// Why nobody is signed in. What servers say stays out of it: it may hold what they were told.
+/// Why a sign-in failed. It contains no text of servers, which may repeat secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum SignInError {
     #[error("the person declined to sign in")]
@@ -220,13 +221,13 @@ enum SignInError {
     #[error("what the person said cannot be recorded, so it does not count")]
     Unrecorded,
     #[error("a sign-in was asked for already, and the server is not content with it")]
-    Again,
+    AlreadyAsked,
     #[error("the authorisation server of this server is not found, or cannot be trusted")]
     Discovery,
     #[error("the authorisation server does not know this host and lets it not register")]
-    Unknown,
+    NotRegistered,
     #[error("the server wants more than a person can be shown")]
-    Unshown,
+    TooManyScopes,
     #[error("the authorisation server does not protect codes by S256")]
     Pkce,
     #[error("what the browser was led back with is not the answer to what was asked")]
@@ -236,5 +237,5 @@ enum SignInError {
     #[error("the authorisation server gives no token")]
     Token,
     #[error("the authorisation server did not answer in time")]
-    Late,
+    TimedOut,
 }

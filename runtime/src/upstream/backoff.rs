@@ -1,30 +1,31 @@
-//! How often a server failed in, how long to wait before it is tried again out; or that it is given up.
+//! Exponential backoff for reconnecting to servers.
 
 use std::time::Duration;
 
-/// The shortest and the longest wait.
-const FIRST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(60);
-/// How often in a row a server may fail.
-const MOST: u32 = 10;
-/// A server that lasted this long has not failed.
-const STEADY: Duration = Duration::from_secs(60);
+/// The shortest and the longest delay.
+const MIN_DELAY: Duration = Duration::from_millis(500);
+const MAX_DELAY: Duration = Duration::from_secs(60);
+/// The number of consecutive failures after which a server is given up.
+const MAX_FAILURES: u32 = 10;
+/// A connection that lasted this long resets the backoff.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// Counts failures in a row.
+/// Counts consecutive failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// Takes up that a server ended that was there for `lasted`; how long to wait, or none if it is given up.
-    pub(super) fn ended(&mut self, lasted: Duration) -> Option<Duration> {
-        if lasted >= STEADY {
+    /// Registers the end of a connection after `uptime`. Returns the delay before the next attempt, or `None` to give
+    /// up.
+    pub(super) fn next_delay(&mut self, uptime: Duration) -> Option<Duration> {
+        if uptime >= STABLE_AFTER {
             self.failures = 0;
         }
         self.failures += 1;
-        let doubled = FIRST.saturating_mul(1 << (self.failures - 1).min(16));
-        (self.failures <= MOST).then(|| doubled.min(LONGEST))
+        let delay = MIN_DELAY.saturating_mul(1 << (self.failures - 1).min(16));
+        (self.failures <= MAX_FAILURES).then(|| delay.min(MAX_DELAY))
     }
 }
 
@@ -33,22 +34,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_and_end() {
+    fn delays_grow_and_end() {
         let mut backoff = Backoff::default();
-        let waits: Vec<_> = std::iter::from_fn(|| backoff.ended(Duration::ZERO)).collect();
-        assert_eq!(waits.len(), MOST as usize);
-        assert_eq!(waits.first(), Some(&FIRST));
-        assert_eq!(waits.last(), Some(&LONGEST));
+        let waits: Vec<_> = std::iter::from_fn(|| backoff.next_delay(Duration::ZERO)).collect();
+        assert_eq!(waits.len(), MAX_FAILURES as usize);
+        assert_eq!(waits.first(), Some(&MIN_DELAY));
+        assert_eq!(waits.last(), Some(&MAX_DELAY));
         assert!(waits.windows(2).all(|pair| pair[0] <= pair[1]));
     }
 
     #[test]
-    fn a_server_that_lasted_begins_anew() {
+    fn stable_server_resets_the_backoff() {
         let mut backoff = Backoff::default();
         for _ in 0..5 {
-            backoff.ended(Duration::ZERO);
+            backoff.next_delay(Duration::ZERO);
         }
-        assert_eq!(backoff.ended(STEADY), Some(FIRST));
-        assert_eq!(backoff.ended(Duration::ZERO), Some(FIRST * 2));
+        assert_eq!(backoff.next_delay(STABLE_AFTER), Some(MIN_DELAY));
+        assert_eq!(backoff.next_delay(Duration::ZERO), Some(MIN_DELAY * 2));
     }
 }

@@ -1,6 +1,6 @@
 //! Lists and reads the resources and prompts of servers for workers, through the pipeline.
 //!
-//! A client of the gateway finds a resource of a server at [`address`] and a prompt under `SERVER__PROMPT`. Reading one is
+//! A client of the gateway finds a resource of a server at [`address`] and a prompt as `SERVER__PROMPT`. Reading one is
 //! a call that needs `read:mcp:SERVER:resources/read:URI` or `read:mcp:SERVER:prompts/get:PROMPT`.
 
 use std::borrow::Cow;
@@ -19,12 +19,12 @@ use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::answer::failed;
-use super::callers::Caller;
-use super::classify::{cut, model_name, segment};
-use super::complete;
-use super::pages::{Most, Unpaged, paged};
+use super::active_calls::ActiveCall;
+use super::classify::{model_name, scope_segment, truncate};
+use super::completion;
+use super::pagination::{ListError, ListLimit, list_all};
 use super::server::Server;
+use super::tool_result::failed;
 use crate::capability::CallPermit;
 use crate::effect::Reply;
 use crate::error::{CallError, Code};
@@ -36,52 +36,51 @@ use crate::tool::{
     READ_RESOURCE, Remote, RemoteJob, ToolSpec,
 };
 
-/// The most resources, templates or prompts of one server.
-const MOST: usize = 1024;
+/// The largest number of resources, templates or prompts of one server.
+const MAX_ITEMS: usize = 1024;
 /// The longest name, address or description, in bytes.
-const LONGEST: usize = 4096;
+const MAX_TEXT_BYTES: usize = 4096;
 /// How long a server may take to list them.
-const LISTING: Duration = Duration::from_secs(5);
-/// What stands before the address of a resource, as clients of the gateway know it.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The prefix of resource addresses for clients of the gateway.
 const SCHEME: &str = "mcp+";
-/// What the addresses of the pages of MCP Apps begin with, and their media type.
-pub(super) const PAGES: &str = "ui://";
-const PAGE: &str = "text/html;profile=mcp-app";
+/// The URI scheme of MCP Apps pages, and their media type.
+pub(super) const PAGE_SCHEME: &str = "ui://";
+const PAGE_MIME: &str = "text/html;profile=mcp-app";
 
-/// Where clients of the gateway find the resource `uri` of a server: `mcp+SERVER+URI`. The pages of MCP Apps keep their scheme,
-/// which hosts insist on: `ui://REST` is at `ui://mcp+SERVER+REST`.
+/// The address of the resource `uri` of a server for clients of the gateway: `mcp+SERVER+URI`. Pages of MCP Apps keep
+/// their scheme, which hosts require: `ui://REST` becomes `ui://mcp+SERVER+REST`.
 pub(crate) fn address(server: &str, uri: &str) -> String {
-    // No scheme holds `_`, and no name of a server holds `.`.
+    // URI schemes cannot contain `_`, and server names cannot contain `.`.
     let server = server.replace('_', ".");
-    match uri.strip_prefix(PAGES) {
-        Some(rest) => format!("{PAGES}{SCHEME}{server}+{rest}"),
+    match uri.strip_prefix(PAGE_SCHEME) {
+        Some(rest) => format!("{PAGE_SCHEME}{SCHEME}{server}+{rest}"),
         None => format!("{SCHEME}{server}+{uri}"),
     }
 }
 
-/// The server and the resource of it that an address names. Whoever keeps the address may have changed the case of the
-/// server's name.
+/// Parses an address into a server and the URI of its resource. Clients may have changed the case of the server's name.
 pub(crate) fn resource_of(address: &str) -> Option<(String, Cow<'_, str>)> {
-    let page = address.strip_prefix(PAGES);
+    let page = address.strip_prefix(PAGE_SCHEME);
     let (server, uri) = page
         .unwrap_or(address)
         .strip_prefix(SCHEME)?
         .split_once('+')?;
     let uri = match page {
-        Some(_) => Cow::Owned(format!("{PAGES}{uri}")),
+        Some(_) => Cow::Owned(format!("{PAGE_SCHEME}{uri}")),
         None => Cow::Borrowed(uri),
     };
     Some((server.replace('.', "_"), uri))
 }
 
-/// What is read.
+/// The kind of a catalog entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CatalogKind {
     Resource,
     Prompt,
 }
 
-impl Kind {
+impl CatalogKind {
     const ALL: [Self; 2] = [Self::Resource, Self::Prompt];
 
     fn method(self) -> &'static str {
@@ -91,7 +90,7 @@ impl Kind {
         }
     }
 
-    /// The argument that says which.
+    /// The name of the argument that selects the entry.
     fn key(self) -> &'static str {
         match self {
             Self::Resource => "uri",
@@ -113,31 +112,35 @@ impl Kind {
         }
     }
 
-    /// What reading one needs; `label` is the server in scopes.
-    pub(super) fn need(self, label: &str, which: &str) -> Option<Scope> {
-        let need = format!("read:mcp:{label}:{}:{}", self.method(), segment(which));
+    /// The scope needed to read an entry of the server with this label.
+    pub(super) fn need(self, label: &str, target: &str) -> Option<Scope> {
+        let need = format!(
+            "read:mcp:{label}:{}:{}",
+            self.method(),
+            scope_segment(target)
+        );
         need.parse().ok()
     }
 }
 
-/// Text of a server that deceives nobody.
-fn plain(text: &str) -> String {
-    cut(&crate::escape_lines(text), LONGEST)
+/// Escapes and truncates text of a server.
+fn sanitize(text: &str) -> String {
+    truncate(&crate::escape_lines(text), MAX_TEXT_BYTES)
 }
 
-fn plain_all(texts: [&mut Option<String>; 3]) {
+fn sanitize_all(texts: [&mut Option<String>; 3]) {
     for text in texts {
-        *text = text.as_deref().map(plain);
+        *text = text.as_deref().map(sanitize);
     }
 }
 
-/// Whether an address, or the name of a prompt, can be passed on as it is.
+/// Whether a URI, or the name of a prompt, can be passed on unchanged.
 pub(super) fn is_usable(text: &str) -> bool {
     let visible = |c: char| !c.is_control() && !crate::is_deceptive(c);
-    !text.is_empty() && text.len() <= LONGEST && text.chars().all(visible)
+    !text.is_empty() && text.len() <= MAX_TEXT_BYTES && text.chars().all(visible)
 }
 
-/// Asks a server for what it has beside tools. A list that does not come, or is too long, is empty.
+/// Lists the resources, templates and prompts of a server. A list that fails or is too long is empty.
 pub(super) async fn catalog(server: &Server, peer: &Peer<RoleClient>) -> Catalog {
     let capabilities = peer.peer_info().map(|info| info.capabilities.clone());
     let capabilities = capabilities.unwrap_or_default();
@@ -145,30 +148,30 @@ pub(super) async fn catalog(server: &Server, peer: &Peer<RoleClient>) -> Catalog
         capabilities.resources.is_some(),
         capabilities.prompts.is_some(),
     );
-    let most = Most {
-        items: MOST,
+    let limit = ListLimit {
+        items: MAX_ITEMS,
         bytes: server.bounds.message_bytes,
     };
-    let all_resources = paged(most, |page| async {
+    let all_resources = list_all(limit, |page| async {
         let page = peer.list_resources(Some(page)).await?;
         Ok((page.resources, page.next_cursor))
     });
-    let all_templates = paged(most, |page| async {
+    let all_templates = list_all(limit, |page| async {
         let page = peer.list_resource_templates(Some(page)).await?;
         Ok((page.resource_templates, page.next_cursor))
     });
-    let all_prompts = paged(most, |page| async {
+    let all_prompts = list_all(limit, |page| async {
         let page = peer.list_prompts(Some(page)).await?;
         Ok((page.prompts, page.next_cursor))
     });
     let listed = async {
         tokio::join!(
-            list(server, resources, all_resources),
-            list(server, resources, all_templates),
-            list(server, prompts, all_prompts),
+            list_or_empty(server, resources, all_resources),
+            list_or_empty(server, resources, all_templates),
+            list_or_empty(server, prompts, all_prompts),
         )
     };
-    let (resources, templates, prompts) = timeout(LISTING, listed).await.unwrap_or_default();
+    let (resources, templates, prompts) = timeout(LIST_TIMEOUT, listed).await.unwrap_or_default();
     let name = &server.spec.name;
     Catalog {
         server: name.as_str().into(),
@@ -185,20 +188,20 @@ pub(super) async fn catalog(server: &Server, peer: &Peer<RoleClient>) -> Catalog
     }
 }
 
-/// One list; empty if the server has none, or does not list it as it should.
-async fn list<T>(
+/// Returns a list, or an empty one if the server does not support or answer it.
+async fn list_or_empty<T>(
     server: &Server,
     has: bool,
-    all: impl Future<Output = Result<Vec<T>, Unpaged<ServiceError>>>,
+    all: impl Future<Output = Result<Vec<T>, ListError<ServiceError>>>,
 ) -> Vec<T> {
     if !has {
         return Vec::new();
     }
     all.await.unwrap_or_else(|error| {
-        // Servers with resources but no templates say so by this error.
+        // Servers with resources but without templates return this error.
         let has_none = matches!(
             &error,
-            Unpaged::Page(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND
+            ListError::Page(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND
         );
         if !has_none {
             tracing::warn!(server = %server.spec.name, "a list of a server is left out: it is too long, or was not answered");
@@ -215,72 +218,73 @@ fn item(need: Option<Scope>, shown: impl serde::Serialize) -> Option<CatalogItem
 }
 
 fn resource(server: &Server, mut it: Resource) -> Option<CatalogItem> {
-    let need = Kind::Resource
+    let need = CatalogKind::Resource
         .need(&server.label, &it.uri)
         .filter(|_| is_usable(&it.uri));
     it.uri = address(&server.spec.name, &it.uri);
-    it.name = plain(&it.name);
-    plain_all([&mut it.title, &mut it.description, &mut it.mime_type]);
+    it.name = sanitize(&it.name);
+    sanitize_all([&mut it.title, &mut it.description, &mut it.mime_type]);
     it.icons = None;
     it.meta = it
         .meta
         .as_ref()
-        .and_then(|meta| of_page(it.mime_type.as_deref(), meta));
+        .and_then(|meta| page_meta(it.mime_type.as_deref(), meta));
     item(need, it)
 }
 
-/// Of what is said of a page, what its host needs to show it; nothing of other resources.
-fn of_page(mime: Option<&str>, meta: &MetaObject) -> Option<MetaObject> {
-    let ui = meta.0.get("ui").filter(|_| mime == Some(PAGE))?;
-    let fits = ui.is_object() && ui.to_string().len() <= LONGEST;
+/// The metadata that a host needs to show a page; `None` for other resources.
+fn page_meta(mime: Option<&str>, meta: &MetaObject) -> Option<MetaObject> {
+    let ui = meta.0.get("ui").filter(|_| mime == Some(PAGE_MIME))?;
+    let fits = ui.is_object() && ui.to_string().len() <= MAX_TEXT_BYTES;
     fits.then(|| MetaObject(Map::from_iter([("ui".to_owned(), ui.clone())])))
 }
 
 fn template(server: &Server, mut it: ResourceTemplate) -> Option<CatalogItem> {
-    // Which resource is read is judged when it is.
+    // The resource is judged when it is read.
     let need = format!("read:mcp:{}", server.label).parse().ok();
     let need = need.filter(|_| is_usable(&it.uri_template));
     it.uri_template = address(&server.spec.name, &it.uri_template);
-    it.name = plain(&it.name);
-    plain_all([&mut it.title, &mut it.description, &mut it.mime_type]);
+    it.name = sanitize(&it.name);
+    sanitize_all([&mut it.title, &mut it.description, &mut it.mime_type]);
     (it.icons, it.meta) = (None, None);
     item(need, it)
 }
 
-/// The prompts under the names that clients know them by; of two that come to one name neither is offered.
+/// The prompts by their names for clients. Prompts with colliding names are dropped.
 fn prompts_of(server: &Server, prompts: Vec<Prompt>) -> BTreeMap<String, (String, CatalogItem)> {
-    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    let mut name_counts: BTreeMap<String, usize> = BTreeMap::new();
     for prompt in &prompts {
-        *taken
+        *name_counts
             .entry(model_name(&server.spec.name, &prompt.name))
             .or_default() += 1;
     }
     let offered = prompts.into_iter().filter_map(|mut it| {
         let name = model_name(&server.spec.name, &it.name);
-        let there = std::mem::replace(&mut it.name, name.clone());
-        let need = Kind::Prompt.need(&server.label, &there);
-        let need = need.filter(|_| is_usable(&there) && taken.get(&name) == Some(&1));
+        let original = std::mem::replace(&mut it.name, name.clone());
+        let need = CatalogKind::Prompt.need(&server.label, &original);
+        let need = need.filter(|_| is_usable(&original) && name_counts.get(&name) == Some(&1));
         let mut none = None;
-        plain_all([&mut it.title, &mut it.description, &mut none]);
+        sanitize_all([&mut it.title, &mut it.description, &mut none]);
         for argument in it.arguments.iter_mut().flatten() {
-            argument.name = plain(&argument.name);
+            argument.name = sanitize(&argument.name);
             let mut none = None;
-            plain_all([&mut argument.title, &mut argument.description, &mut none]);
+            sanitize_all([&mut argument.title, &mut argument.description, &mut none]);
         }
         (it.icons, it.meta) = (None, None);
-        Some((name, (there, item(need, it)?)))
+        Some((name, (original, item(need, it)?)))
     });
     offered.collect()
 }
 
-/// The entries by which workers read and complete what a server has. They are listed nowhere, and no tool has such a name.
+/// The hidden entries through which workers read and complete what a server offers. Their names cannot collide with
+/// tools.
 pub(super) fn entries(server: &Arc<Server>) -> impl Iterator<Item = (ToolName, Arc<Entry>)> {
-    let readers = Kind::ALL.into_iter().map(|kind| entry(server, kind));
-    let all = readers.chain([complete::entry(server)]).flatten();
+    let readers = CatalogKind::ALL.into_iter().map(|kind| entry(server, kind));
+    let all = readers.chain([completion::entry(server)]).flatten();
     all.map(|entry| (entry.name.clone(), Arc::new(entry)))
 }
 
-fn entry(server: &Arc<Server>, kind: Kind) -> Option<Entry> {
+fn entry(server: &Arc<Server>, kind: CatalogKind) -> Option<Entry> {
     let name = server.spec.name.as_str();
     let remote = Remote {
         server: name.into(),
@@ -305,19 +309,19 @@ fn entry(server: &Arc<Server>, kind: Kind) -> Option<Entry> {
             let Arguments::Json(Value::Object(arguments)) = arguments else {
                 return Err(invalid("the arguments must be a JSON object"));
             };
-            let which = arguments.get(kind.key()).and_then(Value::as_str);
-            let which = which.filter(|which| is_usable(which));
-            let which =
-                which.ok_or_else(|| invalid("that is not a name or address that can be read"))?;
-            let need = kind.need(&server.label, which);
+            let target = arguments.get(kind.key()).and_then(Value::as_str);
+            let target = target.filter(|target| is_usable(target));
+            let target =
+                target.ok_or_else(|| invalid("that is not a name or address that can be read"))?;
+            let need = kind.need(&server.label, target);
             let need =
                 need.ok_or_else(|| invalid("that is not a name or address that can be read"))?;
-            let given = arguments.get("arguments").and_then(Value::as_object);
-            let read = Read {
+            let values = arguments.get("arguments").and_then(Value::as_object);
+            let read = CatalogRead {
                 server: Arc::clone(&server),
                 kind,
-                which: which.to_owned(),
-                arguments: given.cloned().unwrap_or_default(),
+                target: target.to_owned(),
+                arguments: values.cloned().unwrap_or_default(),
             };
             Ok((vec![need], Job::Remote(Arc::new(read))))
         }),
@@ -328,17 +332,17 @@ pub(super) fn invalid(why: &str) -> CallError {
     CallError::new(Code::InvalidArguments, why)
 }
 
-/// One reading.
+/// One read of a resource or prompt.
 #[derive(Debug)]
-struct Read {
+struct CatalogRead {
     server: Arc<Server>,
-    kind: Kind,
-    which: String,
-    /// What a prompt is filled in with.
+    kind: CatalogKind,
+    target: String,
+    /// The arguments of the prompt.
     arguments: JsonObject,
 }
 
-impl RemoteJob for Read {
+impl RemoteJob for CatalogRead {
     fn target(&self) -> (Arc<str>, Arc<str>) {
         (
             self.server.spec.name.as_str().into(),
@@ -353,10 +357,10 @@ impl RemoteJob for Read {
         context: Arc<dyn CallContext>,
     ) -> Result<Carrying, CallError> {
         let server = Arc::clone(&self.server);
-        carried(server, context, move |peer| async move {
+        run_request(server, context, move |peer| async move {
             match self.kind {
-                Kind::Resource => self.resource(&peer).await,
-                Kind::Prompt => self.prompt(&peer).await,
+                CatalogKind::Resource => self.resource(&peer).await,
+                CatalogKind::Prompt => self.prompt(&peer).await,
             }
         })
     }
@@ -366,8 +370,8 @@ impl RemoteJob for Read {
     }
 }
 
-/// Carries out a request that is not a call of a tool: it takes a place among the calls, and ends with the connection.
-pub(super) fn carried<F>(
+/// Runs a request other than a tool call. It takes a call slot, and fails when the connection ends.
+pub(super) fn run_request<F>(
     server: Arc<Server>,
     context: Arc<dyn CallContext>,
     request: impl FnOnce(Peer<RoleClient>) -> F + Send + 'static,
@@ -375,17 +379,20 @@ pub(super) fn carried<F>(
 where
     F: Future<Output = Result<Value, CallError>> + Send,
 {
-    let place = server.place()?;
-    let live = server.live()?;
+    let slot = server.call_slot()?;
+    let connection = server.connection()?;
     Ok(Box::pin(async move {
-        let _place = place;
-        let entered = live.line.callers.enter(Caller::new(context));
+        let _slot = slot;
+        let guard = connection
+            .state
+            .active_calls
+            .begin(ActiveCall::new(context));
         let output = tokio::select! {
             biased;
-            output = request(live.peer.clone()) => output,
-            _ = live.line.ended() => Err(server.gone()),
+            output = request(connection.peer.clone()) => output,
+            _ = connection.state.ended() => Err(server.unavailable()),
         };
-        entered.answered();
+        guard.answered();
         let reply = Reply {
             content: Vec::new(),
             output: Arc::new(output?),
@@ -397,11 +404,11 @@ where
     }))
 }
 
-/// Why such a request came to nothing.
-pub(super) fn broke(server: &Server, error: &ServiceError) -> CallError {
+/// Converts a failed request into a call error.
+pub(super) fn request_error(server: &Server, error: &ServiceError) -> CallError {
     match error {
         ServiceError::McpError(error) => failed(&error.message),
-        ServiceError::TransportSend(_) | ServiceError::TransportClosed => server.gone(),
+        ServiceError::TransportSend(_) | ServiceError::TransportClosed => server.unavailable(),
         _ => unusable(),
     }
 }
@@ -411,12 +418,12 @@ fn unusable() -> CallError {
     CallError::new(Code::ServerFault, message)
 }
 
-impl Read {
+impl CatalogRead {
     async fn resource(&self, peer: &Peer<RoleClient>) -> Result<Value, CallError> {
-        let params = ReadResourceRequestParams::new(self.which.clone());
+        let params = ReadResourceRequestParams::new(self.target.clone());
         let read = peer.read_resource_once(params).await;
         let ReadResourceResponse::Complete(read) =
-            read.map_err(|error| broke(&self.server, &error))?
+            read.map_err(|error| request_error(&self.server, &error))?
         else {
             return Err(unusable());
         };
@@ -429,7 +436,7 @@ impl Read {
         Ok(json!({ "contents": parts }))
     }
 
-    /// A part of a resource for clients of the gateway; none if it is too much, or is not valid.
+    /// Converts a part of a resource for clients of the gateway; `None` if it is too large or invalid.
     fn contents(&self, part: &ResourceContents, left: &mut usize) -> Option<ResourceContents> {
         let mut take = |bytes: usize| {
             *left = left.checked_sub(bytes + 64)?;
@@ -444,9 +451,10 @@ impl Read {
                 ..
             } => {
                 take(text.len())?;
-                let is_page = uri.starts_with(PAGES) && mime_type.as_deref() == Some(PAGE);
-                // A client shows a page in a sandbox, and to no model.
-                let text = if is_page && self.kind == Kind::Resource {
+                let is_page =
+                    uri.starts_with(PAGE_SCHEME) && mime_type.as_deref() == Some(PAGE_MIME);
+                // Clients render pages in a sandbox and do not show them to models.
+                let text = if is_page && self.kind == CatalogKind::Resource {
                     text.clone()
                 } else {
                     crate::escape_lines(text).into_owned()
@@ -477,12 +485,12 @@ impl Read {
             _ => return None,
         };
         let read = match mime {
-            Some(mime) => read.with_mime_type(plain(mime)),
+            Some(mime) => read.with_mime_type(sanitize(mime)),
             None => read,
         };
         let read = match meta
             .as_ref()
-            .and_then(|meta| of_page(mime.as_deref(), meta))
+            .and_then(|meta| page_meta(mime.as_deref(), meta))
         {
             Some(meta) => read.with_meta(meta),
             None => read,
@@ -491,11 +499,11 @@ impl Read {
     }
 
     async fn prompt(&self, peer: &Peer<RoleClient>) -> Result<Value, CallError> {
-        let mut params = GetPromptRequestParams::new(self.which.clone());
+        let mut params = GetPromptRequestParams::new(self.target.clone());
         params.arguments = Some(self.arguments.clone());
         let prompt = peer.get_prompt_once(params).await;
         let GetPromptResponse::Complete(prompt) =
-            prompt.map_err(|error| broke(&self.server, &error))?
+            prompt.map_err(|error| request_error(&self.server, &error))?
         else {
             return Err(unusable());
         };
@@ -511,12 +519,12 @@ impl Read {
             serde_json::to_value(messages).map_err(|_| unusable())?,
         );
         if let Some(description) = prompt.description {
-            output.insert("description".into(), plain(&description).into());
+            output.insert("description".into(), sanitize(&description).into());
         }
         Ok(Value::Object(output))
     }
 
-    /// A block of a prompt. Pictures and sounds are left out.
+    /// Converts a block of a prompt. Images and audio are omitted.
     fn block(&self, block: ContentBlock, left: &mut usize) -> Option<ContentBlock> {
         match block {
             ContentBlock::Text(block) => {
@@ -530,7 +538,7 @@ impl Read {
                 *left = left.checked_sub(link.uri.len() + 64)?;
                 let link = Resource::new(
                     address(&self.server.spec.name, &link.uri),
-                    plain(&link.name),
+                    sanitize(&link.name),
                 );
                 Some(ContentBlock::resource_link(link))
             }
@@ -544,11 +552,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_names_one_server_and_one_resource_and_is_a_uri() {
+    fn resource_addresses_round_trip() {
         for server in ["notes", "My-Server_2", "9"] {
             for uri in ["demo://a/b?c=+d", "file:///x", "x", "ui://page/a+b.html"] {
                 let address = address(server, uri);
-                assert_eq!(address.starts_with(PAGES), uri.starts_with(PAGES));
+                assert_eq!(
+                    address.starts_with(PAGE_SCHEME),
+                    uri.starts_with(PAGE_SCHEME)
+                );
                 assert_eq!(resource_of(&address), Some((server.to_owned(), uri.into())));
                 let (scheme, _) = address.split_once(':').unwrap_or((&address, ""));
                 let plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);

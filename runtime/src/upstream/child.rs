@@ -1,4 +1,4 @@
-//! Runs a server as a child process and ends it with everything that it started.
+//! Runs a server as a child process and stops its process group.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,24 +14,25 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::failure::ServerFailure;
-use super::quiet::Quiet;
+use super::log_limiter::LogLimiter;
 
-/// What of the host's environment a server gets.
+/// The environment variables of the host that a server inherits.
 const INHERITED: &[&str] = &["PATH", "HOME", "LANG"];
-/// How long a server may take to end by itself.
+/// How long a server may take to exit after a signal.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often it is looked at meanwhile, at least.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// How long its last words may take once it has ended.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-/// The longest line of a server's own log that is kept, in bytes.
-const LONGEST_LINE: usize = 1024;
+/// The longest interval between checks for the exit.
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long to wait for the exit status, and for the end of the log.
+const FINAL_WAIT: Duration = Duration::from_millis(100);
+/// The longest logged line of a server's standard error, in bytes.
+const MAX_LOG_LINE: usize = 1024;
 
-/// A server that runs as a program of its own, in a process group of its own. What leaves that group is out of reach.
+/// A server process in its own process group. Processes that leave the group cannot be stopped.
 #[derive(Debug)]
 pub(super) struct Child {
     process: Process,
-    /// The group has the number of the process. It is nobody else's as long as nobody waited for the process.
+    /// The process group, whose number is that of the process. The number cannot be reused before the process is
+    /// reaped.
     group: Option<Pid>,
     log: JoinHandle<()>,
 }
@@ -68,7 +69,7 @@ impl Child {
         let stdout = process.stdout.take().ok_or_else(missing)?;
         let stdin = process.stdin.take().ok_or_else(missing)?;
         let stderr = process.stderr.take().ok_or_else(missing)?;
-        let log = tokio::spawn(logged(Arc::clone(server), stderr));
+        let log = tokio::spawn(forward_log(Arc::clone(server), stderr));
         Ok((
             Self {
                 process,
@@ -80,44 +81,44 @@ impl Child {
         ))
     }
 
-    /// Ends the server and whatever it started, and waits until it has ended.
+    /// Stops the server and its process group, and waits until it has ended.
     pub(super) async fn end(mut self) {
         self.signal(Signal::TERM);
         let _ = timeout(GRACE, self.exited()).await;
-        // What it started may live on without it, and is still of its group.
+        // Its child processes may still be running in the group.
         self.signal(Signal::KILL);
         if timeout(GRACE, self.process.wait()).await.is_ok() {
             self.group = None;
         }
-        // Somebody outside the group may hold the pipe for as long as they like.
-        let _ = timeout(LAST_WORDS, &mut self.log).await;
+        // A process outside the group may keep the pipe open.
+        let _ = timeout(FINAL_WAIT, &mut self.log).await;
     }
 
-    /// Returns once the process has ended, and leaves it unreaped: its number stays its own.
+    /// Returns once the process has exited, without reaping it, so its number is not reused.
     async fn exited(&self) {
         let Some(process) = self.group else {
             return;
         };
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let mut pause = Duration::from_millis(1);
-        while let Ok(None) = waitid(WaitId::Pid(process), look) {
+        while let Ok(None) = waitid(WaitId::Pid(process), options) {
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_POLL_INTERVAL);
         }
     }
 
-    /// Why the process ended, if it ends by itself in a moment. It may close its output a little earlier.
+    /// The exit status of the process, if it exits soon. Its output may be closed shortly before.
     pub(super) async fn exit_cause(&self) -> Option<ServerFailure> {
-        timeout(LAST_WORDS, self.exited()).await.ok()?;
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let status = waitid(WaitId::Pid(self.group?), look).ok()??;
+        timeout(FINAL_WAIT, self.exited()).await.ok()?;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(self.group?), options).ok()??;
         let exited = status.exit_status().map(ServerFailure::Exited);
         exited.or_else(|| status.terminating_signal().map(ServerFailure::Signalled))
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // A group that is gone needs no signal.
+            // The group may be empty already.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -130,9 +131,9 @@ impl Drop for Child {
     }
 }
 
-/// Keeps what the server logs, as far as a log may grow; the rest is read and dropped, so that the server never waits.
-async fn logged(server: Arc<str>, mut stderr: impl AsyncRead + Unpin) {
-    let mut quiet = Quiet::default();
+/// Logs the standard error of a server at a limited rate. The rest is read and dropped, so the server never blocks.
+async fn forward_log(server: Arc<str>, mut stderr: impl AsyncRead + Unpin) {
+    let mut limiter = LogLimiter::default();
     let mut chunk = vec![0; 4096];
     let mut line = Vec::new();
     while let Ok(read) = stderr.read(&mut chunk).await {
@@ -141,12 +142,12 @@ async fn logged(server: Arc<str>, mut stderr: impl AsyncRead + Unpin) {
         }
         for byte in chunk.iter().take(read) {
             if *byte != b'\n' {
-                if line.len() < LONGEST_LINE {
+                if line.len() < MAX_LOG_LINE {
                     line.push(*byte);
                 }
                 continue;
             }
-            if quiet.lets_through() {
+            if limiter.allow() {
                 let text = String::from_utf8_lossy(&line);
                 tracing::debug!(%server, text = %crate::escape(&text), "a server logged");
             }

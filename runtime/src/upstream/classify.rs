@@ -1,4 +1,4 @@
-//! A tool as a server lists it in, how it is offered to models and what its calls need out; or why it is not.
+//! Classifies the tools of a server: their names, verbs, scopes, and why some are withheld.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,98 +8,98 @@ use rmcp::model::{MetaObject, Tool};
 use serde_json::{Value, json};
 
 use super::ServerTool;
-use super::catalog::{PAGES, address, is_usable};
+use super::catalog::{PAGE_SCHEME, address, is_usable};
 use super::pins::Fingerprint;
-use super::places::{SchemaFault, depth};
-use super::shape::{Allowance, Shape};
+use super::schema::{CompiledSchema, SchemaBudget};
+use super::schema_cost::{SchemaFault, depth};
 use crate::id::ToolName;
 use crate::intent::IntentTemplate;
 use crate::scope::{Scope, Verb};
 use crate::tool::ToolSpec;
 
-/// The longest name that models' interfaces take, in bytes.
-const LONGEST_NAME: usize = 64;
+/// The longest tool name that model APIs accept, in bytes.
+const MAX_NAME_BYTES: usize = 64;
 /// The longest name of a tool at its server, in bytes.
-const LONGEST_THERE: usize = 128;
-/// The longest description that is passed on, in bytes; the rest is cut.
-const LONGEST_DESCRIPTION: usize = 4096;
-/// The largest schema of arguments, in bytes of JSON, and the deepest.
-const LARGEST_SCHEMA: usize = 64 << 10;
-const DEEPEST_SCHEMA: usize = 32;
+const MAX_TOOL_NAME_BYTES: usize = 128;
+/// The longest description, in bytes; a longer one is truncated.
+const MAX_DESCRIPTION_BYTES: usize = 4096;
+/// The largest schema, in bytes of JSON, and the deepest.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+const MAX_SCHEMA_DEPTH: usize = 32;
 
-/// A tool that may be offered.
+/// A tool that can be offered.
 #[derive(Debug)]
-pub(crate) struct Offer {
-    /// What models call it.
+pub(crate) struct OfferedTool {
+    /// The name for models.
     pub(crate) name: ToolName,
-    /// What the server calls it.
+    /// The name at the server.
     pub(crate) tool: Arc<str>,
-    pub(crate) form: Fingerprint,
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) verb: Verb,
-    /// What every call of it needs.
+    /// The scope that every call needs.
     pub(crate) need: Scope,
-    /// What the server would have people read before a call.
+    /// The server's template for the sentence that people read before a call.
     pub(crate) intent: Option<IntentTemplate>,
     pub(crate) spec: ToolSpec,
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
-    /// What its structured output is held to.
-    pub(super) output: Option<Arc<Shape>>,
-    /// The server says that it can show what a call would do.
+    /// The schema that validates the structured output.
+    pub(super) output: Option<Arc<CompiledSchema>>,
+    /// Whether the server supports previews of the tool.
     pub(crate) preview: bool,
-    /// The server lets the views of its pages call it.
+    /// Whether views may call the tool.
     pub(crate) views: bool,
 }
 
-impl Offer {
-    /// The server or app that lists it.
+impl OfferedTool {
+    /// The server or app that lists the tool.
     pub(crate) fn provider(&self) -> &str {
         let name = self.name.as_str();
         name.split_once("__").map_or(name, |(provider, _)| provider)
     }
 }
 
-/// Who lists tools: a server, or an app.
+/// A source of tools: a server or an app.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Provider<'a> {
-    /// What stands before the names of its tools.
+pub(crate) struct ToolProvider<'a> {
+    /// The prefix of the tool names.
     pub(crate) name: &'a str,
-    /// Its name in scopes.
+    /// The name in scopes.
     pub(crate) label: &'a str,
-    /// What a person says its tools do.
+    /// The configured verbs of tools.
     pub(crate) verbs: &'a BTreeMap<String, Verb>,
-    /// What stands before what it says of a tool.
+    /// The prefix of tool descriptions.
     pub(crate) preface: &'a str,
 }
 
-/// Why a tool is not offered.
+/// Why a tool is withheld.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unoffered {
-    /// Its name holds what no name may, or is too long for models.
+pub enum WithheldReason {
+    /// The name contains invalid characters, or is too long for models.
     #[error("its name is not plain, or too long: `SERVER__TOOL` must fit in 64 bytes")]
     Name,
-    /// Another tool of the server has the same name once it is made plain.
+    /// Another tool of the server has the same name after normalisation.
     #[error("another tool has the same name once it is made plain")]
     Collision,
-    /// What it takes or answers cannot be held to the schema that it has for it.
+    /// A schema of the tool cannot be used.
     #[error("a schema of it cannot be used: {0}")]
     Schema(SchemaFault),
-    /// It is another than the one that a person approved.
+    /// The tool differs from the approved definition.
     #[error("it changed since it was approved; look at it and approve it again")]
     Changed,
-    /// The server was connected before, and listed no such tool.
+    /// The tool was added after the server was first connected.
     #[error("the server added it since it was first connected; look at it and approve it")]
     New,
-    /// The server lists too many.
+    /// The server lists too many tools.
     #[error("the server lists too many tools")]
     TooMany,
 }
 
-/// What a tool does, by its hints: it reads if it says so and does not also say that it destroys; whatever is not known
-/// writes. That it reaches an open world changes no verb: what it may do there does. Nothing executes by a hint. What a
-/// person said counts, whatever the hints.
-fn verb(tool: &Tool, provider: Provider<'_>) -> Verb {
+/// The verb of a tool. A configured verb takes precedence. Otherwise, a tool reads if it is annotated as read-only and
+/// not as destructive, and writes if not. The open-world hint does not change the verb, and no hint makes a tool
+/// execute.
+fn verb_of(tool: &Tool, provider: ToolProvider<'_>) -> Verb {
     if let Some(verb) = provider.verbs.get(&*tool.name) {
         return *verb;
     }
@@ -113,15 +113,15 @@ fn verb(tool: &Tool, provider: Provider<'_>) -> Verb {
     }
 }
 
-/// Whether the server says that it previews the tool's calls.
-pub(super) fn offers_preview(tool: &Tool) -> bool {
+/// Whether the server supports previews of the tool.
+pub(super) fn supports_preview(tool: &Tool) -> bool {
     tool.meta
         .as_ref()
-        .is_some_and(|meta| marked(meta, "previews") || marked(meta, "preview"))
+        .is_some_and(|meta| has_flag(meta, "previews") || has_flag(meta, "preview"))
 }
 
-/// The address of the page that shows the tool's calls, as MCP Apps has it now and as it had it first.
-pub(super) fn page(tool: &Tool) -> [Option<&Value>; 2] {
+/// The URIs of the tool's page in the current and the first version of MCP Apps.
+pub(super) fn page_uris(tool: &Tool) -> [Option<&Value>; 2] {
     let Some(meta) = &tool.meta else {
         return [None; 2];
     };
@@ -129,51 +129,54 @@ pub(super) fn page(tool: &Tool) -> [Option<&Value>; 2] {
     [now, meta.0.get("ui/resourceUri")]
 }
 
-/// Where clients of the gateway find the page that shows the tool's calls; empty if there is none.
-fn linked_page(tool: &Tool, server: &str) -> String {
-    let pages = page(tool).into_iter().flatten();
+/// The address of the tool's page for clients of the gateway; empty if there is none.
+fn page_address(tool: &Tool, server: &str) -> String {
+    let pages = page_uris(tool).into_iter().flatten();
     let mut uris = pages.filter_map(Value::as_str);
-    let uri = uris.find(|uri| uri.starts_with(PAGES) && is_usable(uri));
+    let uri = uris.find(|uri| uri.starts_with(PAGE_SCHEME) && is_usable(uri));
     uri.map_or_else(String::new, |uri| address(server, uri))
 }
 
-/// What the server would have people read before a call of the tool.
+/// The server's intent template.
 pub(super) fn intent_template(tool: &Tool) -> Option<&str> {
-    marked_value(tool.meta.as_ref()?, "intentTemplate")?.as_str()
+    meta_value(tool.meta.as_ref()?, "intentTemplate")?.as_str()
 }
 
-/// Whether a mark of ours is set, written in either way.
-pub(super) fn marked(meta: &MetaObject, key: &str) -> bool {
-    marked_value(meta, key) == Some(&Value::Bool(true))
+/// Whether one of our metadata flags is set, with or without our prefix.
+pub(super) fn has_flag(meta: &MetaObject, key: &str) -> bool {
+    meta_value(meta, key) == Some(&Value::Bool(true))
 }
 
-pub(super) fn marked_value<'m>(meta: &'m MetaObject, key: &str) -> Option<&'m Value> {
+pub(super) fn meta_value<'m>(meta: &'m MetaObject, key: &str) -> Option<&'m Value> {
     meta.0
         .get(key)
         .or_else(|| meta.0.get(&format!("dev.bailiwick/{key}")))
 }
 
-/// A tool as its server lists it, read once for as long as it is listed so.
+/// A classified tool. It is kept until the server changes its list.
 #[derive(Debug)]
-pub(crate) struct Listed {
-    /// What the server calls it.
+pub(crate) struct ListedTool {
+    /// The name at the server.
     pub(crate) tool: String,
-    /// What the server says of it, as text.
+    /// The description, as text.
     pub(crate) description: String,
-    pub(crate) form: Fingerprint,
-    /// What models would call it.
+    pub(crate) fingerprint: Fingerprint,
+    /// The name for models.
     pub(crate) name: String,
-    pub(crate) offer: Result<Arc<Offer>, Unoffered>,
+    pub(crate) offer: Result<Arc<OfferedTool>, WithheldReason>,
 }
 
-impl Listed {
-    /// What people see of it, where it is offered so, or not.
-    pub(crate) fn seen(&self, offer: &Result<Arc<Offer>, Unoffered>) -> ServerTool {
+impl ListedTool {
+    /// Converts the tool for the host's user interface, with its current offer.
+    pub(crate) fn to_server_tool(
+        &self,
+        offer: &Result<Arc<OfferedTool>, WithheldReason>,
+    ) -> ServerTool {
         let offered = offer.as_ref();
         ServerTool {
             tool: crate::escape(&self.tool).into_owned(),
             description: self.description.clone(),
-            fingerprint: self.form,
+            fingerprint: self.fingerprint,
             offered: offered
                 .map(|offer| (offer.name.to_string(), offer.verb))
                 .map_err(|why| *why),
@@ -181,28 +184,28 @@ impl Listed {
     }
 }
 
-/// Every tool; names that become the same are all refused, so that none stands for another. Takes a while: not for a
-/// thread that others wait for.
-pub(crate) fn listed(tools: &[Tool], provider: Provider<'_>) -> Vec<Listed> {
-    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+/// Classifies all tools. Tools with colliding names are all withheld. This is CPU-bound and must not run on an async
+/// thread.
+pub(crate) fn classify(tools: &[Tool], provider: ToolProvider<'_>) -> Vec<ListedTool> {
+    let mut name_counts: BTreeMap<String, usize> = BTreeMap::new();
     for tool in tools {
         let name = model_name(provider.name, &tool.name);
-        *taken.entry(name).or_default() += 1;
+        *name_counts.entry(name).or_default() += 1;
     }
-    let mut allowance = Allowance::default();
+    let mut budget = SchemaBudget::default();
     let mut read = |tool: &Tool| {
         let name = model_name(provider.name, &tool.name);
-        let form = Fingerprint::of(tool);
-        let offer = if taken.get(&name) == Some(&1) {
-            offer(tool, form, provider, &mut allowance)
+        let fingerprint = Fingerprint::of(tool);
+        let offer = if name_counts.get(&name) == Some(&1) {
+            offer(tool, fingerprint, provider, &mut budget)
         } else {
-            Err(Unoffered::Collision)
+            Err(WithheldReason::Collision)
         };
         let description = tool.description.as_deref().unwrap_or_default();
-        Listed {
-            tool: cut(&tool.name, LONGEST_DESCRIPTION),
-            description: cut(&crate::escape_lines(description), LONGEST_DESCRIPTION),
-            form,
+        ListedTool {
+            tool: truncate(&tool.name, MAX_DESCRIPTION_BYTES),
+            description: truncate(&crate::escape_lines(description), MAX_DESCRIPTION_BYTES),
+            fingerprint,
             name,
             offer: offer.map(Arc::new),
         }
@@ -210,7 +213,8 @@ pub(crate) fn listed(tools: &[Tool], provider: Provider<'_>) -> Vec<Listed> {
     tools.iter().map(&mut read).collect()
 }
 
-/// What models call a tool. No name of a server holds `__` or ends in `_`, so no two servers share one.
+/// The name of a tool for models. Server names cannot contain `__` or end in `_`, so the names of two servers never
+/// collide.
 pub(super) fn model_name(provider: &str, tool: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' {
@@ -225,71 +229,77 @@ pub(super) fn model_name(provider: &str, tool: &str) -> String {
 
 fn offer(
     tool: &Tool,
-    form: Fingerprint,
-    provider: Provider<'_>,
-    allowance: &mut Allowance,
-) -> Result<Offer, Unoffered> {
-    let there = &*tool.name;
-    let name = model_name(provider.name, there);
+    fingerprint: Fingerprint,
+    provider: ToolProvider<'_>,
+    budget: &mut SchemaBudget,
+) -> Result<OfferedTool, WithheldReason> {
+    let original = &*tool.name;
+    let name = model_name(provider.name, original);
     let visible = |c: char| !c.is_whitespace() && !crate::is_deceptive(c);
-    let plain = !there.is_empty() && there.len() <= LONGEST_THERE && there.chars().all(visible);
-    if !plain || name.len() > LONGEST_NAME {
-        return Err(Unoffered::Name);
+    let plain = !original.is_empty()
+        && original.len() <= MAX_TOOL_NAME_BYTES
+        && original.chars().all(visible);
+    if !plain || name.len() > MAX_NAME_BYTES {
+        return Err(WithheldReason::Name);
     }
-    let verb = verb(tool, provider);
+    let verb = verb_of(tool, provider);
     let label = provider.label;
-    let need = format!("{verb}:mcp:{label}:{}~{}", segment(there), form.mark());
-    let need = need.parse().map_err(|_| Unoffered::Name)?;
+    let need = format!(
+        "{verb}:mcp:{label}:{}~{}",
+        scope_segment(original),
+        fingerprint.mark()
+    );
+    let need = need.parse().map_err(|_| WithheldReason::Name)?;
     let input_schema = schema(Value::Object((*tool.input_schema).clone()))?;
     let declared = tool.output_schema.as_deref().cloned().map(Value::Object);
     let declared = declared.map(schema).transpose()?;
-    let shape = |schema| Shape::of(schema, allowance).map_err(Unoffered::Schema);
+    let shape = |schema| CompiledSchema::of(schema, budget).map_err(WithheldReason::Schema);
     let output = declared.as_ref().map(shape).transpose()?;
-    let (models, views) = visible_to(tool);
-    Ok(Offer {
+    let (models, views) = audience(tool);
+    Ok(OfferedTool {
         spec: ToolSpec {
             app_only: !models,
-            page: linked_page(tool, provider.name).into(),
-            ..described(tool, &name, verb, provider.preface)
+            page: page_address(tool, provider.name).into(),
+            ..tool_spec(tool, &name, verb, provider.preface)
         },
         name: ToolName::new(&name),
-        tool: there.into(),
-        form,
+        tool: original.into(),
+        fingerprint,
         verb,
         need,
         intent: intent_template(tool).and_then(|text| IntentTemplate::parse(text).ok()),
         input_schema,
         output_schema: declared.unwrap_or_else(|| json!({"type": "object"})),
         output: output.map(Arc::new),
-        preview: offers_preview(tool),
+        preview: supports_preview(tool),
         views,
     })
 }
 
-/// Whether a tool is for models, and whether it is for views, as MCP Apps says it; for both, unless it says so.
-pub(super) fn visible_to(tool: &Tool) -> (bool, bool) {
+/// Whether the tool is for models and whether it is for views, by MCP Apps' `visibility`; both by default.
+pub(super) fn audience(tool: &Tool) -> (bool, bool) {
     let ui = tool.meta.as_ref().and_then(|meta| meta.0.get("ui"));
-    let said = ui.and_then(|ui| ui.get("visibility")?.as_array());
-    let names = |who: &str| said.is_none_or(|said| said.iter().any(|one| one == who));
+    let visibility = ui.and_then(|ui| ui.get("visibility")?.as_array());
+    let names = |who: &str| visibility.is_none_or(|list| list.iter().any(|one| one == who));
     (names("model"), names("app"))
 }
 
-/// A name as one segment of a scope.
-pub(super) fn segment(name: &str) -> String {
+/// Escapes a name as a scope segment.
+pub(super) fn scope_segment(name: &str) -> String {
     name.replace('%', "%25")
         .replace(':', "%3A")
         .replace('*', "%2A")
         .replace('~', "%7E")
 }
 
-fn schema(schema: Value) -> Result<Value, Unoffered> {
-    let fits = depth(&schema) <= DEEPEST_SCHEMA && schema.to_string().len() <= LARGEST_SCHEMA;
+fn schema(schema: Value) -> Result<Value, WithheldReason> {
+    let fits = depth(&schema) <= MAX_SCHEMA_DEPTH && schema.to_string().len() <= MAX_SCHEMA_BYTES;
     fits.then_some(schema)
-        .ok_or(Unoffered::Schema(SchemaFault::TooLarge))
+        .ok_or(WithheldReason::Schema(SchemaFault::TooLarge))
 }
 
-/// What a server says of its tool, as text that deceives nobody.
-fn described(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
+/// Converts the description of a tool, with deceptive characters escaped.
+fn tool_spec(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     let hints = tool.annotations.as_ref();
     let title = hints.and_then(|hints| hints.title.as_deref());
     let title = tool.title.as_deref().or(title).unwrap_or(&tool.name);
@@ -297,9 +307,10 @@ fn described(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     let hint = |hint: Option<bool>, unknown: bool| hint.unwrap_or(unknown);
     ToolSpec {
         name: Cow::Owned(name.to_owned()),
-        title: Cow::Owned(cut(&crate::escape(title), LONGEST_NAME)),
+        title: Cow::Owned(truncate(&crate::escape(title), MAX_NAME_BYTES)),
         description: Cow::Owned(
-            preface.to_owned() + &cut(&crate::escape_lines(description), LONGEST_DESCRIPTION),
+            preface.to_owned()
+                + &truncate(&crate::escape_lines(description), MAX_DESCRIPTION_BYTES),
         ),
         destructive: verb != Verb::Read
             && hint(hints.and_then(|hints| hints.destructive_hint), true),
@@ -314,13 +325,15 @@ fn described(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     }
 }
 
-/// `text`, or its beginning and a word that there was more.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
+/// Truncates `text` to `limit` bytes and marks the cut.
+pub(super) fn truncate(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
         return text.to_owned();
     }
-    let mut ends = (0..=most).rev();
-    let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let mut boundaries = (0..=limit).rev();
+    let end = boundaries
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or(0);
     let (kept, _) = text.split_at(end);
     format!("{kept} [cut]")
 }
@@ -344,11 +357,11 @@ mod tests {
         tool
     }
 
-    fn one_of(tool: Tool, spec: &ServerSpec) -> Result<Arc<Offer>, Unoffered> {
-        listed(&[tool], spec.provider("s~1")).pop().unwrap().offer
+    fn one_of(tool: Tool, spec: &ServerSpec) -> Result<Arc<OfferedTool>, WithheldReason> {
+        classify(&[tool], spec.provider("s~1")).pop().unwrap().offer
     }
 
-    fn one(tool: Tool) -> Result<Arc<Offer>, Unoffered> {
+    fn one(tool: Tool) -> Result<Arc<OfferedTool>, WithheldReason> {
         one_of(tool, &ServerSpec::stdio("s", "x"))
     }
 
@@ -358,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_says_that_it_reads_and_not_that_it_destroys_reads() {
+    fn only_read_only_and_not_destructive_tools_read() {
         reads(tool("t"), Verb::Write);
         reads(hinted(None, None, None), Verb::Write);
         reads(hinted(Some(false), Some(false), None), Verb::Write);
@@ -369,20 +382,20 @@ mod tests {
     }
 
     #[test]
-    fn no_hint_moves_what_a_person_said() {
-        for (said, tool) in [
+    fn configured_verbs_override_hints() {
+        for (verb, tool) in [
             (Verb::Write, hinted(Some(true), Some(false), Some(false))),
             (Verb::Execute, hinted(Some(true), None, None)),
             (Verb::Read, hinted(Some(false), Some(true), None)),
         ] {
-            let spec = ServerSpec::stdio("s", "x").tool("t", said);
+            let spec = ServerSpec::stdio("s", "x").tool("t", verb);
             let offer = one_of(tool, &spec).unwrap();
-            assert_eq!((offer.verb, offer.need.verb()), (said, said));
+            assert_eq!((offer.verb, offer.need.verb()), (verb, verb));
         }
     }
 
     #[test]
-    fn a_name_is_one_segment_and_carries_its_form() {
+    fn scope_has_the_escaped_name_and_the_fingerprint() {
         let offer = one(tool("a/b.c")).unwrap();
         assert_eq!(offer.name.as_str(), "s__a_b_c");
         let mark = Fingerprint::of(&tool("a/b.c")).mark();
@@ -399,27 +412,27 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_or_not_plain_is_refused() {
+    fn long_and_deceptive_names_are_rejected() {
         assert!(one(tool(&"x".repeat(61))).is_ok());
         for name in ["", "a b", "a\u{202e}", &"x".repeat(62)] {
-            assert_eq!(one(tool(name)).unwrap_err(), Unoffered::Name, "{name}");
+            assert_eq!(one(tool(name)).unwrap_err(), WithheldReason::Name, "{name}");
         }
     }
 
     #[test]
-    fn of_names_that_become_the_same_none_is_offered() {
+    fn tools_with_colliding_names_are_withheld() {
         let spec = ServerSpec::stdio("s", "x");
         let tools = [tool("a.b"), tool("a/b"), tool("c")];
-        let refused: Vec<_> = listed(&tools, spec.provider("s~1"))
+        let refused: Vec<_> = classify(&tools, spec.provider("s~1"))
             .into_iter()
             .map(|listed| listed.offer.err())
             .collect();
-        let twin = Some(Unoffered::Collision);
+        let twin = Some(WithheldReason::Collision);
         assert_eq!(refused, [twin, twin, None]);
     }
 
     #[test]
-    fn a_tool_is_for_whom_its_server_says() {
+    fn visibility_decides_the_audience() {
         let seen = |visibility: Value| {
             let mut tool = tool("t");
             tool.meta = serde_json::from_value(json!({"ui": {"visibility": visibility}})).unwrap();
@@ -435,51 +448,51 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_whose_schema_cannot_be_used_is_withheld_with_the_reason() {
+    fn tools_with_unusable_schemas_are_withheld() {
         let with = |input: Value, output: Value| {
             let mut tool = tool("t");
             tool.input_schema = Arc::new(input.as_object().cloned().unwrap());
             tool.output_schema = output.as_object().cloned().map(Arc::new);
             one(tool).map(|_| ())
         };
-        let answers = |schema: Value| with(json!({}), schema);
-        let refused = |why| Err(Unoffered::Schema(why));
-        assert_eq!(answers(json!({"type": "object"})), Ok(()));
+        let outputs = |schema: Value| with(json!({}), schema);
+        let refused = |why| Err(WithheldReason::Schema(why));
+        assert_eq!(outputs(json!({"type": "object"})), Ok(()));
         let remote = json!({"$ref": "https://example.org/schema.json"});
-        assert_eq!(answers(remote), refused(SchemaFault::Remote));
+        assert_eq!(outputs(remote), refused(SchemaFault::Remote));
         let large = json!({"properties": {"a": {"pattern": "(a{1000}){1000}"}}});
-        assert_eq!(answers(large), refused(SchemaFault::Pattern));
-        let large = json!({"description": "x".repeat(LARGEST_SCHEMA)});
+        assert_eq!(outputs(large), refused(SchemaFault::Pattern));
+        let large = json!({"description": "x".repeat(MAX_SCHEMA_BYTES)});
         assert_eq!(with(large, json!({})), refused(SchemaFault::TooLarge));
     }
 
     #[test]
-    fn largest_and_deepest_schemas_are_accepted_and_one_more_is_not() {
+    fn schema_size_and_depth_limits_are_exact() {
         let padded = |bytes: usize| {
             let bare = json!({"description": ""}).to_string().len();
             json!({"description": "x".repeat(bytes - bare)})
         };
         let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"not": inner}));
-        let too_large = || Err(Unoffered::Schema(SchemaFault::TooLarge));
+        let too_large = || Err(WithheldReason::Schema(SchemaFault::TooLarge));
         for (schema, fits) in [
-            (padded(LARGEST_SCHEMA), true),
-            (padded(LARGEST_SCHEMA + 1), false),
-            (nested(DEEPEST_SCHEMA), true),
-            (nested(DEEPEST_SCHEMA + 1), false),
+            (padded(MAX_SCHEMA_BYTES), true),
+            (padded(MAX_SCHEMA_BYTES + 1), false),
+            (nested(MAX_SCHEMA_DEPTH), true),
+            (nested(MAX_SCHEMA_DEPTH + 1), false),
         ] {
             let expected = if fits { Ok(()) } else { too_large() };
             let map = schema.as_object().cloned().unwrap();
             let mut takes = tool("t");
             takes.input_schema = Arc::new(map.clone());
             assert_eq!(one(takes).map(|_| ()), expected);
-            let mut answers = tool("t");
-            answers.output_schema = Some(Arc::new(map));
-            assert_eq!(one(answers).map(|_| ()), expected);
+            let mut outputs = tool("t");
+            outputs.output_schema = Some(Arc::new(map));
+            assert_eq!(one(outputs).map(|_| ()), expected);
         }
     }
 
     #[test]
-    fn what_a_server_says_of_its_tool_stays_text() {
+    fn tool_descriptions_stay_text() {
         let mut odd = tool("t");
         odd.description = Some(Cow::Owned(format!(
             "a\u{1b}[2J\u{202e}{}",
@@ -489,7 +502,7 @@ mod tests {
         let offer = one(odd).unwrap();
         let spec = &offer.spec;
         assert!(spec.description.starts_with("a\\u{1b}[2J\\u{202e}é"));
-        assert!(spec.description.len() < LONGEST_DESCRIPTION + 16);
+        assert!(spec.description.len() < MAX_DESCRIPTION_BYTES + 16);
         assert_eq!(spec.title, "b\\u{a}c");
     }
 }

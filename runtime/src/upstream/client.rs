@@ -1,7 +1,7 @@
-//! What a connected server asks in, the host's answers out, for as long as somebody waits for them.
+//! Answers requests of a connected server.
 #![expect(
     deprecated,
-    reason = "MCP deprecates sampling and roots, and servers of every revision may still ask for them"
+    reason = "MCP deprecates sampling and roots, but servers of all versions may use them"
 )]
 
 use std::collections::BTreeMap;
@@ -15,30 +15,30 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleClient};
 
-use super::line::Line;
-use super::requests::Answers;
+use super::connection_state::ConnectionState;
+use super::requests::RequestCapabilities;
 use super::server::Server;
 
-/// What MCP's servers may ask of a host: one of these that comes as a custom request has parameters that do not fit it.
-const KNOWN: &[&str] = &["elicitation/create", "sampling/createMessage", "roots/list"];
+/// The supported request methods. rmcp reports one of these as a custom request if its parameters are invalid.
+const SUPPORTED_METHODS: &[&str] = &["elicitation/create", "sampling/createMessage", "roots/list"];
 
-/// One connection's end on this side.
+/// The client side of one connection.
 #[derive(Debug)]
 pub(super) struct Client {
     server: Arc<Server>,
-    line: Arc<Line>,
+    state: Arc<ConnectionState>,
 }
 
 impl Client {
-    pub(super) fn new(server: &Arc<Server>, line: &Arc<Line>) -> Self {
+    pub(super) fn new(server: &Arc<Server>, state: &Arc<ConnectionState>) -> Self {
         Self {
             server: Arc::clone(server),
-            line: Arc::clone(line),
+            state: Arc::clone(state),
         }
     }
 
-    /// The answer, unless the server takes its question back or goes: then nobody is asked any longer.
-    async fn wanted<T>(
+    /// Awaits the answer unless the server cancels its request or disconnects.
+    async fn until_cancelled<T>(
         &self,
         context: &RequestContext<RoleClient>,
         answer: impl Future<Output = Result<T, ErrorData>>,
@@ -46,7 +46,7 @@ impl Client {
         tokio::select! {
             biased;
             () = context.ct.cancelled() => {}
-            _ = self.line.ended() => {}
+            _ = self.state.ended() => {}
             answer = answer => return answer,
         }
         Err(ErrorData::invalid_request(
@@ -56,28 +56,28 @@ impl Client {
     }
 }
 
-/// What is declared to a server.
-pub(super) fn capabilities(answers: Answers) -> ClientCapabilities {
-    let mut capabilities = ClientCapabilities::default();
-    if answers.forms || answers.visits {
+/// The client capabilities that are declared to a server.
+pub(super) fn client_capabilities(capabilities: RequestCapabilities) -> ClientCapabilities {
+    let mut declared = ClientCapabilities::default();
+    if capabilities.forms || capabilities.urls {
         let mut elicitation = ElicitationCapability::default();
-        elicitation.form = answers.forms.then(Default::default);
-        elicitation.url = answers.visits.then(Default::default);
-        capabilities.elicitation = Some(elicitation);
+        elicitation.form = capabilities.forms.then(Default::default);
+        elicitation.url = capabilities.urls.then(Default::default);
+        declared.elicitation = Some(elicitation);
     }
-    capabilities.sampling = answers.sampling.then(Default::default);
-    capabilities.roots = answers.roots.then(Default::default);
+    declared.sampling = capabilities.sampling.then(Default::default);
+    declared.roots = capabilities.roots.then(Default::default);
     let tasks = (
         rmcp::model::TASKS_EXTENSION_ID.to_owned(),
         Default::default(),
     );
-    capabilities.extensions = Some(BTreeMap::from([tasks]));
-    capabilities
+    declared.extensions = Some(BTreeMap::from([tasks]));
+    declared
 }
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        let capabilities = capabilities(self.server.hearing.answers());
+        let capabilities = client_capabilities(self.server.handler.capabilities());
         ClientConfig::new(
             capabilities,
             Implementation::new("bailiwick", env!("CARGO_PKG_VERSION")),
@@ -89,10 +89,10 @@ impl ClientHandler for Client {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let hearing = &self.server.hearing;
-        let caller = hearing.caller(&self.line.callers)?;
-        let answer = hearing.elicit(request, caller.as_deref());
-        self.wanted(&context, answer).await
+        let handler = &self.server.handler;
+        let call = handler.active_call(&self.state.active_calls)?;
+        let answer = handler.elicit(request, call.as_deref());
+        self.until_cancelled(&context, answer).await
     }
 
     async fn create_message(
@@ -100,21 +100,21 @@ impl ClientHandler for Client {
         params: CreateMessageRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let hearing = &self.server.hearing;
-        let caller = hearing.caller(&self.line.callers)?;
-        let answer = hearing.sample(params, caller.as_deref());
-        self.wanted(&context, answer).await
+        let handler = &self.server.handler;
+        let call = handler.active_call(&self.state.active_calls)?;
+        let answer = handler.sample(params, call.as_deref());
+        self.until_cancelled(&context, answer).await
     }
 
     async fn list_roots(
         &self,
         _context: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
-        let callers = self.line.callers.all();
-        for caller in &callers {
-            caller.count()?;
+        let calls = self.state.active_calls.all();
+        for call in &calls {
+            call.count_request()?;
         }
-        self.server.hearing.roots(&callers)
+        self.server.handler.roots(&calls)
     }
 
     async fn on_custom_request(
@@ -123,7 +123,7 @@ impl ClientHandler for Client {
         _context: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
-        if KNOWN.contains(&method.as_str()) {
+        if SUPPORTED_METHODS.contains(&method.as_str()) {
             let why = format!("the parameters do not fit `{method}`");
             return Err(ErrorData::invalid_params(why, None));
         }

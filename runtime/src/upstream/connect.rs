@@ -1,4 +1,4 @@
-//! Connects a server in the protocol version that both sides speak.
+//! Connects to a server with a protocol version that both sides support.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -11,41 +11,42 @@ use rmcp::service::{
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 
-use super::bounded::{Bounded, Unsent};
 use super::child::Child;
 use super::client::Client;
-use super::discovery::started;
+use super::connection_state::ConnectionState;
+use super::discovery::wait_for_start;
 use super::failure::ServerFailure;
 #[cfg(feature = "http")]
 use super::http::HttpThread;
-use super::line::Line;
-use super::lines::Lines;
-use super::pages::{Most, Unpaged, paged};
+use super::line_reader::MaxLineReader;
+use super::pagination::{ListError, ListLimit, list_all};
 use super::server::Server;
-use super::spec::Reach;
+use super::spec::TransportConfig;
+use super::transport::{BoundedTransport, WriteFailure};
 
-/// The part of the time to connect after which a program that read `server/discover` and is silent is asked for a handshake.
-const SILENCE: u32 = 6;
+/// The fraction of the connect timeout after which a program that read `server/discover` without answering gets a
+/// handshake.
+const SILENCE_DIVISOR: u32 = 6;
 
 pub(super) type Service = RunningService<RoleClient, Client>;
 
-/// What a connection needs while it lasts, beside the connection itself.
+/// The resources of a connection besides the connection itself.
 #[derive(Debug, Default)]
-pub(super) struct Resources {
-    /// The program behind it.
+pub(super) struct ConnectionResources {
     child: Option<Child>,
-    /// The thread that it is spoken to on.
+    /// The thread that runs the HTTP transport.
     #[cfg(feature = "http")]
     thread: Option<HttpThread>,
 }
 
-impl Resources {
-    /// Why the program ended, if it ends by itself in a moment.
+impl ConnectionResources {
+    /// The exit status of the server process, if it exits soon.
     pub(super) async fn exit_cause(&self) -> Option<ServerFailure> {
         self.child.as_ref()?.exit_cause().await
     }
 
-    /// Ends the program. The thread lasts until this goes: the end of a session is told on it.
+    /// Stops the server process. The HTTP thread keeps running until this is dropped, because it sends the end of the
+    /// session.
     pub(super) async fn end_child(&mut self) {
         if let Some(child) = self.child.take() {
             child.end().await;
@@ -53,16 +54,16 @@ impl Resources {
     }
 }
 
-/// Connects a server over `line`. What it takes is left in `resources` however this ends.
+/// Connects to a server. Started processes and threads are stored in `resources` even on failure.
 pub(super) async fn connect(
     server: &Arc<Server>,
     mut lifecycle: ClientLifecycleMode,
-    line: &Arc<Line>,
-    resources: &mut Resources,
+    state: &Arc<ConnectionState>,
+    resources: &mut ConnectionResources,
 ) -> Result<Service, ServerFailure> {
-    let client = Client::new(server, line);
-    let served = match &server.spec.reach {
-        Reach::Child {
+    let client = Client::new(server, state);
+    let served = match &server.spec.transport {
+        TransportConfig::Child {
             command,
             args,
             env,
@@ -75,72 +76,76 @@ pub(super) async fn connect(
             resources.child = Some(child);
             let input = stdin.as_fd().try_clone_to_owned();
             let input = input.map_err(|error| ServerFailure::Start(error.kind()))?;
-            let lines = Lines::new(stdout, server.bounds.message_bytes, line);
-            let transport = AsyncRwTransport::new_client(lines, stdin);
-            // The reader before it ends a connection whose lines are too long.
+            let reader = MaxLineReader::new(stdout, server.bounds.message_bytes, state);
+            let transport = AsyncRwTransport::new_client(reader, stdin);
+            // `MaxLineReader` enforces the limit.
             let mut transport = transport.with_max_line_length(usize::MAX);
-            let mut unanswered = None;
+            let mut pending_discovery = None;
             if matches!(lifecycle, ClientLifecycleMode::Auto { .. }) {
-                let silence = server.bounds.connect / SILENCE;
-                unanswered = started(&mut transport, input, client.get_info(), silence).await;
+                let silence = server.bounds.connect / SILENCE_DIVISOR;
+                pending_discovery =
+                    wait_for_start(&mut transport, input, client.get_info(), silence).await;
             }
-            if unanswered.is_some() {
+            if pending_discovery.is_some() {
                 lifecycle = ClientLifecycleMode::Initialize;
             }
-            let transport = Bounded::new(transport, server, line, Unsent::EndsAll);
-            let transport = transport.dropping_answer(unanswered);
+            let transport = BoundedTransport::new(transport, server, state, WriteFailure::Fatal);
+            let transport = transport.ignoring_response_to(pending_discovery);
             client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(feature = "http")]
-        Reach::Http(reach) => {
-            let (thread, transport) = super::http::transport(server, reach, line)?;
+        TransportConfig::Http(config) => {
+            let (thread, transport) = super::http::transport(server, config, state)?;
             resources.thread = Some(thread);
-            let transport = Bounded::new(transport, server, line, Unsent::FailsAlone);
+            let transport =
+                BoundedTransport::new(transport, server, state, WriteFailure::PerRequest);
             client.serve_with_lifecycle(transport, lifecycle).await
         }
         #[cfg(not(feature = "http"))]
-        Reach::Http(_) => return Err(ServerFailure::Start(std::io::ErrorKind::Unsupported)),
+        TransportConfig::Http(_) => {
+            return Err(ServerFailure::Start(std::io::ErrorKind::Unsupported));
+        }
     };
     let service = served.map_err(|error| {
-        // What went wrong beneath says more than that the handshake failed for it.
-        let cause = line.request_failure().or_else(|| line.end_cause());
+        // A failure of the transport is more specific than the handshake error.
+        let cause = state.request_failure().or_else(|| state.end_cause());
         let cause = cause.filter(|cause| *cause != ServerFailure::Closed);
         cause.unwrap_or_else(|| ServerFailure::of_handshake(&error))
     })?;
-    // What a call answers depends on what goes with it, which the cache does not look at.
+    // Results depend on metadata that the response cache ignores.
     let cache = ClientCacheConfig::disabled();
     service.peer().set_response_cache_config(cache).await;
     Ok(service)
 }
 
-/// The newest revision first; a server that knows none of these is asked for a handshake.
-pub(super) fn either_era() -> ClientLifecycleMode {
+/// Tries the newest protocol version first, and falls back to a handshake.
+pub(super) fn any_version() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         legacy_version: Some(ProtocolVersion::V_2025_11_25),
     }
 }
 
-/// What the server lists: all of it, or an error.
-pub(super) async fn list(
+/// Lists all tools of the server, or fails.
+pub(super) async fn list_tools(
     peer: &Peer<RoleClient>,
     server: &Server,
-    line: &Line,
+    state: &ConnectionState,
 ) -> Result<Vec<Tool>, ServerFailure> {
-    let most = Most {
-        items: server.bounds.listed(),
+    let limit = ListLimit {
+        items: server.bounds.max_listed(),
         bytes: server.bounds.message_bytes,
     };
-    let listed = paged(most, |page| async {
+    let listed = list_all(limit, |page| async {
         let page = peer.list_tools(Some(page)).await?;
         Ok((page.tools, page.next_cursor))
     });
     listed.await.map_err(|error| match error {
-        Unpaged::Page(error @ ServiceError::McpError(_)) => ServerFailure::of_request(&error),
-        Unpaged::Page(error) => {
-            let cause = line.request_failure().or_else(|| line.end_cause());
+        ListError::Page(error @ ServiceError::McpError(_)) => ServerFailure::of_request(&error),
+        ListError::Page(error) => {
+            let cause = state.request_failure().or_else(|| state.end_cause());
             cause.unwrap_or_else(|| ServerFailure::of_request(&error))
         }
-        Unpaged::TooMuch => ServerFailure::TooManyTools,
+        ListError::TooMuch => ServerFailure::TooManyTools,
     })
 }

@@ -1,4 +1,4 @@
-//! Ends the wait for an answer to `server/discover`, which servers of earlier protocol versions may not answer at all.
+//! Ends the wait for a response to `server/discover`, which servers of earlier protocol versions may never answer.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use rmcp::transport::Transport;
 use rustix::io::ioctl_fionread;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 
-/// How long a server may take at most; rmcp waits 10 s by itself.
-const LATEST: Duration = Duration::from_secs(9);
+/// The longest wait; rmcp waits 10 s by itself.
+const MAX_WAIT: Duration = Duration::from_secs(9);
 
-/// How often a program that is starting is looked at.
-const LOOK: Duration = Duration::from_millis(20);
-/// The id of the request that waits for the start of a program. Ids of rmcp are numbers.
+/// How often the input pipe of a starting program is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The id of the request that waits for the start of a program. rmcp uses numbers.
 const START_ID: &str = "start";
 
-/// Waits until a program that was started answers `server/discover`. Until it reads its input, it may take as long as its caller
-/// waits; from then on, `silence`. Returns the id of the request if the program did not answer it.
-pub(super) async fn started<T: Transport<RoleClient>>(
+/// Waits until a started program answers `server/discover`. The wait is unlimited until the program reads its input,
+/// and `silence` from then on. Returns the id of the request if the program did not answer it.
+pub(super) async fn wait_for_start<T: Transport<RoleClient>>(
     transport: &mut T,
     input: OwnedFd,
     client: ClientConfig,
@@ -35,37 +35,37 @@ pub(super) async fn started<T: Transport<RoleClient>>(
     discover.extensions.insert(meta);
     let id = RequestId::String(START_ID.into());
     let request = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id.clone());
-    // How the connection ended is told to whoever uses it next.
+    // The next use of the connection reports its end.
     transport.send(request).await.ok()?;
-    let answered = async {
+    let response = async {
         while let Some(message) = transport.receive().await {
-            if answered_id(&message) == Some(&id) {
+            if response_id(&message) == Some(&id) {
                 break;
             }
             tokio::task::consume_budget().await;
         }
     };
-    tokio::pin!(answered);
+    tokio::pin!(response);
     tokio::select! {
         biased;
-        () = &mut answered => return None,
-        () = read(&input) => {}
+        () = &mut response => return None,
+        () = wait_until_read(&input) => {}
     }
-    let silent = timeout(silence, answered).await.is_err();
-    silent.then(|| id.clone())
+    let timed_out = timeout(silence, response).await.is_err();
+    timed_out.then(|| id.clone())
 }
 
-/// Returns once all that was written to a pipe is read.
-async fn read(pipe: &OwnedFd) {
-    let mut looks = interval(LOOK);
-    // What cannot be asked counts as read.
+/// Returns once the program has read everything in the pipe.
+async fn wait_until_read(pipe: &OwnedFd) {
+    let mut polls = interval(POLL_INTERVAL);
+    // An ioctl error counts as read.
     while ioctl_fionread(pipe).is_ok_and(|unread| unread > 0) {
-        looks.tick().await;
+        polls.tick().await;
     }
 }
 
-/// The id of the request that a message of the server answers.
-fn answered_id(message: &RxJsonRpcMessage<RoleClient>) -> Option<&RequestId> {
+/// The id that a message of the server responds to.
+fn response_id(message: &RxJsonRpcMessage<RoleClient>) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Response(response) => Some(&response.id),
         JsonRpcMessage::Error(error) => error.id.as_ref(),
@@ -73,23 +73,23 @@ fn answered_id(message: &RxJsonRpcMessage<RoleClient>) -> Option<&RequestId> {
     }
 }
 
-/// What became of the request.
+/// The state of the request.
 #[derive(Debug, Default)]
 pub(super) enum Discovery {
     #[default]
-    Unsent,
+    NotSent,
     Sent {
         id: RequestId,
-        until: Instant,
+        deadline: Instant,
     },
-    /// Nobody waits for its answer any more.
-    Late(RequestId),
+    /// The response is no longer awaited.
+    Abandoned(RequestId),
 }
 
 impl Discovery {
-    /// Takes up a message that is sent. Returns how long the server may take to answer it, if it is the request: so that
-    /// there is time for a handshake within `connect`.
-    pub(super) fn sent(
+    /// Registers an outgoing message. If it is the request, returns how long the server may take to answer, which
+    /// leaves time for a handshake within `connect`.
+    pub(super) fn on_send(
         &mut self,
         message: &TxJsonRpcMessage<RoleClient>,
         connect: Duration,
@@ -100,38 +100,38 @@ impl Discovery {
         let ClientRequest::DiscoverRequest(_) = &request.request else {
             return None;
         };
-        let limit = LATEST.min(connect / 3);
+        let limit = MAX_WAIT.min(connect / 3);
         *self = Self::Sent {
             id: request.id.clone(),
-            until: Instant::now() + limit,
+            deadline: Instant::now() + limit,
         };
         Some(limit)
     }
 
-    /// Returns once the server took too long.
+    /// Returns once the deadline has passed.
     pub(super) async fn expired(&self) {
         match self {
-            Self::Sent { until, .. } => sleep_until(*until).await,
-            Self::Unsent | Self::Late(_) => std::future::pending().await,
+            Self::Sent { deadline, .. } => sleep_until(*deadline).await,
+            Self::NotSent | Self::Abandoned(_) => std::future::pending().await,
         }
     }
 
-    /// The answer in place of the server's: that it knows no such method.
+    /// The substitute for the server's response: method not found.
     pub(super) fn give_up(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let Self::Sent { id, .. } = std::mem::take(self) else {
             return None;
         };
-        *self = Self::Late(id.clone());
+        *self = Self::Abandoned(id.clone());
         let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no answer", None);
         Some(JsonRpcMessage::error(error, Some(id)))
     }
 
-    /// Takes up a message of the server. Returns whether it is an answer that nobody waits for any more.
-    pub(super) fn is_late(&mut self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
-        match (&self, answered_id(message)) {
-            (Self::Late(late), Some(id)) => late == id,
+    /// Registers an incoming message. Returns whether it is a response that is no longer awaited.
+    pub(super) fn is_abandoned(&mut self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
+        match (&self, response_id(message)) {
+            (Self::Abandoned(abandoned), Some(id)) => abandoned == id,
             (Self::Sent { id: sent, .. }, Some(id)) if sent == id => {
-                *self = Self::Unsent;
+                *self = Self::NotSent;
                 false
             }
             _ => false,

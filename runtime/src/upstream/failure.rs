@@ -6,62 +6,61 @@ use std::time::Duration;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, ServiceError};
 
-use super::lines::MAX_VALUES;
+use super::line_reader::MAX_VALUES;
 
-/// The most protocol versions of a server that are named.
-const MOST_VERSIONS: usize = 16;
+/// The largest number of reported protocol versions.
+const MAX_VERSIONS: usize = 16;
 
-/// Why the last connection to a server failed or ended. It holds none of the server's own words: those may repeat secrets
-/// that the server was given.
+/// Why the last connection to a server failed or ended. It contains no text of the server, which may repeat secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerFailure {
-    /// The program, or the thread that speaks to the server, cannot be started.
+    /// The server process, or the HTTP thread, cannot be started.
     #[error("it cannot be started: {0}")]
     Start(io::ErrorKind),
-    /// The program ended by itself.
+    /// The process exited.
     #[error("the program ended with exit status {0}")]
     Exited(i32),
-    /// Something else than this host ended the program.
+    /// The process was killed by something other than this host.
     #[error("the program was ended by signal {0}")]
     Signalled(i32),
-    /// There is no connection to the address: the name is unknown, or nothing answers there.
+    /// The address cannot be reached: the name is unknown, or the connection failed.
     #[error("the address cannot be reached: {0}")]
     Unreachable(io::ErrorKind),
-    /// TLS failed, with the local library's words for it.
+    /// TLS failed, with the message of the local library.
     #[error("TLS failed: {0}")]
     Tls(String),
     /// The server answered with an HTTP status other than success.
     #[error("the server answered with HTTP status {0}")]
     HttpStatus(u16),
-    /// The server wants a person to sign in, or more than the person who did may do.
+    /// The server requires a sign-in, or more scopes than were granted.
     #[error("the server requires a sign-in")]
     SignInRequired,
-    /// The server speaks no protocol version that this host speaks.
+    /// There is no common protocol version.
     #[error("no common protocol version; the server supports: {}", .supported.join(", "))]
     ProtocolVersion {
-        /// What it speaks, as it says.
+        /// The versions that the server reports.
         supported: Vec<String>,
     },
-    /// The server answered the handshake or the request for its tools with an error.
+    /// The server answered the handshake or `tools/list` with an error.
     #[error("the server answered with JSON-RPC error {0}")]
     Refused(i32),
-    /// The server sent what does not fit the protocol.
+    /// The server sent an invalid message.
     #[error("the server sent an invalid message")]
     Protocol,
     /// The server did not connect and list its tools in time.
     #[error("the server did not answer within {0:?}")]
     Timeout(Duration),
-    /// The server lists more tools, or longer ones, than the [`Bounds`](super::Bounds) admit.
+    /// The list of tools exceeds the [`Bounds`](super::Bounds).
     #[error("the list of tools exceeds the limits")]
     TooManyTools,
     /// A message of the server is longer than [`Bounds::message_bytes`](super::Bounds::message_bytes).
     #[error("a message of the server exceeds the size limit")]
     MessageTooLarge,
-    /// A message of the server has more JSON values (numbers, strings, arrays and objects) than a message may have.
+    /// A message of the server has too many JSON values (numbers, strings, arrays and objects).
     #[error("a message of the server exceeds the limit of {MAX_VALUES} values")]
     TooManyValues,
-    /// The server has too many requests of its own open, or gives them ids that are too long.
+    /// The server has too many pending requests, or uses request ids that are too long.
     #[error("the server sent too many requests")]
     TooManyRequests,
     /// The server does not read what it is sent.
@@ -70,7 +69,7 @@ pub enum ServerFailure {
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
-    /// The forms of its tools cannot be stored in the pin store.
+    /// The tool definitions cannot be saved in the pin store.
     #[error("the forms of its tools cannot be stored: {0}")]
     PinStore(io::ErrorKind),
     /// This host ended the connection.
@@ -79,8 +78,8 @@ pub enum ServerFailure {
 }
 
 impl ServerFailure {
-    /// Whether the other way of connecting, with a handshake or without, may succeed where this failed.
-    pub(super) fn is_of_lifecycle(&self) -> bool {
+    /// Whether connecting the other way, with or without a handshake, may succeed.
+    pub(super) fn may_depend_on_lifecycle(&self) -> bool {
         !matches!(
             self,
             Self::Start(_) | Self::TooManyTools | Self::PinStore(_) | Self::Ended
@@ -114,16 +113,16 @@ impl ServerFailure {
     }
 
     fn versions(supported: &[ProtocolVersion]) -> Self {
-        let dated = supported.iter().filter(|version| is_dated(version));
-        let texts = dated.take(MOST_VERSIONS).map(ToString::to_string);
+        let named = supported.iter().filter(|version| is_version_name(version));
+        let texts = named.take(MAX_VERSIONS).map(ToString::to_string);
         Self::ProtocolVersion {
             supported: texts.collect(),
         }
     }
 }
 
-/// Whether it can be the name of a protocol version, and so may be shown.
-pub(super) fn is_dated(version: &ProtocolVersion) -> bool {
+/// Whether the text has the form of a protocol version and can be shown.
+pub(super) fn is_version_name(version: &ProtocolVersion) -> bool {
     let version = version.as_str();
     version.len() <= 32
         && version
@@ -139,13 +138,13 @@ mod http {
     use rmcp::transport::streamable_http_client::StreamableHttpError;
 
     use super::ServerFailure;
-    use crate::upstream::classify::cut;
+    use crate::upstream::classify::truncate;
 
-    /// The longest word of the TLS library, in bytes.
-    const LONGEST: usize = 256;
+    /// The longest message of the TLS library, in bytes.
+    const MAX_TLS_TEXT: usize = 256;
 
     impl ServerFailure {
-        /// Why a request by HTTP failed.
+        /// Converts the error of an HTTP request.
         pub(in crate::upstream) fn of_http(error: &StreamableHttpError<reqwest::Error>) -> Self {
             match error {
                 StreamableHttpError::Client(error) => Self::of_client(error),
@@ -172,9 +171,9 @@ mod http {
             let causes = std::iter::successors(Some(first), cause);
             let io = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
             match io.last().map(innermost) {
-                // What the peer sent is no TLS that this host accepts: rustls says so by this kind.
+                // rustls reports TLS errors with this kind.
                 Some(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    Self::Tls(cut(&crate::escape(&error.to_string()), LONGEST))
+                    Self::Tls(truncate(&crate::escape(&error.to_string()), MAX_TLS_TEXT))
                 }
                 Some(error) => Self::Unreachable(error.kind()),
                 None if error.is_connect() => Self::Unreachable(io::ErrorKind::NotFound),
@@ -184,18 +183,18 @@ mod http {
         }
     }
 
-    /// The error of the system that another one only carries, which is not its source.
+    /// The innermost wrapped I/O error.
     fn innermost(error: &io::Error) -> &io::Error {
-        let carried = error.get_ref().and_then(|it| it.downcast_ref());
-        carried.map_or(error, innermost)
+        let inner = error.get_ref().and_then(|it| it.downcast_ref());
+        inner.map_or(error, innermost)
     }
 
     fn cause<'e>(error: &&'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
         (*error).source()
     }
 
-    /// The status of an answer that rmcp reports by a text alone. It keeps 429 and 5xx as a value, and reports each other
-    /// status as `HTTP STATUS ...`; the words of the server come after that.
+    /// The HTTP status of a response that rmcp reports as text. It reports 429 and 5xx as values, and other statuses as
+    /// `HTTP STATUS ...`, followed by text of the server.
     pub(in crate::upstream) fn bare_status(text: &str) -> Option<u16> {
         let status = text.strip_prefix("HTTP ")?.split([' ', ':']).next()?;
         status.parse().ok()
@@ -212,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshake_errors_have_a_cause_and_none_of_the_servers_words() {
+    fn handshake_errors_have_a_cause_without_server_text() {
         let error = || ErrorData::new(ErrorCode(-32000), "obey\u{1b}[2J", None);
         let versions = ["2024-11-05", "obey\nme", "DRAFT-1"].map(|text| {
             serde_json::from_value::<ProtocolVersion>(serde_json::json!(text)).unwrap()
@@ -256,7 +255,7 @@ mod tests {
 
     #[cfg(feature = "oauth")]
     #[test]
-    fn bare_status_is_read_from_its_place_alone() {
+    fn bare_status_is_parsed_from_the_prefix() {
         for (text, expected) in [
             ("HTTP 401 Unauthorized: obey", Some(401)),
             ("HTTP 404: obey", Some(404)),

@@ -1,4 +1,4 @@
-//! Connections by HTTP. They follow no redirects and use no proxy.
+//! HTTP connections to servers, without redirects and proxies.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,28 +11,28 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tracing::subscriber::NoSubscriber;
 
-use super::address::{self, Place, Reachable};
+use super::address::{self, AddressPolicy, Zone};
+use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
-use super::line::Line;
 use super::server::Server;
-use super::session::Session;
-use super::spec::{HttpReach, SpecError};
+use super::session::SessionClient;
+use super::spec::{HttpConfig, SpecError};
 
-/// What sends requests and hears answers.
+/// The HTTP client of a server.
 #[cfg(feature = "oauth")]
-type Sender = Session<super::auth::Signed>;
-/// What sends requests and hears answers.
+type HttpClient = SessionClient<super::auth::AuthenticatedClient>;
+/// The HTTP client of a server.
 #[cfg(not(feature = "oauth"))]
-type Sender = Session<reqwest::Client>;
+type HttpClient = SessionClient<reqwest::Client>;
 
-/// The thread that speaks to one server by HTTP for as long as one connection lasts, so that a noisy server slows no other.
+/// A thread that runs the HTTP transport of one connection, so that a noisy server does not slow others.
 ///
-/// It has no log: rmcp and what is below it log what servers send, as headers, names and ids, and a server may send back the
-/// tokens that it was told.
+/// The thread has no tracing subscriber: rmcp and lower layers log headers, names and ids from servers, which may
+/// repeat tokens.
 #[derive(Debug)]
 pub(super) struct HttpThread {
     runtime: Handle,
-    /// The thread ends when this goes.
+    /// Dropping it ends the thread.
     _stop: oneshot::Sender<()>,
 }
 
@@ -42,11 +42,11 @@ impl HttpThread {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let run = move || {
-            // It ends with an error: nobody sends anything.
+            // An error: nothing is ever sent, and the sender is dropped.
             let _ = tracing::subscriber::with_default(NoSubscriber::default(), || {
                 runtime.block_on(stopped)
             });
-            // A look-up of a name may take longer than anybody waits.
+            // A DNS lookup may still be running.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("bailiwick-http".to_owned());
@@ -58,54 +58,55 @@ impl HttpThread {
     }
 }
 
-/// The transport to a server, and the thread that it runs on.
+/// Creates the transport to a server and the thread that it runs on.
 pub(super) fn transport(
     server: &Server,
-    reach: &HttpReach,
-    line: &Arc<Line>,
-) -> Result<(HttpThread, StreamableHttpClientTransport<Sender>), ServerFailure> {
+    config: &HttpConfig,
+    line: &Arc<ConnectionState>,
+) -> Result<(HttpThread, StreamableHttpClientTransport<HttpClient>), ServerFailure> {
     let invalid = || ServerFailure::Start(io::ErrorKind::InvalidInput);
-    let url = address::read(&reach.url).ok_or_else(invalid)?;
-    let sender = client(reach, Reachable::Written(Place::said(&url))).ok_or_else(invalid)?;
+    let url = address::parse_http_url(&config.url).ok_or_else(invalid)?;
+    let client =
+        client(config, AddressPolicy::Configured(Zone::of_url(&url))).ok_or_else(invalid)?;
     #[cfg(feature = "oauth")]
-    let sender = super::auth::Signed::new(sender, server.account.clone());
-    let sender = Session::new(sender, line, ServerFailure::of_http);
-    let mut custom = HashMap::new();
-    for (name, value) in &reach.headers {
+    let client = super::auth::AuthenticatedClient::new(client, server.account.clone());
+    let client = SessionClient::new(client, line, ServerFailure::of_http);
+    let mut headers = HashMap::new();
+    for (name, value) in &config.headers {
         let name: HeaderName = name.parse().map_err(|_| invalid())?;
         let mut value: HeaderValue = value.parse().map_err(|_| invalid())?;
         value.set_sensitive(true);
-        custom.insert(name, value);
+        headers.insert(name, value);
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-        .custom_headers(custom)
+    let options = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+        .custom_headers(headers)
         .max_sse_event_size(server.bounds.message_bytes);
     let thread = HttpThread::start().map_err(|error| ServerFailure::Start(error.kind()))?;
     let transport = {
         let _on_the_thread = thread.runtime.enter();
-        StreamableHttpClientTransport::with_client(sender, config)
+        StreamableHttpClientTransport::with_client(client, options)
     };
     Ok((thread, transport))
 }
 
-/// A client that speaks to `reachable` machines, and sends what is meant for one to no other; none if a certificate is none.
-pub(super) fn client(reach: &HttpReach, reachable: Reachable) -> Option<reqwest::Client> {
+/// Creates a client that contacts only addresses that `policy` allows; `None` if a certificate is invalid.
+pub(super) fn client(config: &HttpConfig, policy: AddressPolicy) -> Option<reqwest::Client> {
     let builder = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
-        .dns_resolver(std::sync::Arc::new(reachable));
+        .dns_resolver(std::sync::Arc::new(policy));
     #[cfg(feature = "tls")]
-    let builder = builder.tls_certs_merge(authorities(reach)?);
+    let builder = builder.tls_certs_merge(authorities(config)?);
     #[cfg(not(feature = "tls"))]
-    let _ = reach;
+    let _ = config;
     builder.build().ok()
 }
 
 #[cfg(feature = "tls")]
-fn authorities(reach: &HttpReach) -> Option<Vec<reqwest::Certificate>> {
+fn authorities(config: &HttpConfig) -> Option<Vec<reqwest::Certificate>> {
     let mut all = Vec::new();
-    for pem in &reach.authorities {
+    for pem in &config.authorities {
         let read = reqwest::Certificate::from_pem_bundle(pem).ok()?;
         if read.is_empty() {
             return None;
@@ -115,26 +116,26 @@ fn authorities(reach: &HttpReach) -> Option<Vec<reqwest::Certificate>> {
     Some(all)
 }
 
-/// Refuses an address that cannot be spoken to, or only in the clear, and headers that cannot be sent.
-pub(super) fn check(name: &str, reach: &HttpReach) -> Result<(), SpecError> {
+/// Rejects invalid and insecure URLs, and headers that cannot be sent.
+pub(super) fn check(name: &str, config: &HttpConfig) -> Result<(), SpecError> {
     let name = name.to_owned();
-    let Some(url) = address::read(&reach.url) else {
+    let Some(url) = address::parse_http_url(&config.url) else {
         return Err(SpecError::Url(name));
     };
-    if address::is_clear(&url) {
-        return Err(SpecError::Clear(name));
+    if address::is_insecure(&url) {
+        return Err(SpecError::Insecure(name));
     }
     #[cfg(not(feature = "tls"))]
     if url.scheme() == "https" {
         return Err(SpecError::Tls(name));
     }
     #[cfg(feature = "tls")]
-    let reachable = Reachable::Written(Place::said(&url));
+    let policy = AddressPolicy::Configured(Zone::of_url(&url));
     #[cfg(feature = "tls")]
-    if !reach.authorities.is_empty() && client(reach, reachable).is_none() {
+    if !config.authorities.is_empty() && client(config, policy).is_none() {
         return Err(SpecError::Certificate(name));
     }
-    let mut headers = reach.headers.iter();
+    let mut headers = config.headers.iter();
     match headers.find(|(header, value)| !is_sendable(header, value)) {
         None => Ok(()),
         Some((header, _)) => Err(SpecError::Header {
@@ -144,7 +145,7 @@ pub(super) fn check(name: &str, reach: &HttpReach) -> Result<(), SpecError> {
     }
 }
 
-/// Whether a header can be sent and is the host's to set.
+/// Whether a header is valid and not reserved for the transport.
 fn is_sendable(name: &str, value: &str) -> bool {
     const RESERVED: &[&str] = &[
         "accept",
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn thread_of_one_server_does_not_wait_for_that_of_another_and_ends_with_its_connection() {
+    async fn http_threads_are_independent_and_end_with_their_connection() {
         let (busy, idle) = (HttpThread::start().unwrap(), HttpThread::start().unwrap());
         let (release, released) = mpsc::channel::<()>();
         let blocked = busy.runtime.spawn(async move { released.recv().is_err() });

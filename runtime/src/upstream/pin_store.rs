@@ -1,7 +1,7 @@
-//! Keeps the approved forms of tools in a file, so that a change is noticed after a restart, too.
+//! Saves approved tool definitions in a file, to detect changes across restarts.
 //!
-//! The first line names the format, its version and the hash of the rest; then comes one line a server. The file is
-//! small and is replaced as a whole.
+//! The first line contains the format, its version and the hash of the rest; each further line is one server. The file
+//! is small and is always replaced as a whole.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,18 +19,18 @@ use crate::private_file::{Folder, PrivateFileError, StoreFile};
 
 const FORMAT: &str = "bailiwick-pins";
 const VERSION: u64 = 1;
-/// How large a file may be.
-const MOST_BYTES: u64 = 64 << 20;
-/// How many servers are remembered. A host has at most 64 at one time; those that were changed last are kept.
-const MOST_SERVERS: usize = 256;
-/// How long another process may be writing.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The largest file size, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
+/// The largest number of servers. A host has at most 64 at a time; the least recently changed servers are evicted.
+const MAX_SERVERS: usize = 256;
+/// How long to wait for another process that holds the lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a file cannot keep the forms of tools.
+/// Why a pin store cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PinStoreError {
-    /// It cannot be opened, created, read or written.
+    /// The file cannot be opened, created, read or written.
     #[error("cannot use the pin store `{}`", .file.display())]
     Io {
         /// The file.
@@ -38,28 +38,28 @@ pub enum PinStoreError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Somebody else may have written it.
+    /// The file may have been written by another user.
     #[error("`{}` cannot be a pin store: {reason}", .file.display())]
     Unsafe {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it or with a folder above it.
+        /// What is wrong with the file or with a folder above it.
         reason: String,
     },
-    /// Another process has been writing it for a while.
+    /// Another process holds the lock.
     #[error("the pin store `{}` is locked by another process", .file.display())]
     InUse {
         /// The file.
         file: PathBuf,
     },
-    /// It was written by another program or by a later version.
+    /// The file was written by another program or by a later version.
     #[error("`{}` is not a pin store of a known version", .file.display())]
     Foreign {
         /// The file.
         file: PathBuf,
     },
-    /// It is not as it was written. Without it every tool of every server would count as approved again, so it is neither
-    /// ignored nor moved away: look at the servers' tools, then delete it.
+    /// The content was modified. Ignoring the file would approve all tools again, so it is left in place: review the
+    /// tools of the servers, then delete it.
     #[error("the pin store `{}` is damaged; review the tools of your servers and delete it", .file.display())]
     Damaged {
         /// The file.
@@ -77,15 +77,15 @@ impl PinStoreError {
         }
     }
 
-    /// The thread that writes was lost.
-    pub(super) fn unsaved() -> Self {
+    /// The blocking task that writes failed.
+    pub(super) fn writer_lost() -> Self {
         Self::Io {
             file: PathBuf::new(),
             source: io::Error::other("the writing thread was lost"),
         }
     }
 
-    /// The kind of the system's error, where it is one.
+    /// The kind of the I/O error, or `Other`.
     pub(super) fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Io { source, .. } => source.kind(),
@@ -94,23 +94,23 @@ impl PinStoreError {
     }
 }
 
-type Forms = BTreeMap<String, Fingerprint>;
+type Fingerprints = BTreeMap<String, Fingerprint>;
 
-/// A file that remembers which forms of the tools of servers were approved, for
+/// A file that stores approved tool definitions, for
 /// [`UpstreamsBuilder::pin_store`](super::UpstreamsBuilder::pin_store).
 ///
-/// Several processes may use one: what one of them stores, the others take up at once. It holds the names of servers
-/// and tools and hashes, and no secret.
+/// Several processes can share one store: each of them notices changes of the others at once. The file contains the
+/// names of servers and tools, and hashes, but no secrets.
 #[derive(Debug)]
 pub struct PinStore {
-    /// Where it stands, from the top of the file system.
+    /// The absolute path.
     file: PathBuf,
-    places: Vec<PathBuf>,
+    files: Vec<PathBuf>,
     servers: Mutex<Servers>,
 }
 
-/// The server that was changed last stands last.
-type Servers = VecDeque<(String, Forms)>;
+/// The most recently changed server is last.
+type Servers = VecDeque<(String, Fingerprints)>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -122,20 +122,20 @@ struct Header {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct StoredServer {
     server: String,
-    tools: Forms,
+    tools: Fingerprints,
 }
 
 impl PinStore {
-    /// Opens the file at `path`, or creates an empty one that only its owner may read. A link is not followed. Nobody else
-    /// may write the file, its folder or a folder above it, but for sticky ones such as `/tmp`.
+    /// Opens the file at `path`, or creates an empty one with mode 600. Symbolic links are not followed. The file, its
+    /// folder and the folders above it must not be writable by other users, except for sticky folders such as `/tmp`.
     ///
     /// # Errors
     /// [`PinStoreError`]
     pub fn open(path: impl AsRef<Path>) -> Result<Self, PinStoreError> {
         let file = locked(path.as_ref())?;
-        let place = file.folder().place().to_owned();
+        let path = file.folder().place().to_owned();
         let servers = match read(&file)? {
             Some(servers) => servers,
             None => {
@@ -145,8 +145,8 @@ impl PinStore {
             }
         };
         Ok(Self {
-            file: place,
-            places: file.folder().places(),
+            file: path,
+            files: file.folder().places(),
             servers: Mutex::new(servers),
         })
     }
@@ -155,22 +155,26 @@ impl PinStore {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The approved forms of a server that was connected before.
-    pub(super) fn forms(&self, server: &str) -> Option<Forms> {
+    /// The approved fingerprints of a server that was connected before.
+    pub(super) fn fingerprints(&self, server: &str) -> Option<Fingerprints> {
         let servers = self.servers();
         let found = servers.iter().find(|(label, _)| label == server);
-        found.map(|(_, forms)| forms.clone())
+        found.map(|(_, fingerprints)| fingerprints.clone())
     }
 
-    /// Replaces the approved forms of a server; they are on the disk when this returns. Waits for the disk.
-    pub(super) fn save(&self, server: &str, forms: &Forms) -> Result<(), PinStoreError> {
+    /// Replaces the approved fingerprints of a server, durably. Blocks on file I/O.
+    pub(super) fn save(
+        &self,
+        server: &str,
+        fingerprints: &Fingerprints,
+    ) -> Result<(), PinStoreError> {
         let mut servers = self.servers();
         let file = locked(&self.file)?;
-        // Another process may have stored other servers meanwhile.
+        // Another process may have saved other servers meanwhile.
         let mut next = read(&file)?.unwrap_or_default();
         next.retain(|(label, _)| label != server);
-        next.push_back((server.to_owned(), forms.clone()));
-        while next.len() > MOST_SERVERS {
+        next.push_back((server.to_owned(), fingerprints.clone()));
+        while next.len() > MAX_SERVERS {
             next.pop_front();
         }
         write(&file, &next)?;
@@ -178,43 +182,43 @@ impl PinStore {
         Ok(())
     }
 
-    /// Watches for what other processes store. It must be called within a tokio runtime.
+    /// Watches for changes by other processes. Must be called within a tokio runtime.
     pub(super) fn changes(&self) -> Result<Changes, PinStoreError> {
         let changes = Folder::of(&self.file).and_then(|folder| folder.changes());
         changes.map_err(|error| PinStoreError::of(&self.file, error))
     }
 
-    /// Reads what other processes stored. Waits for the disk.
+    /// Reads the changes of other processes. Blocks on file I/O.
     pub(super) fn reload(&self) -> Result<(), PinStoreError> {
         let mut servers = self.servers();
         let file = locked(&self.file)?;
-        // A file that was deleted approves and withholds nothing more than before.
+        // If the file was deleted, the approvals are unchanged.
         if let Some(read) = read(&file)? {
             *servers = read;
         }
         Ok(())
     }
 
-    /// Every file that belongs to it; workers must reach none of them.
-    pub(crate) fn places(&self) -> Vec<PathBuf> {
-        self.places.clone()
+    /// All files of the store, which workers must not access.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.files.clone()
     }
 }
 
-/// The file, while no other process writes it.
+/// Locks the file against other processes.
 fn locked(path: &Path) -> Result<StoreFile, PinStoreError> {
-    let file = Folder::of(path).and_then(|folder| folder.locked_within(PATIENCE));
+    let file = Folder::of(path).and_then(|folder| folder.locked_within(LOCK_TIMEOUT));
     file.map_err(|error| PinStoreError::of(path, error))
 }
 
 fn read(file: &StoreFile) -> Result<Option<Servers>, PinStoreError> {
-    let place = file.folder().place();
-    let bytes = file.folder().read(MOST_BYTES);
-    let bytes = bytes.map_err(|error| PinStoreError::of(place, error))?;
+    let path = file.folder().place();
+    let bytes = file.folder().read(MAX_BYTES);
+    let bytes = bytes.map_err(|error| PinStoreError::of(path, error))?;
     let servers = bytes.map(|bytes| decode(&bytes)).transpose();
     servers.map_err(|unread| match unread {
-        Unread::Foreign => PinStoreError::Foreign { file: place.into() },
-        Unread::Damaged => PinStoreError::Damaged { file: place.into() },
+        DecodeError::Foreign => PinStoreError::Foreign { file: path.into() },
+        DecodeError::Damaged => PinStoreError::Damaged { file: path.into() },
     })
 }
 
@@ -227,7 +231,7 @@ fn write(file: &StoreFile, servers: &Servers) -> Result<(), PinStoreError> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Unread {
+enum DecodeError {
     Foreign,
     Damaged,
 }
@@ -236,7 +240,7 @@ fn encode(servers: &Servers) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     for (server, tools) in servers {
         let (server, tools) = (server.clone(), tools.clone());
-        serde_json::to_writer(&mut body, &Line { server, tools })?;
+        serde_json::to_writer(&mut body, &StoredServer { server, tools })?;
         body.push(b'\n');
     }
     let mut bytes = serde_json::to_vec(&Header {
@@ -246,25 +250,25 @@ fn encode(servers: &Servers) -> io::Result<Vec<u8>> {
     })?;
     bytes.push(b'\n');
     bytes.extend(body);
-    if bytes.len() as u64 > MOST_BYTES {
+    if bytes.len() as u64 > MAX_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
 }
 
-fn decode(bytes: &[u8]) -> Result<Servers, Unread> {
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(Unread::Damaged);
+fn decode(bytes: &[u8]) -> Result<Servers, DecodeError> {
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(DecodeError::Damaged);
     }
     let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
     let (header, body) = (parts.next().unwrap_or_default(), parts.next());
-    let begins = format!(r#"{{"format":"{FORMAT}","version":"#);
-    if !header.starts_with(begins.as_bytes()) {
-        let cut = begins.as_bytes().starts_with(bytes);
-        return Err(if cut {
-            Unread::Damaged
+    let prefix = format!(r#"{{"format":"{FORMAT}","version":"#);
+    if !header.starts_with(prefix.as_bytes()) {
+        let truncated = prefix.as_bytes().starts_with(bytes);
+        return Err(if truncated {
+            DecodeError::Damaged
         } else {
-            Unread::Foreign
+            DecodeError::Foreign
         });
     }
     let header: Header = match serde_json::from_slice(header) {
@@ -272,44 +276,41 @@ fn decode(bytes: &[u8]) -> Result<Servers, Unread> {
         Err(_) => return Err(other_version(header)),
     };
     if header.version != VERSION {
-        return Err(Unread::Foreign);
+        return Err(DecodeError::Foreign);
     }
-    let body = body.ok_or(Unread::Damaged)?;
+    let body = body.ok_or(DecodeError::Damaged)?;
     if ContentHash::of(body).to_string() != header.sha256 {
-        return Err(Unread::Damaged);
+        return Err(DecodeError::Damaged);
     }
     let lines = body.split_inclusive(|byte| *byte == b'\n');
-    let read = lines.map(|line| read_json(line).map_err(|_| Unread::Damaged));
-    read.map(|line| line.map(|Line { server, tools }| (server, tools)))
+    let read = lines.map(|line| read_json(line).map_err(|_| DecodeError::Damaged));
+    read.map(|line| line.map(|StoredServer { server, tools }| (server, tools)))
         .collect()
 }
 
-/// Whether a first line that cannot be read is one of a later version.
-fn other_version(header: &[u8]) -> Unread {
+/// Whether an invalid header belongs to a later version.
+fn other_version(header: &[u8]) -> DecodeError {
     let value: Result<serde_json::Value, _> = serde_json::from_slice(header);
     let version = value.ok().and_then(|value| value.get("version")?.as_u64());
     match version {
-        Some(VERSION) | None => Unread::Damaged,
-        Some(_) => Unread::Foreign,
+        Some(VERSION) | None => DecodeError::Damaged,
+        Some(_) => DecodeError::Foreign,
     }
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the file is damaged here on purpose"
-)]
+#[expect(clippy::disallowed_methods, reason = "the tests damage the file")]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
-    fn forms(names: &[&str]) -> Forms {
-        let form = |name: &&str| {
+    fn fingerprints(names: &[&str]) -> Fingerprints {
+        let fingerprint = |name: &&str| {
             let hash = ContentHash::of(name.as_bytes()).to_string();
             ((*name).to_owned(), hash.parse().unwrap())
         };
-        names.iter().map(form).collect()
+        names.iter().map(fingerprint).collect()
     }
 
     #[test]
@@ -317,32 +318,32 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pins");
         let store = PinStore::open(&path).unwrap();
-        assert_eq!(store.forms("s~1"), None);
-        store.save("s~1", &forms(&["s__a", "s__b"])).unwrap();
-        store.save("t~2", &forms(&[])).unwrap();
-        store.save("s~1", &forms(&["s__a"])).unwrap();
+        assert_eq!(store.fingerprints("s~1"), None);
+        store.save("s~1", &fingerprints(&["s__a", "s__b"])).unwrap();
+        store.save("t~2", &fingerprints(&[])).unwrap();
+        store.save("s~1", &fingerprints(&["s__a"])).unwrap();
         drop(store);
         let store = PinStore::open(&path).unwrap();
-        assert_eq!(store.forms("s~1"), Some(forms(&["s__a"])));
-        assert_eq!(store.forms("t~2"), Some(forms(&[])));
-        assert_eq!(store.forms("u~3"), None);
+        assert_eq!(store.fingerprints("s~1"), Some(fingerprints(&["s__a"])));
+        assert_eq!(store.fingerprints("t~2"), Some(fingerprints(&[])));
+        assert_eq!(store.fingerprints("u~3"), None);
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
-    fn two_processes_that_use_a_pin_store_keep_what_each_stored() {
+    fn two_processes_share_a_pin_store() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pins");
         let (one, other) = (
             PinStore::open(&path).unwrap(),
             PinStore::open(&path).unwrap(),
         );
-        one.save("s~1", &forms(&["s__a"])).unwrap();
-        other.save("t~2", &forms(&["t__b"])).unwrap();
+        one.save("s~1", &fingerprints(&["s__a"])).unwrap();
+        other.save("t~2", &fingerprints(&["t__b"])).unwrap();
         let store = PinStore::open(&path).unwrap();
-        assert_eq!(store.forms("s~1"), Some(forms(&["s__a"])));
-        assert_eq!(store.forms("t~2"), Some(forms(&["t__b"])));
+        assert_eq!(store.fingerprints("s~1"), Some(fingerprints(&["s__a"])));
+        assert_eq!(store.fingerprints("t~2"), Some(fingerprints(&["t__b"])));
         let _held = Folder::of(&path).unwrap().locked().unwrap();
         let refused = Folder::of(&path).unwrap().locked_within(Duration::ZERO);
         assert!(matches!(refused, Err(PrivateFileError::InUse)));
@@ -353,7 +354,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pins");
         let store = PinStore::open(&path).unwrap();
-        store.save("s~1", &forms(&["s__a"])).unwrap();
+        store.save("s~1", &fingerprints(&["s__a"])).unwrap();
         drop(store);
         let whole = std::fs::read(&path).unwrap();
         for at in 0..whole.len() {
@@ -380,20 +381,20 @@ mod tests {
                 .unwrap()
                 .replacen("\"version\":1", "\"version\":3", 1),
         ] {
-            assert_eq!(decode(foreign.as_bytes()), Err(Unread::Foreign));
+            assert_eq!(decode(foreign.as_bytes()), Err(DecodeError::Foreign));
         }
     }
 
     #[test]
-    fn servers_changed_longest_ago_are_forgotten_first() {
+    fn least_recently_changed_servers_are_evicted_first() {
         let folder = tempfile::tempdir().unwrap();
         let store = PinStore::open(folder.path().join("pins")).unwrap();
-        let filled = (0..MOST_SERVERS).map(|n| (format!("s~{n}"), Forms::new()));
+        let filled = (0..MAX_SERVERS).map(|n| (format!("s~{n}"), Fingerprints::new()));
         write(&locked(&store.file).unwrap(), &filled.collect()).unwrap();
-        store.save("s~0", &forms(&["a"])).unwrap();
-        assert!(store.forms("s~1").is_some());
-        store.save("new~1", &forms(&["a"])).unwrap();
-        assert!(store.forms("s~1").is_none());
-        assert!(store.forms("s~0").is_some() && store.forms("s~2").is_some());
+        store.save("s~0", &fingerprints(&["a"])).unwrap();
+        assert!(store.fingerprints("s~1").is_some());
+        store.save("new~1", &fingerprints(&["a"])).unwrap();
+        assert!(store.fingerprints("s~1").is_none());
+        assert!(store.fingerprints("s~0").is_some() && store.fingerprints("s~2").is_some());
     }
 }

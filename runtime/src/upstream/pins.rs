@@ -1,4 +1,4 @@
-//! Remembers which form of each tool of a server is approved.
+//! Approved tool definitions of a server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,16 +8,16 @@ use rmcp::model::Tool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::classify::{intent_template, offers_preview, page, visible_to};
+use super::classify::{audience, intent_template, page_uris, supports_preview};
 use crate::effect::{ContentHash, NotAHash};
 use crate::pipeline::canonical;
 
-/// How many hexadecimal digits of a fingerprint stand in scopes: a server chooses both forms of its tool, so it takes
-/// twice as many as would do against a stranger.
-const MARK: usize = 32;
+/// The number of hexadecimal digits of a fingerprint in scopes. A server controls both definitions that a collision
+/// needs, so this is twice the length that would protect against a second preimage.
+const MARK_DIGITS: usize = 32;
 
-/// Stands for one form of a tool: its name, title, description, schemas, hints, intent template, page, and whom it is for.
-/// Another form has another.
+/// Identifies the definition of a tool: its name, title, description, schemas, hints, intent template, page and
+/// visibility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(ContentHash);
@@ -25,24 +25,24 @@ pub struct Fingerprint(ContentHash);
 impl Fingerprint {
     pub(crate) fn of(tool: &Tool) -> Self {
         let schema = |schema: &Map<String, Value>| canonical(&Value::Object(schema.clone()));
-        let whole = json!([
+        let definition = json!([
             tool.name,
             tool.title,
             tool.description,
             schema(&tool.input_schema),
             tool.output_schema.as_deref().map(schema),
             tool.annotations,
-            offers_preview(tool),
-            visible_to(tool),
-            page(tool),
+            supports_preview(tool),
+            audience(tool),
+            page_uris(tool),
             intent_template(tool),
         ]);
-        Self(ContentHash::of(whole.to_string().as_bytes()))
+        Self(ContentHash::of(definition.to_string().as_bytes()))
     }
 
-    /// As it stands in scopes.
+    /// The form used in scopes.
     pub(super) fn mark(self) -> String {
-        self.0.to_string().chars().take(MARK).collect()
+        self.0.to_string().chars().take(MARK_DIGITS).collect()
     }
 }
 
@@ -60,64 +60,67 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// The approved forms of a server's tools, by the names that models call them: two tools of a server that come to one name
-/// share what was approved, so the one cannot stand in for the other.
+/// The approved fingerprints of a server's tools, by their names for models. Tools with colliding names share an entry,
+/// so one cannot replace the other.
 ///
-/// All tools count as approved when a server is connected for the first time: every call of them is still judged and asked
-/// about. After that, tools that change and tools that are added need a person's approval.
+/// All tools are approved when a server is first connected; their calls are still judged and need permission. Later,
+/// changed and added tools need a person's approval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pins {
-    forms: BTreeMap<String, Fingerprint>,
-    /// The server was connected before.
+    fingerprints: BTreeMap<String, Fingerprint>,
+    /// Whether the server was connected before.
     known: bool,
 }
 
-/// How a listed form of a tool compares with the approved one.
+/// How a listed definition compares with the approved one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// It is the approved form.
+pub(super) enum PinStatus {
+    /// The definition is approved.
     Approved,
-    /// Another form is approved.
+    /// Another definition is approved.
     Changed,
-    /// The server is known, and the tool is not.
+    /// The server is known, but the tool is not.
     New,
     /// The server is not known yet.
     First,
 }
 
 impl Pins {
-    /// What was stored for the server, if it was connected before, and what the host says was approved.
+    /// Combines the stored fingerprints of a known server with the fingerprints that the host approved.
     pub(super) fn new(
         stored: Option<BTreeMap<String, Fingerprint>>,
         approved: BTreeMap<String, Fingerprint>,
     ) -> Self {
         let known = stored.is_some();
-        let mut forms = stored.unwrap_or_default();
-        forms.extend(approved);
-        Self { forms, known }
-    }
-
-    pub(super) fn see(&self, name: &str, form: Fingerprint) -> Seen {
-        match self.forms.get(name) {
-            Some(approved) if *approved == form => Seen::Approved,
-            Some(_) => Seen::Changed,
-            None if self.known => Seen::New,
-            None => Seen::First,
+        let mut fingerprints = stored.unwrap_or_default();
+        fingerprints.extend(approved);
+        Self {
+            fingerprints,
+            known,
         }
     }
 
-    /// Approves the first list of a server. A server that lists nothing is not known by that.
-    pub(super) fn meet(&mut self, first: BTreeMap<String, Fingerprint>) {
+    pub(super) fn status(&self, name: &str, fingerprint: Fingerprint) -> PinStatus {
+        match self.fingerprints.get(name) {
+            Some(approved) if *approved == fingerprint => PinStatus::Approved,
+            Some(_) => PinStatus::Changed,
+            None if self.known => PinStatus::New,
+            None => PinStatus::First,
+        }
+    }
+
+    /// Approves the first list of a server. An empty list does not make the server known.
+    pub(super) fn approve_first(&mut self, first: BTreeMap<String, Fingerprint>) {
         self.known |= !first.is_empty();
-        self.forms.extend(first);
+        self.fingerprints.extend(first);
     }
 
-    pub(super) fn approve(&mut self, name: &str, form: Fingerprint) {
-        self.forms.insert(name.to_owned(), form);
+    pub(super) fn approve(&mut self, name: &str, fingerprint: Fingerprint) {
+        self.fingerprints.insert(name.to_owned(), fingerprint);
     }
 
-    pub(super) fn forms(&self) -> &BTreeMap<String, Fingerprint> {
-        &self.forms
+    pub(super) fn fingerprints(&self) -> &BTreeMap<String, Fingerprint> {
+        &self.fingerprints
     }
 }
 
@@ -134,35 +137,35 @@ mod tests {
     }
 
     #[test]
-    fn changed_and_added_tools_need_approval_of_that_very_form() {
+    fn changed_and_added_tools_need_approval() {
         let mut pins = Pins::default();
-        assert_eq!(pins.see("t", form("a")), Seen::First);
-        pins.meet(BTreeMap::new());
-        assert_eq!(pins.see("t", form("a")), Seen::First);
-        pins.meet([("t".to_owned(), form("a"))].into());
-        assert_eq!(pins.see("t", form("a")), Seen::Approved);
-        assert_eq!(pins.see("t", form("b")), Seen::Changed);
+        assert_eq!(pins.status("t", form("a")), PinStatus::First);
+        pins.approve_first(BTreeMap::new());
+        assert_eq!(pins.status("t", form("a")), PinStatus::First);
+        pins.approve_first([("t".to_owned(), form("a"))].into());
+        assert_eq!(pins.status("t", form("a")), PinStatus::Approved);
+        assert_eq!(pins.status("t", form("b")), PinStatus::Changed);
         pins.approve("t", form("b"));
-        assert_eq!(pins.see("t", form("b")), Seen::Approved);
-        assert_eq!(pins.see("t", form("a")), Seen::Changed);
-        assert_eq!(pins.see("u", form("a")), Seen::New);
+        assert_eq!(pins.status("t", form("b")), PinStatus::Approved);
+        assert_eq!(pins.status("t", form("a")), PinStatus::Changed);
+        assert_eq!(pins.status("u", form("a")), PinStatus::New);
         pins.approve("u", form("a"));
-        assert_eq!(pins.see("u", form("a")), Seen::Approved);
+        assert_eq!(pins.status("u", form("a")), PinStatus::Approved);
     }
 
     #[test]
-    fn stored_pins_make_a_server_known_and_approved_ones_alone_do_not() {
+    fn stored_pins_make_a_server_known() {
         let some = || BTreeMap::from([("t".to_owned(), form("a"))]);
         let approved = Pins::new(None, some());
-        assert_eq!(approved.see("t", form("b")), Seen::Changed);
-        assert_eq!(approved.see("u", form("b")), Seen::First);
+        assert_eq!(approved.status("t", form("b")), PinStatus::Changed);
+        assert_eq!(approved.status("u", form("b")), PinStatus::First);
         let stored = Pins::new(Some(some()), [("t".to_owned(), form("b"))].into());
-        assert_eq!(stored.see("t", form("b")), Seen::Approved);
-        assert_eq!(stored.see("u", form("b")), Seen::New);
+        assert_eq!(stored.status("t", form("b")), PinStatus::Approved);
+        assert_eq!(stored.status("u", form("b")), PinStatus::New);
     }
 
     #[test]
-    fn every_part_that_a_model_or_a_person_is_shown_counts() {
+    fn fingerprint_covers_every_visible_part() {
         use rmcp::model::ToolAnnotations;
         let plain = tool("a");
         let mut forms = vec![plain.clone(); 10];
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_is_no_change() {
+    fn key_order_does_not_change_the_fingerprint() {
         let keyed = |text: &str| {
             let mut tool = tool("a");
             let schema: Map<String, Value> = serde_json::from_str(text).unwrap();

@@ -11,23 +11,23 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::Upstreams;
-use super::classify::cut;
+use super::classify::truncate;
 use super::failure::ServerFailure;
-use super::pages::{Most, Unpaged, paged};
-use super::requests::Said;
+use super::pagination::{ListError, ListLimit, list_all};
+use super::requests::ServerMessage;
 use super::server::Server;
 use crate::error::CallError;
 
-/// The most resources or prompts of one server.
-const MOST: usize = 1024;
+/// The largest number of resources or prompts of one server.
+const MAX_ITEMS: usize = 1024;
 /// The longest name, address or description, in bytes.
-const LONGEST: usize = 4096;
+const MAX_TEXT_BYTES: usize = 4096;
 
-/// Why a server's resource or prompt was not read.
+/// Why a resource or prompt of a server cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerReadError {
-    /// There is no server of that name.
+    /// The server is unknown.
     #[error("there is no server `{0}`")]
     Unknown(String),
     /// The server is not connected.
@@ -36,54 +36,55 @@ pub enum ServerReadError {
     /// The server did not answer in time.
     #[error("the server did not answer in time")]
     Late,
-    /// The server refused, or broke the protocol. None of its words are in the cause: they may hold what a terminal obeys.
+    /// The server returned an error or broke the protocol. The cause contains no text of the server, which may contain
+    /// terminal escape sequences.
     #[error("the server did not answer as it should")]
     Refused(#[source] ServerFailure),
-    /// The server answered or lists more than is passed on.
+    /// The content or the list is too large.
     #[error("the server answered or lists more than is passed on")]
     TooLarge,
-    /// The server wants to ask for something first, or answered with data that is none.
+    /// The server requires input first, or returned invalid data.
     #[error("the server's answer cannot be used")]
     Unusable,
 }
 
-/// Something that a server has to read. Every text is a stranger's.
+/// A resource of a server. All texts are untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerResource {
-    /// Its address at the server.
+    /// The URI at the server.
     pub uri: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What the server says of it.
+    /// The description.
     pub description: Option<String>,
-    /// Its media type, as the server says.
+    /// The media type.
     pub mime: Option<String>,
 }
 
-/// A text that a server has ready for models. Every text is a stranger's.
+/// A prompt of a server. All texts are untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerPrompt {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What the server says of it.
+    /// The description.
     pub description: Option<String>,
-    /// What it takes.
+    /// The arguments.
     pub arguments: Vec<PromptArgument>,
 }
 
-/// What a [`ServerPrompt`] takes.
+/// An argument of a [`ServerPrompt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// It must be given.
+    /// Whether the argument is required.
     pub required: bool,
 }
 
-/// A piece of what a server has.
+/// A part of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerText {
@@ -93,49 +94,49 @@ pub enum ServerText {
     Bytes(Vec<u8>),
 }
 
-fn plain(text: &str) -> String {
-    cut(&crate::escape(text), LONGEST)
+fn sanitize(text: &str) -> String {
+    truncate(&crate::escape(text), MAX_TEXT_BYTES)
 }
 
 fn refused(error: &ServiceError) -> ServerReadError {
     ServerReadError::Refused(ServerFailure::of_request(error))
 }
 
-fn most(server: &Server) -> Most {
-    Most {
-        items: MOST,
+fn list_limit(server: &Server) -> ListLimit {
+    ListLimit {
+        items: MAX_ITEMS,
         bytes: server.bounds.message_bytes,
     }
 }
 
-impl From<Unpaged<ServiceError>> for ServerReadError {
-    fn from(error: Unpaged<ServiceError>) -> Self {
+impl From<ListError<ServiceError>> for ServerReadError {
+    fn from(error: ListError<ServiceError>) -> Self {
         match error {
-            Unpaged::Page(error) => refused(&error),
-            Unpaged::TooMuch => Self::TooLarge,
+            ListError::Page(error) => refused(&error),
+            ListError::TooMuch => Self::TooLarge,
         }
     }
 }
 
 impl Upstreams {
-    /// What a server has to read.
+    /// Lists the resources of a server.
     ///
     /// # Errors
-    /// [`ServerReadError`]; a list of more than 1,024 is refused as a whole.
+    /// [`ServerReadError`]; a list of more than 1,024 resources is an error.
     pub async fn resources(&self, server: &str) -> Result<Vec<ServerResource>, ServerReadError> {
         let list = async |peer: &Peer<RoleClient>, server: &Server| {
-            let listed = paged(most(server), |page| async {
+            let listed = list_all(list_limit(server), |page| async {
                 let page = peer.list_resources(Some(page)).await?;
                 Ok((page.resources, page.next_cursor))
             });
             Ok(listed.await?)
         };
-        let all = self.asked(server, list).await?;
+        let all = self.with_server(server, list).await?;
         let resource = |it: rmcp::model::Resource| ServerResource {
-            uri: plain(&it.uri),
-            name: plain(&it.name),
-            description: it.description.as_deref().map(plain),
-            mime: it.mime_type.as_deref().map(plain),
+            uri: sanitize(&it.uri),
+            name: sanitize(&it.name),
+            description: it.description.as_deref().map(sanitize),
+            mime: it.mime_type.as_deref().map(sanitize),
         };
         Ok(all.into_iter().map(resource).collect())
     }
@@ -161,33 +162,33 @@ impl Upstreams {
             let mut left = server.bounds.result_bytes;
             read.contents
                 .iter()
-                .map(|part| piece(part, &mut left))
+                .map(|part| server_text(part, &mut left))
                 .collect()
         };
-        self.asked(server, read).await
+        self.with_server(server, read).await
     }
 
-    /// The prompts that a server has.
+    /// Lists the prompts of a server.
     ///
     /// # Errors
-    /// [`ServerReadError`]; a list of more than 1,024 is refused as a whole.
+    /// [`ServerReadError`]; a list of more than 1,024 prompts is an error.
     pub async fn prompts(&self, server: &str) -> Result<Vec<ServerPrompt>, ServerReadError> {
         let list = async |peer: &Peer<RoleClient>, server: &Server| {
-            let listed = paged(most(server), |page| async {
+            let listed = list_all(list_limit(server), |page| async {
                 let page = peer.list_prompts(Some(page)).await?;
                 Ok((page.prompts, page.next_cursor))
             });
             Ok(listed.await?)
         };
-        let all = self.asked(server, list).await?;
+        let all = self.with_server(server, list).await?;
         let prompt = |it: rmcp::model::Prompt| {
             let arguments = it.arguments.unwrap_or_default().into_iter();
             ServerPrompt {
-                name: plain(&it.name),
-                description: it.description.as_deref().map(plain),
+                name: sanitize(&it.name),
+                description: it.description.as_deref().map(sanitize),
                 arguments: arguments
                     .map(|it| PromptArgument {
-                        name: plain(&it.name),
+                        name: sanitize(&it.name),
                         required: it.required == Some(true),
                     })
                     .collect(),
@@ -196,7 +197,7 @@ impl Upstreams {
         Ok(all.into_iter().map(prompt).collect())
     }
 
-    /// Reads a prompt of a server.
+    /// Gets a prompt of a server.
     ///
     /// # Errors
     /// [`ServerReadError`]
@@ -205,7 +206,7 @@ impl Upstreams {
         server: &str,
         name: &str,
         arguments: Map<String, Value>,
-    ) -> Result<Vec<Said>, ServerReadError> {
+    ) -> Result<Vec<ServerMessage>, ServerReadError> {
         let mut params = GetPromptRequestParams::new(name);
         params.arguments = Some(arguments);
         let read = async move |peer: &Peer<RoleClient>, server: &Server| {
@@ -217,7 +218,7 @@ impl Upstreams {
                 return Err(ServerReadError::Unusable);
             };
             let mut left = server.bounds.result_bytes;
-            let mut said = Vec::new();
+            let mut messages = Vec::new();
             for message in prompt.messages {
                 let text = match message.content {
                     ContentBlock::Text(text) => text.text,
@@ -227,28 +228,28 @@ impl Upstreams {
                     .checked_sub(text.len() + 64)
                     .ok_or(ServerReadError::TooLarge)?;
                 let text = crate::escape_lines(&text).into_owned();
-                said.push(Said::new(&message.role, text));
+                messages.push(ServerMessage::new(&message.role, text));
             }
-            Ok(said)
+            Ok(messages)
         };
-        self.asked(server, read).await
+        self.with_server(server, read).await
     }
 
-    /// Asks a connected server, no longer than it may take to connect.
-    async fn asked<T>(
+    /// Runs a request at a connected server, with the connect timeout.
+    async fn with_server<T>(
         &self,
         name: &str,
-        ask: impl AsyncFnOnce(&Peer<RoleClient>, &Server) -> Result<T, ServerReadError>,
+        request: impl AsyncFnOnce(&Peer<RoleClient>, &Server) -> Result<T, ServerReadError>,
     ) -> Result<T, ServerReadError> {
         let unknown = || ServerReadError::Unknown(crate::escape(name).into());
         let server = self.server(name).ok_or_else(unknown)?;
-        let live = server.live().map_err(ServerReadError::Gone)?;
-        let asked = timeout(server.bounds.connect, ask(&live.peer, server)).await;
-        asked.unwrap_or(Err(ServerReadError::Late))
+        let connection = server.connection().map_err(ServerReadError::Gone)?;
+        let response = timeout(server.bounds.connect, request(&connection.peer, server)).await;
+        response.unwrap_or(Err(ServerReadError::Late))
     }
 }
 
-fn piece(part: &ResourceContents, left: &mut usize) -> Result<ServerText, ServerReadError> {
+fn server_text(part: &ResourceContents, left: &mut usize) -> Result<ServerText, ServerReadError> {
     let mut take = |bytes: usize| {
         *left = left
             .checked_sub(bytes + 64)

@@ -1,7 +1,7 @@
-//! What a server asks of its host in, what a person or a rule of the host says out; without a host every answer is no.
+//! Handles requests of servers to their host: elicitation, sampling and roots.
 #![expect(
     deprecated,
-    reason = "MCP deprecates sampling, roots and logging, and servers of every revision may still ask"
+    reason = "MCP deprecates sampling and roots, but servers of all versions may use them"
 )]
 
 use std::fmt;
@@ -17,197 +17,196 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
-use super::callers::{Caller, Callers};
-use super::classify::cut;
-use super::elicit;
-use super::shape::{Allowance, Shape};
+use super::active_calls::{ActiveCall, ActiveCalls};
+use super::classify::truncate;
+use super::elicitation;
+use super::schema::{CompiledSchema, SchemaBudget};
 use crate::audit::RequestOutcome;
 use crate::path::VirtualPath;
 
-/// The most questions of one server that are open at one time.
-const MOST_OPEN: usize = 4;
-/// How long a person may take.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// The longest text that a person is shown of a server, in bytes.
-const LONGEST_TEXT: usize = 4096;
-/// The most text that a model is to be given for a server, in bytes.
-const LONGEST_PROMPT: usize = 256 << 10;
+/// The largest number of concurrent requests of one server.
+const MAX_OPEN_REQUESTS: usize = 4;
+/// How long a person may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest message for a person, in bytes.
+const MAX_TEXT_BYTES: usize = 4096;
+/// The longest prompt for a model, in bytes.
+const MAX_PROMPT_BYTES: usize = 256 << 10;
 
-/// An answer on its way.
-pub type Requested<'r, T> = Pin<Box<dyn Future<Output = T> + Send + 'r>>;
+/// A boxed future, as async methods of object-safe traits return it.
+pub type BoxFuture<'r, T> = Pin<Box<dyn Future<Output = T> + Send + 'r>>;
 
-/// A question of a server to a person.
+/// A request of a server for input from a person.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Elicitation {
-    /// Which server asks; show it.
+    /// The name of the server; show it.
     pub server: String,
-    /// What it says, as text.
+    /// The message of the server, as text.
     pub message: String,
-    /// What it wants.
-    pub wants: Wants,
+    /// The requested input.
+    pub kind: ElicitationKind,
 }
 
-/// What a server wants of a person.
+/// The kind of input that a server requests.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Wants {
-    /// A form, as a flat JSON Schema whose fields are texts, numbers, choices, or yes and no; none asks for a secret. What of
-    /// it is only read is text, and short; its names and values hold nothing that deceives.
+pub enum ElicitationKind {
+    /// A form: a flat JSON Schema with text, number, choice and boolean fields, none of which asks for a secret. Titles
+    /// and descriptions are escaped and short; names and values contain no deceptive characters.
     Form(Value),
-    /// A visit to an address of the web, which the person opens themself. What they do there stays between them and it.
-    Visit(String),
+    /// A URL for the person to open. What they enter there is not shared with the host.
+    Url(String),
 }
 
-/// What a person says to an [`Elicitation`].
+/// The answer to an [`Elicitation`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Elicited {
-    /// Yes; the values of a form, nothing for a visit.
+pub enum ElicitationResponse {
+    /// The person accepted; the values of the form, or nothing for a URL.
     Accept(Map<String, Value>),
-    /// No.
+    /// The person declined.
     #[default]
     Decline,
-    /// They would not say.
+    /// The person dismissed the request.
     Cancel,
 }
 
-/// Whose words a text is.
+/// The role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
-    /// A person's, or a program's in their name.
+pub enum MessageRole {
+    /// A user, or a program on their behalf.
     User,
-    /// A model's.
-    Model,
+    /// A model.
+    Assistant,
 }
 
-/// One text of a conversation that a server made up. It is a stranger's, whoever is said to have said it.
+/// A message of a conversation from a server. The content is untrusted, whatever its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// Who is to have said it.
-    pub by: Speaker,
+pub struct ServerMessage {
+    /// The role of the author.
+    pub role: MessageRole,
     /// The text.
     pub text: String,
 }
 
-impl Said {
-    pub(super) fn new(by: &Role, text: String) -> Self {
-        let by = match by {
-            Role::Assistant => Speaker::Model,
-            Role::User => Speaker::User,
+impl ServerMessage {
+    pub(super) fn new(role: &Role, text: String) -> Self {
+        let role = match role {
+            Role::Assistant => MessageRole::Assistant,
+            Role::User => MessageRole::User,
         };
-        Self { by, text }
+        Self { role, text }
     }
 }
 
-/// How much a server cares for each, from 0 to 1.
+/// What a server prefers in a model, each from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Priorities {
-    /// A low price.
+    /// Low cost.
     pub cost: Option<f32>,
-    /// A quick answer.
+    /// Low latency.
     pub speed: Option<f32>,
-    /// A good answer.
+    /// High intelligence.
     pub intelligence: Option<f32>,
 }
 
-/// A server's wish that the host's model say something.
+/// A request of a server to sample the host's model.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sampling {
-    /// Which server asks; show it.
+    /// The name of the server; show it.
     pub server: String,
-    /// What was said so far.
-    pub messages: Vec<Said>,
-    /// What the server would have stand first. The host may change it or leave it out.
+    /// The conversation.
+    pub messages: Vec<ServerMessage>,
+    /// The system prompt that the server suggests. The host may change or omit it.
     pub system_prompt: Option<String>,
-    /// Names of models, the best first; hints.
+    /// Suggested models, in order of preference.
     pub models: Vec<String>,
-    /// What matters.
+    /// The model preferences.
     pub priorities: Priorities,
-    /// The most tokens.
+    /// The largest number of tokens.
     pub max_tokens: u32,
 }
 
-/// What the model said.
+/// The sampled message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sampled {
-    /// Which model.
+pub struct SamplingResponse {
+    /// The name of the model.
     pub model: String,
-    /// Its words.
+    /// The text.
     pub text: String,
 }
 
-/// What this host answers servers at all. What it does not is not offered to them and refused if they ask.
+/// The requests that a host supports. Unsupported requests are not declared to servers and are rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a capability of its own"
+    reason = "the capabilities are independent"
 )]
 #[non_exhaustive]
-pub struct Answers {
-    /// Forms.
+pub struct RequestCapabilities {
+    /// Elicitation by forms.
     pub forms: bool,
-    /// Visits.
-    pub visits: bool,
+    /// Elicitation by URLs.
+    pub urls: bool,
     /// Sampling.
     pub sampling: bool,
     /// Roots.
     pub roots: bool,
 }
 
-impl Answers {
-    /// Everything.
+impl RequestCapabilities {
+    /// All requests.
     pub const ALL: Self = Self {
         forms: true,
-        visits: true,
+        urls: true,
         sampling: true,
         roots: true,
     };
 }
 
-/// Whoever answers what servers ask of their host: a person through the host's user interface, or a rule. Every method
-/// says no unless it is written.
+/// Handles requests of servers to their host, by asking a person or by a rule. Every method declines by default.
 pub trait ServerRequests: Send + Sync + 'static {
-    /// Which requests are answered at all.
-    fn answers(&self) -> Answers {
-        Answers::default()
+    /// The supported requests.
+    fn capabilities(&self) -> RequestCapabilities {
+        RequestCapabilities::default()
     }
 
-    /// A server asks a person something.
-    fn elicit(&self, _request: Elicitation) -> Requested<'_, Elicited> {
-        Box::pin(std::future::ready(Elicited::Decline))
+    /// Asks a person for input.
+    fn elicit(&self, _request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
+        Box::pin(std::future::ready(ElicitationResponse::Decline))
     }
 
-    /// A server wants the host's model to say something. None is no.
-    fn sample(&self, _request: Sampling) -> Requested<'_, Option<Sampled>> {
+    /// Samples the host's model; `None` declines.
+    fn sample(&self, _request: Sampling) -> BoxFuture<'_, Option<SamplingResponse>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// A server requires that a person signs in, or allows it more. Asks the person, and opens
-    /// [`SignIn::url`](super::SignIn::url) in their browser if they want it. A host without this method has nobody to ask.
+    /// Asks a person to sign in or to grant more scopes, and opens [`SignIn::url`](super::SignIn::url) in their browser
+    /// if they agree. The default reports that nobody is available.
     #[cfg(feature = "oauth")]
-    fn sign_in(&self, _request: super::SignIn) -> Requested<'_, super::SignInAnswer> {
+    fn sign_in(&self, _request: super::SignIn) -> BoxFuture<'_, super::SignInAnswer> {
         Box::pin(std::future::ready(super::SignInAnswer::Unavailable))
     }
 
-    /// The directories that a server is told of, as workers know them. It learns names; it may do nothing by them. Within a
-    /// call the server is told only of what the call may read of them.
+    /// The directories that are reported to a server, as virtual paths. They grant no access. Within a call, only
+    /// directories that the call may read are reported.
     fn roots(&self, _server: &str) -> Vec<VirtualPath> {
         Vec::new()
     }
 }
 
-/// Says no to everything.
+/// Declines all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DenyRequests;
 
 impl ServerRequests for DenyRequests {}
 
-/// Answers the requests that servers make within calls of one client: see [`CallMeta::requests`](crate::CallMeta::requests).
-/// Clones are of the same client.
+/// Handles the requests that servers send within calls of one client: see
+/// [`CallMeta::requests`](crate::CallMeta::requests). Clones belong to the same client.
 ///
-/// A server of a revision with a handshake does not say which call its request is about. While calls of several clients are
-/// under way at it, such requests are refused.
+/// In protocol versions with a handshake, a server does not say which call its request belongs to. While calls of
+/// several clients are active at a server, its requests are rejected.
 #[derive(Clone)]
 pub struct CallRequests {
     handler: Arc<dyn ServerRequests>,
@@ -221,13 +220,14 @@ impl fmt::Debug for CallRequests {
 }
 
 impl CallRequests {
-    /// Requests are answered by `handler`, except for roots: a server is told of the folders that the call may read.
+    /// Creates a handler for the calls of one client. `handler` answers all requests except roots: a server is told the
+    /// folders that the call may read.
     #[must_use]
     pub fn new(handler: impl ServerRequests) -> Self {
         Self::of_client(&Arc::default(), handler)
     }
 
-    /// The same, for one of the calls of `client`.
+    /// Creates a handler for a call of `client`.
     pub(crate) fn of_client(client: &Arc<()>, handler: impl ServerRequests) -> Self {
         Self {
             handler: Arc::new(handler),
@@ -235,24 +235,25 @@ impl CallRequests {
         }
     }
 
-    /// Names the client for as long as one of its calls is under way.
+    /// Identifies the client while one of its calls is active.
     pub(super) fn client(&self) -> *const () {
         Arc::as_ptr(&self.client)
     }
 }
 
-/// The requests of one server, each checked before the host or a client hears of it.
-pub(super) struct Hearing {
+/// Validates the requests of one server and passes them to the host or to a client.
+pub(super) struct ServerRequestHandler {
     server: String,
     host: Arc<dyn ServerRequests>,
-    /// Requests within calls are answered by the client that made the call.
+    /// Whether requests within calls are forwarded to the client that made the call.
     forwards: bool,
     open: Semaphore,
 }
 
-impl fmt::Debug for Hearing {
+impl fmt::Debug for ServerRequestHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hearing").finish_non_exhaustive()
+        f.debug_struct("ServerRequestHandler")
+            .finish_non_exhaustive()
     }
 }
 
@@ -268,59 +269,63 @@ const ELICIT: &str = "elicitation/create";
 const SAMPLE: &str = "sampling/createMessage";
 const ROOTS: &str = "roots/list";
 
-impl Hearing {
+impl ServerRequestHandler {
     pub(super) fn new(server: &str, host: Arc<dyn ServerRequests>, forwards: bool) -> Self {
         Self {
             server: server.to_owned(),
             host,
             forwards,
-            open: Semaphore::new(MOST_OPEN),
+            open: Semaphore::new(MAX_OPEN_REQUESTS),
         }
     }
 
-    /// What may be answered at all, which the server is told when it is connected.
-    pub(super) fn answers(&self) -> Answers {
-        let mut answers = self.host.answers();
+    /// The capabilities that are declared to the server.
+    pub(super) fn capabilities(&self) -> RequestCapabilities {
+        let mut capabilities = self.host.capabilities();
         if self.forwards {
-            (answers.forms, answers.visits, answers.roots) = (true, true, true);
+            (capabilities.forms, capabilities.urls, capabilities.roots) = (true, true, true);
         }
-        answers
+        capabilities
     }
 
-    /// The call that a request belongs to, which did not say so.
-    pub(super) fn caller(&self, callers: &Callers) -> Result<Option<Arc<Caller>>, ErrorData> {
-        let caller = if self.forwards {
-            callers.latest_of_one_client()?
+    /// The call to assign a request to, for protocol versions in which requests do not name it.
+    pub(super) fn active_call(
+        &self,
+        calls: &ActiveCalls,
+    ) -> Result<Option<Arc<ActiveCall>>, ErrorData> {
+        let call = if self.forwards {
+            calls.latest_of_one_client()?
         } else {
-            callers.only()
+            calls.single()
         };
-        if let Some(caller) = &caller {
-            caller.count()?;
+        if let Some(call) = &call {
+            call.count_request()?;
         }
-        Ok(caller)
+        Ok(call)
     }
 
-    /// What is answered within a call.
-    pub(super) fn answers_within(&self, caller: &Caller) -> Answers {
-        let mut answers = self.handler(Some(caller)).answers();
-        answers.roots = self.answers().roots;
-        answers
+    /// The capabilities within a call.
+    pub(super) fn capabilities_within(&self, call: &ActiveCall) -> RequestCapabilities {
+        let mut capabilities = self.handler(Some(call)).capabilities();
+        capabilities.roots = self.capabilities().roots;
+        capabilities
     }
 
-    /// Who answers requests within a call in place of the host.
-    fn forwarded<'h>(&self, caller: Option<&'h Caller>) -> Option<&'h CallRequests> {
-        caller.filter(|_| self.forwards).and_then(Caller::requests)
+    /// The handler of the client that made the call, if requests are forwarded.
+    fn call_requests<'h>(&self, call: Option<&'h ActiveCall>) -> Option<&'h CallRequests> {
+        call.filter(|_| self.forwards)
+            .and_then(ActiveCall::requests)
     }
 
-    /// Who answers a request.
-    fn handler<'h>(&'h self, caller: Option<&'h Caller>) -> &'h dyn ServerRequests {
-        let requests = self.forwarded(caller);
+    /// The handler of a request.
+    fn handler<'h>(&'h self, call: Option<&'h ActiveCall>) -> &'h dyn ServerRequests {
+        let requests = self.call_requests(call);
         requests.map_or(&*self.host, |requests| &*requests.handler)
     }
 
-    /// Why a request is not answered.
-    fn unsupported(&self, caller: Option<&Caller>, method: &str) -> ErrorData {
-        unsupported(if self.forwarded(caller).is_some() {
+    /// The error for an unsupported request.
+    fn unsupported(&self, call: Option<&ActiveCall>, method: &str) -> ErrorData {
+        unsupported(if self.call_requests(call).is_some() {
             format!("the client that made the call does not support `{method}` in this form")
         } else if self.forwards {
             format!("`{method}` is answered only within a call of a client that supports it")
@@ -332,90 +337,95 @@ impl Hearing {
     pub(super) async fn elicit(
         &self,
         request: ElicitRequestParams,
-        caller: Option<&Caller>,
+        call: Option<&ActiveCall>,
     ) -> Result<ElicitResult, ErrorData> {
-        let record = self.record(caller, ELICIT);
-        let elicited = self.elicited(request, caller).await;
-        record.end(elicited.as_ref().map(|result| match result.action {
+        let record = self.record(call, ELICIT);
+        let result = self.run_elicitation(request, call).await;
+        record.end(result.as_ref().map(|result| match result.action {
             ElicitationAction::Accept => RequestOutcome::Accepted,
             ElicitationAction::Decline => RequestOutcome::Declined,
             _ => RequestOutcome::Cancelled,
         }));
-        elicited
+        result
     }
 
-    fn record<'r>(&'r self, caller: Option<&'r Caller>, method: &'static str) -> RequestRecord<'r> {
+    fn record<'r>(
+        &'r self,
+        call: Option<&'r ActiveCall>,
+        method: &'static str,
+    ) -> RequestRecord<'r> {
         RequestRecord {
             server: &self.server,
-            caller,
+            call,
             method,
         }
     }
 
-    async fn elicited(
+    async fn run_elicitation(
         &self,
         request: ElicitRequestParams,
-        caller: Option<&Caller>,
+        call: Option<&ActiveCall>,
     ) -> Result<ElicitResult, ErrorData> {
-        let handler = self.handler(caller);
-        let answers = handler.answers();
-        let (message, wants) = match request {
+        let handler = self.handler(call);
+        let capabilities = handler.capabilities();
+        let (message, kind) = match request {
             ElicitRequestParams::FormElicitationParams {
                 message,
                 requested_schema,
                 ..
-            } if answers.forms => {
+            } if capabilities.forms => {
                 let schema = serde_json::to_value(requested_schema);
                 let schema = schema.map_err(|_| refused("the form is no schema"))?;
-                let form = elicit::form(&schema).map_err(|unasked| refused(unasked.why()))?;
-                (message, Wants::Form(form))
+                let form = elicitation::check_form(&schema)
+                    .map_err(|rejection| refused(rejection.reason()))?;
+                (message, ElicitationKind::Form(form))
             }
-            ElicitRequestParams::UrlElicitationParams { message, url, .. } if answers.visits => {
-                elicit::url(&url).map_err(|unasked| refused(unasked.why()))?;
-                (message, Wants::Visit(url))
+            ElicitRequestParams::UrlElicitationParams { message, url, .. } if capabilities.urls => {
+                elicitation::check_url(&url).map_err(|rejection| refused(rejection.reason()))?;
+                (message, ElicitationKind::Url(url))
             }
-            _ => return Err(self.unsupported(caller, ELICIT)),
+            _ => return Err(self.unsupported(call, ELICIT)),
         };
-        let _open = self.place()?;
+        let _open = self.slot()?;
         let request = Elicitation {
             server: self.server.clone(),
-            message: cut(&crate::escape_lines(&message), LONGEST_TEXT),
-            wants: wants.clone(),
+            message: truncate(&crate::escape_lines(&message), MAX_TEXT_BYTES),
+            kind: kind.clone(),
         };
-        let _waiting = caller.map(Caller::wait);
-        let said = tokio::time::timeout(PATIENCE, handler.elicit(request)).await;
-        Ok(match said.unwrap_or(Elicited::Cancel) {
-            Elicited::Accept(values) => accepted(&wants, values).await,
-            Elicited::Decline => ElicitResult::new(ElicitationAction::Decline),
-            Elicited::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+        let _suspension = call.map(ActiveCall::suspend_deadline);
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, handler.elicit(request)).await;
+        Ok(match answer.unwrap_or(ElicitationResponse::Cancel) {
+            ElicitationResponse::Accept(values) => accept(&kind, values).await,
+            ElicitationResponse::Decline => ElicitResult::new(ElicitationAction::Decline),
+            ElicitationResponse::Cancel => ElicitResult::new(ElicitationAction::Cancel),
         })
     }
 
     pub(super) async fn sample(
         &self,
         request: CreateMessageRequestParams,
-        caller: Option<&Caller>,
+        call: Option<&ActiveCall>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let record = self.record(caller, SAMPLE);
-        let sampled = self.sampled(request, caller).await;
-        record.end(sampled.as_ref().map(|_| RequestOutcome::Accepted));
-        sampled
+        let record = self.record(call, SAMPLE);
+        let result = self.run_sampling(request, call).await;
+        record.end(result.as_ref().map(|_| RequestOutcome::Accepted));
+        result
     }
 
-    async fn sampled(
+    async fn run_sampling(
         &self,
         request: CreateMessageRequestParams,
-        caller: Option<&Caller>,
+        call: Option<&ActiveCall>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let handler = self.handler(caller);
-        if !handler.answers().sampling {
-            return Err(self.unsupported(caller, SAMPLE));
+        let handler = self.handler(call);
+        if !handler.capabilities().sampling {
+            return Err(self.unsupported(call, SAMPLE));
         }
-        let request = self.sampling(request)?;
-        let _open = self.place()?;
-        let _waiting = caller.map(Caller::wait);
-        let said = tokio::time::timeout(PATIENCE, handler.sample(request)).await;
-        let Sampled { model, text } = said
+        let request = self.sampling_request(request)?;
+        let _open = self.slot()?;
+        let _suspension = call.map(ActiveCall::suspend_deadline);
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, handler.sample(request)).await;
+        let SamplingResponse { model, text } = answer
             .unwrap_or_default()
             .ok_or_else(|| refused("a person refused this"))?;
         let text = SamplingMessageContentBlock::Text(TextContent::new(text));
@@ -423,12 +433,12 @@ impl Hearing {
         Ok(CreateMessageResult::new(message, model))
     }
 
-    fn sampling(&self, request: CreateMessageRequestParams) -> Result<Sampling, ErrorData> {
+    fn sampling_request(&self, request: CreateMessageRequestParams) -> Result<Sampling, ErrorData> {
         if request.tools.is_some_and(|tools| !tools.is_empty()) {
             return Err(refused("no tools are given to the model"));
         }
-        let mut left = LONGEST_PROMPT;
-        let mut taken = |text: &str| {
+        let mut left = MAX_PROMPT_BYTES;
+        let mut take_text = |text: &str| {
             left = left.checked_sub(text.len())?;
             Some(crate::escape_lines(text).into_owned())
         };
@@ -438,45 +448,47 @@ impl Hearing {
                 let SamplingMessageContentBlock::Text(block) = block else {
                     return Err(refused("only text is given to the model"));
                 };
-                let text = taken(&block.text).ok_or_else(|| refused("the prompt is too long"))?;
-                messages.push(Said::new(&message.role, text));
+                let text =
+                    take_text(&block.text).ok_or_else(|| refused("the prompt is too long"))?;
+                messages.push(ServerMessage::new(&message.role, text));
             }
         }
-        let first = request.system_prompt.as_deref().map(&mut taken);
+        let first = request.system_prompt.as_deref().map(&mut take_text);
         let first = first.map(|first| first.ok_or_else(|| refused("the prompt is too long")));
         let system_prompt = first.transpose()?;
-        let wishes = request.model_preferences.unwrap_or_default();
-        let hints = wishes.hints.unwrap_or_default().into_iter().take(16);
+        let preferences = request.model_preferences.unwrap_or_default();
+        let hints = preferences.hints.unwrap_or_default().into_iter().take(16);
         let models = hints.filter_map(|hint| hint.name);
         Ok(Sampling {
             server: self.server.clone(),
             messages,
             system_prompt,
-            models: models.map(|name| cut(&crate::escape(&name), 256)).collect(),
+            models: models
+                .map(|name| truncate(&crate::escape(&name), 256))
+                .collect(),
             priorities: Priorities {
-                cost: wishes.cost_priority,
-                speed: wishes.speed_priority,
-                intelligence: wishes.intelligence_priority,
+                cost: preferences.cost_priority,
+                speed: preferences.speed_priority,
+                intelligence: preferences.intelligence_priority,
             },
             max_tokens: request.max_tokens,
         })
     }
 
-    /// What a server is told within `callers`, which it may be about to serve: what the host names, as far as all of them
-    /// may read it.
-    pub(super) fn roots(&self, callers: &[Arc<Caller>]) -> Result<ListRootsResult, ErrorData> {
-        if !self.answers().roots {
+    /// The roots to report while `calls` are active: the directories of the host that all of the calls may read.
+    pub(super) fn roots(&self, calls: &[Arc<ActiveCall>]) -> Result<ListRootsResult, ErrorData> {
+        if !self.capabilities().roots {
             return Err(self.unsupported(None, ROOTS));
         }
-        let of_host = self.host.answers().roots;
+        let of_host = self.host.capabilities().roots;
         let mut roots = of_host.then(|| self.host.roots(&self.server));
-        for caller in callers {
-            let folders = caller.folders();
+        for call in calls {
+            let folders = call.folders();
             roots = Some(match roots {
-                Some(roots) => common(&roots, &folders),
+                Some(roots) => intersection(&roots, &folders),
                 None => folders,
             });
-            self.record(Some(caller), ROOTS)
+            self.record(Some(call), ROOTS)
                 .end(Ok(RequestOutcome::Accepted));
         }
         let roots = roots.unwrap_or_default();
@@ -484,17 +496,17 @@ impl Hearing {
         Ok(ListRootsResult::new(roots.iter().map(root).collect()))
     }
 
-    fn place(&self) -> Result<tokio::sync::SemaphorePermit<'_>, ErrorData> {
+    fn slot(&self) -> Result<tokio::sync::SemaphorePermit<'_>, ErrorData> {
         let busy = |_| refused("too many questions of this server are open");
         self.open.try_acquire().map_err(busy)
     }
 }
 
-/// Records how a request ended; one that is dropped before its end was cancelled.
+/// Records the outcome of a request; dropping it records a cancellation.
 struct RequestRecord<'r> {
     server: &'r str,
-    /// None once it is recorded, or if there is no call to record it with.
-    caller: Option<&'r Caller>,
+    /// `None` once the outcome is recorded, or without a call.
+    call: Option<&'r ActiveCall>,
     method: &'static str,
 }
 
@@ -504,49 +516,49 @@ impl RequestRecord<'_> {
             Ok(outcome) => (outcome, None),
             Err(error) => (RequestOutcome::Refused, Some(error.message.as_ref())),
         };
-        if let Some(caller) = self.caller.take() {
-            caller.record(self.server, self.method, outcome, reason);
+        if let Some(call) = self.call.take() {
+            call.record(self.server, self.method, outcome, reason);
         }
     }
 }
 
 impl Drop for RequestRecord<'_> {
     fn drop(&mut self) {
-        if let Some(caller) = self.caller.take() {
-            caller.record(self.server, self.method, RequestOutcome::Cancelled, None);
+        if let Some(call) = self.call.take() {
+            call.record(self.server, self.method, RequestOutcome::Cancelled, None);
         }
     }
 }
 
-/// What is in a directory of both lists.
-fn common(some: &[VirtualPath], others: &[VirtualPath]) -> Vec<VirtualPath> {
-    let mut common: Vec<VirtualPath> = Vec::new();
+/// The directories contained in both lists.
+fn intersection(some: &[VirtualPath], others: &[VirtualPath]) -> Vec<VirtualPath> {
+    let mut intersection: Vec<VirtualPath> = Vec::new();
     for one in some {
         for other in others {
             let inner = if one.starts_with(other) { one } else { other };
             let both = inner.starts_with(one) && inner.starts_with(other);
-            if both && !common.contains(inner) {
-                common.push(inner.clone());
+            if both && !intersection.contains(inner) {
+                intersection.push(inner.clone());
             }
         }
     }
-    common
+    intersection
 }
 
-/// A yes with values that fit the form, each of one of its fields; else it counts as no answer.
-async fn accepted(wants: &Wants, values: Map<String, Value>) -> ElicitResult {
+/// Accepts the values if they match the form, and cancels the request if not.
+async fn accept(kind: &ElicitationKind, values: Map<String, Value>) -> ElicitResult {
     let mut result = ElicitResult::new(ElicitationAction::Accept);
-    match wants {
-        Wants::Visit(_) => {}
-        Wants::Form(schema) => {
+    match kind {
+        ElicitationKind::Url(_) => {}
+        ElicitationKind::Form(schema) => {
             let fields = schema.get("properties").and_then(Value::as_object);
             let named = |key: &String| fields.is_some_and(|fields| fields.contains_key(key));
             let values = values.keys().all(named).then_some(Value::Object(values));
-            let shape = Shape::of(schema, &mut Allowance::default()).map(Arc::new);
-            let (Some(values), Ok(shape)) = (values, shape) else {
+            let compiled = CompiledSchema::of(schema, &mut SchemaBudget::default()).map(Arc::new);
+            let (Some(values), Ok(compiled)) = (values, compiled) else {
                 return ElicitResult::new(ElicitationAction::Cancel);
             };
-            if shape.fits(values.clone()).await != Some(true) {
+            if compiled.is_valid(values.clone()).await != Some(true) {
                 return ElicitResult::new(ElicitationAction::Cancel);
             }
             result.content = Some(values);

@@ -1,46 +1,50 @@
-//! What a server's refusal asks for in, the same as needs of this runtime out.
+//! Translates scopes that a server requests into scopes of this runtime.
 //!
-//! What a server asks for is asked in its own name, so that a grant for one server is none for another, nor for the tools
-//! of this runtime: its `write:file:/a/b` is `write:mcp:SERVER:file:a:b` here. The names of a path are segments, so that
-//! policies and grants of a folder cover what is in it; `%`, `:` and `*` in a name are `%25`, `%3A` and `%2A`.
+//! Requested scopes are prefixed with the server's name, so a grant for one server covers neither another server nor
+//! the tools of this runtime: `write:file:/a/b` becomes `write:mcp:SERVER:file:a:b`. Path components become segments,
+//! so that policies and grants for a folder cover its content; `%`, `:` and `*` in a name are escaped as `%25`, `%3A`
+//! and `%2A`.
 
 use rmcp::model::MetaObject;
 
-use super::classify::marked_value;
+use super::classify::meta_value;
 use crate::scope::{Detail, Scope};
 
-/// The most scopes that one answer may ask for, and the longest, in bytes.
-const MOST_SCOPES: usize = 64;
-const LONGEST_SCOPE: usize = 4096;
+/// The largest number of requested scopes, and the longest, in bytes.
+const MAX_SCOPES: usize = 64;
+const MAX_SCOPE_BYTES: usize = 4096;
 
-/// What a refusal with `meta` asks for, in the server's words and as needs; none if there is nothing that can be asked.
-/// What `is_tool` names could be read as a tool's.
-pub(super) fn requested(
+/// The scopes that a result with `meta` requests, as written by the server and translated; `None` if there are none or
+/// one is invalid. Resources for which `is_tool` is true are rejected, because their scopes could be read as scopes of
+/// a tool.
+pub(super) fn requested_scopes(
     meta: &MetaObject,
     label: &str,
     is_tool: impl Fn(&str) -> bool,
 ) -> Option<(Vec<String>, Vec<Scope>)> {
-    let scopes = marked_value(meta, "requested_scopes")?.as_array()?;
-    if scopes.is_empty() || scopes.len() > MOST_SCOPES {
+    let scopes = meta_value(meta, "requested_scopes")?.as_array()?;
+    if scopes.is_empty() || scopes.len() > MAX_SCOPES {
         return None;
     }
     let mut read = Vec::with_capacity(scopes.len());
     for scope in scopes {
-        let text = scope.as_str().filter(|text| text.len() <= LONGEST_SCOPE)?;
-        let theirs: Scope = text.parse().ok()?;
-        if is_tool(theirs.resource().as_str()) {
+        let text = scope
+            .as_str()
+            .filter(|text| text.len() <= MAX_SCOPE_BYTES)?;
+        let server_scope: Scope = text.parse().ok()?;
+        if is_tool(server_scope.resource().as_str()) {
             return None;
         }
-        read.push((text.to_owned(), ours(&theirs, label)?));
+        read.push((text.to_owned(), local_scope(&server_scope, label)?));
     }
     Some(read.into_iter().unzip())
 }
 
-/// What a scope of `server` is called here.
-fn ours(theirs: &Scope, server: &str) -> Option<Scope> {
-    let (verb, resource) = (theirs.verb(), theirs.resource().as_str());
+/// Translates a scope of `server`.
+fn local_scope(server_scope: &Scope, server: &str) -> Option<Scope> {
+    let (verb, resource) = (server_scope.verb(), server_scope.resource().as_str());
     let mut text = format!("{verb}:mcp:{server}:{resource}");
-    match theirs.detail() {
+    match server_scope.detail() {
         Detail::None => {}
         Detail::Path(path) => {
             for name in path.names() {
@@ -67,14 +71,14 @@ mod tests {
     #[track_caller]
     fn check(meta: &Value, expected: Option<&[&str]>) {
         let meta: MetaObject = serde_json::from_value(meta.clone()).unwrap();
-        let ours = requested(&meta, "disk", |name| name == "edit").map(|(_, needs)| needs);
-        let ours = ours.map(|needs| needs.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let needs = requested_scopes(&meta, "disk", |name| name == "edit").map(|(_, needs)| needs);
+        let needs = needs.map(|needs| needs.iter().map(ToString::to_string).collect::<Vec<_>>());
         let expected = expected.map(|texts| texts.iter().map(|text| (*text).to_owned()).collect());
-        assert_eq!(ours, expected, "{meta:?}");
+        assert_eq!(needs, expected, "{meta:?}");
     }
 
     #[test]
-    fn what_a_server_asks_for_is_asked_in_its_name() {
+    fn requested_scopes_are_prefixed_with_the_server() {
         check(
             &json!({"requested_scopes": ["write:file:/a/b", "execute:cli:git:push"]}),
             Some(&["write:mcp:disk:file:a:b", "execute:mcp:disk:cli:git:push"]),
@@ -94,18 +98,18 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_a_server_covers_what_is_in_it_and_nothing_else() {
+    fn folder_scope_covers_its_content_alone() {
         let folder: ScopePattern = "write:mcp:disk:file:etc".parse().unwrap();
         let covers = |path: &str| {
-            let theirs: Scope = format!("write:file:{path}").parse().unwrap();
-            folder.covers(&ours(&theirs, "disk").unwrap())
+            let server_scope: Scope = format!("write:file:{path}").parse().unwrap();
+            folder.covers(&local_scope(&server_scope, "disk").unwrap())
         };
         assert!(covers("/etc") && covers("/etc/passwd") && covers("//etc/./passwd"));
         assert!(!covers("/etc2") && !covers("/etc:passwd") && !covers("/x/etc"));
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_asked_for() {
+    fn unreadable_scopes_are_not_requested() {
         for wrong in [
             json!({}),
             json!({"requested_scopes": []}),

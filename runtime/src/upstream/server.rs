@@ -1,4 +1,4 @@
-//! One server, whichever connection it has: its tools, its state, its calls under way.
+//! State of one server across connections: its tools, its state and its active calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,63 +8,65 @@ use rmcp::model::Tool;
 use rmcp::service::{Peer, RoleClient};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use super::classify::{Listed, Offer, Unoffered, listed, model_name, segment};
+use super::classify::{
+    ListedTool, OfferedTool, WithheldReason, classify, model_name, scope_segment,
+};
+use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
-use super::line::Line;
 use super::pin_store::{PinStore, PinStoreError};
-use super::pins::{Fingerprint, Pins, Seen};
-use super::requests::Hearing;
+use super::pins::{Fingerprint, PinStatus, Pins};
+use super::requests::ServerRequestHandler;
 use super::spec::ServerSpec;
 use super::{Bounds, ServerState, ServerTool};
 use crate::error::{CallError, Code};
 use crate::tool::Catalog;
 
-/// One server; it outlives its connections.
+/// A configured server; it outlives its connections.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) spec: ServerSpec,
-    /// Its name in scopes.
+    /// The name in scopes.
     pub(super) label: Arc<str>,
     pub(super) bounds: Bounds,
-    pub(super) hearing: Hearing,
-    /// How people sign in, if they do.
+    pub(super) handler: ServerRequestHandler,
+    /// The sign-in state, if the server supports it.
     #[cfg(feature = "oauth")]
     pub(super) account: Option<Arc<super::auth::Account>>,
-    /// Calls under way.
-    pub(super) places: Arc<Semaphore>,
-    /// Its list of tools may be another.
+    /// Slots for concurrent calls.
+    pub(super) call_slots: Arc<Semaphore>,
+    /// Notified when the list of tools may have changed.
     pub(super) changed: Notify,
-    /// Its lists of resources and prompts may be others.
+    /// Notified when the lists of resources and prompts may have changed.
     pub(super) catalog_changed: Notify,
-    /// What it has beside tools.
+    /// The resources and prompts.
     catalog: ArcSwap<Catalog>,
-    /// A person wants it tried again now.
+    /// Notified when a person retries the server.
     retry: watch::Sender<()>,
     pub(super) state: watch::Sender<ServerState>,
-    live: ArcSwapOption<Live>,
-    /// Why its last connection failed or ended, while there is no other.
+    connection: ArcSwapOption<Connection>,
+    /// Why the last connection failed or ended, unless the server is connected.
     failure: Mutex<Option<ServerFailure>>,
-    /// Where its approved tools are kept.
+    /// The store of approved tools.
     pin_store: Option<Arc<PinStore>>,
-    /// Held while what is approved changes.
+    /// Held while approvals change.
     approving: tokio::sync::Mutex<()>,
     tools: Mutex<Tools>,
 }
 
-/// The connection that a server has at this moment.
+/// The current connection of a server.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) line: Arc<Line>,
+    pub(super) state: Arc<ConnectionState>,
 }
 
 #[derive(Debug, Default)]
 struct Tools {
     pins: Pins,
-    /// The pins are not in the store yet.
+    /// Whether the pins are not saved yet.
     unsaved: bool,
-    listed: Vec<Listed>,
-    offers: BTreeMap<Arc<str>, Arc<Offer>>,
+    listed: Vec<ListedTool>,
+    offers: BTreeMap<Arc<str>, Arc<OfferedTool>>,
     seen: Vec<ServerTool>,
 }
 
@@ -72,28 +74,30 @@ impl Server {
     pub(super) fn new(
         spec: ServerSpec,
         bounds: Bounds,
-        hearing: Hearing,
+        handler: ServerRequestHandler,
         pin_store: Option<Arc<PinStore>>,
     ) -> Self {
         let label: Arc<str> = spec.label().into();
-        let stored = pin_store.as_ref().and_then(|store| store.forms(&label));
+        let stored = pin_store
+            .as_ref()
+            .and_then(|store| store.fingerprints(&label));
         let tools = Tools {
             pins: Pins::new(stored, approved(&spec)),
             ..Tools::default()
         };
         Self {
             label,
-            hearing,
+            handler,
             #[cfg(feature = "oauth")]
             account: None,
             bounds,
-            places: Arc::new(Semaphore::new(bounds.calls)),
+            call_slots: Arc::new(Semaphore::new(bounds.calls)),
             changed: Notify::new(),
             catalog_changed: Notify::new(),
             catalog: ArcSwap::default(),
             retry: watch::Sender::default(),
             state: watch::Sender::new(ServerState::Starting),
-            live: ArcSwapOption::empty(),
+            connection: ArcSwapOption::empty(),
             failure: Mutex::default(),
             pin_store,
             approving: tokio::sync::Mutex::default(),
@@ -107,16 +111,16 @@ impl Server {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up its connection, or that there is none any more; its state is the house's to tell.
-    pub(super) fn set_live(&self, live: Option<Live>) {
+    /// Sets or removes the connection. The registry sets the state.
+    pub(super) fn set_connection(&self, connection: Option<Connection>) {
         #[cfg(feature = "oauth")]
         if let Some(account) = &self.account {
-            account.set_live(live.is_some());
+            account.set_connected(connection.is_some());
         }
-        self.live.store(live.map(Arc::new));
+        self.connection.store(connection.map(Arc::new));
     }
 
-    /// What it has beside tools.
+    /// The resources and prompts.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }
@@ -125,39 +129,41 @@ impl Server {
         self.catalog.store(Arc::new(catalog));
     }
 
-    /// A place among the calls under way, or the answer that there is none.
-    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, CallError> {
-        let places = Arc::clone(&self.places);
-        places.try_acquire_owned().map_err(|_| {
+    /// Takes a call slot, or fails.
+    pub(super) fn call_slot(&self) -> Result<OwnedSemaphorePermit, CallError> {
+        let slots = Arc::clone(&self.call_slots);
+        slots.try_acquire_owned().map_err(|_| {
             let error = CallError::new(Code::Busy, "too many calls of this server are under way");
             error.with("retry_after_ms", 100)
         })
     }
 
-    pub(super) fn is_there(&self) -> bool {
-        self.live.load().is_some()
+    pub(super) fn is_connected(&self) -> bool {
+        self.connection.load().is_some()
     }
 
-    /// Its connection, or the answer that there is none.
-    pub(super) fn live(&self) -> Result<Arc<Live>, CallError> {
-        self.live.load_full().ok_or_else(|| self.gone())
+    /// The current connection, or an error.
+    pub(super) fn connection(&self) -> Result<Arc<Connection>, CallError> {
+        self.connection
+            .load_full()
+            .ok_or_else(|| self.unavailable())
     }
 
-    /// Tries it again at once, unless it is connected.
+    /// Retries the server at once, unless it is connected.
     pub(super) fn retry(&self) {
-        // Nobody tells another state meanwhile.
+        // The borrow prevents a state change meanwhile.
         let state = self.state.borrow();
         if *state != ServerState::Ready {
             self.retry.send_replace(());
         }
     }
 
-    /// Is told when a person wants it tried again.
+    /// Notified when a person retries the server.
     pub(super) fn retries(&self) -> watch::Receiver<()> {
         self.retry.subscribe()
     }
 
-    /// Why its last connection failed or ended, while there is no other.
+    /// Why the last connection failed or ended, unless the server is connected.
     pub(super) fn failure(&self) -> Option<ServerFailure> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.clone()
@@ -167,11 +173,11 @@ impl Server {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
-    pub(super) fn gone(&self) -> CallError {
+    pub(super) fn unavailable(&self) -> CallError {
         let name = &self.spec.name;
         let cause = self.failure();
         let cause = cause.map_or_else(String::new, |cause| format!(" ({cause})"));
-        let hope = match *self.state.borrow() {
+        let hint = match *self.state.borrow() {
             ServerState::Ready => "the call or its answer was lost; try later",
             ServerState::GivenUp => {
                 "it failed too often and is left alone until a person retries it"
@@ -179,22 +185,22 @@ impl Server {
             ServerState::Stopped => "it was ended",
             _ => "it is started again, try later",
         };
-        let message = format!("the server `{name}` cannot be reached{cause}: {hope}");
+        let message = format!("the server `{name}` cannot be reached{cause}: {hint}");
         CallError::new(Code::ServerGone, message)
     }
 
-    /// Takes up what the server lists now; what counts as approved from now on is in the store when this returns.
-    pub(super) async fn take(self: &Arc<Self>, tools: Vec<Tool>) -> Result<(), ServerFailure> {
+    /// Sets the listed tools, and saves new approvals in the pin store.
+    pub(super) async fn set_tools(self: &Arc<Self>, tools: Vec<Tool>) -> Result<(), ServerFailure> {
         let server = Arc::clone(self);
-        let read = move || listed(&tools, server.spec.provider(&server.label));
-        // It takes a while: not for a thread that others wait for.
+        let read = move || classify(&tools, server.spec.provider(&server.label));
+        // Classification is CPU-bound.
         let read = tokio::task::spawn_blocking(read).await;
         let listed = read.map_err(|_| ServerFailure::Protocol)?;
         let _approving = self.approving.lock().await;
         let unsaved = {
             let mut tools = self.tools();
             tools.listed = listed;
-            self.sort(&mut tools);
+            self.update_offers(&mut tools);
             tools.unsaved.then(|| tools.pins.clone())
         };
         if let Some(pins) = unsaved {
@@ -205,40 +211,42 @@ impl Server {
         Ok(())
     }
 
-    /// A person saw this form of a tool, by the name they were shown, and approves it; false if the server lists another.
+    /// Approves a definition of a tool by its displayed name; false if the server lists another definition.
     pub(super) async fn approve(
         &self,
         shown: &str,
-        form: Fingerprint,
+        fingerprint: Fingerprint,
     ) -> Result<bool, PinStoreError> {
         let _approving = self.approving.lock().await;
         let (name, mut pins) = {
             let tools = self.tools();
             let mut listed = tools.listed.iter();
-            let fits = |it: &&Listed| {
-                crate::escape(&it.tool) == shown && it.form == form && it.offer.is_ok()
+            let fits = |it: &&ListedTool| {
+                crate::escape(&it.tool) == shown
+                    && it.fingerprint == fingerprint
+                    && it.offer.is_ok()
             };
             let Some(name) = listed.find(fits).map(|it| it.name.clone()) else {
                 return Ok(false);
             };
             (name, tools.pins.clone())
         };
-        pins.approve(&name, form);
+        pins.approve(&name, fingerprint);
         self.save(pins.clone()).await?;
         let mut tools = self.tools();
         tools.pins = pins;
-        self.sort(&mut tools);
+        self.update_offers(&mut tools);
         Ok(true)
     }
 
-    /// Takes up the forms that the pin store has now; whether others are approved than before.
+    /// Reloads the approvals from the pin store; returns whether they changed.
     pub(super) async fn reload_pins(&self) -> bool {
         let Some(store) = self.pin_store.clone() else {
             return false;
         };
         let _approving = self.approving.lock().await;
         let label = Arc::clone(&self.label);
-        let stored = tokio::task::spawn_blocking(move || store.forms(&label)).await;
+        let stored = tokio::task::spawn_blocking(move || store.fingerprints(&label)).await;
         let Ok(Some(stored)) = stored else {
             return false;
         };
@@ -248,7 +256,7 @@ impl Server {
             return false;
         }
         tools.pins = pins;
-        self.sort(&mut tools);
+        self.update_offers(&mut tools);
         true
     }
 
@@ -257,12 +265,13 @@ impl Server {
             return Ok(());
         };
         let label = Arc::clone(&self.label);
-        let saved = tokio::task::spawn_blocking(move || store.save(&label, pins.forms())).await;
-        saved.unwrap_or_else(|_| Err(PinStoreError::unsaved()))
+        let saved =
+            tokio::task::spawn_blocking(move || store.save(&label, pins.fingerprints())).await;
+        saved.unwrap_or_else(|_| Err(PinStoreError::writer_lost()))
     }
 
-    /// Divides what is listed into what is offered and what is withheld.
-    fn sort(&self, tools: &mut Tools) {
+    /// Splits the listed tools into offered and withheld tools.
+    fn update_offers(&self, tools: &mut Tools) {
         let Tools {
             pins,
             unsaved,
@@ -273,68 +282,68 @@ impl Server {
         offered.clear();
         seen.clear();
         let mut first = BTreeMap::new();
-        for (place, it) in listed.iter().enumerate() {
-            let room = |offer| {
-                let room = place < self.bounds.tools;
-                room.then_some(offer).ok_or(Unoffered::TooMany)
+        for (index, it) in listed.iter().enumerate() {
+            let within_limit = |offer| {
+                let within_limit = index < self.bounds.tools;
+                within_limit.then_some(offer).ok_or(WithheldReason::TooMany)
             };
-            let pinned = |offer| match pins.see(&it.name, it.form) {
-                Seen::Approved => Ok(offer),
-                Seen::First => {
-                    first.insert(it.name.clone(), it.form);
+            let pinned = |offer| match pins.status(&it.name, it.fingerprint) {
+                PinStatus::Approved => Ok(offer),
+                PinStatus::First => {
+                    first.insert(it.name.clone(), it.fingerprint);
                     Ok(offer)
                 }
-                Seen::Changed => Err(Unoffered::Changed),
-                Seen::New => Err(Unoffered::New),
+                PinStatus::Changed => Err(WithheldReason::Changed),
+                PinStatus::New => Err(WithheldReason::New),
             };
-            let offer = it.offer.clone().and_then(room).and_then(pinned);
-            seen.push(it.seen(&offer));
+            let offer = it.offer.clone().and_then(within_limit).and_then(pinned);
+            seen.push(it.to_server_tool(&offer));
             if let Ok(offer) = offer {
                 offered.insert(Arc::clone(&offer.tool), offer);
             }
         }
         *unsaved |= !first.is_empty();
-        pins.meet(first);
+        pins.approve_first(first);
     }
 
-    pub(super) fn seen(&self) -> Vec<ServerTool> {
+    pub(super) fn server_tools(&self) -> Vec<ServerTool> {
         self.tools().seen.clone()
     }
 
-    /// The mark of each tool that it lists, by what a scope calls the tool; none of one that is withheld.
+    /// The mark of each listed tool by its name in scopes; `None` for withheld tools.
     pub(super) fn marks(&self) -> Vec<(String, Option<String>)> {
         let tools = self.tools();
-        let mark = |(it, seen): (&Listed, &ServerTool)| {
-            let mark = seen.offered.is_ok().then(|| it.form.mark());
-            (format!("{}:{}", self.label, segment(&it.tool)), mark)
+        let mark = |(it, seen): (&ListedTool, &ServerTool)| {
+            let mark = seen.offered.is_ok().then(|| it.fingerprint.mark());
+            (format!("{}:{}", self.label, scope_segment(&it.tool)), mark)
         };
         tools.listed.iter().zip(&tools.seen).map(mark).collect()
     }
 
-    pub(super) fn offers(&self) -> Vec<Arc<Offer>> {
+    pub(super) fn offers(&self) -> Vec<Arc<OfferedTool>> {
         self.tools().offers.values().cloned().collect()
     }
 
-    /// Whether a tool is offered in that very form.
-    pub(super) fn still_offers(&self, offer: &Offer) -> bool {
+    /// Whether this definition of the tool is still offered.
+    pub(super) fn still_offers(&self, offer: &OfferedTool) -> bool {
         let tools = self.tools();
         let now = tools.offers.get(&offer.tool);
-        now.is_some_and(|now| now.form == offer.form)
+        now.is_some_and(|now| now.fingerprint == offer.fingerprint)
     }
 
-    /// Whether one of its tools has the name of that kind of resource: a scope of the one would read as the other's.
+    /// Whether a tool has the name of this resource, so that their scopes would be ambiguous.
     pub(super) fn has_tool(&self, resource: &str) -> bool {
         let tools = self.tools();
         let mut listed = tools.listed.iter();
-        listed.any(|it| segment(&it.tool) == resource)
+        listed.any(|it| scope_segment(&it.tool) == resource)
     }
 }
 
-/// The forms of tools that the host says were approved, by the names that models call them.
+/// The fingerprints that the host approved, by the names of the tools for models.
 fn approved(spec: &ServerSpec) -> BTreeMap<String, Fingerprint> {
     let approved = spec.approved.iter();
     approved
-        .map(|(tool, form)| (model_name(&spec.name, tool), *form))
+        .map(|(tool, fingerprint)| (model_name(&spec.name, tool), *fingerprint))
         .collect()
 }
 
@@ -348,63 +357,73 @@ mod tests {
     use super::*;
 
     fn server() -> Arc<Server> {
-        let hearing = Hearing::new("s", Arc::new(DenyRequests), false);
+        let handler = ServerRequestHandler::new("s", Arc::new(DenyRequests), false);
         let spec = ServerSpec::stdio("s", "x");
-        Arc::new(Server::new(spec, Bounds::default(), hearing, None))
+        Arc::new(Server::new(spec, Bounds::default(), handler, None))
     }
 
-    async fn list(server: &Arc<Server>, names: &[&'static str]) -> Vec<Result<(), Unoffered>> {
+    async fn list(server: &Arc<Server>, names: &[&'static str]) -> Vec<Result<(), WithheldReason>> {
         let tools = names.iter().map(|name| Tool::new(*name, "", Map::new()));
-        server.take(tools.collect()).await.unwrap();
-        let seen = server.seen().into_iter();
+        server.set_tools(tools.collect()).await.unwrap();
+        let seen = server.server_tools().into_iter();
         seen.map(|tool| tool.offered.map(|_| ())).collect()
     }
 
     #[tokio::test]
-    async fn a_tool_that_takes_the_name_of_another_and_a_new_one_are_withheld_until_approved() {
+    async fn replaced_and_new_tools_are_withheld_until_approved() {
         let server = server();
         assert_eq!(list(&server, &["a.b", "c"]).await, [Ok(()), Ok(())]);
         assert_eq!(
             list(&server, &["a/b", "c", "d"]).await,
-            [Err(Unoffered::Changed), Ok(()), Err(Unoffered::New)]
+            [
+                Err(WithheldReason::Changed),
+                Ok(()),
+                Err(WithheldReason::New)
+            ]
         );
-        let other = server.seen().remove(0);
+        let other = server.server_tools().remove(0);
         assert!(!server.approve("a.b", other.fingerprint).await.unwrap());
         assert!(server.approve("a/b", other.fingerprint).await.unwrap());
         assert_eq!(list(&server, &["a/b"]).await, [Ok(())]);
-        assert_eq!(list(&server, &["a.b"]).await, [Err(Unoffered::Changed)]);
+        assert_eq!(
+            list(&server, &["a.b"]).await,
+            [Err(WithheldReason::Changed)]
+        );
     }
 
     #[tokio::test]
-    async fn what_is_not_offered_for_another_reason_is_approved_by_nobody() {
+    async fn colliding_tools_cannot_be_approved() {
         let server = server();
-        let twin = Err(Unoffered::Collision);
+        let twin = Err(WithheldReason::Collision);
         assert_eq!(list(&server, &["a.b", "a/b"]).await, [twin, twin]);
-        let tool = server.seen().remove(0);
+        let tool = server.server_tools().remove(0);
         assert!(!server.approve("a.b", tool.fingerprint).await.unwrap());
         assert_eq!(list(&server, &["a/b"]).await, [Ok(())]);
     }
 
     #[test]
-    fn a_server_that_is_not_there_says_whether_it_comes_back() {
-        let hearing = Hearing::new("s", Arc::new(DenyRequests), false);
+    fn unavailable_error_says_whether_the_server_restarts() {
+        let handler = ServerRequestHandler::new("s", Arc::new(DenyRequests), false);
         let server = Server::new(
             ServerSpec::stdio("s", "x"),
             Bounds::default(),
-            hearing,
+            handler,
             None,
         );
-        for (state, hope) in [
+        for (state, hint) in [
             (ServerState::Waiting, "started again"),
             (ServerState::GivenUp, "left alone"),
             (ServerState::Stopped, "was ended"),
         ] {
             server.state.send_replace(state);
             server.set_failure(Some(ServerFailure::Exited(3)));
-            let gone = server.gone();
-            assert!(gone.message().contains("exit status 3"), "{gone}");
-            assert!(gone.message().contains(hope), "{gone}");
-            assert_eq!(gone.code(), Code::ServerGone);
+            let unavailable = server.unavailable();
+            assert!(
+                unavailable.message().contains("exit status 3"),
+                "{unavailable}"
+            );
+            assert!(unavailable.message().contains(hint), "{unavailable}");
+            assert_eq!(unavailable.code(), Code::ServerGone);
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Messages to a server by HTTP in, the same out, requests not before it can ask something back, and its answers if they are
-//! of a fair size.
+//! Delays requests of an HTTP session until its server-to-client stream is open, and limits the size of responses.
 //!
-//! A server asks back on a stream that is opened for each session. What it asks before that stream stands may be dropped,
-//! as the reference SDK's servers do, and the call that it is asked for would wait for it in vain.
+//! A server sends its requests on a stream that the client opens per session. Requests sent before the stream is open
+//! may be dropped, as by servers of the reference SDK, and the call that depends on them would never end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,61 +18,61 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
-use super::line::Line;
-use super::lines::ValueCounter;
-use super::pages::Weight;
+use super::line_reader::ValueCounter;
+use super::pagination::SizeCounter;
 use crate::rate::{Bucket, Rate};
 
-/// How long a server may take to say whether it asks back before it is sent requests all the same.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How often streams are opened, so that a server that ends each at once is not asked for the next without a pause.
-const STREAMS: Rate = Rate {
+/// How long requests wait for the stream.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
+/// Limits how often streams are opened, for servers that close them at once.
+const STREAM_RATE: Rate = Rate {
     calls: 16,
     per: Duration::from_secs(8),
 };
-/// The longest event where nobody says how long one may be, in bytes.
-pub(super) const LONGEST_EVENT: usize = 8 << 20;
+/// The default size limit of an event, in bytes.
+pub(super) const MAX_EVENT_BYTES: usize = 8 << 20;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// Reads why a request failed.
+/// Converts an error of the client.
 type Cause<C> = fn(&StreamableHttpError<<C as StreamableHttpClient>::Error>) -> ServerFailure;
 
-/// A client that keeps the requests of a session until the server can ask back.
+/// An HTTP client that delays the requests of a session until its stream is open.
 #[derive(Clone, Debug)]
-pub(super) struct Session<C: StreamableHttpClient> {
+pub(super) struct SessionClient<C: StreamableHttpClient> {
     client: C,
-    /// The session whose requests wait for its stream no more: it stands, was refused, or was waited for long enough.
-    settled: watch::Sender<Option<Arc<str>>>,
-    line: Arc<Line>,
+    /// The session whose requests no longer wait: its stream is open or was rejected, or the wait timed out.
+    ready_session: watch::Sender<Option<Arc<str>>>,
+    state: Arc<ConnectionState>,
     cause: Cause<C>,
     streams: Arc<Bucket>,
 }
 
-impl<C: StreamableHttpClient> Session<C> {
-    pub(super) fn new(client: C, line: &Arc<Line>, cause: Cause<C>) -> Self {
+impl<C: StreamableHttpClient> SessionClient<C> {
+    pub(super) fn new(client: C, state: &Arc<ConnectionState>, cause: Cause<C>) -> Self {
         Self {
             client,
             cause,
-            line: Arc::clone(line),
-            settled: watch::Sender::default(),
-            streams: Arc::new(Bucket::new(&STREAMS)),
+            state: Arc::clone(state),
+            ready_session: watch::Sender::default(),
+            streams: Arc::new(Bucket::new(&STREAM_RATE)),
         }
     }
 
-    /// Waits until the stream of a session stands or is refused, but not for ever.
-    async fn until_settled(&self, session: &Arc<str>) {
-        let mut settled = self.settled.subscribe();
-        let it = settled.wait_for(|settled| settled.as_ref() == Some(session));
-        if timeout(PATIENCE, it).await.is_err() {
-            self.settled.send_replace(Some(Arc::clone(session)));
+    /// Waits until the stream of a session is open or rejected, or for the timeout.
+    async fn wait_for_stream(&self, session: &Arc<str>) {
+        let mut ready_session = self.ready_session.subscribe();
+        let it = ready_session.wait_for(|ready_session| ready_session.as_ref() == Some(session));
+        if timeout(STREAM_TIMEOUT, it).await.is_err() {
+            self.ready_session.send_replace(Some(Arc::clone(session)));
         }
     }
 }
 
-impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
+impl<C: StreamableHttpClient + Sync> StreamableHttpClient for SessionClient<C> {
     type Error = C::Error;
 
     async fn post_message(
@@ -84,8 +83,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         token: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
-        let most = LONGEST_EVENT;
-        self.post_message_with_max_sse_event_size(to, message, session, token, headers, most)
+        let limit = MAX_EVENT_BYTES;
+        self.post_message_with_max_sse_event_size(to, message, session, token, headers, limit)
             .await
     }
 
@@ -96,26 +95,28 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         session: Option<Arc<str>>,
         token: Option<String>,
         headers: Headers,
-        most: usize,
+        limit: usize,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
         if let (JsonRpcMessage::Request(_), Some(session)) = (&message, &session) {
-            self.until_settled(session).await;
+            self.wait_for_stream(session).await;
         }
         let client = &self.client;
-        let sent =
-            client.post_message_with_max_sse_event_size(to, message, session, token, headers, most);
+        let sent = client
+            .post_message_with_max_sse_event_size(to, message, session, token, headers, limit);
         let answer = sent.await;
         let failure = answer.as_ref().err().map(self.cause);
-        self.line.set_request_failure(failure);
+        self.state.set_request_failure(failure);
         let answer = answer?;
         match &answer {
-            StreamableHttpPostResponse::Json(said, _) if !Weight::up_to(most).takes(said) => {
+            StreamableHttpPostResponse::Json(answer, _)
+                if !SizeCounter::with_limit(limit).add(answer) =>
+            {
                 let why = "it is longer than a message may be".into();
                 Err(StreamableHttpError::UnexpectedServerResponse(why))
             }
             _ => Ok(match answer {
                 StreamableHttpPostResponse::Sse(events, session) => {
-                    StreamableHttpPostResponse::Sse(bounded(events, &self.line), session)
+                    StreamableHttpPostResponse::Sse(limit_values(events, &self.state), session)
                 }
                 answer => answer,
             }),
@@ -142,8 +143,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         token: Option<String>,
         headers: Headers,
     ) -> Result<Events, StreamableHttpError<C::Error>> {
-        let most = LONGEST_EVENT;
-        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, most)
+        let limit = MAX_EVENT_BYTES;
+        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, limit)
             .await
     }
 
@@ -154,7 +155,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         last: Option<String>,
         token: Option<String>,
         headers: Headers,
-        most: usize,
+        limit: usize,
     ) -> Result<Events, StreamableHttpError<C::Error>> {
         while let Err(wait) = self.streams.take() {
             sleep(Duration::from_millis(wait)).await;
@@ -162,18 +163,18 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Session<C> {
         let of = session.clone();
         let client = &self.client;
         let events =
-            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, most);
+            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, limit);
         let events = events.await;
         if of.is_some() {
-            self.settled.send_replace(of);
+            self.ready_session.send_replace(of);
         }
-        Ok(bounded(events?, &self.line))
+        Ok(limit_values(events?, &self.state))
     }
 }
 
-/// Ends the connection, and the stream, at an event with too many values; no event is parsed before.
-fn bounded(events: Events, line: &Arc<Line>) -> Events {
-    let line = Arc::clone(line);
+/// Ends the connection and the stream at an event with too many values, before it is parsed.
+fn limit_values(events: Events, state: &Arc<ConnectionState>) -> Events {
+    let state = Arc::clone(state);
     let fits = move |event: &Result<Sse, SseError>| {
         let mut values = ValueCounter::default();
         if let Ok(Sse {
@@ -183,7 +184,7 @@ fn bounded(events: Events, line: &Arc<Line>) -> Events {
             values.feed(data.as_bytes());
         }
         if values.exceeds_limit() {
-            line.end(ServerFailure::TooManyValues);
+            state.end(ServerFailure::TooManyValues);
         }
         std::future::ready(!values.exceeds_limit())
     };
@@ -199,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that takes what it is sent, and ends each stream at once if it opens any.
+    /// A server that accepts all messages, and closes each stream at once if it opens any.
     #[derive(Clone)]
     struct Server {
         opens: bool,
@@ -244,12 +245,12 @@ mod tests {
         }
     }
 
-    fn session(opens: bool) -> Session<Server> {
-        Session::new(Server { opens }, &Arc::default(), |_| ServerFailure::Closed)
+    fn session(opens: bool) -> SessionClient<Server> {
+        SessionClient::new(Server { opens }, &Arc::default(), |_| ServerFailure::Closed)
     }
 
-    impl Session<Server> {
-        async fn asks(&self, session: &str) {
+    impl SessionClient<Server> {
+        async fn send_request(&self, session: &str) {
             let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
             let list = ClientJsonRpcMessage::request(list, RequestId::Number(1));
             let session = Some(session.into());
@@ -257,7 +258,7 @@ mod tests {
             sent.await.unwrap();
         }
 
-        async fn opens(&self, session: &str) {
+        async fn open_stream(&self, session: &str) {
             let session = Some(session.into());
             let opened = self.get_stream("/".into(), session, None, None, Headers::new());
             drop(opened.await.unwrap());
@@ -265,47 +266,50 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn streams_that_end_at_once_are_opened_so_many_times_and_then_with_pauses() {
+    async fn reopening_streams_is_rate_limited() {
         let session = session(true);
-        for _ in 0..STREAMS.calls {
-            session.opens("one").now_or_never().unwrap();
+        for _ in 0..STREAM_RATE.calls {
+            session.open_stream("one").now_or_never().unwrap();
         }
-        // Requests of the session go on.
-        session.asks("one").now_or_never().unwrap();
+        // Requests of the session are not delayed.
+        session.send_request("one").now_or_never().unwrap();
         let mut more = 0;
         let opening = async {
             loop {
-                session.opens("one").await;
+                session.open_stream("one").await;
                 more += 1;
             }
         };
-        assert!(timeout(STREAMS.per, opening).await.is_err());
-        assert!((1..=STREAMS.calls).contains(&more), "{more}");
+        assert!(timeout(STREAM_RATE.per, opening).await.is_err());
+        assert!((1..=STREAM_RATE.calls).contains(&more), "{more}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_request_waits_longer_than_it_may_however_often_the_session_is_another() {
+    async fn requests_wait_a_bounded_time_for_each_session_stream() {
         let session = session(false);
         for name in ["one", "two", "one", "two"] {
-            assert!(session.opens(name).now_or_never().is_none());
-            let both = async { tokio::join!(session.asks(name), session.asks(name)) };
-            timeout(PATIENCE + Duration::from_millis(1), both)
+            assert!(session.open_stream(name).now_or_never().is_none());
+            let both =
+                async { tokio::join!(session.send_request(name), session.send_request(name)) };
+            timeout(STREAM_TIMEOUT + Duration::from_millis(1), both)
                 .await
                 .unwrap();
-            session.asks(name).now_or_never().unwrap();
+            session.send_request(name).now_or_never().unwrap();
         }
     }
 
     #[tokio::test]
-    async fn an_event_with_too_many_values_ends_the_connection() {
+    async fn event_with_too_many_values_closes_the_connection() {
         for (values, cause) in [(1000, None), (100_000, Some(ServerFailure::TooManyValues))] {
             let event = |data: String| Ok(Sse::default().data(data));
             let array = format!("[{}]", vec!["1"; values].join(","));
             let events = [event("{}".to_owned()), event(array), event("{}".to_owned())];
-            let line = Arc::default();
-            let seen = bounded(stream::iter(events).boxed(), &line).count().await;
+            let state = Arc::default();
+            let seen = limit_values(stream::iter(events).boxed(), &state)
+                .count()
+                .await;
             assert_eq!(seen, if cause.is_none() { 3 } else { 1 });
-            assert_eq!(line.end_cause(), cause);
+            assert_eq!(state.end_cause(), cause);
         }
     }
 }

@@ -1,31 +1,31 @@
-//! What a person says of a server in, whether it can be used and what it is known by out.
+//! Configuration of third-party servers, their validation and their identity.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 #[cfg(feature = "oauth")]
-use super::address::{self, Place};
-use super::classify::Provider;
+use super::address::{self, Zone};
+use super::classify::ToolProvider;
 use super::pins::Fingerprint;
 use crate::effect::ContentHash;
 use crate::scope::Verb;
 
 /// The longest name of a server, in bytes.
-const LONGEST_NAME: usize = 32;
-/// What the names of apps begin with, whose tools stand beside those of servers.
-pub(crate) const OF_APPS: &str = "app_";
-/// How many hexadecimal digits stand for what a server runs.
-const MARK: usize = 16;
+const MAX_NAME_BYTES: usize = 32;
+/// The name prefix of apps, which are listed beside servers.
+pub(crate) const APP_PREFIX: &str = "app_";
+/// The number of hexadecimal digits of the identity hash.
+const MARK_DIGITS: usize = 16;
 
-/// One MCP server of somebody else, as a person configures it.
+/// The configuration of a third-party MCP server.
 ///
-/// Its environment is clean: `PATH`, `HOME`, `LANG` and what is said here.
+/// A server process inherits only `PATH`, `HOME` and `LANG`.
 ///
-/// What people grant counts for what the server is now: its command, its arguments, the folder that it is started in and
-/// its environment, or its address. A secret ([`ServerSpec::secret`], `${env:X}` in a file) counts by the name of its
-/// variable and headers do not count, so that changing them takes no grant away. Neither does what the host's own `PATH`
-/// says of a command that is no path: whoever sets that starts the host.
+/// Grants are bound to the identity of the server: its command, arguments, folder and environment, or its URL. Secrets
+/// ([`ServerSpec::secret`], `${env:X}` in a file) count by the names of their variables, and headers do not count, so
+/// changing them keeps grants valid. The resolution of a command through the host's `PATH` does not count either,
+/// because `PATH` is under the control of whoever starts the host.
 ///
 /// ```
 /// use bailiwick::{ServerSpec, Verb};
@@ -37,39 +37,39 @@ const MARK: usize = 16;
 #[derive(Clone)]
 pub struct ServerSpec {
     pub(super) name: String,
-    pub(super) reach: Reach,
-    /// What a person says a tool does; no hint counts beside it.
+    pub(super) transport: TransportConfig,
+    /// The configured verbs of tools, which override hints.
     pub(super) verbs: BTreeMap<String, Verb>,
-    /// Tools as they were when a person approved them.
+    /// The approved fingerprints of tools.
     pub(super) approved: BTreeMap<String, Fingerprint>,
-    /// The same with the names of secrets in their place: what the server is known by.
-    pub(super) known: Reach,
+    /// The transport as written, with names in place of secrets; the identity of the server.
+    pub(super) identity: TransportConfig,
 }
 
-/// How a server is reached. Arguments, variables and headers may be secrets and are shown nowhere.
+/// The transport of a server. Arguments, variables and headers may be secrets and are never shown.
 #[derive(Clone)]
-pub(super) enum Reach {
+pub(super) enum TransportConfig {
     Child {
         command: String,
         args: Vec<String>,
         env: BTreeMap<String, String>,
         folder: Option<PathBuf>,
     },
-    Http(HttpReach),
+    Http(HttpConfig),
 }
 
-/// How a server is reached by HTTP.
+/// The HTTP transport of a server.
 #[derive(Clone)]
-pub(super) struct HttpReach {
+pub(super) struct HttpConfig {
     pub(super) url: String,
     pub(super) headers: BTreeMap<String, String>,
-    /// Whose certificates count, besides those that count on this machine; each a PEM.
+    /// Additional certificate authorities, as PEM.
     #[cfg(feature = "tls")]
     pub(super) authorities: Vec<Vec<u8>>,
 }
 
-impl Reach {
-    /// Sets a variable of a program's environment.
+impl TransportConfig {
+    /// Sets an environment variable of a program.
     fn set(&mut self, name: &str, value: &str) {
         if let Self::Child { env, .. } = self {
             env.insert(name.to_owned(), value.to_owned());
@@ -77,9 +77,9 @@ impl Reach {
     }
 }
 
-/// A text that was said in full, as a server is known by it: with `${}{` for each `${`, so that none of it reads as the
-/// `${env:X}` of the editors' file, where no `${}` is let stand.
-pub(super) fn literal(text: &str) -> String {
+/// Escapes `${` as `${}{`, so that literal text has a different identity from the placeholder `${env:X}` in a file,
+/// where `${}` is invalid.
+pub(super) fn escape_placeholders(text: &str) -> String {
     text.replace("${", "${}{")
 }
 
@@ -91,53 +91,53 @@ impl fmt::Debug for ServerSpec {
     }
 }
 
-/// The most servers of one host.
-pub(super) const MOST_SERVERS: usize = 64;
+/// The largest number of servers.
+pub(super) const MAX_SERVERS: usize = 64;
 
-/// Why a server cannot be used as it is configured.
+/// Why a server configuration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// The name would make those of its tools ambiguous, or too long.
+    /// The name is too long, or would make tool names ambiguous.
     #[error(
         "`{0}` cannot name a server; use [A-Za-z0-9_-]{{1,32}} without `__`, without `_` at its ends and without `app_` before it"
     )]
     Name(String),
-    /// There are too many.
-    #[error("there are more than {MOST_SERVERS} servers")]
+    /// There are too many servers.
+    #[error("there are more than {MAX_SERVERS} servers")]
     TooMany,
-    /// Two servers have one name.
+    /// Two servers have the same name.
     #[error("two servers are named `{0}`")]
     Duplicate(String),
-    /// There is nothing to start.
+    /// The command is empty.
     #[error("the server `{0}` has no command")]
     Command(String),
-    /// The address is none that can be spoken to.
+    /// The URL is not an `http` or `https` URL.
     #[error("the address of the server `{0}` must begin with `https://` or `http://`")]
     Url(String),
-    /// What is sent to the address could be read on the way.
+    /// The URL is not encrypted and not a loopback address.
     #[error("the server `{0}` is not on this machine, so its address must begin with `https://`")]
-    Clear(String),
-    /// The address is reached by TLS, which this build does not speak.
+    Insecure(String),
+    /// TLS is not enabled in this build.
     #[error("the server `{0}` is reached by TLS; build with the feature `tls`")]
     Tls(String),
-    /// A certificate is none.
+    /// A certificate is invalid.
     #[error("a certificate for the server `{0}` cannot be read; it must be PEM")]
     Certificate(String),
-    /// A code that a browser brings there would not be safe.
+    /// The redirect URI is insecure.
     #[error(
         "browsers cannot be led back to `{0}`; it must be on this machine or begin with `https://`"
     )]
-    Landing(String),
-    /// It is not said where a secret goes.
+    RedirectUri(String),
+    /// A client secret has no configured issuer.
     #[error(
         "the host has a secret for the server `{0}`; say which authorisation server it goes to"
     )]
     Issuer(String),
-    /// HTTP is not built in.
+    /// HTTP is not enabled in this build.
     #[error("the server `{0}` speaks HTTP; build with the feature `http`")]
     NoHttp(String),
-    /// A header is none, or is not the host's to set.
+    /// A header is invalid or reserved.
     #[error("the header `{header}` of the server `{server}` cannot be sent")]
     Header {
         /// The server.
@@ -148,39 +148,39 @@ pub enum SpecError {
 }
 
 impl ServerSpec {
-    /// A server that is a program, spoken to over its standard input and output.
+    /// Creates a server that runs as a child process and uses standard input and output.
     #[must_use]
     pub fn stdio(name: impl Into<String>, command: impl Into<String>) -> Self {
-        let reach = Reach::Child {
+        let config = TransportConfig::Child {
             command: command.into(),
             args: Vec::new(),
             env: BTreeMap::new(),
             folder: None,
         };
-        Self::new(name.into(), reach)
+        Self::new(name.into(), config)
     }
 
-    /// A server that is reached by HTTP.
+    /// Creates a server that is reached by Streamable HTTP.
     #[must_use]
     pub fn http(name: impl Into<String>, url: impl Into<String>) -> Self {
-        let reach = HttpReach {
+        let config = HttpConfig {
             url: url.into(),
             headers: BTreeMap::new(),
             #[cfg(feature = "tls")]
             authorities: Vec::new(),
         };
-        Self::new(name.into(), Reach::Http(reach))
+        Self::new(name.into(), TransportConfig::Http(config))
     }
 
-    fn new(name: String, reach: Reach) -> Self {
-        let mut known = reach.clone();
-        if let Reach::Http(known) = &mut known {
-            known.url = literal(&known.url);
+    fn new(name: String, transport: TransportConfig) -> Self {
+        let mut identity = transport.clone();
+        if let TransportConfig::Http(identity) = &mut identity {
+            identity.url = escape_placeholders(&identity.url);
         }
         Self {
             name,
-            known,
-            reach,
+            identity,
+            transport,
             verbs: BTreeMap::new(),
             approved: BTreeMap::new(),
         }
@@ -190,118 +190,118 @@ impl ServerSpec {
     #[must_use]
     pub fn args<A: Into<String>>(mut self, more: impl IntoIterator<Item = A>) -> Self {
         let more: Vec<String> = more.into_iter().map(Into::into).collect();
-        if let Reach::Child { args, .. } = &mut self.known {
-            args.extend(more.iter().map(|arg| literal(arg)));
+        if let TransportConfig::Child { args, .. } = &mut self.identity {
+            args.extend(more.iter().map(|arg| escape_placeholders(arg)));
         }
-        if let Reach::Child { args, .. } = &mut self.reach {
+        if let TransportConfig::Child { args, .. } = &mut self.transport {
             args.extend(more);
         }
         self
     }
 
-    /// Sets a variable of the program's environment. Grants count for this value of it.
+    /// Sets an environment variable of the program. The value is part of the server's identity.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
-        self.reach.set(&name, &value);
-        self.known.set(&name, &literal(&value));
+        self.transport.set(&name, &value);
+        self.identity.set(&name, &escape_placeholders(&value));
         self
     }
 
-    /// Sets a variable of the program's environment that holds a secret. Grants count for any value of it.
+    /// Sets an environment variable of the program to a secret. The value is not part of the server's identity.
     #[must_use]
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into();
-        self.reach.set(&name, &value.into());
-        self.known.set(&name, &format!("${{env:{name}}}"));
+        self.transport.set(&name, &value.into());
+        self.identity.set(&name, &format!("${{env:{name}}}"));
         self
     }
 
-    /// Sets the folder that the program is started in; without, it is the host's own.
+    /// Sets the working directory of the program; the default is the host's.
     #[must_use]
     pub fn folder(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        for reach in [&mut self.reach, &mut self.known] {
-            if let Reach::Child { folder, .. } = reach {
+        for config in [&mut self.transport, &mut self.identity] {
+            if let TransportConfig::Child { folder, .. } = config {
                 *folder = Some(path.clone());
             }
         }
         self
     }
 
-    /// Sets a header that goes with every request.
+    /// Adds a header to all requests.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Reach::Http(reach) = &mut self.reach {
-            reach.headers.insert(name.into(), value.into());
+        if let TransportConfig::Http(config) = &mut self.transport {
+            config.headers.insert(name.into(), value.into());
         }
         self
     }
 
-    /// Trusts whom this authority certifies, as well as those whom the machine trusts: PEM, one certificate or more.
+    /// Trusts these certificate authorities in addition to those of the system: PEM, with one or more certificates.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        if let Reach::Http(reach) = &mut self.reach {
-            reach.authorities.push(pem.into());
+        if let TransportConfig::Http(config) = &mut self.transport {
+            config.authorities.push(pem.into());
         }
         self
     }
 
-    /// Says what a tool does, whatever the server hints.
+    /// Sets the verb of a tool, which overrides the hints of the server.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>, verb: Verb) -> Self {
         self.verbs.insert(name.into(), verb);
         self
     }
 
-    /// Says which form of a tool a person approved before, from [`Upstreams::tools`](super::Upstreams::tools); another
-    /// form is withheld until it is approved.
+    /// Approves a definition of a tool, from [`Upstreams::tools`](super::Upstreams::tools). Other definitions are
+    /// withheld until they are approved.
     #[must_use]
     pub fn approved(mut self, tool: impl Into<String>, fingerprint: Fingerprint) -> Self {
         self.approved.insert(tool.into(), fingerprint);
         self
     }
 
-    /// Takes what a server is known by from how it was written, so that it is not known by its secrets.
-    pub(super) fn known_by(mut self, written: Self) -> Self {
-        self.known = written.reach;
+    /// Takes the identity from another spec, which contains the written text without secrets.
+    pub(super) fn with_identity(mut self, written: Self) -> Self {
+        self.identity = written.transport;
         self
     }
 
-    /// The name in scopes: with a mark of what the server is, so that grants for it are none once it is another.
+    /// The name in scopes, with a mark of the server's identity.
     pub(super) fn label(&self) -> String {
-        let whole = match &self.known {
-            Reach::Child {
+        let identity_json = match &self.identity {
+            TransportConfig::Child {
                 command,
                 args,
                 env,
                 folder,
             } => {
-                // A program that is started elsewhere may find another one behind a relative name.
+                // Relative paths depend on the working directory.
                 let folder = folder.clone().unwrap_or_else(|| ".".into());
                 let folder = std::path::absolute(&folder).unwrap_or(folder);
                 serde_json::json!(["stdio", command, args, env, folder.to_string_lossy()])
             }
-            Reach::Http(reach) => serde_json::json!(["http", reach.url]),
+            TransportConfig::Http(config) => serde_json::json!(["http", config.url]),
         };
-        let mark = ContentHash::of(whole.to_string().as_bytes()).to_string();
-        let mark: String = mark.chars().take(MARK).collect();
+        let mark = ContentHash::of(identity_json.to_string().as_bytes()).to_string();
+        let mark: String = mark.chars().take(MARK_DIGITS).collect();
         format!("{}~{mark}", self.name)
     }
 
-    /// Whether it is reached by HTTP on this machine.
+    /// Whether the server is reached by HTTP on a loopback address.
     #[cfg(feature = "oauth")]
-    pub(super) fn is_here(&self) -> bool {
-        let Reach::Http(reach) = &self.reach else {
+    pub(super) fn is_loopback(&self) -> bool {
+        let TransportConfig::Http(config) = &self.transport else {
             return false;
         };
-        address::read(&reach.url).is_some_and(|url| Place::said(&url) == Place::Here)
+        address::parse_http_url(&config.url).is_some_and(|url| Zone::of_url(&url) == Zone::Loopback)
     }
 
-    /// Its tools' provider, called `label` in scopes.
-    pub(super) fn provider<'a>(&'a self, label: &'a str) -> Provider<'a> {
-        Provider {
+    /// The provider of the server's tools; `label` is its name in scopes.
+    pub(super) fn provider<'a>(&'a self, label: &'a str) -> ToolProvider<'a> {
+        ToolProvider {
             name: &self.name,
             label,
             verbs: &self.verbs,
@@ -315,26 +315,26 @@ impl ServerSpec {
         let ambiguous = name.contains("__")
             || name.starts_with('_')
             || name.ends_with('_')
-            || name.starts_with(OF_APPS);
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) || ambiguous {
+            || name.starts_with(APP_PREFIX);
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(plain) || ambiguous {
             return Err(SpecError::Name(crate::escape(name).into()));
         }
-        match &self.reach {
-            Reach::Child { command, .. } if command.is_empty() => {
+        match &self.transport {
+            TransportConfig::Child { command, .. } if command.is_empty() => {
                 Err(SpecError::Command(name.clone()))
             }
-            Reach::Child { .. } => Ok(()),
+            TransportConfig::Child { .. } => Ok(()),
             #[cfg(not(feature = "http"))]
-            Reach::Http(_) => Err(SpecError::NoHttp(name.clone())),
+            TransportConfig::Http(_) => Err(SpecError::NoHttp(name.clone())),
             #[cfg(feature = "http")]
-            Reach::Http(reach) => super::http::check(name, reach),
+            TransportConfig::Http(config) => super::http::check(name, config),
         }
     }
 }
 
-/// Refuses servers that cannot be used, and two of one name.
+/// Validates all specs, and rejects duplicate names.
 pub(super) fn check_all(specs: &[ServerSpec]) -> Result<(), SpecError> {
-    if specs.len() > MOST_SERVERS {
+    if specs.len() > MAX_SERVERS {
         return Err(SpecError::TooMany);
     }
     let mut seen = std::collections::BTreeSet::new();
@@ -358,8 +358,8 @@ mod tests {
     }
 
     #[test]
-    fn so_many_servers_and_no_more() {
-        let specs: Vec<_> = (0..=MOST_SERVERS)
+    fn number_of_servers_is_limited() {
+        let specs: Vec<_> = (0..=MAX_SERVERS)
             .map(|n| ServerSpec::stdio(format!("s{n}"), "x"))
             .collect();
         assert_eq!(check_all(&specs), Err(SpecError::TooMany));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leaves_no_doubt_which_server_a_tool_is_of() {
+    fn ambiguous_names_are_rejected() {
         for name in ["notes", "My-Server_2", &"x".repeat(32)] {
             check(ServerSpec::stdio(name, "x"), None);
         }
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_reached_is_refused_before_it_is_tried() {
+    fn unreachable_specs_are_rejected_up_front() {
         check(
             ServerSpec::stdio("a", ""),
             Some(SpecError::Command("a".into())),
@@ -410,8 +410,8 @@ mod tests {
         for (url, expected) in [
             ("ftp://x", Some(SpecError::Url(name()))),
             ("http://", Some(SpecError::Url(name()))),
-            ("http://example.com", Some(SpecError::Clear(name()))),
-            ("http://10.0.0.1:80/mcp", Some(SpecError::Clear(name()))),
+            ("http://example.com", Some(SpecError::Insecure(name()))),
+            ("http://10.0.0.1:80/mcp", Some(SpecError::Insecure(name()))),
             ("https://example.com", tls),
             ("http://127.0.0.1:1", None),
             ("http://localhost:1", None),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_known_by_what_it_runs_and_not_by_its_secrets() {
+    fn identity_excludes_secrets() {
         let one = ServerSpec::stdio("a", "x").args(["1"]);
         assert!(one.label().starts_with("a~"));
         let secret = |value| one.clone().secret("TOKEN", value).label();
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_server_but_its_name_is_shown() {
+    fn debug_shows_only_the_name() {
         let spec = ServerSpec::stdio("a", "command-7")
             .args(["argument-7"])
             .env("X", "value-7");

@@ -1,4 +1,4 @@
-//! Messages in, words to a guest and answers to those who wait for it out. `handle` moves them; the talk decides.
+//! Actor of a view: moves messages between the page, the host and the protocol state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,41 +10,41 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::ViewState;
-use super::asks::Ask;
-use super::guest::Told;
+use super::app::ToolUpdate;
+use super::channel::{ByteBudget, QueuedMessage};
 use super::instance::Instance;
-use super::link::{Room, Waiting};
+use super::protocol::{Action, NoResponse, ViewProtocol};
+use super::request::AppRequest;
 use super::serve::serve;
-use super::talk::{Act, Talk, Unanswered};
-use super::tools::Sorted;
-use super::wire::{self, Fault, Fields, Id, REFUSED};
+use super::tools::ListedTools;
+use super::wire::{self, Fields, Id, REFUSED, RpcError};
 
-/// Who waits for an answer of the guest.
-pub(super) type Port = oneshot::Sender<Result<Fields, Unanswered>>;
+/// Receives the response of the page to a request.
+pub(super) type ResponseSender = oneshot::Sender<Result<Fields, NoResponse>>;
 
-/// What reaches a view.
+/// A message to the actor of a view.
 pub(super) enum ViewMsg {
-    /// The guest said this; who read it waits until it was looked at, and the guest with it.
-    Heard(String, oneshot::Sender<()>),
-    /// Something is asked of the guest.
-    Ask(u64, &'static str, Value, Port),
-    /// The guest shall put its things away.
-    Part(u64, Port),
-    /// Nobody waits for that answer any more.
-    Forget(u64),
-    /// The request of the guest that has this number is answered.
-    Served(u64, Result<Value, Fault>),
-    /// News of the call that the guest was opened for.
-    Tell(Told),
-    /// The guest's surroundings are others.
+    /// A message of the page; the sender is notified once it is handled, which limits the rate of the page.
+    Message(String, oneshot::Sender<()>),
+    /// A request to the page.
+    Request(u64, &'static str, Value, ResponseSender),
+    /// The teardown request to the page.
+    Teardown(u64, ResponseSender),
+    /// The response to this request is no longer awaited.
+    Cancel(u64),
+    /// The result of the page's request with this number.
+    Served(u64, Result<Value, RpcError>),
+    /// An update of the call that the page was opened for.
+    Update(ToolUpdate),
+    /// A change of the host context.
     Context(Fields),
-    /// What the guest offers, or why it did not say.
-    Listed(Result<Sorted, Unanswered>),
-    /// The pause between two looks at the list is over.
-    Rested,
-    /// It is out of sight, or in sight again.
+    /// The tools of the page, or why they could not be listed.
+    Listed(Result<ListedTools, NoResponse>),
+    /// The pause between two refreshes of the tools is over.
+    PauseOver,
+    /// The page was hidden or is visible again.
     Suspend(bool, oneshot::Sender<()>),
-    /// It is no more.
+    /// Closes the view.
     Close,
 }
 
@@ -52,58 +52,56 @@ pub(super) enum ViewMsg {
 #[cfg(feature = "ractor-cluster")]
 impl ractor::Message for ViewMsg {}
 
-/// The actor that stands for one app.
+/// The actor of one view.
 pub(super) struct ViewActor;
 
-/// What it begins with.
-pub(super) struct Beginning {
+pub(super) struct ActorArguments {
     pub(super) instance: Arc<Instance>,
-    pub(super) talk: Talk<Port>,
-    pub(super) out: mpsc::Sender<Waiting>,
-    pub(super) room: Room,
+    pub(super) protocol: ViewProtocol<ResponseSender>,
+    pub(super) out: mpsc::Sender<QueuedMessage>,
+    pub(super) budget: ByteBudget,
 }
 
-/// What it has at hand.
-pub(super) struct Desk {
+pub(super) struct ActorState {
     instance: Arc<Instance>,
-    talk: Talk<Port>,
-    out: mpsc::Sender<Waiting>,
-    room: Room,
+    protocol: ViewProtocol<ResponseSender>,
+    out: mpsc::Sender<QueuedMessage>,
+    budget: ByteBudget,
     began: Instant,
     me: ActorRef<ViewMsg>,
-    /// Requests of the guest under way, and whether they outlive it.
+    /// Tasks that serve requests of the page, and whether they outlive the view.
     serving: HashMap<u64, (AbortHandle, bool)>,
-    over: bool,
+    closed: bool,
 }
 
 #[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for ViewActor {
     type Msg = ViewMsg;
-    type State = Desk;
-    type Arguments = Beginning;
+    type State = ActorState;
+    type Arguments = ActorArguments;
 
     async fn pre_start(
         &self,
         me: ActorRef<ViewMsg>,
-        beginning: Beginning,
-    ) -> Result<Desk, ActorProcessingErr> {
-        let Beginning {
+        beginning: ActorArguments,
+    ) -> Result<ActorState, ActorProcessingErr> {
+        let ActorArguments {
             instance,
-            talk,
+            protocol,
             out,
-            room,
+            budget,
         } = beginning;
-        // It is started once.
+        // The actor is started once.
         let _ = instance.actor.set(me.clone());
-        Ok(Desk {
+        Ok(ActorState {
             instance,
-            talk,
+            protocol,
             out,
-            room,
+            budget,
             began: Instant::now(),
             me,
             serving: HashMap::new(),
-            over: false,
+            closed: false,
         })
     }
 
@@ -111,16 +109,16 @@ impl Actor for ViewActor {
         &self,
         me: ActorRef<ViewMsg>,
         msg: ViewMsg,
-        desk: &mut Desk,
+        state: &mut ActorState,
     ) -> Result<(), ActorProcessingErr> {
-        if !desk.over {
-            desk.take(msg);
+        if !state.closed {
+            state.handle(msg);
         }
-        if desk.over {
-            desk.close();
+        if state.closed {
+            state.close();
             me.stop(None);
         } else {
-            desk.note_state();
+            state.note_state();
         }
         Ok(())
     }
@@ -128,113 +126,113 @@ impl Actor for ViewActor {
     async fn post_stop(
         &self,
         _: ActorRef<ViewMsg>,
-        desk: &mut Desk,
+        state: &mut ActorState,
     ) -> Result<(), ActorProcessingErr> {
-        desk.close();
+        state.close();
         Ok(())
     }
 }
 
-impl Desk {
-    fn take(&mut self, msg: ViewMsg) {
-        let talk = &mut self.talk;
+impl ActorState {
+    fn handle(&mut self, msg: ViewMsg) {
+        let protocol = &mut self.protocol;
         match msg {
-            ViewMsg::Heard(text, looked) => {
-                self.instance.host.overheard(true, &text);
-                let acts = talk.hear(&text, self.began.elapsed());
-                self.act(acts);
-                // Whoever carries the guest's words may be gone.
-                let _ = looked.send(());
+            ViewMsg::Message(text, handled) => {
+                self.instance.host.on_message(true, &text);
+                let actions = protocol.on_message(&text, self.began.elapsed());
+                self.run(actions);
+                // The receiver may be gone.
+                let _ = handled.send(());
             }
-            ViewMsg::Ask(id, method, params, port) => {
-                let act = talk.ask(id, method, params, port);
-                self.act([act]);
+            ViewMsg::Request(id, method, params, sender) => {
+                let action = protocol.request(id, method, params, sender);
+                self.run([action]);
             }
-            ViewMsg::Part(id, port) => {
-                let act = talk.part(id, port);
-                self.act([act]);
+            ViewMsg::Teardown(id, sender) => {
+                let action = protocol.teardown(id, sender);
+                self.run([action]);
             }
-            ViewMsg::Forget(id) => {
-                let act = talk.forget(id);
-                self.act(act);
+            ViewMsg::Cancel(id) => {
+                let action = protocol.cancel(id);
+                self.run(action);
             }
             ViewMsg::Served(number, result) => {
                 self.serving.remove(&number);
-                let act = talk.served(number, result);
-                self.act(act);
+                let action = protocol.served(number, result);
+                self.run(action);
             }
-            // Of what is still being written, the next part says all that this one does.
-            ViewMsg::Tell(Told::Partial(_))
+            // Partial arguments are superseded by the next part.
+            ViewMsg::Update(ToolUpdate::Partial(_))
                 if self.out.capacity() * 2 < self.out.max_capacity() => {}
-            ViewMsg::Tell(told) => {
-                let acts = talk.tell(told);
-                self.act(acts);
+            ViewMsg::Update(update) => {
+                let actions = protocol.update(update);
+                self.run(actions);
             }
             ViewMsg::Context(changes) => {
-                let act = talk.change_context(changes);
-                self.act(act);
+                let action = protocol.change_context(changes);
+                self.run(action);
             }
             ViewMsg::Listed(tools) => {
-                let missed = matches!(tools, Err(Unanswered::Suspended));
-                // Of a guest that says nothing is offered what it said before.
+                let missed = matches!(tools, Err(NoResponse::Suspended));
+                // If the page does not answer, its previous tools stay offered.
                 if let Ok(tools) = tools {
                     self.instance.offer(tools);
                 }
-                let acts = talk.listed(missed);
-                self.act(acts);
+                let actions = protocol.listed(missed);
+                self.run(actions);
             }
-            ViewMsg::Rested => {
-                let acts = talk.rested();
-                self.act(acts);
+            ViewMsg::PauseOver => {
+                let actions = protocol.pause_over();
+                self.run(actions);
             }
             ViewMsg::Suspend(suspended, done) => {
-                let acts = talk.suspend(suspended);
-                self.act(acts);
+                let actions = protocol.suspend(suspended);
+                self.run(actions);
                 self.note_state();
-                // Whoever asked may have given up.
+                // The receiver may be gone.
                 let _ = done.send(());
             }
-            ViewMsg::Close => self.over = true,
+            ViewMsg::Close => self.closed = true,
         }
     }
 
     fn note_state(&self) {
-        let state = match (self.talk.is_ready(), self.talk.is_suspended()) {
+        let state = match (self.protocol.is_ready(), self.protocol.is_suspended()) {
             (false, _) => ViewState::Starting,
             (true, true) => ViewState::Suspended,
             (true, false) => ViewState::Mounted,
         };
-        self.instance.fares(state);
+        self.instance.set_state(state);
     }
 
-    fn act(&mut self, acts: impl IntoIterator<Item = Act<Port>>) {
-        for act in acts {
-            match act {
-                Act::Send(message) => self.send(&message),
-                Act::Serve(number, ask) => self.serve(number, ask),
-                Act::Withdraw(number) => {
+    fn run(&mut self, actions: impl IntoIterator<Item = Action<ResponseSender>>) {
+        for action in actions {
+            match action {
+                Action::Send(message) => self.send(&message),
+                Action::Serve(number, request) => self.serve(number, request),
+                Action::Cancel(number) => {
                     if let Some((task, _)) = self.serving.remove(&number) {
                         task.abort();
                     }
                 }
-                // Whoever waited may have given up.
-                Act::Tell(port, result) => drop(port.send(result)),
-                Act::News(news) => self.instance.host.heard(news),
-                Act::Context(context) => self.instance.said().context = Some(context),
-                Act::Known(guest) => {
-                    // It introduces itself once.
-                    let _ = self.instance.guest.set(guest);
+                // The receiver may be gone.
+                Action::Respond(sender, result) => drop(sender.send(result)),
+                Action::Event(event) => self.instance.host.on_event(event),
+                Action::Context(context) => self.instance.page_state().context = Some(context),
+                Action::AppInfo(info) => {
+                    // A page is initialized once.
+                    let _ = self.instance.app.set(info);
                 }
-                Act::List => self.list(),
-                Act::Rest => {
+                Action::List => self.list(),
+                Action::Pause => {
                     self.me
-                        .send_after(self.instance.limits.pause, || ViewMsg::Rested);
+                        .send_after(self.instance.limits.pause, || ViewMsg::PauseOver);
                 }
             }
         }
     }
 
-    /// A guest that does not read what it is told is one that nobody can talk to: it is over.
+    /// Sends a message to the page. If the queue is full, the page is not reading, and the view is closed.
     fn send(&mut self, message: &Value) {
         let mut text = message.to_string();
         if text.len() > self.instance.limits.message {
@@ -244,23 +242,23 @@ impl Desk {
             let Some(id) = id.and_then(Id::read) else {
                 return;
             };
-            let fault = Fault::new(REFUSED, "the answer is larger than a message may be");
-            text = wire::answer(&id, Err(fault)).to_string();
+            let error = RpcError::new(REFUSED, "the answer is larger than a message may be");
+            text = wire::response(&id, Err(error)).to_string();
         }
-        self.instance.host.overheard(false, &text);
-        let sent = self.room.take(&text);
-        let sent = sent.map(|room| self.out.try_send((text, room)));
+        self.instance.host.on_message(false, &text);
+        let sent = self.budget.try_reserve(&text);
+        let sent = sent.map(|permit| self.out.try_send((text, permit)));
         if !matches!(sent, Some(Ok(()))) {
-            self.over = true;
+            self.closed = true;
         }
     }
 
-    fn serve(&mut self, number: u64, ask: Ask) {
-        let lasting = matches!(ask, Ask::Tool { .. });
+    fn serve(&mut self, number: u64, request: AppRequest) {
+        let lasting = matches!(request, AppRequest::Tool { .. });
         let instance = Arc::clone(&self.instance);
         let task = tokio::spawn(async move {
-            let result = serve(&instance, ask).await;
-            // Of an app that is gone nobody wants to know.
+            let result = serve(&instance, request).await;
+            // A closed view ignores it.
             instance.post(ViewMsg::Served(number, result));
         });
         self.serving.insert(number, (task.abort_handle(), lasting));
@@ -269,17 +267,17 @@ impl Desk {
     fn list(&self) {
         let instance = Arc::clone(&self.instance);
         tokio::spawn(async move {
-            let tools = instance.listed().await;
+            let tools = instance.listed_tools().await;
             instance.post(ViewMsg::Listed(tools));
         });
     }
 
-    /// Answers all who wait. A call of a tool that the guest made goes on, unless it waits for people: what it began at a
-    /// server is not half done because somebody looks away, and how it ended is in the audit.
+    /// Fails all pending requests. Tool calls of the page continue unless they wait for a person, because their effects
+    /// have begun; the audit records their results.
     fn close(&mut self) {
-        for port in self.talk.close() {
-            // Whoever waited may have given up.
-            let _ = port.send(Err(Unanswered::Closed));
+        for sender in self.protocol.close() {
+            // The receiver may be gone.
+            let _ = sender.send(Err(NoResponse::Closed));
         }
         for (_, (task, lasting)) in self.serving.drain() {
             if !lasting {

@@ -1,21 +1,21 @@
-//! What an app asks of its host in, what a person or a rule of the host says out; without a host every answer is no.
+//! The host's interface to a view: requests, events and capabilities.
 
 use std::future::ready;
 
 use serde_json::Value;
 
-use crate::upstream::Requested;
+use crate::upstream::BoxFuture;
 
-/// How much of the screen an app has.
+/// How a page is displayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DisplayMode {
-    /// A part of the conversation.
+    /// Inline in the conversation.
     #[default]
     Inline,
-    /// All of it.
+    /// Full screen.
     Fullscreen,
-    /// A small part of it that stays.
+    /// Picture-in-picture.
     Pip,
 }
 
@@ -26,7 +26,7 @@ impl DisplayMode {
             .find(|mode| mode.as_str() == text)
     }
 
-    /// As MCP Apps writes it.
+    /// The name in MCP Apps.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,17 +37,17 @@ impl DisplayMode {
     }
 }
 
-/// What an app tells the model of itself. All of it is a stranger's.
+/// Context that a page provides for the model. It is untrusted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelContext {
-    /// Blocks of content, as they came.
+    /// Content blocks, as received.
     pub content: Vec<Value>,
-    /// The same for programs.
+    /// Structured content.
     pub structured: Option<Value>,
 }
 
 impl ModelContext {
-    /// Its text, with what deceives written out.
+    /// The text of the content, with deceptive characters escaped.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self
@@ -59,63 +59,63 @@ impl ModelContext {
     }
 }
 
-/// What an app may want done by somebody outside. Contents are as they came from the app: show them as text of a stranger.
+/// A request of a page to its host. Contents are untrusted and as received.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ViewWish {
-    /// To open an address, `http` or `https`, in the person's browser. The host opens it.
+pub enum ViewRequest {
+    /// Open an `http` or `https` URL in the person's browser.
     Link(String),
-    /// To say this in the conversation. The host says it.
+    /// Send this message in the conversation.
     Message(Vec<Value>),
-    /// To save these files. The host saves them.
+    /// Save these files.
     Download(Vec<Value>),
-    /// To be shown in this mode from now on; only what the host has is asked for.
+    /// Change the display mode. Only modes of the host are requested.
     Mode(DisplayMode),
-    /// Not to be suspended.
+    /// Pin the view, so that it is not suspended.
     Pin,
 }
 
-/// What an app tells its host, without an answer.
+/// An event of a view.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ViewNews {
-    /// It has introduced itself and may be used.
+pub enum ViewEvent {
+    /// The page is initialized.
     Ready,
-    /// [`View::model_context`](crate::View::model_context) is another.
-    ModelContext,
-    /// Its tools are others.
-    Tools,
-    /// It wants that many pixels of width and height.
+    /// [`View::model_context`](crate::View::model_context) has changed.
+    ModelContextChanged,
+    /// The tools of the page have changed.
+    ToolsChanged,
+    /// The page requests this width and height, in pixels.
     Size(Option<f64>, Option<f64>),
-    /// It wants to be closed.
-    WantsClose,
-    /// An entry for a log, as it came.
+    /// The page requests to be closed.
+    CloseRequested,
+    /// A log message, as received.
     Log(Value),
-    /// It was closed.
+    /// The view was closed.
     Closed,
 }
 
-/// What of [`ViewWish`] a host answers at all; the rest is refused without asking it, and apps are told so beforehand. It is
-/// asked for every mode that it has.
+/// The kinds of [`ViewRequest`] that a host supports. Other requests are rejected without asking the host, and are not
+/// declared to pages. Display modes of the host are always requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a capability of its own"
+    reason = "the capabilities are independent"
 )]
 #[non_exhaustive]
-pub struct ViewAnswers {
+pub struct ViewCapabilities {
     /// Links.
     pub links: bool,
     /// Messages.
     pub messages: bool,
     /// Downloads.
     pub downloads: bool,
-    /// Being pinned.
+    /// Pinning.
     pub pins: bool,
 }
 
-impl ViewAnswers {
-    /// Everything: the host asks its person each time.
+impl ViewCapabilities {
+    /// All requests; the host asks a person each time.
     pub const ALL: Self = Self {
         links: true,
         messages: true,
@@ -124,28 +124,27 @@ impl ViewAnswers {
     };
 }
 
-/// The host of one app: what a page of a stranger wants of people, and what it tells. Implemented by hosts; [`DenyView`]
-/// says no to all.
+/// The host of a view, which handles requests and events of its page. [`DenyView`] denies all requests.
 pub trait ViewHost: Send + Sync + 'static {
-    /// What this host answers at all.
-    fn answers(&self) -> ViewAnswers {
-        ViewAnswers::default()
+    /// The supported requests.
+    fn capabilities(&self) -> ViewCapabilities {
+        ViewCapabilities::default()
     }
 
-    /// Whether a person wants that, or a rule of theirs. The host does it itself before it says yes. What comes sooner than
-    /// [`ViewLimits::wishes`](crate::ViewLimits::wishes) allows is refused without asking it.
-    fn wished(&self, _wish: ViewWish) -> Requested<'_, bool> {
+    /// Handles a request by asking a person or by a rule, carries it out, and returns whether it did. Requests beyond
+    /// [`ViewLimits::request_rate`](crate::ViewLimits::request_rate) are rejected without calling this.
+    fn on_request(&self, _request: ViewRequest) -> BoxFuture<'_, bool> {
         Box::pin(ready(false))
     }
 
-    /// Hears something that needs no answer. It must not block.
-    fn heard(&self, _news: ViewNews) {}
+    /// Handles an event. Must not block.
+    fn on_event(&self, _event: ViewEvent) {}
 
-    /// Hears every message of the app before anything is done with it, and every message to it, as text. It must not block.
-    fn overheard(&self, _of_app: bool, _message: &str) {}
+    /// Observes every message from the page before it is handled, and every message to it, as text. Must not block.
+    fn on_message(&self, _from_app: bool, _message: &str) {}
 }
 
-/// Says no to everything.
+/// Denies all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DenyView;
 

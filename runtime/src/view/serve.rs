@@ -1,4 +1,4 @@
-//! What a guest asks in, what this runtime or its host answers out.
+//! Serves requests of pages, through the worker's pipeline or the host.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::ViewState;
-use super::asks::Ask;
-use super::host::{DisplayMode, ViewWish};
+use super::host::{DisplayMode, ViewRequest};
 use super::instance::Instance;
-use super::wire::{Fault, Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, REFUSED};
+use super::request::AppRequest;
+use super::wire::{Fields, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, REFUSED, RpcError};
 use crate::call::{Call, CallMeta, Origin};
 use crate::effect::{Outcome, Utf8};
 use crate::error::{CallError, Code};
@@ -21,43 +21,61 @@ use crate::gateway;
 use crate::upstream::{ServerReadError, ServerText};
 use crate::worker::Begun;
 
-pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, Fault> {
-    let answers = instance.host.answers();
-    match ask {
-        Ask::Tool { name, arguments } => called(instance, &name, arguments).await,
-        Ask::Resource(uri) => read(instance, &uri).await,
-        Ask::Link(url) => granted(instance, answers.links, ViewWish::Link(url)).await,
-        Ask::Message(content) => {
-            granted(instance, answers.messages, ViewWish::Message(content)).await
+pub(super) async fn serve(
+    instance: &Arc<Instance>,
+    request: AppRequest,
+) -> Result<Value, RpcError> {
+    let supported = instance.host.capabilities();
+    match request {
+        AppRequest::Tool { name, arguments } => call_tool(instance, &name, arguments).await,
+        AppRequest::Resource(uri) => read_resource(instance, &uri).await,
+        AppRequest::Link(url) => {
+            request_host(instance, supported.links, ViewRequest::Link(url)).await
         }
-        Ask::Download(contents) => {
-            granted(instance, answers.downloads, ViewWish::Download(contents)).await
+        AppRequest::Message(content) => {
+            request_host(instance, supported.messages, ViewRequest::Message(content)).await
         }
-        Ask::Mode(wanted) => Ok(json!({"mode": shown(instance, wanted).await?.as_str()})),
-        Ask::Pin => {
-            let pinned = answers.pins && wished(instance, ViewWish::Pin).await?;
+        AppRequest::Download(contents) => {
+            request_host(
+                instance,
+                supported.downloads,
+                ViewRequest::Download(contents),
+            )
+            .await
+        }
+        AppRequest::Mode(requested) => {
+            Ok(json!({"mode": change_mode(instance, requested).await?.as_str()}))
+        }
+        AppRequest::Pin => {
+            let pinned = supported.pins && ask_host(instance, ViewRequest::Pin).await?;
             instance.pinned.fetch_or(pinned, Ordering::AcqRel);
             Ok(json!({ "pinned": pinned }))
         }
     }
 }
 
-/// What the host says, unless it was asked too often or says nothing for too long.
-async fn wished(instance: &Instance, wish: ViewWish) -> Result<bool, Fault> {
-    instance.wishes.take().map_err(|wait| Fault {
+/// Asks the host, within the rate limit and the timeout.
+async fn ask_host(instance: &Instance, request: ViewRequest) -> Result<bool, RpcError> {
+    instance.request_limiter.take().map_err(|wait| RpcError {
         code: REFUSED,
         message: "people are asked too often; wait".to_owned(),
         data: Some(json!({ "retry_after_ms": wait })),
     })?;
-    let said = timeout(instance.limits.patience, instance.host.wished(wish)).await;
-    Ok(said.unwrap_or(false))
+    let answer = instance.host.on_request(request);
+    let answer = timeout(instance.limits.answer_timeout, answer).await;
+    Ok(answer.unwrap_or(false))
 }
 
-async fn granted(instance: &Instance, answered: bool, wish: ViewWish) -> Result<Value, Fault> {
+async fn request_host(
+    instance: &Instance,
+    answered: bool,
+    request: ViewRequest,
+) -> Result<Value, RpcError> {
     if !answered {
-        return Err(Fault::new(METHOD_NOT_FOUND, "this host does no such thing"));
+        let message = "this host does no such thing";
+        return Err(RpcError::new(METHOD_NOT_FOUND, message));
     }
-    let done = wished(instance, wish).await?;
+    let done = ask_host(instance, request).await?;
     Ok(if done {
         json!({})
     } else {
@@ -65,26 +83,28 @@ async fn granted(instance: &Instance, answered: bool, wish: ViewWish) -> Result<
     })
 }
 
-/// The mode that the guest is shown in from now on: the one it wants, if the host has it and agrees.
-async fn shown(instance: &Instance, wanted: Option<DisplayMode>) -> Result<DisplayMode, Fault> {
-    let wanted = wanted.filter(|mode| instance.modes.contains(mode));
-    if let Some(mode) = wanted
-        && wished(instance, ViewWish::Mode(mode)).await?
+/// The new display mode: the requested one, if the host has it and agrees.
+async fn change_mode(
+    instance: &Instance,
+    requested: Option<DisplayMode>,
+) -> Result<DisplayMode, RpcError> {
+    let requested = requested.filter(|mode| instance.modes.contains(mode));
+    if let Some(mode) = requested
+        && ask_host(instance, ViewRequest::Mode(mode)).await?
     {
-        instance.said().mode = mode;
+        instance.page_state().mode = mode;
     }
-    Ok(instance.said().mode)
+    Ok(instance.page_state().mode)
 }
 
-/// Calls a tool of the guest's own server as a view may: through the worker's pipeline, and what changes something only
-/// if a person allows that very call.
-async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Value, Fault> {
+/// Calls a tool of the page's server through the worker's pipeline. Changes need a person's approval of that very call.
+async fn call_tool(instance: &Instance, name: &str, arguments: Fields) -> Result<Value, RpcError> {
     let worker = &instance.worker;
     let server = instance.source.as_ref().map(|(_, server)| server.as_str());
     let arguments = Value::Object(arguments);
     let Some(entry) = worker.tool_for_views(server, name) else {
         let error = worker.refuse_view(name, arguments, CallError::unknown_tool(name));
-        return told(gateway::failure(&error));
+        return to_result(gateway::failure(&error));
     };
     let meta = CallMeta {
         origin: Origin::View,
@@ -92,14 +112,14 @@ async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Va
         ..CallMeta::default()
     };
     let call = Call::new(entry.name.as_str(), arguments).meta(meta);
-    let ended = ended(instance, call).await;
-    let ended = ended.and_then(|outcome| gateway::outcome(&outcome, gateway::Links::ALL));
-    told(ended.or_else(|error| gateway::failure(&error)))
+    let outcome = run_call(instance, call).await;
+    let outcome = outcome.and_then(|outcome| gateway::outcome(&outcome, gateway::Links::ALL));
+    to_result(outcome.or_else(|error| gateway::failure(&error)))
 }
 
-/// Carries a call out. One that waits for a person when the page is closed is withdrawn: who would answer sees no page
-/// any more that the call could be of.
-async fn ended(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
+/// Runs a call. If it waits for a person when the view is closed, it is cancelled, because the person can no longer see
+/// the page.
+async fn run_call(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
     let worker = &instance.worker;
     let mut state = instance.state.subscribe();
     let mut begun = worker.begin(call).await?;
@@ -109,33 +129,35 @@ async fn ended(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
             Begun::Asks(pending) => pending,
         };
         let question = pending.question().id;
-        let going = pending.go_on();
-        tokio::pin!(going);
+        let resumed = pending.go_on();
+        tokio::pin!(resumed);
         begun = tokio::select! {
             biased;
-            () = closed(&mut state) => {
+            () = wait_until_closed(&mut state) => {
                 if worker.is_asked(question).await {
                     return Err(CallError::new(Code::Cancelled, "the page was closed"));
                 }
-                going.await?
+                resumed.await?
             }
-            next = &mut going => next?,
+            next = &mut resumed => next?,
         };
     }
 }
 
-async fn closed(state: &mut watch::Receiver<ViewState>) {
-    // Its sender is in the instance.
+async fn wait_until_closed(state: &mut watch::Receiver<ViewState>) {
+    // The sender is in the instance.
     let _ = state.wait_for(|state| *state == ViewState::Closed).await;
 }
 
-fn told(result: Result<rmcp::model::CallToolResult, rmcp::ErrorData>) -> Result<Value, Fault> {
-    let result = result.map_err(|error| Fault {
+fn to_result(
+    result: Result<rmcp::model::CallToolResult, rmcp::ErrorData>,
+) -> Result<Value, RpcError> {
+    let result = result.map_err(|error| RpcError {
         code: i64::from(error.code.0),
         message: error.message.into_owned(),
         data: error.data,
     })?;
-    serde_json::to_value(result).map_err(|error| Fault::new(INTERNAL, error.to_string()))
+    serde_json::to_value(result).map_err(|error| RpcError::new(INTERNAL, error.to_string()))
 }
 
 fn size(part: &ServerText) -> u64 {
@@ -146,13 +168,13 @@ fn size(part: &ServerText) -> u64 {
     bytes.try_into().unwrap_or(u64::MAX)
 }
 
-/// Reads what the guest's own server has, if the worker may, or what the worker made.
-async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
+/// Reads a resource of the page's server, if the worker may, or an artifact of the worker.
+async fn read_resource(instance: &Instance, uri: &str) -> Result<Value, RpcError> {
     let contents = match &instance.source {
         None => {
             let artifact = instance.worker.artifact(uri);
             let artifact =
-                artifact.map_err(|error| Fault::new(INVALID_PARAMS, error.to_string()))?;
+                artifact.map_err(|error| RpcError::new(INVALID_PARAMS, error.to_string()))?;
             let mut content = match Utf8::new(artifact.bytes.clone()) {
                 Ok(text) => json!({"uri": uri, "text": text.as_str()}),
                 Err(_) => json!({"uri": uri, "blob": STANDARD.encode(&artifact.bytes)}),
@@ -164,7 +186,7 @@ async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
         }
         Some((upstreams, server)) => {
             let worker = &instance.worker;
-            let refused = |error: CallError| Fault::new(REFUSED, error.message());
+            let refused = |error: CallError| RpcError::new(REFUSED, error.message());
             let label = upstreams.label(server).unwrap_or(server);
             let facts = worker.view_reads(server, label, uri).map_err(refused)?;
             let parts = upstreams.read_resource(server, uri).await;
@@ -173,7 +195,7 @@ async fn read(instance: &Instance, uri: &str) -> Result<Value, Fault> {
             let parts = parts.map_err(failed);
             let bytes = parts.as_ref().map(|parts| parts.iter().map(size).sum());
             worker.view_read(&facts, bytes);
-            let parts = parts.map_err(|error| Fault::new(INVALID_PARAMS, error.message()))?;
+            let parts = parts.map_err(|error| RpcError::new(INVALID_PARAMS, error.message()))?;
             let parts = parts.into_iter().map(|part| match part {
                 ServerText::Text(text) => json!({"uri": uri, "text": text}),
                 ServerText::Bytes(bytes) => json!({"uri": uri, "blob": STANDARD.encode(bytes)}),

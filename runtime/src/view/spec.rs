@@ -1,37 +1,37 @@
-//! What a host says of a page that it is about to show in, whether it can be shown and what the page is told out.
+//! Configuration of views.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::ViewError;
-use super::host::{DisplayMode, ViewAnswers};
+use super::host::{DisplayMode, ViewCapabilities};
 use super::instance::Source;
 use crate::rate::Rate;
 use crate::upstream::Upstreams;
 
 /// The longest name of an app, in bytes.
-const LONGEST_NAME: usize = 16;
+const MAX_NAME_BYTES: usize = 16;
 
-/// What one view may cost.
+/// The limits of one view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewLimits {
-    /// How many tools an app may offer.
+    /// The largest number of offered tools.
     pub tools: usize,
-    /// How long it may take to answer.
+    /// How long a page may take to answer a request.
     pub call: Duration,
-    /// The longest message, in bytes, either way.
+    /// The longest message in either direction, in bytes.
     pub message: usize,
-    /// How many of its requests are served at one time.
+    /// The largest number of concurrent requests of the page.
     pub requests: usize,
-    /// How often it may want something of people ([`ViewWish`](crate::ViewWish)); its host is not asked what comes sooner.
-    pub wishes: Rate,
-    /// How long its list of tools is not looked at again.
+    /// The rate of requests to people ([`ViewRequest`](crate::ViewRequest)); the host is not asked beyond it.
+    pub request_rate: Rate,
+    /// The shortest interval between refreshes of the tools.
     pub pause: Duration,
-    /// How long people may take to answer what it wants.
-    pub patience: Duration,
-    /// How long it may take to put its things away.
-    pub parting: Duration,
+    /// How long people may take to answer a request.
+    pub answer_timeout: Duration,
+    /// How long the page may take to tear down.
+    pub teardown: Duration,
 }
 
 impl Default for ViewLimits {
@@ -41,19 +41,19 @@ impl Default for ViewLimits {
             call: Duration::from_secs(30),
             message: 10 << 20,
             requests: 32,
-            // Eight at once, and one more each two seconds.
-            wishes: Rate {
+            // A burst of eight, and one more every two seconds.
+            request_rate: Rate {
                 calls: 8,
                 per: Duration::from_secs(16),
             },
             pause: Duration::from_secs(1),
-            patience: Duration::from_secs(600),
-            parting: Duration::from_secs(1),
+            answer_timeout: Duration::from_secs(600),
+            teardown: Duration::from_secs(1),
         }
     }
 }
 
-/// A page that is about to be shown.
+/// The configuration of a view.
 ///
 /// ```
 /// use bailiwick::{DisplayMode, ViewSpec};
@@ -72,8 +72,8 @@ pub struct ViewSpec {
 }
 
 impl ViewSpec {
-    /// A page of this runtime, called `name` (`[a-z0-9]{1,16}`) beside the other views of its worker: it may call the
-    /// runtime's own tools.
+    /// A page of this runtime, named `name` (`[a-z0-9]{1,16}`) among the views of its worker. It may call the runtime's
+    /// own tools.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -87,47 +87,48 @@ impl ViewSpec {
         }
     }
 
-    /// Says that it is a page of another server: it may call that server's tools, and no others. The runtime must have
-    /// been built with these [`servers`](crate::RuntimeBuilder::servers).
+    /// Sets the server that the page belongs to. It may call the tools of that server only. The runtime must have been
+    /// built with these [`servers`](crate::RuntimeBuilder::servers).
     ///
-    /// A sandbox of the browser does not keep the page from the network: no policy of a page blocks WebRTC, so it can send
-    /// what it reads elsewhere. Questions about its calls say so; show no page of a server that you would not give the data.
+    /// A browser sandbox does not block all network access of the page: no page policy blocks WebRTC, so the page can
+    /// send what it reads elsewhere. Questions about its calls say so. Do not show pages of servers that you would not
+    /// give the data to.
     #[must_use]
     pub fn of_server(mut self, upstreams: &Upstreams, server: impl Into<String>) -> Self {
         self.source = Some((upstreams.clone(), server.into()));
         self
     }
 
-    /// Sets what the page knows of its surroundings: `theme`, `locale`, `styles` and the like.
+    /// Sets the host context of the page: `theme`, `locale`, `styles` and the like.
     #[must_use]
     pub fn context(mut self, context: Map<String, Value>) -> Self {
         self.context = context;
         self
     }
 
-    /// Sets the modes that the host can show it in, the first to begin with.
+    /// Sets the supported display modes, the initial one first.
     #[must_use]
     pub fn modes(mut self, modes: impl IntoIterator<Item = DisplayMode>) -> Self {
         self.modes = modes.into_iter().collect();
         self
     }
 
-    /// Offers its tools behind the two tools `list_app_tools` and `call_app_tool`, so that what a model is offered stays
-    /// the same while pages come and go. A call is judged and recorded by the name of the tool it is for.
+    /// Offers the page's tools through `list_app_tools` and `call_app_tool`, so that the tools of a model do not change
+    /// while pages come and go. Calls are judged and recorded by the name of the called tool.
     #[must_use]
     pub fn behind_two_tools(mut self) -> Self {
         self.indirect = true;
         self
     }
 
-    /// Sets what it may cost.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: ViewLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets what the page is told of its host.
+    /// Sets the host name and version that the page sees.
     #[must_use]
     pub fn host(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
         self.host = (name.into(), version.into());
@@ -137,34 +138,34 @@ impl ViewSpec {
     pub(super) fn check(&self) -> Result<(), ViewError> {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
         let name = &self.name;
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(plain) {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(plain) {
             return Err(ViewError::Name(crate::escape(name).into()));
         }
         Ok(())
     }
 
-    /// The mode that it is shown in at first.
+    /// The initial display mode.
     pub(super) fn mode(&self) -> DisplayMode {
         self.modes.first().copied().unwrap_or_default()
     }
 
-    /// What the page is told of its host when they meet.
-    pub(super) fn greeting(&self, answers: ViewAnswers) -> Map<String, Value> {
+    /// The host part of the `ui/initialize` result.
+    pub(super) fn initialize_result(&self, capabilities: ViewCapabilities) -> Map<String, Value> {
         let blocks = json!({"text": {}, "image": {}, "structuredContent": {}});
-        let mut capabilities = json!({
+        let mut host_capabilities = json!({
             "logging": {},
             "serverTools": {},
             "serverResources": {},
             "updateModelContext": blocks,
         });
         let offered = [
-            ("message", answers.messages, blocks),
-            ("openLinks", answers.links, json!({})),
-            ("downloadFile", answers.downloads, json!({})),
+            ("message", capabilities.messages, blocks),
+            ("openLinks", capabilities.links, json!({})),
+            ("downloadFile", capabilities.downloads, json!({})),
         ];
-        if let Value::Object(capabilities) = &mut capabilities {
+        if let Value::Object(host_capabilities) = &mut host_capabilities {
             let offered = offered.into_iter().filter(|(_, answered, _)| *answered);
-            capabilities.extend(offered.map(|(name, _, value)| (name.to_owned(), value)));
+            host_capabilities.extend(offered.map(|(name, _, value)| (name.to_owned(), value)));
         }
         let (name, version) = &self.host;
         Map::from_iter([
@@ -172,11 +173,11 @@ impl ViewSpec {
                 "hostInfo".to_owned(),
                 json!({"name": name, "version": version}),
             ),
-            ("hostCapabilities".to_owned(), capabilities),
+            ("hostCapabilities".to_owned(), host_capabilities),
         ])
     }
 
-    pub(super) fn surroundings(&self) -> Map<String, Value> {
+    pub(super) fn host_context(&self) -> Map<String, Value> {
         let modes: Vec<_> = self.modes.iter().map(|mode| mode.as_str()).collect();
         let mut context = self.context.clone();
         context.insert("displayMode".into(), self.mode().as_str().into());

@@ -1,4 +1,4 @@
-//! What a guest lists in, tools for the agent beside it out; a call of one is a question to the guest.
+//! Offers the tools of a page to the agent; calls are requests to the page.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,24 +8,24 @@ use rmcp::model::{CallToolResult, Tool};
 use serde_json::{Value, json};
 
 use super::instance::Instance;
-use super::talk::Unanswered;
+use super::protocol::NoResponse;
 use super::wire::Fields;
 use crate::capability::{CallPermit, Halt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
 use crate::tool::{CallContext, Carried, Carrying, Entry, Remote, RemoteJob};
-use crate::upstream::{Offer, Provider, ServerTool, Unoffered, carried, failure, listed, reply};
+use crate::upstream::{
+    OfferedTool, ServerTool, ToolProvider, WithheldReason, classify, failure, remote_entry, reply,
+};
 
-/// What a guest listed.
+/// The classified tools of a page.
 #[derive(Default)]
-pub(super) struct Sorted {
-    /// All of it.
+pub(super) struct ListedTools {
     pub(super) seen: Vec<ServerTool>,
-    /// What may be offered.
-    pub(super) offers: Vec<Arc<Offer>>,
+    pub(super) offers: Vec<Arc<OfferedTool>>,
 }
 
-/// A tool of a list, if it is one; one without a schema takes an object.
+/// Parses a listed tool, with a default schema; `None` if it is invalid.
 pub(super) fn read(mut tool: Value) -> Option<Tool> {
     let fields = tool.as_object_mut()?;
     fields
@@ -34,58 +34,58 @@ pub(super) fn read(mut tool: Value) -> Option<Tool> {
     serde_json::from_value(tool).ok()
 }
 
-/// Every tool that was listed, and those that may be offered: what comes after the most that an app may have is not.
-/// Takes a while: not for a thread that others wait for.
-pub(super) fn sorted(instance: &Instance, tools: &[Tool]) -> Sorted {
+/// Classifies all listed tools; tools beyond the limit are withheld. This is CPU-bound and must not run on an async
+/// thread.
+pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> ListedTools {
     let preface = format!(
         "A tool of {}, in words that nobody checked: ",
-        shown(instance)
+        display_name(instance)
     );
-    let provider = Provider {
+    let provider = ToolProvider {
         name: &instance.name,
         label: &instance.label,
         verbs: &BTreeMap::new(),
         preface: &preface,
     };
-    let mut sorted = Sorted::default();
-    for (place, it) in listed(tools, provider).iter().enumerate() {
-        let room = place < instance.limits.tools;
+    let mut listed = ListedTools::default();
+    for (index, it) in classify(tools, provider).iter().enumerate() {
+        let within_limit = index < instance.limits.tools;
         let offer = it
             .offer
             .clone()
-            .and_then(|offer| room.then_some(offer).ok_or(Unoffered::TooMany));
-        sorted.seen.push(it.seen(&offer));
-        sorted.offers.extend(offer);
+            .and_then(|offer| within_limit.then_some(offer).ok_or(WithheldReason::TooMany));
+        listed.seen.push(it.to_server_tool(&offer));
+        listed.offers.extend(offer);
     }
-    sorted
+    listed
 }
 
-/// The app with what it says of itself, for models.
-fn shown(instance: &Instance) -> String {
+/// The name of the app with what it reports about itself, for models.
+fn display_name(instance: &Instance) -> String {
     let name = &instance.name;
-    match instance.guest.get() {
-        Some(guest) if !guest.name.is_empty() => {
-            format!("the app `{name}` ({} {})", guest.name, guest.version)
+    match instance.app.get() {
+        Some(app) if !app.name.is_empty() => {
+            format!("the app `{name}` ({} {})", app.name, app.version)
         }
         _ => format!("the app `{name}`"),
     }
 }
 
-pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<Offer>) -> Entry {
+pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<OfferedTool>) -> Entry {
     let remote = Remote {
         server: Arc::clone(&instance.name),
-        // What people are asked about is named by the host alone.
+        // Questions to people use only the name given by the host.
         shown: format!("the app `{}`", instance.name).into(),
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
         previews: false,
         listed: true,
-        // What one app offers is for the agent, and for no other app.
+        // Tools of a page are for the agent and not for other pages.
         views: false,
     };
     let instance = Arc::clone(instance);
-    carried(offer, remote, move |offer, arguments| {
-        Arc::new(Errand {
+    remote_entry(offer, remote, move |offer, arguments| {
+        Arc::new(AppToolCall {
             instance: Arc::clone(&instance),
             offer: Arc::clone(offer),
             arguments,
@@ -93,23 +93,22 @@ pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<Offer>) -> Entry {
     })
 }
 
-/// One call of one tool.
-struct Errand {
+struct AppToolCall {
     instance: Arc<Instance>,
-    offer: Arc<Offer>,
+    offer: Arc<OfferedTool>,
     arguments: Fields,
 }
 
-impl fmt::Debug for Errand {
+impl fmt::Debug for AppToolCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Errand")
+        f.debug_struct("AppToolCall")
             .field("tool", &self.offer.name)
             .field("arguments", &self.arguments)
             .finish_non_exhaustive()
     }
 }
 
-impl RemoteJob for Errand {
+impl RemoteJob for AppToolCall {
     fn target(&self) -> (Arc<str>, Arc<str>) {
         (
             Arc::clone(&self.instance.name),
@@ -140,7 +139,7 @@ impl RemoteJob for Errand {
     }
 }
 
-impl Errand {
+impl AppToolCall {
     async fn run(&self) -> Result<Carried, CallError> {
         let Self {
             instance,
@@ -149,11 +148,11 @@ impl Errand {
         } = self;
         let params = json!({"name": &*offer.tool, "arguments": arguments});
         let answer = instance
-            .ask("tools/call", params, instance.limits.call)
+            .request("tools/call", params, instance.limits.call)
             .await;
         let answer = answer.map_err(|why| {
-            let begun = matches!(why, Unanswered::Closed | Unanswered::Late) && self.mutates();
-            let error = instance.failed(why);
+            let begun = matches!(why, NoResponse::Closed | NoResponse::TimedOut) && self.mutates();
+            let error = instance.call_error(why);
             if begun {
                 error.with("begun", true)
             } else {

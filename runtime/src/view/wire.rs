@@ -1,4 +1,4 @@
-//! The text of a guest in, one JSON-RPC message out; and the messages that go back.
+//! JSON-RPC messages of MCP Apps.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -7,15 +7,15 @@ pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL: i64 = -32603;
-/// What stands in the way is the state of the view, or of its host.
+/// The state of the view or of its host does not allow the request.
 pub(super) const REFUSED: i64 = -32000;
 
 /// The longest id of a request, in bytes.
-const LONGEST_ID: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
 pub(super) type Fields = Map<String, Value>;
 
-/// What a guest calls one of its requests.
+/// The id of a request of the page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Id {
     Number(i64),
@@ -26,7 +26,7 @@ impl Id {
     pub(super) fn read(value: &Value) -> Option<Self> {
         match value {
             Value::Number(number) => number.as_i64().map(Self::Number),
-            Value::String(text) if text.len() <= LONGEST_ID => {
+            Value::String(text) if text.len() <= MAX_ID_BYTES => {
                 Some(Self::Text(text.as_str().into()))
             }
             _ => None,
@@ -41,15 +41,15 @@ impl Id {
     }
 }
 
-/// Why a request is answered with an error.
+/// A JSON-RPC error.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Fault {
+pub(super) struct RpcError {
     pub(super) code: i64,
     pub(super) message: String,
     pub(super) data: Option<Value>,
 }
 
-impl Fault {
+impl RpcError {
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -59,7 +59,7 @@ impl Fault {
     }
 }
 
-/// What a guest sent.
+/// A message of the page.
 #[derive(Debug, PartialEq)]
 pub(super) enum Message {
     Request {
@@ -67,25 +67,25 @@ pub(super) enum Message {
         method: String,
         params: Fields,
     },
-    /// A request that is answered with an error, whatever it asks.
-    Unfit {
+    /// An invalid request, which is answered with this error.
+    Invalid {
         id: Id,
-        fault: Fault,
+        error: RpcError,
     },
-    Notice {
+    Notification {
         method: String,
         params: Fields,
     },
-    /// To one of our requests.
-    Answer {
+    /// The response to one of our requests.
+    Response {
         id: u64,
-        result: Result<Fields, Fault>,
+        result: Result<Fields, RpcError>,
     },
 }
 
-/// The part of a message that says whom it is for; the rest is passed over.
+/// The fields that identify a message; the others are ignored.
 #[derive(Deserialize)]
-struct Head {
+struct Envelope {
     #[serde(default)]
     jsonrpc: Value,
     id: Option<Value>,
@@ -93,31 +93,31 @@ struct Head {
     method: Value,
 }
 
-/// Reads a message of no more than `most` bytes; none if it is no JSON-RPC 2.0. Of a longer one is read whom it would
-/// keep waiting.
-pub(super) fn read(text: &str, most: usize) -> Option<Message> {
-    if text.len() <= most {
-        return whole(serde_json::from_str(text).ok()?);
+/// Parses a message of at most `limit` bytes; `None` if it is not JSON-RPC 2.0. A longer request or response is
+/// converted into an error with its id.
+pub(super) fn read(text: &str, limit: usize) -> Option<Message> {
+    if text.len() <= limit {
+        return parse_value(serde_json::from_str(text).ok()?);
     }
-    let head: Head = serde_json::from_str(text).ok()?;
-    if head.jsonrpc != "2.0" {
+    let envelope: Envelope = serde_json::from_str(text).ok()?;
+    if envelope.jsonrpc != "2.0" {
         return None;
     }
-    let fault = Fault::new(
+    let error = RpcError::new(
         INVALID_REQUEST,
-        format!("a message has at most {most} bytes"),
+        format!("a message has at most {limit} bytes"),
     );
-    let id = head.id?;
-    if head.method.is_string() {
+    let id = envelope.id?;
+    if envelope.method.is_string() {
         let id = Id::read(&id)?;
-        return Some(Message::Unfit { id, fault });
+        return Some(Message::Invalid { id, error });
     }
     let id = id.as_u64()?;
-    let result = Err(fault);
-    Some(Message::Answer { id, result })
+    let result = Err(error);
+    Some(Message::Response { id, result })
 }
 
-fn whole(message: Value) -> Option<Message> {
+fn parse_value(message: Value) -> Option<Message> {
     let Value::Object(mut message) = message else {
         return None;
     };
@@ -129,10 +129,10 @@ fn whole(message: Value) -> Option<Message> {
         let id = id?.as_u64()?;
         let result = match (message.remove("result"), message.remove("error")) {
             (Some(Value::Object(result)), None) => Ok(result),
-            (None, Some(error)) => Err(fault(&error)),
+            (None, Some(error)) => Err(rpc_error(&error)),
             _ => return None,
         };
-        return Some(Message::Answer { id, result });
+        return Some(Message::Response { id, result });
     };
     let Value::String(method) = method else {
         return None;
@@ -140,23 +140,23 @@ fn whole(message: Value) -> Option<Message> {
     let params = match message.remove("params") {
         None | Some(Value::Null) => Ok(Fields::new()),
         Some(Value::Object(params)) => Ok(params),
-        Some(_) => Err(Fault::new(INVALID_PARAMS, "`params` must be an object")),
+        Some(_) => Err(RpcError::new(INVALID_PARAMS, "`params` must be an object")),
     };
     let Some(id) = id else {
         let params = params.ok()?;
-        return Some(Message::Notice { method, params });
+        return Some(Message::Notification { method, params });
     };
     let id = Id::read(&id)?;
     Some(match params {
         Ok(params) => Message::Request { id, method, params },
-        Err(fault) => Message::Unfit { id, fault },
+        Err(error) => Message::Invalid { id, error },
     })
 }
 
-fn fault(error: &Value) -> Fault {
+fn rpc_error(error: &Value) -> RpcError {
     let code = error.get("code").and_then(Value::as_i64);
     let message = error.get("message").and_then(Value::as_str);
-    Fault::new(code.unwrap_or(INTERNAL), message.unwrap_or_default())
+    RpcError::new(code.unwrap_or(INTERNAL), message.unwrap_or_default())
 }
 
 fn message(rest: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
@@ -174,18 +174,18 @@ pub(super) fn request(id: u64, method: &str, params: Value) -> Value {
     ])
 }
 
-pub(super) fn notice(method: &str, params: Value) -> Value {
+pub(super) fn notification(method: &str, params: Value) -> Value {
     message([("method", method.into()), ("params", params)])
 }
 
-pub(super) fn answer(id: &Id, result: Result<Value, Fault>) -> Value {
+pub(super) fn response(id: &Id, result: Result<Value, RpcError>) -> Value {
     let answer = result.map_or_else(
-        |fault| {
-            let mut error = Fields::new();
-            error.insert("code".into(), fault.code.into());
-            error.insert("message".into(), fault.message.into());
-            error.extend(fault.data.map(|data| ("data".to_owned(), data)));
-            ("error", error.into())
+        |error| {
+            let mut object = Fields::new();
+            object.insert("code".into(), error.code.into());
+            object.insert("message".into(), error.message.into());
+            object.extend(error.data.map(|data| ("data".to_owned(), data)));
+            ("error", object.into())
         },
         |result| ("result", result),
     );
@@ -198,16 +198,16 @@ mod tests {
 
     use super::*;
 
-    const MOST: usize = 200;
+    const LIMIT: usize = 200;
 
     #[track_caller]
     fn check(text: &Value, expected: Option<Message>) {
-        let read = read(&text.to_string(), MOST);
+        let read = read(&text.to_string(), LIMIT);
         assert_eq!((read, text), (expected, text));
     }
 
     #[test]
-    fn a_message_is_one_of_three() {
+    fn requests_notifications_and_responses_are_parsed() {
         check(
             &json!({"jsonrpc": "2.0", "id": "a", "method": "ping"}),
             Some(Message::Request {
@@ -218,29 +218,29 @@ mod tests {
         );
         check(
             &json!({"jsonrpc": "2.0", "method": "x", "params": {}}),
-            Some(Message::Notice {
+            Some(Message::Notification {
                 method: "x".into(),
                 params: Fields::new(),
             }),
         );
         check(
             &json!({"jsonrpc": "2.0", "id": 1, "result": {}}),
-            Some(Message::Answer {
+            Some(Message::Response {
                 id: 1,
                 result: Ok(Fields::new()),
             }),
         );
         check(
             &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": 7, "message": "no"}}),
-            Some(Message::Answer {
+            Some(Message::Response {
                 id: 1,
-                result: Err(Fault::new(7, "no")),
+                result: Err(RpcError::new(7, "no")),
             }),
         );
     }
 
     #[test]
-    fn what_is_none_is_passed_over() {
+    fn invalid_messages_are_ignored() {
         for noise in [
             json!([]),
             json!("x"),
@@ -248,7 +248,7 @@ mod tests {
             json!({"jsonrpc": "1.0", "id": 1, "method": "ping"}),
             json!({"jsonrpc": "2.0", "id": {}, "method": "ping"}),
             json!({"jsonrpc": "2.0", "id": 1.5, "method": "ping"}),
-            json!({"jsonrpc": "2.0", "id": "x".repeat(LONGEST_ID + 1), "method": "ping"}),
+            json!({"jsonrpc": "2.0", "id": "x".repeat(MAX_ID_BYTES + 1), "method": "ping"}),
             json!({"jsonrpc": "2.0", "id": 1, "method": 2}),
             json!({"jsonrpc": "2.0", "id": 1}),
             json!({"jsonrpc": "2.0", "id": 1, "result": 7}),
@@ -257,17 +257,17 @@ mod tests {
         ] {
             check(&noise, None);
         }
-        assert_eq!(read("{", MOST), None);
+        assert_eq!(read("{", LIMIT), None);
     }
 
     #[test]
-    fn of_a_message_that_is_too_long_only_who_waits_is_read() {
-        let long = "x".repeat(MOST);
+    fn too_long_messages_are_answered_by_id() {
+        let long = "x".repeat(LIMIT);
         let text = json!({"jsonrpc": "2.0", "id": 3, "method": "ping", "params": {"x": long}});
-        let read = |text: &Value| read(&text.to_string(), MOST);
+        let read = |text: &Value| read(&text.to_string(), LIMIT);
         assert!(matches!(
             read(&text),
-            Some(Message::Unfit {
+            Some(Message::Invalid {
                 id: Id::Number(3),
                 ..
             })
@@ -275,7 +275,7 @@ mod tests {
         let text = json!({"jsonrpc": "2.0", "id": 3, "result": {"x": long}});
         assert!(matches!(
             read(&text),
-            Some(Message::Answer {
+            Some(Message::Response {
                 id: 3,
                 result: Err(_)
             })
@@ -287,9 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_are_no_object_are_answered() {
+    fn params_that_are_not_an_object_are_rejected() {
         let text = json!({"jsonrpc": "2.0", "id": 3, "method": "ping", "params": [1]});
-        let read = read(&text.to_string(), MOST);
-        assert!(matches!(read, Some(Message::Unfit { fault, .. }) if fault.code == INVALID_PARAMS));
+        let read = read(&text.to_string(), LIMIT);
+        assert!(
+            matches!(read, Some(Message::Invalid { error, .. }) if error.code == INVALID_PARAMS)
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bailiwick::{
-    Answer, Code, DenyView, Lifetime, Origin, Policy, Scripted, View, ViewError, ViewNews,
+    Answer, Code, DenyView, Lifetime, Origin, Policy, Scripted, View, ViewError, ViewEvent,
     ViewSpec, ViewState,
 };
 use serde_json::{Value, json};
@@ -182,7 +182,7 @@ async fn a_list_that_changes_is_looked_at_again() {
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     guest.greets(json!({"listChanged": true})).await;
-    let ear = guest.ear();
+    let sender = guest.sender();
     let mut looks = 0;
     let _guest = guest.acts(move |method, _| {
         looks += usize::from(method == "tools/list");
@@ -192,7 +192,7 @@ async fn a_list_that_changes_is_looked_at_again() {
     listed(&view).await;
     assert_eq!(names(&worker), ["app_files__first"]);
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    ear.hear(changed.to_string()).await;
+    sender.send(changed.to_string()).await;
     until(|| names(&worker) == ["app_files__second"]).await;
     let gone = worker
         .call("app_files__first", json!({}))
@@ -403,7 +403,7 @@ async fn what_a_page_tells_the_model_replaces_what_it_told_before() {
     let news = host.news.lock().unwrap();
     assert_eq!(
         news.iter()
-            .filter(|news| **news == ViewNews::ModelContext)
+            .filter(|news| **news == ViewEvent::ModelContextChanged)
             .count(),
         2
     );
@@ -462,7 +462,7 @@ async fn the_end_of_a_worker_or_of_the_page_is_the_end_of_the_view() {
     let (view, guest) = opened(&worker, quick("files"), host.clone()).await;
     drop(guest);
     view.reached(ViewState::Closed).await;
-    assert_eq!(*host.news.lock().unwrap(), [ViewNews::Closed]);
+    assert_eq!(*host.news.lock().unwrap(), [ViewEvent::Closed]);
     let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
     worker.revoke().await;
     view.reached(ViewState::Closed).await;

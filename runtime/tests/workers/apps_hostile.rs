@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiwick::{
     Answer, AuthorityError, Call, Code, Deferred, DenyView, GrantHolder, Lifetime, NewGrant,
-    Unoffered, Upstreams, ViewError, ViewLimits, ViewSpec, ViewState,
+    Upstreams, ViewError, ViewLimits, ViewSpec, ViewState, WithheldReason,
 };
 use serde_json::{Value, json};
 
@@ -102,7 +102,7 @@ async fn the_fifty_first_tool_is_none() {
     let more = worker.call("app_files__t50", json!({})).await.unwrap_err();
     assert_eq!(more.code(), Code::UnknownTool);
     let seen = view.tools();
-    assert_eq!(seen[50].offered, Err(Unoffered::TooMany));
+    assert_eq!(seen[50].offered, Err(WithheldReason::TooMany));
 }
 
 #[tokio::test]
@@ -248,11 +248,11 @@ async fn a_storm_of_changes_is_a_trickle_of_looks() {
     });
     let (view, mut guest) = opened(&worker, spec, Host::default()).await;
     guest.greets(json!({"listChanged": true})).await;
-    let ear = guest.ear();
+    let sender = guest.sender();
     let seen = guest.acts(offering(vec![tool("look", true)], echo));
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     for _ in 0..5000 {
-        assert!(ear.hear(changed.to_string()).await);
+        assert!(sender.send(changed.to_string()).await);
     }
     listed(&view).await;
     assert!(worker.call("app_files__look", json!({})).await.is_ok());
@@ -270,11 +270,11 @@ async fn a_page_that_never_said_that_its_list_changes_is_not_heard_of_it() {
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     guest.greets(json!({})).await;
-    let ear = guest.ear();
+    let sender = guest.sender();
     let seen = guest.acts(offering(vec![tool("look", true)], echo));
     listed(&view).await;
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    ear.hear(changed.to_string()).await;
+    sender.send(changed.to_string()).await;
     assert!(worker.call("app_files__look", json!({})).await.is_ok());
     view.close().await;
     let looks = seen.await.unwrap();
@@ -350,10 +350,10 @@ async fn a_page_that_reads_nothing_is_closed() {
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     guest.greets(Value::Null).await;
-    let ear = guest.ear();
+    let sender = guest.sender();
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     let mut said = 0;
-    while ear.hear(ping.clone()).await {
+    while sender.send(ping.clone()).await {
         said += 1;
         assert!(said < 100_000, "it goes on for ever");
     }
@@ -375,7 +375,7 @@ async fn what_is_no_message_is_passed_over() {
         deep.as_str(),
         r#"{"jsonrpc":"2.0"}"#,
     ] {
-        assert!(guest.ear().hear(noise).await);
+        assert!(guest.sender().send(noise).await);
     }
     assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
 }
@@ -455,7 +455,7 @@ async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     guest.greets(json!({"listChanged": true})).await;
-    let ear = guest.ear();
+    let sender = guest.sender();
     let mut looks = 0;
     let _guest = guest.acts(move |method, _| {
         looks += usize::from(method == "tools/list");
@@ -465,7 +465,7 @@ async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
     listed(&view).await;
     view.suspend().await.unwrap();
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    ear.hear(changed.to_string()).await;
+    sender.send(changed.to_string()).await;
     // What a view is told after that is done after it.
     view.suspend().await.unwrap();
     assert_eq!(names(&worker), ["app_files__first"]);
@@ -479,7 +479,7 @@ async fn a_look_that_fails_takes_no_tool_away() {
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     guest.greets(json!({"listChanged": true})).await;
-    let ear = guest.ear();
+    let sender = guest.sender();
     let mut looks = 0;
     let _guest = guest.acts(move |method, _| {
         looks += usize::from(method == "tools/list");
@@ -492,7 +492,7 @@ async fn a_look_that_fails_takes_no_tool_away() {
     });
     listed(&view).await;
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    ear.hear(changed.to_string()).await;
+    sender.send(changed.to_string()).await;
     let mut looked = String::new();
     while looked != "2" {
         looked = worker
@@ -501,7 +501,7 @@ async fn a_look_that_fails_takes_no_tool_away() {
             .unwrap()
             .text();
     }
-    ear.hear(changed.to_string()).await;
+    sender.send(changed.to_string()).await;
     until(|| names(&worker) == ["app_files__third"]).await;
 }
 
@@ -515,7 +515,7 @@ async fn a_list_of_far_more_than_may_be_offered_is_none() {
     view.close().await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     guest.greets(json!({"listChanged": true})).await;
-    let ear = guest.ear();
+    let sender = guest.sender();
     let mut looks = 0;
     let _guest = guest.acts(move |method, _| {
         looks += usize::from(method == "tools/list");
@@ -524,7 +524,7 @@ async fn a_list_of_far_more_than_may_be_offered_is_none() {
     });
     assert!(view.reached(ViewState::Mounted).await);
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    ear.hear(changed.to_string()).await;
+    sender.send(changed.to_string()).await;
     listed(&view).await;
     assert_eq!(view.tools().len(), 1);
 }
@@ -536,11 +536,11 @@ async fn the_end_of_its_link_is_the_end_of_a_view_whoever_has_an_ear() {
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     guest.greets(Value::Null).await;
     assert!(view.reached(ViewState::Mounted).await);
-    let ear = guest.ear();
+    let sender = guest.sender();
     drop(guest);
     let closed = tokio::time::timeout(Duration::from_secs(20), view.reached(ViewState::Closed));
     assert!(closed.await.unwrap());
-    assert!(!ear.hear("{}").await);
+    assert!(!sender.send("{}").await);
 }
 
 #[tokio::test]
@@ -656,7 +656,7 @@ async fn a_text_that_no_view_could_read_is_not_taken() {
     });
     let (_view, mut guest) = opened(&worker, spec, Host::default()).await;
     guest.greets(Value::Null).await;
-    assert!(!guest.ear().hear("x".repeat(2049)).await);
-    assert!(guest.ear().hear("x".repeat(2048)).await);
+    assert!(!guest.sender().send("x".repeat(2049)).await);
+    assert!(guest.sender().send("x".repeat(2048)).await);
     assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
 }

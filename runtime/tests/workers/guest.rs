@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bailiwick::{Answer, GuestEar, GuestLink};
+use bailiwick::{Answer, ViewChannel, ViewSender};
 use bailiwick::{
-    Config, Policy, Requested, RuntimeBuilder, Scripted, View, ViewAnswers, ViewHost, ViewLimits,
-    ViewNews, ViewSpec, ViewState, ViewWish, Worker,
+    BoxFuture, Config, Policy, RuntimeBuilder, Scripted, View, ViewCapabilities, ViewEvent,
+    ViewHost, ViewLimits, ViewRequest, ViewSpec, ViewState, Worker,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -18,16 +18,19 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One end of a view.
 pub(super) struct Guest {
-    link: GuestLink,
+    link: ViewChannel,
 }
 
 impl Guest {
-    pub(super) fn ear(&self) -> GuestEar {
-        self.link.ear()
+    pub(super) fn sender(&self) -> ViewSender {
+        self.link.sender()
     }
 
     pub(super) async fn says(&self, message: Value) {
-        assert!(self.ear().hear(message.to_string()).await, "nobody hears");
+        assert!(
+            self.sender().send(message.to_string()).await,
+            "nobody hears"
+        );
     }
 
     pub(super) async fn notes(&self, method: &str) {
@@ -75,7 +78,7 @@ impl Guest {
     ) -> JoinHandle<Vec<Value>> {
         tokio::spawn(async move {
             let mut seen = Vec::new();
-            let ear = self.ear();
+            let sender = self.sender();
             while let Some(text) = self.link.next().await {
                 let message: Value = serde_json::from_str(&text).unwrap();
                 let nothing = Value::Null;
@@ -85,7 +88,7 @@ impl Guest {
                 if let (Some(Value::Object(mut answer)), Some(id)) = (answer, message.get("id")) {
                     answer.insert("jsonrpc".into(), "2.0".into());
                     answer.insert("id".into(), id.clone());
-                    ear.hear(Value::Object(answer).to_string()).await;
+                    sender.send(Value::Object(answer).to_string()).await;
                 }
                 seen.push(message);
             }
@@ -125,8 +128,8 @@ pub(super) fn says(text: &str) -> Value {
 #[derive(Clone, Default)]
 pub(super) struct Host {
     pub(super) yes: bool,
-    pub(super) wishes: Arc<Mutex<Vec<ViewWish>>>,
-    pub(super) news: Arc<Mutex<Vec<ViewNews>>>,
+    pub(super) wishes: Arc<Mutex<Vec<ViewRequest>>>,
+    pub(super) news: Arc<Mutex<Vec<ViewEvent>>>,
     pub(super) messages: Arc<Mutex<Vec<bool>>>,
 }
 
@@ -140,20 +143,20 @@ impl Host {
 }
 
 impl ViewHost for Host {
-    fn answers(&self) -> ViewAnswers {
-        ViewAnswers::ALL
+    fn capabilities(&self) -> ViewCapabilities {
+        ViewCapabilities::ALL
     }
 
-    fn wished(&self, wish: ViewWish) -> Requested<'_, bool> {
+    fn on_request(&self, wish: ViewRequest) -> BoxFuture<'_, bool> {
         self.wishes.lock().unwrap().push(wish);
         Box::pin(std::future::ready(self.yes))
     }
 
-    fn heard(&self, news: ViewNews) {
+    fn on_event(&self, news: ViewEvent) {
         self.news.lock().unwrap().push(news);
     }
 
-    fn overheard(&self, of_app: bool, _: &str) {
+    fn on_message(&self, of_app: bool, _: &str) {
         self.messages.lock().unwrap().push(of_app);
     }
 }
@@ -219,7 +222,7 @@ pub(super) fn quick(name: &str) -> ViewSpec {
     ViewSpec::new(name).limits(ViewLimits {
         call: Duration::from_millis(400),
         pause: Duration::from_millis(100),
-        parting: Duration::from_millis(50),
+        teardown: Duration::from_millis(50),
         ..ViewLimits::default()
     })
 }

@@ -10,7 +10,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use axum::routing::get;
-use bailiwick::GuestLink;
+use bailiwick::ViewChannel;
 use futures_util::{SinkExt, StreamExt};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -29,12 +29,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Seat {
     token: String,
     /// There until a socket has it; the view ends with that socket.
-    link: Mutex<Option<GuestLink>>,
+    link: Mutex<Option<ViewChannel>>,
     over: CancellationToken,
 }
 
 /// A socket for the page that knows `token`, which is the guest behind `link`, until that is `over`.
-pub(crate) fn routes(link: GuestLink, token: &str, over: CancellationToken) -> Router {
+pub(crate) fn routes(link: ViewChannel, token: &str, over: CancellationToken) -> Router {
     let seat = Seat {
         token: token.to_owned(),
         link: Mutex::new(Some(link)),
@@ -83,14 +83,14 @@ async fn sit(
 }
 
 /// Carries the messages, on each way in order and only as fast as they are taken in at its end.
-async fn carry(socket: WebSocket, mut link: GuestLink) {
-    let ear = link.ear();
+async fn carry(socket: WebSocket, mut link: ViewChannel) {
+    let sender = link.sender();
     let (mut to, mut from) = socket.split();
     let said = async {
         while let Some(Ok(message)) = from.next().await {
             match message {
                 // Once the view is closed nobody hears it, and the other way comes to its end.
-                Message::Text(text) => drop(ear.hear(text.as_str()).await),
+                Message::Text(text) => drop(sender.send(text.as_str()).await),
                 Message::Ping(_) | Message::Pong(_) => {}
                 Message::Binary(_) | Message::Close(_) => break,
             }

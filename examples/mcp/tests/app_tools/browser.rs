@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bailiwick::{
     Config, DenyView, MemoryAudit, Policy, Runtime, ServerSpec, ServerText, Upstreams, Verb,
-    ViewHost, ViewNews, ViewSpec, ViewState, WorkerSpec,
+    ViewEvent, ViewHost, ViewSpec, ViewState, WorkerSpec,
 };
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
@@ -90,8 +90,8 @@ async fn a_page_of_others_calls_the_tool_of_its_server() {
 struct Wanted(Arc<Notify>);
 
 impl ViewHost for Wanted {
-    fn heard(&self, news: ViewNews) {
-        if news == ViewNews::WantsClose {
+    fn on_event(&self, news: ViewEvent) {
+        if news == ViewEvent::CloseRequested {
             self.0.notify_one();
         }
     }

@@ -1,8 +1,8 @@
 //! Real third-party servers behind `Upstreams`.
 
 use bailiwick::{
-    Answers, Code, Elicited, Policy, Requested, Sampled, Sampling, ServerRequests, ServerSpec,
-    ServerState, ServerText, ServerTool, Upstreams, Verb,
+    BoxFuture, Code, ElicitationResponse, Policy, RequestCapabilities, Sampling, SamplingResponse,
+    ServerRequests, ServerSpec, ServerState, ServerText, ServerTool, Upstreams, Verb,
 };
 use serde_json::{Map, json};
 
@@ -66,17 +66,17 @@ async fn the_file_server_of_others_is_held_to_a_policy_it_knows_nothing_of() {
 struct Host;
 
 impl ServerRequests for Host {
-    fn answers(&self) -> Answers {
-        Answers::ALL
+    fn capabilities(&self) -> RequestCapabilities {
+        RequestCapabilities::ALL
     }
 
-    fn elicit(&self, _: bailiwick::Elicitation) -> Requested<'_, Elicited> {
-        Box::pin(std::future::ready(Elicited::Decline))
+    fn elicit(&self, _: bailiwick::Elicitation) -> BoxFuture<'_, ElicitationResponse> {
+        Box::pin(std::future::ready(ElicitationResponse::Decline))
     }
 
-    fn sample(&self, request: Sampling) -> Requested<'_, Option<Sampled>> {
+    fn sample(&self, request: Sampling) -> BoxFuture<'_, Option<SamplingResponse>> {
         assert_eq!(request.server, "all");
-        let said = Sampled {
+        let said = SamplingResponse {
             model: "scripted".into(),
             text: "a scripted word".into(),
         };

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use bailiwick::{
-    Answers, Call, CallMeta, Code, Elicitation, Elicited, Lifetime, Policy, Requested, Scripted,
-    ServerRequests, ServerSpec, Upstreams,
+    BoxFuture, Call, CallMeta, Code, Elicitation, ElicitationResponse, Lifetime, Policy,
+    RequestCapabilities, Scripted, ServerRequests, ServerSpec, Upstreams,
 };
 use serde_json::json;
 
@@ -127,14 +127,14 @@ async fn what_the_other_server_asks_for_is_asked_here_and_replayed() {
 struct Says(&'static str);
 
 impl ServerRequests for Says {
-    fn answers(&self) -> Answers {
-        Answers::ALL
+    fn capabilities(&self) -> RequestCapabilities {
+        RequestCapabilities::ALL
     }
 
-    fn elicit(&self, request: Elicitation) -> Requested<'_, Elicited> {
+    fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         assert_eq!(request.server, "disk");
         let said = serde_json::Map::from_iter([("decision".to_owned(), self.0.into())]);
-        Box::pin(std::future::ready(Elicited::Accept(said)))
+        Box::pin(std::future::ready(ElicitationResponse::Accept(said)))
     }
 }
 

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use bailiwick::{
-    Answers, Call, CallMeta, Code, Elicitation, Elicited, Policy, Priorities, Requested, Said,
-    Sampled, Sampling, ServerRequests, Speaker, Upstreams, VirtualPath, Wants, Worker,
+    BoxFuture, Call, CallMeta, Code, Elicitation, ElicitationKind, ElicitationResponse,
+    MessageRole, Policy, Priorities, RequestCapabilities, Sampling, SamplingResponse,
+    ServerMessage, ServerRequests, Upstreams, VirtualPath, Worker,
 };
 use serde_json::{Map, Value, json};
 
@@ -16,22 +17,22 @@ use super::support::{Stage, code, does, stage, text, until, yes};
 struct Host {
     asked: Arc<Mutex<Vec<Elicitation>>>,
     sampled: Arc<Mutex<Vec<Sampling>>>,
-    says: Elicited,
+    says: ElicitationResponse,
 }
 
 impl ServerRequests for Host {
-    fn answers(&self) -> Answers {
-        Answers::ALL
+    fn capabilities(&self) -> RequestCapabilities {
+        RequestCapabilities::ALL
     }
 
-    fn elicit(&self, request: Elicitation) -> Requested<'_, Elicited> {
+    fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         self.asked.lock().unwrap().push(request);
         Box::pin(std::future::ready(self.says.clone()))
     }
 
-    fn sample(&self, request: Sampling) -> Requested<'_, Option<Sampled>> {
+    fn sample(&self, request: Sampling) -> BoxFuture<'_, Option<SamplingResponse>> {
         self.sampled.lock().unwrap().push(request);
-        let said = Sampled {
+        let said = SamplingResponse {
             model: "scripted".into(),
             text: "four".into(),
         };
@@ -95,7 +96,7 @@ async fn a_form_is_shown_with_its_server_and_answered_in_three_ways() {
     let name = || form(&json!({"name": {"type": "string"}}));
     let yes = Map::from_iter([("name".to_owned(), json!("Ada"))]);
     let host = Host {
-        says: Elicited::Accept(yes.clone()),
+        says: ElicitationResponse::Accept(yes.clone()),
         ..Host::default()
     };
     let (_stage, worker) = with(host.clone()).await;
@@ -109,17 +110,17 @@ async fn a_form_is_shown_with_its_server_and_answered_in_three_ways() {
         (asked.server.as_str(), asked.message.as_str()),
         ("h", "Who?\\u{202e}")
     );
-    assert!(matches!(asked.wants, Wants::Form(_)));
+    assert!(matches!(asked.kind, ElicitationKind::Form(_)));
 
     for (says, expected) in [
-        (Elicited::Decline, "decline"),
-        (Elicited::Cancel, "cancel"),
+        (ElicitationResponse::Decline, "decline"),
+        (ElicitationResponse::Cancel, "cancel"),
         (
-            Elicited::Accept(Map::from_iter([("name".to_owned(), json!(7))])),
+            ElicitationResponse::Accept(Map::from_iter([("name".to_owned(), json!(7))])),
             "cancel",
         ),
         (
-            Elicited::Accept(Map::from_iter([("other".to_owned(), json!("x"))])),
+            ElicitationResponse::Accept(Map::from_iter([("other".to_owned(), json!("x"))])),
             "cancel",
         ),
     ] {
@@ -158,7 +159,10 @@ async fn nobody_is_shown_a_nested_form_one_for_a_secret_or_an_odd_address() {
     .await;
     assert_eq!(answer, json!({"action": "decline"}));
     let asked = host.asked.lock().unwrap().pop().unwrap();
-    assert_eq!(asked.wants, Wants::Visit("https://example.org/x".into()));
+    assert_eq!(
+        asked.kind,
+        ElicitationKind::Url("https://example.org/x".into())
+    );
 }
 
 #[tokio::test]
@@ -175,8 +179,8 @@ async fn a_model_is_asked_with_the_servers_preferences_and_given_no_tools() {
     assert_eq!(answer["content"]["text"], "four");
     let asked = host.sampled.lock().unwrap().pop().unwrap();
     assert_eq!(asked.server, "h");
-    let said = Said {
-        by: Speaker::User,
+    let said = ServerMessage {
+        role: MessageRole::User,
         text: "2+2?".to_owned(),
     };
     assert_eq!(asked.messages, [said]);
@@ -259,7 +263,7 @@ async fn what_a_server_asks_within_a_call_is_answered_and_the_call_goes_on() {
 #[tokio::test]
 async fn a_task_is_looked_at_until_it_ends_and_its_questions_are_answered() {
     let seen = tempfile::NamedTempFile::new().unwrap();
-    let says = Elicited::Accept(Map::from_iter([("name".to_owned(), json!("Ada"))]));
+    let says = ElicitationResponse::Accept(Map::from_iter([("name".to_owned(), json!("Ada"))]));
     let host = Host {
         says,
         ..Host::default()
@@ -304,7 +308,7 @@ async fn a_server_without_a_handshake_is_listened_to_and_anew_when_it_ends_that(
 fn withheld(stage: &Stage) -> bool {
     let tools = stage.upstreams.tools("h");
     let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
-    note.offered == Err(bailiwick::Unoffered::Changed)
+    note.offered == Err(bailiwick::WithheldReason::Changed)
 }
 
 /// A host whose person thinks about it for ever, and how many questions they were asked and still have.
@@ -315,11 +319,11 @@ struct Slow {
 }
 
 impl ServerRequests for Slow {
-    fn answers(&self) -> Answers {
-        Answers::ALL
+    fn capabilities(&self) -> RequestCapabilities {
+        RequestCapabilities::ALL
     }
 
-    fn elicit(&self, _: Elicitation) -> Requested<'_, Elicited> {
+    fn elicit(&self, _: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         let open = Arc::clone(&self.open);
         let asked = std::fs::OpenOptions::new().append(true).open(&self.asked);
         std::io::Write::write_all(&mut asked.unwrap(), b"?").unwrap();

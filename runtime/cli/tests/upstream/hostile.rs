@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiwick::{
     Call, CallMeta, Code, GrantHolder, Lifetime, NewGrant, Policy, Progress, SchemaFault,
-    ServerState, Unoffered, Verb, Worker,
+    ServerState, Verb, WithheldReason, Worker,
 };
 use serde_json::json;
 
@@ -36,10 +36,10 @@ async fn names_that_become_the_same_or_are_too_long_are_refused_by_name() {
             .offered
             .clone()
     };
-    assert_eq!(why("a.b"), Err(Unoffered::Collision));
-    assert_eq!(why("a/b"), Err(Unoffered::Collision));
-    assert_eq!(why(&"x".repeat(70)), Err(Unoffered::Name));
-    assert_eq!(why("odd\\u{202e}"), Err(Unoffered::Name));
+    assert_eq!(why("a.b"), Err(WithheldReason::Collision));
+    assert_eq!(why("a/b"), Err(WithheldReason::Collision));
+    assert_eq!(why(&"x".repeat(70)), Err(WithheldReason::Name));
+    assert_eq!(why("odd\\u{202e}"), Err(WithheldReason::Name));
     assert!(why("note").is_ok());
     assert_eq!(
         code(worker.call("h__a_b", json!({})).await),
@@ -127,7 +127,7 @@ async fn more_tools_than_there_is_room_for_are_told_and_a_list_without_end_is_re
     let (stage, worker) = alone("many").await;
     let tools = stage.upstreams.tools("h");
     assert_eq!(tools.len(), 206);
-    let many = |tool: &bailiwick::ServerTool| tool.offered == Err(Unoffered::TooMany);
+    let many = |tool: &bailiwick::ServerTool| tool.offered == Err(WithheldReason::TooMany);
     assert_eq!(tools.iter().filter(|tool| many(tool)).count(), 206 - 128);
     assert_eq!(worker.tools().len(), 128);
     for mode in ["more", "endless", "large"] {
@@ -346,7 +346,7 @@ async fn a_tool_that_changed_is_withheld_until_a_person_approves_that_form() {
     );
     until(|| form(&stage).fingerprint != first.fingerprint).await;
     let second = form(&stage);
-    assert_eq!(second.offered, Err(Unoffered::Changed));
+    assert_eq!(second.offered, Err(WithheldReason::Changed));
     assert!(!offered("h__note") && offered("h__edit"));
     assert_eq!(
         code(worker.call("h__note", json!({})).await),
@@ -372,7 +372,10 @@ async fn a_form_that_was_approved_in_another_run_counts_in_this_one() {
     let same = started([spec(note.fingerprint)]).await;
     assert!(print(&same, "note").offered.is_ok());
     let changed = started([spec(edit.fingerprint)]).await;
-    assert_eq!(print(&changed, "note").offered, Err(Unoffered::Changed));
+    assert_eq!(
+        print(&changed, "note").offered,
+        Err(WithheldReason::Changed)
+    );
     assert!(print(&changed, "edit").offered.is_ok());
 }
 
@@ -390,7 +393,7 @@ async fn a_tool_whose_schema_takes_too_much_is_withheld_and_the_others_are_offer
         ("endless", SchemaFault::Costly),
         ("remote", SchemaFault::Remote),
     ] {
-        assert_eq!(why(tool), Err(Unoffered::Schema(fault)), "{tool}");
+        assert_eq!(why(tool), Err(WithheldReason::Schema(fault)), "{tool}");
         let name = format!("h__{tool}");
         assert_eq!(code(worker.call(&name, json!({})).await), Code::UnknownTool);
     }
@@ -422,7 +425,7 @@ async fn a_tool_that_takes_the_name_of_another_is_withheld() {
         }
         tokio::task::yield_now().await;
     };
-    assert_eq!(other().await.offered, Err(Unoffered::Changed));
+    assert_eq!(other().await.offered, Err(WithheldReason::Changed));
     assert_eq!(
         code(worker.call("h__a_b", json!({})).await),
         Code::UnknownTool

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use bailiwick::{
-    AuditSink, Code, Head, Landing, MemoryAudit, OAuth, Policy, Record, Requested, Runtime,
-    ServerRequests, ServerSpec, ServerState, SignIn, SignInAnswer, SpecError, TokenStore,
+    AuditSink, BoxFuture, Code, Head, LoopbackRedirect, MemoryAudit, OAuth, Policy, Record,
+    Runtime, ServerRequests, ServerSpec, ServerState, SignIn, SignInAnswer, SpecError, TokenStore,
     Upstreams, Worker,
 };
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ impl Person {
 }
 
 impl ServerRequests for Person {
-    fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
+    fn sign_in(&self, request: SignIn) -> BoxFuture<'_, SignInAnswer> {
         Box::pin(async move {
             self.asked.lock().unwrap().push(request.clone());
             if self.asked().len() > self.times {
@@ -201,8 +201,14 @@ async fn whoever_is_registered_or_has_a_document_is_not_registered_anew() {
     };
     let document = "https://host.example/client.json";
     for (oauth, client) in [
-        (OAuth::new(LANDING).document(document), document),
-        (OAuth::new(LANDING).registered("town", "mine", None), "mine"),
+        (
+            OAuth::new(LANDING).client_id_metadata_url(document),
+            document,
+        ),
+        (
+            OAuth::new(LANDING).preregistered_client("town", "mine", None),
+            "mine",
+        ),
     ] {
         let (town, person) = (Town::new(ways()).await, Person::willing());
         let upstreams = signed(&town, oauth, &person).await;
@@ -215,7 +221,7 @@ async fn whoever_is_registered_or_has_a_document_is_not_registered_anew() {
 #[tokio::test]
 async fn a_server_names_no_other_authorisation_server_than_the_host_says() {
     let (town, person) = (Town::new(Ways::default()).await, Person::willing());
-    let oauth = OAuth::new(LANDING).registered("town", "mine", Some("s".into()));
+    let oauth = OAuth::new(LANDING).preregistered_client("town", "mine", Some("s".into()));
     let upstreams = signed(&town, oauth.clone().issuer("town", &town.origin), &person).await;
     assert_eq!(upstreams.state("town"), Some(ServerState::Ready));
     unasked_by(oauth.issuer("town", "https://as.example"), Ways::default()).await;
@@ -224,7 +230,7 @@ async fn a_server_names_no_other_authorisation_server_than_the_host_says() {
 #[tokio::test]
 async fn a_secret_goes_to_whom_the_host_says_unless_all_is_on_this_machine() {
     let start = |url: &str, oauth: OAuth| {
-        let oauth = oauth.registered("town", "mine", Some("s".into()));
+        let oauth = oauth.preregistered_client("town", "mine", Some("s".into()));
         let town = Upstreams::builder().server(ServerSpec::http("town", url));
         town.oauth(oauth).start()
     };
@@ -645,7 +651,7 @@ async fn what_a_person_says_does_not_count_where_it_cannot_be_recorded() {
 struct Late(Person, Arc<Notify>);
 
 impl ServerRequests for Late {
-    fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
+    fn sign_in(&self, request: SignIn) -> BoxFuture<'_, SignInAnswer> {
         Box::pin(async move {
             self.1.notified().await;
             self.0.sign_in(request).await
@@ -658,12 +664,12 @@ impl ServerRequests for Late {
 struct Keychain(Arc<Mutex<HashMap<String, String>>>);
 
 impl TokenStore for Keychain {
-    fn load(&self, server: String) -> Requested<'_, Option<String>> {
+    fn load(&self, server: String) -> BoxFuture<'_, Option<String>> {
         let kept = self.0.lock().unwrap().get(&server).cloned();
         Box::pin(std::future::ready(kept))
     }
 
-    fn save(&self, server: String, kept: Option<String>) -> Requested<'_, ()> {
+    fn save(&self, server: String, kept: Option<String>) -> BoxFuture<'_, ()> {
         let mut all = self.0.lock().unwrap();
         match kept {
             Some(kept) => all.insert(server, kept),
@@ -890,9 +896,9 @@ async fn neither_codes_nor_tokens_are_told() {
 
 #[tokio::test]
 async fn a_browser_is_led_back_to_this_machine() {
-    struct Host(Landing);
+    struct Host(LoopbackRedirect);
     impl ServerRequests for Host {
-        fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
+        fn sign_in(&self, request: SignIn) -> BoxFuture<'_, SignInAnswer> {
             Box::pin(async move {
                 let browser = async {
                     let back = led(&request.url).await;
@@ -906,17 +912,17 @@ async fn a_browser_is_led_back_to_this_machine() {
                     let page = opened(&back).await;
                     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
                 };
-                tokio::join!(self.0.led_back(&request), browser).0
+                tokio::join!(self.0.wait_for_callback(&request), browser).0
             })
         }
     }
     let town = Town::new(Ways::default()).await;
-    let landing = Landing::bind().await.unwrap();
-    let oauth = OAuth::new(landing.address());
+    let redirect = LoopbackRedirect::bind().await.unwrap();
+    let oauth = OAuth::new(redirect.redirect_uri());
     let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
     let upstreams = builder
         .oauth(oauth)
-        .requests(Host(landing))
+        .requests(Host(redirect))
         .start()
         .await
         .unwrap();
@@ -925,7 +931,7 @@ async fn a_browser_is_led_back_to_this_machine() {
 
 #[tokio::test]
 async fn browsers_are_led_back_only_where_a_code_is_safe() {
-    for (landing, safe) in [
+    for (redirect_uri, safe) in [
         (LANDING, true),
         ("https://host.example/back", true),
         ("com.example.host:/back", true),
@@ -933,9 +939,9 @@ async fn browsers_are_led_back_only_where_a_code_is_safe() {
         ("https://host.example/back#x", false),
         ("back", false),
     ] {
-        let builder = Upstreams::builder().oauth(OAuth::new(landing));
+        let builder = Upstreams::builder().oauth(OAuth::new(redirect_uri));
         let started = builder.start().await.map(|_| ());
-        let unsafe_landing = Err(SpecError::Landing(landing.to_owned()));
-        assert_eq!(started, if safe { Ok(()) } else { unsafe_landing });
+        let rejected = Err(SpecError::RedirectUri(redirect_uri.to_owned()));
+        assert_eq!(started, if safe { Ok(()) } else { rejected });
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use bailiwick::{BuildError, PinStore, PinStoreError, Runtime, ServerTool, Unoffered, Upstreams};
+use bailiwick::{
+    BuildError, PinStore, PinStoreError, Runtime, ServerTool, Upstreams, WithheldReason,
+};
 
 use super::hostile_server::hostile;
 
@@ -31,10 +33,10 @@ async fn changed_and_added_tools_need_approval_after_a_restart() {
     upstreams.shutdown().await;
     drop(upstreams);
     for (change, name, why) in [
-        ("description", "note", Unoffered::Changed),
-        ("schema", "edit", Unoffered::Changed),
-        ("page", "lies", Unoffered::Changed),
-        ("tool", "added", Unoffered::New),
+        ("description", "note", WithheldReason::Changed),
+        ("schema", "edit", WithheldReason::Changed),
+        ("page", "lies", WithheldReason::Changed),
+        ("tool", "added", WithheldReason::New),
     ] {
         std::fs::write(&changes, change).unwrap();
         let upstreams = connected(&pins, &changes).await;
@@ -83,7 +85,7 @@ async fn what_cannot_be_stored_is_not_approved() {
         matches!(refused, Err(PinStoreError::Io { .. })),
         "{refused:?}"
     );
-    assert_eq!(tool(&upstreams, "added").offered, Err(Unoffered::New));
+    assert_eq!(tool(&upstreams, "added").offered, Err(WithheldReason::New));
     std::fs::remove_dir(&blocked).unwrap();
     let approved = upstreams.approve("h", "added", added.fingerprint).await;
     assert!(approved.unwrap());

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bailiwick::{About, DenyView, Gateway, GuestLink, Policy, ServerState, ViewSpec, Worker};
+use bailiwick::{About, DenyView, Gateway, Policy, ServerState, ViewChannel, ViewSpec, Worker};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{
@@ -194,10 +194,10 @@ async fn who_is_not_offered_a_server_hears_nothing_of_it() {
 }
 
 /// Answers as a page that offers one tool more each time it is asked.
-fn acts(mut link: GuestLink) {
+fn acts(mut link: ViewChannel) {
     tokio::spawn(async move {
         let mut tools = Vec::new();
-        let ear = link.ear();
+        let sender = link.sender();
         while let Some(message) = link.next().await {
             let message: Value = serde_json::from_str(&message).unwrap();
             if message["method"] == "tools/list" {
@@ -205,7 +205,7 @@ fn acts(mut link: GuestLink) {
                 tools.push(json!({"name": name, "annotations": {"readOnlyHint": true}}));
                 let tools = json!({ "tools": tools });
                 let listed = json!({"jsonrpc": "2.0", "id": message["id"], "result": tools});
-                assert!(ear.hear(listed.to_string()).await);
+                assert!(sender.send(listed.to_string()).await);
             }
         }
     });
@@ -220,7 +220,7 @@ async fn clients_are_told_that_an_app_came_offers_more_and_went() {
     ];
     let spec = ViewSpec::new("page");
     let (view, link) = worker.open_view(spec, DenyView).await.unwrap();
-    let ear = link.ear();
+    let sender = link.sender();
     acts(link);
     let app = json!({
         "appInfo": {"name": "page", "version": "1"},
@@ -231,7 +231,7 @@ async fn clients_are_told_that_an_app_came_offers_more_and_went() {
         json!({"jsonrpc": "2.0", "id": 1, "method": "ui/initialize", "params": app}),
         json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"}),
     ] {
-        assert!(ear.hear(message.to_string()).await);
+        assert!(sender.send(message.to_string()).await);
     }
     let offered = || {
         let tools = worker.tools().into_iter();
@@ -243,7 +243,7 @@ async fn clients_are_told_that_an_app_came_offers_more_and_went() {
     }
     assert_eq!(offered(), 1);
     let more = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    assert!(ear.hear(more.to_string()).await);
+    assert!(sender.send(more.to_string()).await);
     for client in &mut clients {
         client.is_told().await;
     }

@@ -1,6 +1,6 @@
 //! Pages of another server in, what of its tools they reach and what its models do out.
 
-use bailiwick::{Config, DenyView, GuestLink, Policy, RuntimeBuilder, View, ViewSpec, Worker};
+use bailiwick::{Config, DenyView, Policy, RuntimeBuilder, View, ViewChannel, ViewSpec, Worker};
 use serde_json::{Value, json};
 
 use crate::hostile_server::hostile;
@@ -21,23 +21,23 @@ async fn two(person: bool) -> (Stage, Worker) {
     (stage, worker)
 }
 
-async fn asked(link: &mut GuestLink, method: &str, params: Value) -> Value {
+async fn asked(link: &mut ViewChannel, method: &str, params: Value) -> Value {
     let request = json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params});
-    assert!(link.ear().hear(request.to_string()).await);
+    assert!(link.sender().send(request.to_string()).await);
     serde_json::from_str(&link.next().await.unwrap()).unwrap()
 }
 
 /// A page of the server `h`.
-async fn page(stage: &Stage, worker: &Worker) -> (View, GuestLink) {
+async fn page(stage: &Stage, worker: &Worker) -> (View, ViewChannel) {
     let spec = ViewSpec::new("page").of_server(&stage.upstreams, "h");
     let (view, mut link) = worker.open_view(spec, DenyView).await.unwrap();
     asked(&mut link, "ui/initialize", json!({})).await;
     let ready = json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"});
-    assert!(link.ear().hear(ready.to_string()).await);
+    assert!(link.sender().send(ready.to_string()).await);
     (view, link)
 }
 
-async fn called(link: &mut GuestLink, name: &str) -> Value {
+async fn called(link: &mut ViewChannel, name: &str) -> Value {
     let params = json!({"name": name, "arguments": {}});
     asked(link, "tools/call", params).await
 }

@@ -1,5 +1,4 @@
-//! What one server wants a person for in, whether it has it now out. A person is asked one thing at a time, and no thing
-//! over and over.
+//! Sign-in state of one server. People are asked one question at a time, and not repeatedly.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,99 +12,99 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use super::super::address;
-use super::super::classify::cut;
+use super::super::classify::truncate;
 use super::super::requests::ServerRequests;
-use super::super::spec::HttpReach;
-use super::desk::Desk;
-use super::ledger::Ledger;
-use super::sent::{SentBack, one};
-use super::vault::Vault;
+use super::super::spec::HttpConfig;
+use super::authorization_response::{AuthorizationResponse, single_param};
+use super::credentials::CredentialCache;
+use super::flow::OAuthFlow;
+use super::sign_in_audit::SignInAudit;
 use super::{OAuth, SignIn, SignInAnswer, SignInError};
 use crate::audit::SignedInStep;
 use crate::permission::DecidedBy;
 
-/// How long everything between two words of a person may take.
-const NETWORK: Duration = Duration::from_secs(60);
-/// How long a person may take.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// How long a person is not asked the same thing again.
-const QUIET: Duration = Duration::from_secs(300);
-/// How many things a person is asked for one server in that time.
-const MOST_ASKED: usize = 4;
-/// How often a person is asked the same thing in that time where it is the network that fails.
-const MOST_TRIES: usize = 2;
-/// The longest word of a server that is read, in bytes.
-const LONGEST: usize = 8 << 10;
-/// The most scopes that a person can be shown, and the longest, in bytes.
-const MOST_SCOPES: (usize, usize) = (64, 128);
+/// The timeout of the network requests between two prompts.
+const NETWORK_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a person may take to answer.
+const PERSON_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long the same question is not repeated.
+const REPEAT_AFTER: Duration = Duration::from_secs(300);
+/// The largest number of different prompts per server in that time.
+const MAX_PROMPTS: usize = 4;
+/// How often the same question is asked in that time after network failures.
+const MAX_TRIES: usize = 2;
+/// The longest header, in bytes.
+const MAX_TEXT_BYTES: usize = 8 << 10;
+/// The largest number of scopes in a prompt, and the longest, in bytes.
+const MAX_SCOPES: (usize, usize) = (64, 128);
 
-/// A server that refused a request for want of a person.
+/// A request that the server rejected because it requires a sign-in.
 #[derive(Clone)]
 pub(super) struct Challenge {
     pub(super) header: String,
-    /// What it wants in addition, where it let somebody in.
-    pub(super) more: Option<String>,
-    /// The tool whose call it refused.
+    /// The additional scopes, if a person is signed in already.
+    pub(super) additional_scope: Option<String>,
+    /// The tool whose call was rejected.
     pub(super) tool: Option<String>,
 }
 
 impl Challenge {
-    pub(super) fn more(error: &InsufficientScopeError, tool: Option<&str>) -> Self {
+    pub(super) fn insufficient_scope(error: &InsufficientScopeError, tool: Option<&str>) -> Self {
         Self {
             header: error.www_authenticate_header.clone(),
-            more: Some(error.required_scope.clone().unwrap_or_default()),
-            tool: tool.map(|tool| cut(&crate::escape(tool), LONGEST)),
+            additional_scope: Some(error.required_scope.clone().unwrap_or_default()),
+            tool: tool.map(|tool| truncate(&crate::escape(tool), MAX_TEXT_BYTES)),
         }
     }
 }
 
-/// What came of what a server wanted.
+/// The outcome of a sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::upstream) enum Settled {
-    /// It wanted nothing, or nobody could be asked yet.
-    Nothing,
-    /// It has what it wanted.
-    Done,
-    /// It will not get it.
+pub(in crate::upstream) enum SignInOutcome {
+    /// No sign-in was required, or nobody could be asked yet.
+    NotNeeded,
+    /// The sign-in was completed.
+    Completed,
+    /// The sign-in was refused.
     Refused,
 }
 
-/// What this host is to one server.
+/// The sign-in state of this host at one server.
 pub(in crate::upstream) struct Account {
     server: String,
     address: String,
     host: Arc<dyn ServerRequests>,
-    ledger: Arc<Ledger>,
-    /// Where the host's own code runs. Requests to the server are made elsewhere, without a log.
-    home: Handle,
-    vault: Arc<Vault>,
-    desk: tokio::sync::Mutex<Desk>,
-    asking: tokio::sync::Mutex<()>,
+    audit: Arc<SignInAudit>,
+    /// The runtime of the host. Requests to the server run on another thread without logging.
+    runtime: Handle,
+    credentials: Arc<CredentialCache>,
+    flow: tokio::sync::Mutex<OAuthFlow>,
+    prompt_lock: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
-/// What a person is asked, for knowing it again: the authorisation server, and what is wanted in addition.
-type Question = (String, Option<String>);
+/// Identifies a question: the issuer and the additional scopes.
+type PromptKey = (String, Option<String>);
 
-/// When a person was asked, how often, and what came of it.
-struct Asking {
+/// When a person was asked, how often, and the answer.
+struct Prompt {
     at: Instant,
     tries: usize,
     answer: Result<(), SignInError>,
 }
 
-impl Asking {
-    fn may_again(&self) -> bool {
-        let failed = matches!(self.answer, Err(SignInError::Late | SignInError::Token));
-        failed && self.tries < MOST_TRIES
+impl Prompt {
+    fn may_retry(&self) -> bool {
+        let failed = matches!(self.answer, Err(SignInError::TimedOut | SignInError::Token));
+        failed && self.tries < MAX_TRIES
     }
 }
 
 #[derive(Default)]
 struct State {
     challenge: Option<Challenge>,
-    asked: BTreeMap<Question, Asking>,
-    live: bool,
+    prompts: BTreeMap<PromptKey, Prompt>,
+    connected: bool,
 }
 
 impl fmt::Debug for Account {
@@ -114,14 +113,18 @@ impl fmt::Debug for Account {
     }
 }
 
-async fn in_time<T>(it: impl Future<Output = Result<T, SignInError>>) -> Result<T, SignInError> {
-    timeout(NETWORK, it).await.unwrap_or(Err(SignInError::Late))
+async fn with_timeout<T>(
+    it: impl Future<Output = Result<T, SignInError>>,
+) -> Result<T, SignInError> {
+    timeout(NETWORK_TIMEOUT, it)
+        .await
+        .unwrap_or(Err(SignInError::TimedOut))
 }
 
-/// An address as people are shown it.
-fn shown(url: &Url) -> String {
+/// Formats a URL for people.
+fn display_url(url: &Url) -> String {
     let mut url = url.clone();
-    // Neither fails where there is a host.
+    // Both succeed for URLs with a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -129,28 +132,28 @@ fn shown(url: &Url) -> String {
 }
 
 impl Account {
-    /// None where the host signs in by a header of its own.
+    /// Returns `None` if the host configured an `Authorization` header.
     pub(in crate::upstream) async fn open(
         (server, label): (&str, &str),
-        reach: &HttpReach,
+        config: &HttpConfig,
         oauth: &OAuth,
-        (host, ledger): (&Arc<dyn ServerRequests>, &Arc<Ledger>),
+        (host, audit): (&Arc<dyn ServerRequests>, &Arc<SignInAudit>),
     ) -> Option<Arc<Self>> {
-        let mut headers = reach.headers.keys();
+        let mut headers = config.headers.keys();
         if headers.any(|header| header.eq_ignore_ascii_case("authorization")) {
             return None;
         }
-        let url = address::read(&reach.url)?;
-        let desk = Desk::open((server, label), &url, reach, oauth).await?;
+        let url = address::parse_http_url(&config.url)?;
+        let flow = OAuthFlow::open((server, label), &url, config, oauth).await?;
         Some(Arc::new(Self {
             server: server.to_owned(),
-            address: shown(&url),
+            address: display_url(&url),
             host: Arc::clone(host),
-            ledger: Arc::clone(ledger),
-            home: Handle::current(),
-            vault: desk.vault(),
-            desk: tokio::sync::Mutex::new(desk),
-            asking: tokio::sync::Mutex::default(),
+            audit: Arc::clone(audit),
+            runtime: Handle::current(),
+            credentials: flow.credentials(),
+            flow: tokio::sync::Mutex::new(flow),
+            prompt_lock: tokio::sync::Mutex::default(),
             state: Mutex::default(),
         }))
     }
@@ -159,127 +162,135 @@ impl Account {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether calls may wait for a person: a connection that is still made may not.
-    pub(super) fn is_live(&self) -> bool {
-        self.state().live
+    /// Whether calls may wait for a person, which requires an established connection.
+    pub(super) fn is_connected(&self) -> bool {
+        self.state().connected
     }
 
-    pub(in crate::upstream) fn set_live(&self, live: bool) {
+    pub(in crate::upstream) fn set_connected(&self, connected: bool) {
         let mut state = self.state();
-        state.live = live;
-        if live {
+        state.connected = connected;
+        if connected {
             state.challenge = None;
         }
     }
 
-    /// A person wants it tried again: what they were asked they may be asked once more.
-    pub(in crate::upstream) fn afresh(&self) {
-        self.state().asked.clear();
+    /// Allows all questions again, because a person retries the server.
+    pub(in crate::upstream) fn reset_prompts(&self) {
+        self.state().prompts.clear();
     }
 
-    /// The desk, unless something else takes too long there.
-    async fn desk(&self) -> Option<tokio::sync::MutexGuard<'_, Desk>> {
-        timeout(NETWORK, self.desk.lock()).await.ok()
+    /// The OAuth flow, unless it is busy for too long.
+    async fn flow(&self) -> Option<tokio::sync::MutexGuard<'_, OAuthFlow>> {
+        timeout(NETWORK_TIMEOUT, self.flow.lock()).await.ok()
     }
 
-    /// The token, if there is one.
+    /// The access token, if there is one.
     pub(super) async fn token(self: &Arc<Self>) -> Option<String> {
         let account = Arc::clone(self);
         let token = async move {
-            // A token that is good needs no authorisation server, which may be slow at something else.
-            match account.vault.token().await {
-                None => account.desk().await?.token().await,
+            // A valid token needs no authorisation server, which may be slow.
+            match account.credentials.token().await {
+                None => account.flow().await?.token().await,
                 token => token,
             }
         };
-        self.home.spawn(token).await.ok().flatten()
+        self.runtime.spawn(token).await.ok().flatten()
     }
 
-    /// Another token than the one that the server refused.
-    pub(super) async fn renewed(self: &Arc<Self>, refused: String) -> Option<String> {
+    /// A new token after the server rejected `refused`.
+    pub(super) async fn refresh_token(self: &Arc<Self>, refused: String) -> Option<String> {
         let account = Arc::clone(self);
-        let renewed = async move { account.desk().await?.renewed(&refused).await };
-        self.home.spawn(renewed).await.ok().flatten()
+        let refreshed = async move { account.flow().await?.refresh(&refused).await };
+        self.runtime.spawn(refreshed).await.ok().flatten()
     }
 
-    /// Notes what the server wants, for when the connection has ended.
-    pub(super) fn noted(&self, error: &StreamableHttpError<reqwest::Error>) {
+    /// Stores a challenge until the connection has ended.
+    pub(super) fn record_challenge(&self, error: &StreamableHttpError<reqwest::Error>) {
         let challenge = match error {
             StreamableHttpError::AuthRequired(error) => Challenge {
                 header: error.www_authenticate_header.clone(),
-                more: None,
+                additional_scope: None,
                 tool: None,
             },
-            StreamableHttpError::InsufficientScope(error) => Challenge::more(error, None),
+            StreamableHttpError::InsufficientScope(error) => {
+                Challenge::insufficient_scope(error, None)
+            }
             _ => return,
         };
-        if challenge.header.len() <= LONGEST {
+        if challenge.header.len() <= MAX_TEXT_BYTES {
             self.state().challenge = Some(challenge);
         }
     }
 
-    /// Whether a person now allows a server in use what it wants in addition.
-    pub(super) async fn allowed(self: &Arc<Self>, wanted: Challenge) -> bool {
+    /// Asks a person for the additional scopes that a connected server requires.
+    pub(super) async fn request_scopes(self: &Arc<Self>, challenge: Challenge) -> bool {
         let account = Arc::clone(self);
-        // A person who is at it is not interrupted when the call's time is over: what they allow is there for the next.
-        let asked = self.home.spawn(async move {
-            let asked = account.ask_once(&wanted).await;
-            if let Err(error) = asked {
+        // The prompt continues if the call times out; the next call uses the granted scopes.
+        let task = self.runtime.spawn(async move {
+            let allowed = account.prompt_once(&challenge).await;
+            if let Err(error) = allowed {
                 let server = &account.server;
                 tracing::warn!(%server, %error, "a server wants more than it has");
             }
-            asked.is_ok()
+            allowed.is_ok()
         });
-        asked.await.unwrap_or(false)
+        task.await.unwrap_or(false)
     }
 
-    /// Whether a server that did not let this host in wants a person.
-    pub(in crate::upstream) fn wants(&self) -> bool {
+    /// Whether the server rejected the connection and requires a sign-in.
+    pub(in crate::upstream) fn needs_sign_in(&self) -> bool {
         self.state().challenge.is_some()
     }
 
-    /// Sees to what a server wanted that did not let this host in.
-    pub(in crate::upstream) async fn settle(&self) -> Settled {
+    /// Runs the sign-in that the server requires for a connection.
+    pub(in crate::upstream) async fn sign_in(&self) -> SignInOutcome {
         let Some(challenge) = self.state().challenge.take() else {
-            return Settled::Nothing;
+            return SignInOutcome::NotNeeded;
         };
-        let Err(error) = self.ask_once(&challenge).await else {
-            return Settled::Done;
+        let Err(error) = self.prompt_once(&challenge).await else {
+            return SignInOutcome::Completed;
         };
         tracing::warn!(server = %self.server, %error, "nobody is signed in at a server");
         match error {
-            SignInError::Discovery | SignInError::Late | SignInError::Token => Settled::Nothing,
-            _ => Settled::Refused,
+            SignInError::Discovery | SignInError::TimedOut | SignInError::Token => {
+                SignInOutcome::NotNeeded
+            }
+            _ => SignInOutcome::Refused,
         }
     }
 
-    async fn ask_once(&self, challenge: &Challenge) -> Result<(), SignInError> {
+    async fn prompt_once(&self, challenge: &Challenge) -> Result<(), SignInError> {
         let began = Instant::now();
-        let _one = self.asking.lock().await;
-        let Some((request, expected)) = in_time(self.question(challenge)).await? else {
+        let _lock = self.prompt_lock.lock().await;
+        let Some((request, expected)) = with_timeout(self.sign_in_request(challenge)).await? else {
             return Ok(());
         };
-        let key = (request.issuer.clone(), challenge.more.clone());
+        let key = (request.issuer.clone(), challenge.additional_scope.clone());
         let tries = {
             let mut state = self.state();
-            state.asked.retain(|_, asked| asked.at.elapsed() < QUIET);
-            match state.asked.get(&key) {
-                // Another call asked while this one waited.
-                Some(asked) if asked.at >= began => return asked.answer,
-                Some(asked) if asked.may_again() => asked.tries + 1,
-                Some(_) => return Err(SignInError::Again),
-                None if state.asked.len() >= MOST_ASKED => return Err(SignInError::Again),
+            state
+                .prompts
+                .retain(|_, prompt| prompt.at.elapsed() < REPEAT_AFTER);
+            match state.prompts.get(&key) {
+                // A concurrent call asked the same question.
+                Some(prompt) if prompt.at >= began => return prompt.answer,
+                Some(prompt) if prompt.may_retry() => prompt.tries + 1,
+                Some(_) => return Err(SignInError::AlreadyAsked),
+                None if state.prompts.len() >= MAX_PROMPTS => {
+                    return Err(SignInError::AlreadyAsked);
+                }
                 None => 1,
             }
         };
-        let answer = self.ask(request, &expected).await;
+        let answer = self.prompt(request, &expected).await;
         let at = Instant::now();
-        let asked = Asking { at, tries, answer };
-        self.state().asked.insert(key, asked);
+        let prompt = Prompt { at, tries, answer };
+        self.state().prompts.insert(key, prompt);
         answer
     }
 
-    async fn ask(&self, request: SignIn, state: &str) -> Result<(), SignInError> {
+    async fn prompt(&self, request: SignIn, state: &str) -> Result<(), SignInError> {
         let mut record = SignedInStep {
             server: self.server.as_str().into(),
             issuer: request.issuer.as_str().into(),
@@ -288,53 +299,61 @@ impl Account {
             allowed: false,
             by: DecidedBy::Nobody,
         };
-        let answer = timeout(PATIENCE, self.host.sign_in(request)).await;
-        let back = match answer.unwrap_or(SignInAnswer::Unavailable) {
-            SignInAnswer::Completed(address) => SentBack::read(&address, state),
+        let answer = timeout(PERSON_TIMEOUT, self.host.sign_in(request)).await;
+        let response = match answer.unwrap_or(SignInAnswer::Unavailable) {
+            SignInAnswer::Completed(address) => AuthorizationResponse::read(&address, state),
             SignInAnswer::Declined => Err(SignInError::Declined),
             SignInAnswer::Unavailable => Err(SignInError::Unavailable),
         };
-        record.allowed = back.is_ok();
-        record.by = match &back {
+        record.allowed = response.is_ok();
+        record.by = match &response {
             Ok(_) | Err(SignInError::Declined) => DecidedBy::Person,
             Err(SignInError::Unavailable | SignInError::Rejected) => DecidedBy::Nobody,
-            // The address does not belong to what was asked.
+            // The redirect does not match the request.
             Err(_) => DecidedBy::Host,
         };
-        in_time(async {
-            let recorded = self.ledger.record(record).await;
-            let back = back?;
+        with_timeout(async {
+            let recorded = self.audit.record(record).await;
+            let response = response?;
             recorded.map_err(|_| SignInError::Unrecorded)?;
-            self.desk.lock().await.exchange(&back, state).await
+            self.flow.lock().await.exchange(&response, state).await
         })
         .await
     }
 
-    /// What a person is asked, and the state that the answer must have; nothing if the server has what it wants without.
-    async fn question(
+    /// The sign-in request and its expected state; `None` if no prompt is needed.
+    async fn sign_in_request(
         &self,
         challenge: &Challenge,
     ) -> Result<Option<(SignIn, String)>, SignInError> {
-        let Some(asked) = self.desk.lock().await.asked(challenge).await? else {
+        let Some(wanted) = self
+            .flow
+            .lock()
+            .await
+            .authorization_request(challenge)
+            .await?
+        else {
             return Ok(None);
         };
-        let state = one(&asked.url, "state")?.ok_or(SignInError::State)?;
-        let (most, longest) = MOST_SCOPES;
-        if asked.scopes.len() > most || asked.scopes.iter().any(|scope| scope.len() > longest) {
-            return Err(SignInError::Unshown);
+        let state = single_param(&wanted.url, "state")?.ok_or(SignInError::State)?;
+        let (max_scopes, max_bytes) = MAX_SCOPES;
+        if wanted.scopes.len() > max_scopes
+            || wanted.scopes.iter().any(|scope| scope.len() > max_bytes)
+        {
+            return Err(SignInError::TooManyScopes);
         }
-        let scopes = asked.scopes.iter();
+        let scopes = wanted.scopes.iter();
         let request = SignIn {
             server: self.server.clone(),
             address: self.address.clone(),
-            issuer: cut(&crate::escape(&asked.issuer), LONGEST),
+            issuer: truncate(&crate::escape(&wanted.issuer), MAX_TEXT_BYTES),
             scopes: scopes
                 .map(|scope| crate::escape(scope).into_owned())
                 .collect(),
-            more: challenge.more.is_some(),
+            more: challenge.additional_scope.is_some(),
             tool: challenge.tool.clone(),
-            opens: cut(&crate::escape(asked.url.authority()), LONGEST),
-            url: crate::escape(asked.url.as_str()).into_owned(),
+            opens: truncate(&crate::escape(wanted.url.authority()), MAX_TEXT_BYTES),
+            url: crate::escape(wanted.url.as_str()).into_owned(),
         };
         Ok(Some((request, state)))
     }
@@ -345,15 +364,15 @@ mod tests {
     use std::collections::BTreeMap;
     use std::future::{pending, ready};
 
-    use super::super::super::requests::Requested;
+    use super::super::super::requests::BoxFuture;
     use super::*;
     use crate::audit::{Audit, MemoryAudit, Step};
 
-    /// A host that gives one answer to every request, or none at all.
+    /// A host that always gives the same answer, or never answers.
     struct Host(Option<SignInAnswer>);
 
     impl ServerRequests for Host {
-        fn sign_in(&self, _: SignIn) -> Requested<'_, SignInAnswer> {
+        fn sign_in(&self, _: SignIn) -> BoxFuture<'_, SignInAnswer> {
             match self.0.clone() {
                 Some(answer) => Box::pin(ready(answer)),
                 None => Box::pin(pending()),
@@ -379,9 +398,9 @@ mod tests {
         }
     }
 
-    /// What is recorded when `host` is asked: whether it was allowed, and by whom.
+    /// The recorded decision for `host`: the error, whether it was allowed, and who decided.
     async fn recorded(host: impl ServerRequests) -> (SignInError, bool, DecidedBy) {
-        let reach = HttpReach {
+        let config = HttpConfig {
             url: "http://127.0.0.1:1/mcp".to_owned(),
             headers: BTreeMap::new(),
             #[cfg(feature = "tls")]
@@ -389,12 +408,16 @@ mod tests {
         };
         let oauth = OAuth::new("http://127.0.0.1:2/");
         let host: Arc<dyn ServerRequests> = Arc::new(host);
-        let ledger = Arc::default();
-        let account = Account::open(("s", "s~1"), &reach, &oauth, (&host, &ledger)).await;
-        let error = account.unwrap().ask(request(), "state").await.unwrap_err();
+        let audit = Arc::default();
+        let account = Account::open(("s", "s~1"), &config, &oauth, (&host, &audit)).await;
+        let error = account
+            .unwrap()
+            .prompt(request(), "state")
+            .await
+            .unwrap_err();
         let log = MemoryAudit::new(10);
-        let audit = Audit::start(log.clone(), 10).unwrap();
-        ledger.join(&audit).await.unwrap();
+        let log_audit = Audit::start(log.clone(), 10).unwrap();
+        audit.attach(&log_audit).await.unwrap();
         let records = log.records();
         let [record] = records.as_slice() else {
             panic!("{records:?}");
@@ -406,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_denied_sign_in_is_recorded_with_who_decided() {
+    async fn denied_sign_in_is_recorded_with_its_decider() {
         let back = |query: &str| SignInAnswer::Completed(format!("http://127.0.0.1:2/?{query}"));
         for (answer, error, by) in [
             (

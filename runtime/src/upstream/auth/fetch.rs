@@ -1,4 +1,4 @@
-//! A request that a server's words led to in, the answer out if it went where it may, in time and not too much.
+//! HTTP client for authorisation servers, with limits on addresses, time and size.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,76 +7,77 @@ use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 
-use super::super::address::{self, Reachable};
+use super::super::address::{self, AddressPolicy};
 
-/// The longest answer, in bytes.
-const LONGEST: usize = 256 << 10;
-/// How long one answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How many requests one sign-in may take.
-const MOST: u32 = 32;
+/// The longest response, in bytes.
+const MAX_BODY_BYTES: usize = 256 << 10;
+/// How long one request may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest number of requests per sign-in.
+const MAX_REQUESTS: u32 = 32;
 
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
     #[error("the address is none that this server may lead to")]
-    Elsewhere,
+    AddressNotAllowed,
     #[error("the answer is too long")]
-    Long,
+    TooLarge,
     #[error("the sign-in takes too many requests")]
-    Many,
+    TooManyRequests,
 }
 
-/// What every request of a sign-in goes through.
-pub(super) struct Fetch {
+/// Executes all HTTP requests of a sign-in.
+pub(super) struct BoundedHttpClient {
     client: reqwest::Client,
-    reachable: Reachable,
-    left: AtomicU32,
+    policy: AddressPolicy,
+    remaining: AtomicU32,
 }
 
-impl Fetch {
-    pub(super) fn new(client: reqwest::Client, reachable: Reachable) -> Self {
+impl BoundedHttpClient {
+    pub(super) fn new(client: reqwest::Client, policy: AddressPolicy) -> Self {
         Self {
             client,
-            reachable,
-            left: AtomicU32::new(MOST),
+            policy,
+            remaining: AtomicU32::new(MAX_REQUESTS),
         }
     }
 
-    /// Another sign-in begins.
-    pub(super) fn renew(&self) {
-        self.left.store(MOST, Ordering::Relaxed);
+    /// Resets the request budget for another sign-in.
+    pub(super) fn reset_budget(&self) {
+        self.remaining.store(MAX_REQUESTS, Ordering::Relaxed);
     }
 
-    async fn fetched(&self, request: OAuthHttpRequest) -> Result<Answer, OAuthHttpClientError> {
-        let take = |left: u32| left.checked_sub(1);
-        let taken = self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.map_err(|_| FetchError::Many)?;
+    async fn fetch(&self, request: OAuthHttpRequest) -> Result<Response, OAuthHttpClientError> {
+        let take = |remaining: u32| remaining.checked_sub(1);
+        let request_budget =
+            self.remaining
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        request_budget.map_err(|_| FetchError::TooManyRequests)?;
         let request = reqwest::Request::try_from(request.request)?;
-        let url = address::read(request.url().as_str()).ok_or(FetchError::Elsewhere)?;
-        if !self.reachable.admits_url(&url) {
-            return Err(FetchError::Elsewhere.into());
+        let url =
+            address::parse_http_url(request.url().as_str()).ok_or(FetchError::AddressNotAllowed)?;
+        if !self.policy.allows_url(&url) {
+            return Err(FetchError::AddressNotAllowed.into());
         }
-        let mut answer = self.client.execute(request).await?;
-        let mut whole = axum::http::Response::new(Vec::new());
-        *whole.status_mut() = answer.status();
-        *whole.headers_mut() = answer.headers().clone();
-        while let Some(more) = answer.chunk().await? {
-            let body = whole.body_mut();
-            if more.len() > LONGEST.saturating_sub(body.len()) {
-                return Err(FetchError::Long.into());
+        let mut received = self.client.execute(request).await?;
+        let mut response = axum::http::Response::new(Vec::new());
+        *response.status_mut() = received.status();
+        *response.headers_mut() = received.headers().clone();
+        while let Some(more) = received.chunk().await? {
+            let body = response.body_mut();
+            if more.len() > MAX_BODY_BYTES.saturating_sub(body.len()) {
+                return Err(FetchError::TooLarge.into());
             }
             body.extend_from_slice(&more);
         }
-        Ok(whole)
+        Ok(response)
     }
 }
 
-type Answer = axum::http::Response<Vec<u8>>;
+type Response = axum::http::Response<Vec<u8>>;
 
-impl OAuthHttpClient for Fetch {
+impl OAuthHttpClient for BoundedHttpClient {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-        Box::pin(async move { tokio::time::timeout(PATIENCE, self.fetched(request)).await? })
+        Box::pin(async move { tokio::time::timeout(TIMEOUT, self.fetch(request)).await? })
     }
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bailiwick::{
-    Answer, Answers, Elicitation, Elicited, OAuth, Policy, Requested, Runtime, Scripted,
-    ServerRequests, ServerSpec, ServerState, SignIn, SignInAnswer, Upstreams, Wants, WorkerSpec,
+    Answer, BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, OAuth, Policy,
+    RequestCapabilities, Runtime, Scripted, ServerRequests, ServerSpec, ServerState, SignIn,
+    SignInAnswer, Upstreams, WorkerSpec,
 };
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,19 +22,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Host;
 
 impl ServerRequests for Host {
-    fn answers(&self) -> Answers {
-        Answers::ALL
+    fn capabilities(&self) -> RequestCapabilities {
+        RequestCapabilities::ALL
     }
 
-    fn elicit(&self, request: Elicitation) -> Requested<'_, Elicited> {
-        let Wants::Form(form) = request.wants else {
-            return Box::pin(std::future::ready(Elicited::Decline));
+    fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
+        let ElicitationKind::Form(form) = request.kind else {
+            return Box::pin(std::future::ready(ElicitationResponse::Decline));
         };
         let values = filled(&form, |field| field.get("default").cloned());
-        Box::pin(std::future::ready(Elicited::Accept(values)))
+        Box::pin(std::future::ready(ElicitationResponse::Accept(values)))
     }
 
-    fn sign_in(&self, request: SignIn) -> Requested<'_, SignInAnswer> {
+    fn sign_in(&self, request: SignIn) -> BoxFuture<'_, SignInAnswer> {
         Box::pin(async move {
             let address = redirected(&request.url).await;
             address.map_or(SignInAnswer::Unavailable, SignInAnswer::Completed)
@@ -88,10 +89,10 @@ pub(crate) async fn run(url: &str) {
     let context: Value = context
         .and_then(|context| serde_json::from_str(&context).ok())
         .unwrap_or_default();
-    let mut oauth = OAuth::new(LANDING).document(DOCUMENT);
+    let mut oauth = OAuth::new(LANDING).client_id_metadata_url(DOCUMENT);
     if let Some(id) = context["client_id"].as_str() {
         let secret = context["client_secret"].as_str().map(ToOwned::to_owned);
-        oauth = oauth.registered("suite", id, secret);
+        oauth = oauth.preregistered_client("suite", id, secret);
     }
     let builder = Upstreams::builder().server(ServerSpec::http("suite", url));
     let upstreams = builder.oauth(oauth).requests(Host).start().await.unwrap();

@@ -1,19 +1,19 @@
-//! Checks whether a person may be asked what a server wants to know of them.
+//! Checks elicitation requests of servers before a person is asked.
 
 use serde_json::{Map, Value};
 
-use super::classify::cut;
+use super::classify::truncate;
 
-/// The most fields of a form, and the most choices of a field.
-const MOST_FIELDS: usize = 20;
-const MOST_CHOICES: usize = 100;
-/// The longest name of a field, or value of a choice, in bytes; the longest title and description, which are cut.
-const LONGEST_NAME: usize = 128;
-const LONGEST_TITLE: usize = 256;
-const LONGEST_TEXT: usize = 2048;
-/// The longest address.
-const LONGEST_URL: usize = 2048;
-/// Words that mean a secret wherever they stand in the name of a field, its title or its description.
+/// The largest number of fields in a form, and of choices in a field.
+const MAX_FIELDS: usize = 20;
+const MAX_CHOICES: usize = 100;
+/// The longest field name or choice, in bytes, and the longest title and description, which are truncated.
+const MAX_NAME_BYTES: usize = 128;
+const MAX_TITLE_BYTES: usize = 256;
+const MAX_TEXT_BYTES: usize = 2048;
+/// The longest URL, in bytes.
+const MAX_URL_BYTES: usize = 2048;
+/// Words that indicate a secret anywhere in the name, title or description of a field.
 const SECRETS: &[&str] = &[
     "password",
     "passwords",
@@ -27,7 +27,7 @@ const SECRETS: &[&str] = &[
     "cvc",
     "mnemonic",
 ];
-/// The same for words that follow one another.
+/// Word pairs that indicate a secret.
 const SECRET_PAIRS: &[[&str; 2]] = &[
     ["api", "key"],
     ["access", "key"],
@@ -48,7 +48,7 @@ const SECRET_PAIRS: &[[&str; 2]] = &[
     ["seed", "phrase"],
     ["recovery", "phrase"],
 ];
-/// Words that mean a secret at the end of a name or title alone: `session_token`, but not `token_limit`.
+/// Words that indicate a secret at the end of a name or title: `session_token`, but not `token_limit`.
 const SECRET_ENDS: &[&str] = &[
     "secret",
     "token",
@@ -59,23 +59,23 @@ const SECRET_ENDS: &[&str] = &[
     "apikey",
 ];
 
-/// Why a person is not asked.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unasked {
-    /// A field is no text, number, choice or yes and no.
+pub(crate) enum FormRejection {
+    /// A field is not a text, number, choice or boolean.
     NotFlat,
     /// There are too many fields or choices.
     TooMany,
-    /// A name or a value is too long, or shows as something else than it is.
+    /// A name or value is too long or deceptive.
     Deceptive,
     /// A field asks for a secret.
     Secret,
-    /// The address is none that may be shown.
+    /// The URL cannot be shown.
     Url,
 }
 
-impl Unasked {
-    pub(super) fn why(self) -> &'static str {
+impl FormRejection {
+    pub(super) fn reason(self) -> &'static str {
         match self {
             Self::NotFlat => "a form may ask for texts, numbers, choices and yes or no",
             Self::TooMany => "the form has too many fields or choices",
@@ -86,96 +86,101 @@ impl Unasked {
     }
 }
 
-/// The form as a person may be shown it: what is only read is text and cut, what is sent back is as it was. Refuses forms
-/// that are not flat, that ask for a secret, and that deceive.
-pub(super) fn form(schema: &Value) -> Result<Value, Unasked> {
+/// Returns the form with titles and descriptions escaped and truncated, and with names and values unchanged. Rejects
+/// forms that are nested, deceptive, or ask for secrets.
+pub(super) fn check_form(schema: &Value) -> Result<Value, FormRejection> {
     let fields = schema.get("properties").and_then(Value::as_object);
-    let fields = fields.ok_or(Unasked::NotFlat)?;
-    if fields.len() > MOST_FIELDS {
-        return Err(Unasked::TooMany);
+    let fields = fields.ok_or(FormRejection::NotFlat)?;
+    if fields.len() > MAX_FIELDS {
+        return Err(FormRejection::TooMany);
     }
     for (name, field) in fields {
-        let field = field.as_object().ok_or(Unasked::NotFlat)?;
-        flat(field)?;
+        let field = field.as_object().ok_or(FormRejection::NotFlat)?;
+        check_flat(field)?;
         let text = |key: &str| field.get(key).and_then(Value::as_str);
         let secret = text("format") == Some("password")
             || names_secret(name)
             || text("title").is_some_and(names_secret)
             || text("description").is_some_and(|text| mentions_secret(&words(text)));
         if secret {
-            return Err(Unasked::Secret);
+            return Err(FormRejection::Secret);
         }
     }
-    inert(schema)
+    sanitize(schema)
 }
 
-fn inert(value: &Value) -> Result<Value, Unasked> {
+fn sanitize(value: &Value) -> Result<Value, FormRejection> {
     Ok(match value {
         Value::Object(map) => {
-            let part = |(key, value): (&String, &Value)| Ok((named(key)?, inert_part(key, value)?));
+            let part = |(key, value): (&String, &Value)| {
+                Ok((check_plain(key)?, sanitize_field(key, value)?))
+            };
             let parts = map.iter().filter(|(key, _)| *key != "$schema").map(part);
             Value::Object(parts.collect::<Result<_, _>>()?)
         }
-        Value::Array(items) if items.len() > MOST_CHOICES => return Err(Unasked::TooMany),
-        Value::Array(items) => Value::Array(items.iter().map(inert).collect::<Result<_, _>>()?),
-        Value::String(text) => Value::String(named(text)?),
+        Value::Array(items) if items.len() > MAX_CHOICES => return Err(FormRejection::TooMany),
+        Value::Array(items) => Value::Array(items.iter().map(sanitize).collect::<Result<_, _>>()?),
+        Value::String(text) => Value::String(check_plain(text)?),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     })
 }
 
-fn inert_part(key: &str, value: &Value) -> Result<Value, Unasked> {
-    let title = |text: &str| Value::String(cut(&crate::escape(text), LONGEST_TITLE));
+fn sanitize_field(key: &str, value: &Value) -> Result<Value, FormRejection> {
+    let title = |text: &str| Value::String(truncate(&crate::escape(text), MAX_TITLE_BYTES));
     match (key, value) {
         ("title", Value::String(text)) => Ok(title(text)),
-        ("description", Value::String(text)) => {
-            Ok(Value::String(cut(&crate::escape_lines(text), LONGEST_TEXT)))
-        }
-        ("enumNames", Value::Array(names)) if names.len() <= MOST_CHOICES => {
+        ("description", Value::String(text)) => Ok(Value::String(truncate(
+            &crate::escape_lines(text),
+            MAX_TEXT_BYTES,
+        ))),
+        ("enumNames", Value::Array(names)) if names.len() <= MAX_CHOICES => {
             let names = names.iter().map(|name| name.as_str().map(title));
             let names: Option<_> = names.collect();
-            names.map(Value::Array).ok_or(Unasked::NotFlat)
+            names.map(Value::Array).ok_or(FormRejection::NotFlat)
         }
-        _ => inert(value),
+        _ => sanitize(value),
     }
 }
 
-/// What goes back to the server as it is shown, so it must show as it is.
-fn named(text: &str) -> Result<String, Unasked> {
-    let plain = text.len() <= LONGEST_NAME && !text.chars().any(crate::is_deceptive);
-    plain.then(|| text.to_owned()).ok_or(Unasked::Deceptive)
+/// Names and values are returned to the server, so they must display unchanged.
+fn check_plain(text: &str) -> Result<String, FormRejection> {
+    let plain = text.len() <= MAX_NAME_BYTES && !text.chars().any(crate::is_deceptive);
+    plain
+        .then(|| text.to_owned())
+        .ok_or(FormRejection::Deceptive)
 }
 
-fn flat(field: &Map<String, Value>) -> Result<(), Unasked> {
+fn check_flat(field: &Map<String, Value>) -> Result<(), FormRejection> {
     let kind = field.get("type").and_then(Value::as_str);
     let choice = field.contains_key("enum") || field.contains_key("oneOf");
     let nested = ["properties", "$ref", "allOf", "patternProperties"];
     if nested.iter().any(|key| field.contains_key(*key)) {
-        return Err(Unasked::NotFlat);
+        return Err(FormRejection::NotFlat);
     }
     match kind {
         Some("string" | "number" | "integer" | "boolean") => Ok(()),
-        // Several of a choice.
+        // A choice of several values.
         Some("array") => {
             let items = field
                 .get("items")
                 .and_then(Value::as_object)
-                .ok_or(Unasked::NotFlat)?;
+                .ok_or(FormRejection::NotFlat)?;
             let chosen = items.contains_key("enum") || items.contains_key("anyOf");
-            chosen.then_some(()).ok_or(Unasked::NotFlat)
+            chosen.then_some(()).ok_or(FormRejection::NotFlat)
         }
         None if choice => Ok(()),
-        _ => Err(Unasked::NotFlat),
+        _ => Err(FormRejection::NotFlat),
     }
 }
 
-/// The words of a name or a text, in lower case. `userPassword`, `user_password` and `USER-PASSWORD` are two each.
+/// The words of a name or text, in lower case. `userPassword`, `user_password` and `USER-PASSWORD` have two words each.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut lower = false;
     for c in text.chars() {
-        let begins = c.is_uppercase() && lower;
+        let starts_word = c.is_uppercase() && lower;
         lower = c.is_lowercase() || c.is_numeric();
-        if begins || !c.is_alphanumeric() {
+        if starts_word || !c.is_alphanumeric() {
             words.push(String::new());
         }
         if let Some(word) = words.last_mut()
@@ -188,13 +193,13 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether a name or a title is that of a secret.
+/// Whether a name or title refers to a secret.
 fn names_secret(text: &str) -> bool {
     let words = words(text);
-    let ends = words
+    let ends_in_secret = words
         .last()
         .is_some_and(|last| SECRET_ENDS.contains(&last.as_str()));
-    ends || mentions_secret(&words)
+    ends_in_secret || mentions_secret(&words)
 }
 
 fn mentions_secret(words: &[String]) -> bool {
@@ -202,8 +207,8 @@ fn mentions_secret(words: &[String]) -> bool {
     words.iter().any(|word| SECRETS.contains(&word.as_str())) || words.windows(2).any(pair)
 }
 
-/// Refuses addresses that a person should not be sent to.
-pub(crate) fn url(url: &str) -> Result<(), Unasked> {
+/// Rejects URLs that a person should not open.
+pub(crate) fn check_url(url: &str) -> Result<(), FormRejection> {
     let after = |scheme: &str| {
         let (start, rest) = url.split_at_checked(scheme.len())?;
         start.eq_ignore_ascii_case(scheme).then_some(rest)
@@ -212,9 +217,9 @@ pub(crate) fn url(url: &str) -> Result<(), Unasked> {
     let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
     let plain = |c: char| c.is_ascii_graphic() && c != '\\';
     let fits = authority.is_some_and(|it| !it.is_empty() && !it.contains('@'))
-        && url.len() <= LONGEST_URL
+        && url.len() <= MAX_URL_BYTES
         && url.chars().all(plain);
-    fits.then_some(()).ok_or(Unasked::Url)
+    fits.then_some(()).ok_or(FormRejection::Url)
 }
 
 #[cfg(test)]
@@ -224,15 +229,15 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(field: &str, schema: Value, expected: Result<(), Unasked>) {
+    fn check(field: &str, schema: Value, expected: Result<(), FormRejection>) {
         let properties = Map::from_iter([(field.to_owned(), schema)]);
-        let asked = form(&json!({"type": "object", "properties": properties}));
-        assert_eq!(asked.map(|_| ()), expected, "{field}");
+        let checked = check_form(&json!({"type": "object", "properties": properties}));
+        assert_eq!(checked.map(|_| ()), expected, "{field}");
     }
 
     #[test]
-    fn what_is_read_is_text_and_what_is_sent_back_is_as_it_was() {
-        let shown = form(&json!({
+    fn form_texts_are_escaped_and_values_are_unchanged() {
+        let shown = check_form(&json!({
             "$schema": "https://example.org", "type": "object", "title": "T\u{202e}", "required": ["a"],
             "properties": {"a": {
                 "type": "string", "title": "x\u{1b}[2J\n", "description": "two\nlines\u{200b}",
@@ -247,13 +252,14 @@ mod tests {
             }},
         });
         assert_eq!(shown, Ok(expected));
-        let long =
-            form(&json!({"properties": {"a": {"type": "string", "title": "x".repeat(9999)}}}));
+        let long = check_form(
+            &json!({"properties": {"a": {"type": "string", "title": "x".repeat(9999)}}}),
+        );
         assert!(long.unwrap().to_string().len() < 400);
     }
 
     #[test]
-    fn what_deceives_and_would_be_sent_back_is_not_asked() {
+    fn deceptive_values_are_rejected() {
         for field in [
             json!({"type": "string", "enum": ["yes\u{200b}"]}),
             json!({"type": "string", "oneOf": [{"const": "a\u{202e}", "title": "a"}]}),
@@ -261,20 +267,20 @@ mod tests {
             json!({"type": "string", "enum": ["x".repeat(129)]}),
             json!({"type": "array", "items": {"type": "string", "enum": ["a\n"]}}),
         ] {
-            check("x", field, Err(Unasked::Deceptive));
+            check("x", field, Err(FormRejection::Deceptive));
         }
         check(
             "na\u{ad}me",
             json!({"type": "string"}),
-            Err(Unasked::Deceptive),
+            Err(FormRejection::Deceptive),
         );
-        let choices = |most: usize| json!({"type": "string", "enum": vec!["a"; most]});
+        let choices = |count: usize| json!({"type": "string", "enum": vec!["a"; count]});
         check("x", choices(100), Ok(()));
-        check("x", choices(101), Err(Unasked::TooMany));
+        check("x", choices(101), Err(FormRejection::TooMany));
     }
 
     #[test]
-    fn a_flat_form_may_be_asked() {
+    fn flat_forms_are_accepted() {
         check(
             "name",
             json!({"type": "string", "title": "Your name"}),
@@ -297,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_form_may_not() {
+    fn nested_forms_are_rejected() {
         for nested in [
             json!({"type": "object", "properties": {}}),
             json!({"type": "array", "items": {"type": "object"}}),
@@ -307,19 +313,25 @@ mod tests {
             json!({}),
             json!(7),
         ] {
-            check("x", nested, Err(Unasked::NotFlat));
+            check("x", nested, Err(FormRejection::NotFlat));
         }
-        assert_eq!(form(&json!({"type": "object"})), Err(Unasked::NotFlat));
+        assert_eq!(
+            check_form(&json!({"type": "object"})),
+            Err(FormRejection::NotFlat)
+        );
         let many: Map<String, Value> = (0..21)
             .map(|n| (format!("f{n}"), json!({"type": "string"})))
             .collect();
-        assert_eq!(form(&json!({ "properties": many })), Err(Unasked::TooMany));
+        assert_eq!(
+            check_form(&json!({ "properties": many })),
+            Err(FormRejection::TooMany)
+        );
         let empty = json!({"properties": {}});
-        assert_eq!(form(&empty), Ok(empty));
+        assert_eq!(check_form(&empty), Ok(empty));
     }
 
     #[test]
-    fn a_form_that_asks_for_a_secret_may_not() {
+    fn forms_that_ask_for_secrets_are_rejected() {
         for name in [
             "password",
             "API_KEY",
@@ -335,7 +347,7 @@ mod tests {
             "clientSecret",
             "passwordAgain",
         ] {
-            check(name, json!({"type": "string"}), Err(Unasked::Secret));
+            check(name, json!({"type": "string"}), Err(FormRejection::Secret));
         }
         for name in [
             "business_name",
@@ -356,17 +368,17 @@ mod tests {
         check(
             "x",
             json!({"type": "string", "format": "password"}),
-            Err(Unasked::Secret),
+            Err(FormRejection::Secret),
         );
         check(
             "x",
             json!({"type": "string", "title": "Your secret"}),
-            Err(Unasked::Secret),
+            Err(FormRejection::Secret),
         );
         check(
             "x",
             json!({"type": "string", "description": "the API key"}),
-            Err(Unasked::Secret),
+            Err(FormRejection::Secret),
         );
         for (key, text) in [
             ("title", "Which key topics?"),
@@ -382,13 +394,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_of_the_web_and_names_no_user() {
+    fn urls_are_http_without_a_user() {
         for good in [
             "https://example.org/a?b=c",
             "HTTP://example.org",
             "http://127.0.0.1:8080/",
         ] {
-            assert_eq!(url(good), Ok(()), "{good}");
+            assert_eq!(check_url(good), Ok(()), "{good}");
         }
         for bad in [
             "javascript:alert(1)",
@@ -400,7 +412,7 @@ mod tests {
             "https://example.org\u{202e}",
             "https:\\\\example.org",
         ] {
-            assert_eq!(url(bad), Err(Unasked::Url), "{bad}");
+            assert_eq!(check_url(bad), Err(FormRejection::Url), "{bad}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A stranger's schema in, whether what they answer fits it out; neither is looked at on a thread that others wait for.
+//! Compiles JSON Schemas of servers and validates values in bounded time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,96 +7,99 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::places::{Places, SchemaFault};
+use super::schema_cost::{SchemaCost, SchemaFault};
 
-/// The largest program that a pattern may become, and the largest table of its states, in bytes.
-const LARGEST_PROGRAM: usize = 64 << 10;
-const LARGEST_TABLE: usize = 256 << 10;
-/// How many values of one server are looked at together.
-const MOST_TURNS: usize = 2;
-/// How long a look may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The largest compiled pattern and the largest DFA, in bytes.
+const MAX_PROGRAM_BYTES: usize = 64 << 10;
+const MAX_DFA_BYTES: usize = 256 << 10;
+/// The largest number of concurrent validations per server.
+const MAX_CONCURRENT: usize = 2;
+/// How long a validation may take.
+const VALIDATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many patterns the schemas of one server may have together, and whose turn it is to be looked at.
+/// The limits shared by the schemas of one server: the number of patterns, and the slots for concurrent validations.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct SchemaBudget {
     patterns: usize,
-    turns: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
-impl Default for Allowance {
+impl Default for SchemaBudget {
     fn default() -> Self {
         Self {
             patterns: 256,
-            turns: Arc::new(Semaphore::new(MOST_TURNS)),
+            slots: Arc::new(Semaphore::new(MAX_CONCURRENT)),
         }
     }
 }
 
-/// A schema that values are held to.
+/// A compiled schema with bounded validation cost.
 #[derive(Debug)]
-pub(super) struct Shape {
-    places: Places,
+pub(super) struct CompiledSchema {
+    cost: SchemaCost,
     validator: Validator,
-    turns: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
-impl Shape {
-    /// Takes a while: not for a thread that others wait for.
-    pub(super) fn of(schema: &Value, allowance: &mut Allowance) -> Result<Self, SchemaFault> {
-        let places = Places::of(schema)?;
-        let left = allowance.patterns.checked_sub(places.patterns());
-        allowance.patterns = left.ok_or(SchemaFault::Pattern)?;
+impl CompiledSchema {
+    /// This is CPU-bound and must not run on an async thread.
+    pub(super) fn of(schema: &Value, budget: &mut SchemaBudget) -> Result<Self, SchemaFault> {
+        let cost = SchemaCost::of(schema)?;
+        let left = budget.patterns.checked_sub(cost.patterns());
+        budget.patterns = left.ok_or(SchemaFault::Pattern)?;
         let patterns = PatternOptions::regex()
-            .size_limit(LARGEST_PROGRAM)
-            .dfa_size_limit(LARGEST_TABLE);
+            .size_limit(MAX_PROGRAM_BYTES)
+            .dfa_size_limit(MAX_DFA_BYTES);
         let validator = jsonschema::options()
             .offline()
             .should_validate_formats(false)
             .with_pattern_options(patterns)
             .build(schema);
-        let unfit = |_| {
-            if places.patterns() > 0 {
+        let invalid = |_| {
+            if cost.patterns() > 0 {
                 SchemaFault::Pattern
             } else {
                 SchemaFault::Invalid
             }
         };
         Ok(Self {
-            validator: validator.map_err(unfit)?,
-            turns: Arc::clone(&allowance.turns),
-            places,
+            validator: validator.map_err(invalid)?,
+            slots: Arc::clone(&budget.slots),
+            cost,
         })
     }
 
-    /// Whether `value` fits; none if that cannot be said in time.
-    pub(super) async fn fits(self: Arc<Self>, value: Value) -> Option<bool> {
+    /// Whether `value` is valid; `None` if validation takes too long.
+    pub(super) async fn is_valid(self: Arc<Self>, value: Value) -> Option<bool> {
         let is_valid = |validator: &Validator, value: &Value| validator.is_valid(value);
-        self.look(value, is_valid).await
+        self.run(value, is_valid).await
     }
 
-    /// What `look` finds out about `value`; none if that takes too long.
-    async fn look<T: Send + 'static>(
+    /// Runs `look` on the blocking pool; `None` if it takes too long.
+    async fn run<T: Send + 'static>(
         self: Arc<Self>,
         value: Value,
         look: fn(&Validator, &Value) -> T,
     ) -> Option<T> {
-        let looked = async {
-            let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
-            // A look cannot be ended from outside, so whoever waits no longer leaves it its turn.
+        let outcome = async {
+            let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
+            // The task cannot be aborted, so it keeps its slot after a timeout.
             let look = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                let affords = self.places.affords(&value);
-                affords.then(|| look(&self.validator, &value))
+                let _slot = slot;
+                let is_affordable = self.cost.is_affordable(&value);
+                is_affordable.then(|| look(&self.validator, &value))
             });
             look.await.ok().flatten()
         };
-        tokio::time::timeout(PATIENCE, looked).await.ok().flatten()
+        tokio::time::timeout(VALIDATION_TIMEOUT, outcome)
+            .await
+            .ok()
+            .flatten()
     }
 }
 
-/// Validates values against a JSON Schema that another program wrote, in bounded time and memory. Nothing is fetched, and
-/// formats are not validated.
+/// Validates values against an untrusted JSON Schema, in bounded time and memory. References to other documents are not
+/// fetched, and formats are not validated.
 ///
 /// ```
 /// # use bailiwick::SchemaValidator;
@@ -114,16 +117,16 @@ impl Shape {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct SchemaValidator(Arc<Shape>);
+pub struct SchemaValidator(Arc<CompiledSchema>);
 
-/// Why values cannot be validated against a schema.
+/// Why a schema cannot be used for validation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{fault}{}", at(.detail.as_deref()))]
+#[error("{fault}{}", suffix(.detail.as_deref()))]
 #[non_exhaustive]
 pub struct SchemaError {
     /// What is wrong with the schema.
     pub fault: SchemaFault,
-    /// The first place that is invalid, and why.
+    /// The first invalid location and the reason.
     pub detail: Option<String>,
 }
 
@@ -136,29 +139,29 @@ impl SchemaError {
     }
 }
 
-fn at(detail: Option<&str>) -> String {
+fn suffix(detail: Option<&str>) -> String {
     detail.map_or_else(String::new, |detail| format!(": {detail}"))
 }
 
 impl SchemaValidator {
-    /// Compiles a schema, on a thread for blocking work.
+    /// Compiles a schema on the blocking pool.
     ///
     /// # Errors
-    /// [`SchemaError`] if the schema is invalid, is not supported or could take too long.
+    /// [`SchemaError`] if the schema is invalid, unsupported or too expensive.
     pub async fn new(schema: Value) -> Result<Self, SchemaError> {
         let compiled = tokio::task::spawn_blocking(move || Self::compile(&schema));
-        // It is not aborted, so it panicked.
+        // The task is never aborted, so it panicked.
         let unsupported = |_| Err(SchemaError::new(SchemaFault::Unsupported));
         compiled.await.unwrap_or_else(unsupported)
     }
 
     fn compile(schema: &Value) -> Result<Self, SchemaError> {
-        match Shape::of(schema, &mut Allowance::default()) {
+        match CompiledSchema::of(schema, &mut SchemaBudget::default()) {
             Ok(shape) => Ok(Self(Arc::new(shape))),
-            // These two are found in schemas of bounded size and a known revision alone.
+            // These faults occur only in schemas of bounded size and known version.
             Err(fault @ (SchemaFault::Invalid | SchemaFault::Pattern)) => {
                 let error = jsonschema::meta::validate(schema).err();
-                let detail = error.map(|error| described(&error));
+                let detail = error.map(|error| error_text(&error));
                 let fault = detail.as_ref().map_or(fault, |_| SchemaFault::Invalid);
                 Err(SchemaError { fault, detail })
             }
@@ -166,22 +169,22 @@ impl SchemaValidator {
         }
     }
 
-    /// Why `value` does not match the schema; none if it does.
+    /// Why `value` does not match the schema; `None` if it does.
     ///
     /// # Errors
-    /// [`SchemaFault::Costly`] if that takes too long.
+    /// [`SchemaFault::Costly`] if validation takes too long.
     pub async fn mismatch(&self, value: Value) -> Result<Option<String>, SchemaFault> {
         let mismatch = |validator: &Validator, value: &Value| {
             let error = validator.validate(value).err();
-            error.map(|error| described(&error))
+            error.map(|error| error_text(&error))
         };
-        let looked = Arc::clone(&self.0).look(value, mismatch).await;
-        looked.ok_or(SchemaFault::Costly)
+        let outcome = Arc::clone(&self.0).run(value, mismatch).await;
+        outcome.ok_or(SchemaFault::Costly)
     }
 }
 
-/// Where a value is invalid and why. The value itself is left out.
-fn described(error: &jsonschema::ValidationError<'_>) -> String {
+/// Describes a validation error without the value.
+fn error_text(error: &jsonschema::ValidationError<'_>) -> String {
     format!("`{}`: {}", error.instance_path(), error.masked())
 }
 
@@ -191,17 +194,17 @@ mod tests {
 
     use super::*;
 
-    fn shape(schema: &Value) -> Result<Shape, SchemaFault> {
-        Shape::of(schema, &mut Allowance::default())
+    fn compiled(schema: &Value) -> Result<CompiledSchema, SchemaFault> {
+        CompiledSchema::of(schema, &mut SchemaBudget::default())
     }
 
     #[track_caller]
     fn check(schema: &Value, expected: Result<(), SchemaFault>) {
-        assert_eq!(shape(schema).map(|_| ()), expected, "{schema}");
+        assert_eq!(compiled(schema).map(|_| ()), expected, "{schema}");
     }
 
     #[test]
-    fn patterns_take_linear_time_and_little_room() {
+    fn patterns_are_linear_and_bounded() {
         for usual in [r"^\d{4}-\d{2}-\d{2}$", r"^[^@\s]+@[^@\s]+$", r"\p{Lu}"] {
             check(&json!({ "pattern": usual }), Ok(()));
         }
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_schema_is_described_by_its_place() {
+    fn invalid_schema_error_names_the_location() {
         let fault = |schema: &Value| SchemaValidator::compile(schema).unwrap_err();
         let error = fault(&json!({"properties": {"a": {"type": "strong"}}}));
         assert_eq!(error.fault, SchemaFault::Invalid);
@@ -235,38 +238,41 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_of_one_server_share_what_patterns_they_may_have() {
-        let mut allowance = Allowance::default();
+    fn schemas_of_one_server_share_a_pattern_budget() {
+        let mut budget = SchemaBudget::default();
         let many = |patterns: usize| json!({"allOf": vec![json!({"pattern": "a"}); patterns]});
-        assert!(Shape::of(&many(200), &mut allowance).is_ok());
-        let refused = Shape::of(&many(100), &mut allowance).map(|_| ());
+        assert!(CompiledSchema::of(&many(200), &mut budget).is_ok());
+        let refused = CompiledSchema::of(&many(100), &mut budget).map(|_| ());
         assert_eq!(refused, Err(SchemaFault::Pattern));
-        assert!(Shape::of(&many(56), &mut allowance).is_ok());
+        assert!(CompiledSchema::of(&many(56), &mut budget).is_ok());
     }
 
     #[tokio::test]
-    async fn a_value_fits_or_does_not_or_nobody_can_say() {
+    async fn validation_is_valid_invalid_or_too_costly() {
         let schema = json!({"type": "object", "properties": {"x": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
-        let shape = Arc::new(shape(&schema).unwrap());
+        let compiled = Arc::new(compiled(&schema).unwrap());
         let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
-        let fits = |value| Arc::clone(&shape).fits(value);
-        assert_eq!(fits(nested(5)).await, Some(true));
-        assert_eq!(fits(json!({"x": 7})).await, Some(false));
-        assert_eq!(fits(nested(40)).await, None);
+        let is_valid = |value| Arc::clone(&compiled).is_valid(value);
+        assert_eq!(is_valid(nested(5)).await, Some(true));
+        assert_eq!(is_valid(json!({"x": 7})).await, Some(false));
+        assert_eq!(is_valid(nested(40)).await, None);
     }
 
     #[test]
-    fn the_deepest_that_is_looked_at_fits_on_a_thread_of_a_pool() {
-        let round =
-            super::super::places::tests::chain(15, 1, json!({"properties": {"x": {"$ref": "#"}}}));
+    fn deepest_accepted_value_fits_a_pool_thread_stack() {
+        let round = super::super::schema_cost::tests::chain(
+            15,
+            1,
+            json!({"properties": {"x": {"$ref": "#"}}}),
+        );
         let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
         let pool = std::thread::Builder::new().stack_size(2 << 20);
         let look = move || {
-            let shape = shape(&round).unwrap();
-            let affords = |levels: &usize| shape.places.affords(&nested(*levels));
-            let deepest = (0..64).take_while(affords).last().unwrap();
+            let compiled = compiled(&round).unwrap();
+            let is_affordable = |levels: &usize| compiled.cost.is_affordable(&nested(*levels));
+            let deepest = (0..64).take_while(is_affordable).last().unwrap();
             assert!((20..40).contains(&deepest), "{deepest}");
-            shape.validator.is_valid(&nested(deepest))
+            compiled.validator.is_valid(&nested(deepest))
         };
         assert!(pool.spawn(look).unwrap().join().unwrap());
     }

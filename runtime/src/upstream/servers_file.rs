@@ -1,4 +1,4 @@
-//! Reads the file in which editors keep their MCP servers.
+//! Reads the MCP server configuration files of editors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,18 +6,18 @@ use jsonc_parser::{CollectOptions, ParseOptions, ast, parse_to_ast};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::classify::cut;
-use super::spec::{MOST_SERVERS, ServerSpec, SpecError, literal};
+use super::classify::truncate;
+use super::spec::{MAX_SERVERS, ServerSpec, SpecError, escape_placeholders};
 
-/// The longest file, in bytes, and the longest name that a message shows.
-const LONGEST_FILE: usize = 1 << 20;
-const LONGEST_NAME: usize = 128;
+/// The longest file, and the longest name in a message, in bytes.
+const MAX_FILE_BYTES: usize = 1 << 20;
+const MAX_NAME_BYTES: usize = 128;
 
-/// Why a file of servers, or one of its entries, cannot be used. It holds no value of the file.
+/// Why a configuration file, or one of its entries, cannot be used. It contains no value of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServersError {
-    /// It is not JSON, or not an object with servers in it.
+    /// The file is not valid JSON, or not an object.
     #[error("the file of the servers cannot be read: line {line}, column {column}")]
     Json {
         /// The line, from 1.
@@ -25,86 +25,86 @@ pub enum ServersError {
         /// The column, from 1.
         column: usize,
     },
-    /// An object has a key twice.
+    /// An object has a duplicate key.
     #[error("the file of the servers has the duplicate key `{0}`")]
     DuplicateKey(String),
-    /// It is too long.
-    #[error("the file of the servers is too long; it may have {LONGEST_FILE} bytes")]
+    /// The file is too long.
+    #[error("the file of the servers is too long; it may have {MAX_FILE_BYTES} bytes")]
     TooLong,
-    /// A field has a value of another type than it must have.
+    /// A field has the wrong type.
     #[error("{field} has the wrong type; expected {expected}")]
     Type {
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
-        /// What may stand there.
+        /// The expected type.
         expected: &'static str,
     },
-    /// A variable that it names is not set.
+    /// An environment variable is not set.
     #[error("the variable `{variable}` is not set, which {field} names")]
     Unset {
         /// The variable.
         variable: String,
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
     },
-    /// An input that it names has no value.
+    /// An input has no value.
     #[error("the input `{input}` has no value, which {field} names")]
     Input {
         /// The id of the input.
         input: String,
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
     },
-    /// It holds a placeholder that this host does not support or has no value for.
+    /// A placeholder is not supported or has no value.
     #[error(
         "{field} holds a placeholder that is not supported here; supported are `${{env:NAME}}`, `${{NAME}}`, \
          `${{NAME:-default}}`, `${{input:ID}}`, `${{workspaceFolder}}` and `${{userHome}}`"
     )]
     Placeholder {
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
     },
-    /// The file of variables that it names cannot be read, or a line of it is not `NAME=VALUE`.
+    /// The `envFile` cannot be read, or contains an invalid line.
     #[error("cannot read variables from the file that {field} names")]
     EnvFile {
-        /// The JSON pointer of the place.
+        /// The JSON pointer of the field.
         field: String,
     },
-    /// A server is reached by the transport that Streamable HTTP replaced.
+    /// The server uses the transport that Streamable HTTP replaced.
     #[error(
         "the server `{0}` uses the HTTP+SSE transport of 2024-11-05, which is not supported; most servers offer \
          Streamable HTTP (type `http`) at another address"
     )]
     Sse(String),
-    /// A server has neither a command nor an address, or both, or a type that does not fit.
+    /// The server has neither a command nor an address, both, or a type that does not match.
     #[error("the server `{0}` must have either a command or an address, and a type that fits")]
     Kind(String),
-    /// A server cannot be used.
+    /// The server is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
 }
 
-/// What a file of servers says.
+/// The content of a configuration file.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ServersFile {
-    /// The servers that can be used.
+    /// The valid servers.
     pub servers: Vec<ServerSpec>,
-    /// The entries that cannot: the key of each and what is wrong with it.
+    /// The keys of invalid entries, and what is wrong with them.
     pub rejected: Vec<(String, ServersError)>,
 }
 
-/// What the placeholders in a file of servers stand for. A closure is one that knows variables alone.
+/// Resolves the placeholders in a configuration file. A closure resolves variables alone.
 pub trait ServersContext {
     /// The value of an environment variable: `${env:NAME}`, `${NAME}` and `${NAME:-default}`.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// What a person entered for `${input:ID}`.
+    /// The value that a person entered for `${input:ID}`.
     fn input(&self, _id: &str) -> Option<String> {
         None
     }
 
-    /// The folder that is worked in: `${workspaceFolder}`.
+    /// The workspace folder: `${workspaceFolder}`.
     fn workspace_folder(&self) -> Option<String> {
         None
     }
@@ -114,7 +114,7 @@ pub trait ServersContext {
         None
     }
 
-    /// The text of a file of variables, one `NAME=VALUE` a line: `envFile`.
+    /// The text of a file of variables, with one `NAME=VALUE` per line: `envFile`.
     fn env_file(&self, _path: &str) -> Option<String> {
         None
     }
@@ -126,7 +126,7 @@ impl<F: Fn(&str) -> Option<String>> ServersContext for F {
     }
 }
 
-/// What counts of one server; what else editors keep there (what they allow without asking, above all) does not.
+/// One entry. Other keys of editors, such as automatic approvals, are ignored.
 struct Entry {
     kind: Option<String>,
     command: Option<String>,
@@ -134,45 +134,46 @@ struct Entry {
     env: BTreeMap<String, String>,
     env_file: Option<String>,
     cwd: Option<String>,
-    /// The address and the key that it stands under.
+    /// The address and its key.
     url: Option<(&'static str, String)>,
     headers: BTreeMap<String, String>,
 }
 
-/// The keys that editors write an address under.
+/// The keys for an address.
 const ADDRESSES: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 
 impl ServerSpec {
-    /// Reads the file in which editors keep their servers: `{"servers": {NAME: {"command", "args", "env", "envFile",
-    /// "cwd"}}}` or `{NAME: {"url", "headers"}}`, under the key `mcpServers` as well; an address may stand under `serverUrl`
-    /// or `httpUrl`. Comments and trailing commas are ignored. A server that is `disabled` is left out. `context` says what
-    /// placeholders such as `${env:X}` stand for.
+    /// Reads the MCP configuration file of an editor: `{"servers": {NAME: {"command", "args", "env", "envFile",
+    /// "cwd"}}}` or `{NAME: {"url", "headers"}}`, also under the key `mcpServers`; the address may be in `serverUrl` or
+    /// `httpUrl`. Comments and trailing commas are allowed. Servers with `disabled` are skipped. `context` resolves
+    /// placeholders such as `${env:X}`.
     ///
-    /// A server is known by what is written: write secrets as `${env:X}` or `${input:X}`, which count by their names, but
-    /// for `command` and `cwd`, which count as they are filled in. What stands in an `envFile` counts by its values.
+    /// The identity of a server is the written text: secrets written as `${env:X}` or `${input:X}` count by their
+    /// names. `command` and `cwd` count with placeholders replaced, and the content of an `envFile` counts by its
+    /// values.
     ///
-    /// An entry that cannot be used does not keep the others from being used; [`ServersFile::rejected`] says why.
+    /// Invalid entries do not affect the others; see [`ServersFile::rejected`].
     ///
     /// # Errors
-    /// [`ServersError`] if no entry can be read; it holds no value of the file or of a variable.
+    /// [`ServersError`] if the file cannot be read; it contains no value of the file or of a variable.
     pub fn read_all(
         text: &str,
         context: &impl ServersContext,
     ) -> Result<ServersFile, ServersError> {
-        if text.len() > LONGEST_FILE {
+        if text.len() > MAX_FILE_BYTES {
             return Err(ServersError::TooLong);
         }
         let mut file = parse(text)?;
         let (mut read, mut seen) = (ServersFile::default(), BTreeSet::new());
         for key in ["servers", "mcpServers"] {
-            let servers: Option<Map<String, Value>> = taken(&mut file, "", key, "an object")?;
+            let servers: Option<Map<String, Value>> = take_field(&mut file, "", key, "an object")?;
             for (name, entry) in servers.unwrap_or_default() {
-                let field = format!("/{key}/{}", place(&name));
-                let spec = entry_of(entry, &name, &field).and_then(|entry| {
+                let field = format!("/{key}/{}", pointer_segment(&name));
+                let spec = parse_entry(entry, &name, &field).and_then(|entry| {
                     let Some(entry) = entry else { return Ok(None) };
                     let spec = entry.read(&name, &field, context)?;
                     spec.check()?;
-                    if read.servers.len() >= MOST_SERVERS {
+                    if read.servers.len() >= MAX_SERVERS {
                         return Err(SpecError::TooMany.into());
                     }
                     if !seen.insert(name.clone()) {
@@ -182,7 +183,7 @@ impl ServerSpec {
                 });
                 match spec {
                     Ok(spec) => read.servers.extend(spec),
-                    Err(why) => read.rejected.push((shown(&name), why)),
+                    Err(why) => read.rejected.push((display_name(&name), why)),
                 }
             }
         }
@@ -190,7 +191,7 @@ impl ServerSpec {
     }
 }
 
-/// JSON with comments and trailing commas, as editors write it.
+/// Parses JSON with comments and trailing commas.
 fn parse(text: &str) -> Result<Map<String, Value>, ServersError> {
     let strict = ParseOptions {
         allow_comments: true,
@@ -211,7 +212,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, ServersError> {
         column: error.column_display(),
     })?;
     if let Some(key) = parsed.value.as_ref().and_then(duplicate_key) {
-        return Err(ServersError::DuplicateKey(shown(key)));
+        return Err(ServersError::DuplicateKey(display_name(key)));
     }
     match parsed.value.map(Value::from) {
         Some(Value::Object(file)) => Ok(file),
@@ -219,7 +220,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, ServersError> {
     }
 }
 
-/// The first key that an object has a second time.
+/// The first duplicate key of an object.
 fn duplicate_key<'v>(value: &'v ast::Value<'_>) -> Option<&'v str> {
     match value {
         ast::Value::Object(object) => {
@@ -235,38 +236,39 @@ fn duplicate_key<'v>(value: &'v ast::Value<'_>) -> Option<&'v str> {
     }
 }
 
-/// One entry, unless it is disabled.
-fn entry_of(entry: Value, name: &str, field: &str) -> Result<Option<Entry>, ServersError> {
+/// Parses an entry; `None` if it is disabled.
+fn parse_entry(entry: Value, name: &str, field: &str) -> Result<Option<Entry>, ServersError> {
     let Value::Object(mut entry) = entry else {
         let (field, expected) = (field.to_owned(), "an object");
         return Err(ServersError::Type { field, expected });
     };
-    if taken(&mut entry, field, "disabled", "a boolean")? == Some(true) {
+    if take_field(&mut entry, field, "disabled", "a boolean")? == Some(true) {
         return Ok(None);
     }
     let text = "a string";
     let mut url = None;
     for key in ADDRESSES {
-        if let Some(address) = taken::<String>(&mut entry, field, key, text)?
+        if let Some(address) = take_field::<String>(&mut entry, field, key, text)?
             && url.replace((key, address)).is_some()
         {
-            return Err(ServersError::Kind(shown(name)));
+            return Err(ServersError::Kind(display_name(name)));
         }
     }
     Ok(Some(Entry {
-        kind: taken(&mut entry, field, "type", text)?,
-        command: taken(&mut entry, field, "command", text)?,
-        args: taken(&mut entry, field, "args", "an array of strings")?.unwrap_or_default(),
-        env: taken(&mut entry, field, "env", "an object of strings")?.unwrap_or_default(),
-        env_file: taken(&mut entry, field, "envFile", text)?,
-        cwd: taken(&mut entry, field, "cwd", text)?,
+        kind: take_field(&mut entry, field, "type", text)?,
+        command: take_field(&mut entry, field, "command", text)?,
+        args: take_field(&mut entry, field, "args", "an array of strings")?.unwrap_or_default(),
+        env: take_field(&mut entry, field, "env", "an object of strings")?.unwrap_or_default(),
+        env_file: take_field(&mut entry, field, "envFile", text)?,
+        cwd: take_field(&mut entry, field, "cwd", text)?,
         url,
-        headers: taken(&mut entry, field, "headers", "an object of strings")?.unwrap_or_default(),
+        headers: take_field(&mut entry, field, "headers", "an object of strings")?
+            .unwrap_or_default(),
     }))
 }
 
-/// A field of an object; `null` counts as absent.
-fn taken<T: DeserializeOwned>(
+/// Removes a field from an object; `null` counts as absent.
+fn take_field<T: DeserializeOwned>(
     entry: &mut Map<String, Value>,
     field: &str,
     key: &str,
@@ -286,12 +288,13 @@ impl Entry {
         field: &str,
         context: &dyn ServersContext,
     ) -> Result<ServerSpec, ServersError> {
-        let fill = |text: &str, field: &str| filled(text, field, context, Fill::All);
-        let keep = |text: &str, field: &str| filled(text, field, context, Fill::Folders);
+        let fill = |text: &str, field: &str| replace_placeholders(text, field, context, Fill::All);
+        let keep =
+            |text: &str, field: &str| replace_placeholders(text, field, context, Fill::Folders);
         let kind = self.kind.as_deref();
         match (&self.command, &self.url) {
             (Some(command), None) if kind.is_none_or(|kind| kind == "stdio") => {
-                // A command and a folder say what runs and where, and are no place for secrets.
+                // The command and the folder must not contain secrets, so their values are part of the identity.
                 let command = fill(command, &format!("{field}/command"))?;
                 let folder = self.cwd.as_ref();
                 let folder = folder.map(|cwd| fill(cwd, &format!("{field}/cwd")));
@@ -304,24 +307,24 @@ impl Entry {
                     spec = spec.env(key, value);
                 }
                 let written = self.child(spec.clone(), field, &keep)?;
-                Ok(self.child(spec, field, &fill)?.known_by(written))
+                Ok(self.child(spec, field, &fill)?.with_identity(written))
             }
-            (None, Some(_)) if kind == Some("sse") => Err(ServersError::Sse(shown(name))),
+            (None, Some(_)) if kind == Some("sse") => Err(ServersError::Sse(display_name(name))),
             (None, Some((key, url))) if kind.is_none_or(is_http) => {
-                let place_of = format!("{field}/{key}");
-                let written = ServerSpec::http(name, keep(url, &place_of)?);
-                let mut spec = ServerSpec::http(name, fill(url, &place_of)?);
+                let pointer = format!("{field}/{key}");
+                let written = ServerSpec::http(name, keep(url, &pointer)?);
+                let mut spec = ServerSpec::http(name, fill(url, &pointer)?);
                 for (header, value) in &self.headers {
-                    let field = format!("{field}/headers/{}", place(header));
+                    let field = format!("{field}/headers/{}", pointer_segment(header));
                     spec = spec.header(header, fill(value, &field)?);
                 }
-                Ok(spec.known_by(written))
+                Ok(spec.with_identity(written))
             }
-            _ => Err(ServersError::Kind(shown(name))),
+            _ => Err(ServersError::Kind(display_name(name))),
         }
     }
 
-    /// What the file of variables holds, if there is one.
+    /// The variables in the `envFile`, if there is one.
     fn variables(
         &self,
         field: &str,
@@ -331,7 +334,7 @@ impl Entry {
             return Ok(Vec::new());
         };
         let field = format!("{field}/envFile");
-        let path = filled(path, &field, context, Fill::All)?;
+        let path = replace_placeholders(path, &field, context, Fill::All)?;
         let read = context.env_file(&path).and_then(|text| {
             let pairs = dotenvy::from_read_iter(text.as_bytes());
             pairs.collect::<Result<Vec<_>, _>>().ok()
@@ -339,7 +342,7 @@ impl Entry {
         read.ok_or(ServersError::EnvFile { field })
     }
 
-    /// What a program is given, each as `text` says.
+    /// Sets the arguments and variables of a program, each converted by `text`.
     fn child(
         &self,
         mut spec: ServerSpec,
@@ -350,7 +353,7 @@ impl Entry {
             spec = spec.args([text(arg, &format!("{field}/args/{index}"))?]);
         }
         for (key, value) in &self.env {
-            let field = format!("{field}/env/{}", place(key));
+            let field = format!("{field}/env/{}", pointer_segment(key));
             spec = spec.env(key, text(value, &field)?);
         }
         Ok(spec)
@@ -361,26 +364,26 @@ fn is_http(kind: &str) -> bool {
     matches!(kind, "http" | "streamable-http" | "streamableHttp")
 }
 
-/// A name of the file, as a message shows it.
-fn shown(name: &str) -> String {
-    cut(&crate::escape(name), LONGEST_NAME)
+/// Escapes and truncates a name for messages.
+fn display_name(name: &str) -> String {
+    truncate(&crate::escape(name), MAX_NAME_BYTES)
 }
 
-/// A name of the file as one step of a JSON pointer.
-fn place(name: &str) -> String {
-    shown(&name.replace('~', "~0").replace('/', "~1"))
+/// Escapes a name as a segment of a JSON pointer.
+fn pointer_segment(name: &str) -> String {
+    display_name(&name.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Which placeholders are replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fill {
     All,
-    /// Those that hold no secret. The others stay as they are written.
+    /// Placeholders without secrets. The others are left as written.
     Folders,
 }
 
-/// `text` with its placeholders replaced; what stands in for one is not read again.
-fn filled(
+/// Replaces placeholders in `text`, without replacing placeholders in their values.
+fn replace_placeholders(
     text: &str,
     field: &str,
     context: &dyn ServersContext,
@@ -404,7 +407,7 @@ fn filled(
             let folder = folder.ok_or_else(unsupported)?;
             match fill {
                 Fill::All => out.push_str(&folder),
-                Fill::Folders => out.push_str(&literal(&folder)),
+                Fill::Folders => out.push_str(&escape_placeholders(&folder)),
             }
         } else if fill == Fill::All {
             out.push_str(&value_of(inside, field, context)?);
@@ -418,7 +421,7 @@ fn filled(
     Ok(out)
 }
 
-/// What a placeholder that may hold a secret stands for.
+/// The value of a placeholder that may hold a secret.
 fn value_of(
     inside: &str,
     field: &str,
@@ -427,7 +430,7 @@ fn value_of(
     let field = || field.to_owned();
     if let Some(id) = inside.strip_prefix("input:") {
         let unset = || ServersError::Input {
-            input: shown(id),
+            input: display_name(id),
             field: field(),
         };
         return context.input(id).ok_or_else(unset);
@@ -448,7 +451,7 @@ fn value_of(
         return Err(ServersError::Placeholder { field: field() });
     }
     let unset = || ServersError::Unset {
-        variable: shown(name),
+        variable: display_name(name),
         field: field(),
     };
     match default {
@@ -463,8 +466,8 @@ fn value_of(
 #[cfg(test)]
 mod tests {
     #[cfg(feature = "http")]
-    use super::super::spec::HttpReach;
-    use super::super::spec::Reach;
+    use super::super::spec::HttpConfig;
+    use super::super::spec::TransportConfig;
     use super::*;
 
     fn file(text: &str) -> Result<ServersFile, ServersError> {
@@ -479,7 +482,7 @@ mod tests {
         read.servers
     }
 
-    /// What is wrong with the one entry of a file that cannot be used.
+    /// Asserts that the file has one invalid entry, with this error.
     #[track_caller]
     fn refused(text: &str, expected: &str) {
         let mut read = file(text).unwrap();
@@ -490,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_and_an_address_are_read_from_one_file() {
+    fn command_is_read_with_its_arguments() {
         let text = r#"{"servers": {"b": {"type": "stdio", "command": "run", "args": ["-t", "${env:TOKEN}"],
             "env": {"KEY": "x${env:TOKEN}y"}, "cwd": "/srv", "autoApprove": ["*"]},
             "off": {"command": "x", "disabled": true}}, "inputs": []}"#;
@@ -498,12 +501,12 @@ mod tests {
         let [spec] = specs.as_slice() else {
             panic!("{specs:?}")
         };
-        let Reach::Child {
+        let TransportConfig::Child {
             command,
             args,
             env,
             folder,
-        } = &spec.reach
+        } = &spec.transport
         else {
             panic!("{spec:?}")
         };
@@ -515,11 +518,11 @@ mod tests {
 
     #[cfg(feature = "http")]
     #[test]
-    fn an_address_is_read_with_its_headers() {
+    fn url_is_read_with_its_headers() {
         let text = r#"{"mcpServers": {"a": {"type": "http", "url": "http://127.0.0.1:1/mcp",
             "headers": {"Authorization": "Bearer ${env:TOKEN}"}}}}"#;
         let specs = read(text);
-        let Reach::Http(HttpReach { url, headers, .. }) = &specs[0].reach else {
+        let TransportConfig::Http(HttpConfig { url, headers, .. }) = &specs[0].transport else {
             panic!("{specs:?}")
         };
         assert_eq!(url, "http://127.0.0.1:1/mcp");
@@ -527,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_known_by_the_text_and_not_by_the_secret() {
+    fn identity_uses_the_written_text() {
         let label = |text: &str, value: &str| {
             let read = ServerSpec::read_all(text, &|_: &str| Some(value.to_owned())).unwrap();
             read.servers[0].label()
@@ -554,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
+    fn literal_texts_with_placeholder_syntax_have_their_own_identity() {
         let written = |text: &str| {
             let read = ServerSpec::read_all(text, &|_: &str| Some("s3cr3t".to_owned())).unwrap();
             read.servers[0].label()
@@ -563,7 +566,7 @@ mod tests {
         let secret = program().secret("X", "s3cr3t").label();
         let reference = r#"{"servers": {"a": {"command": "run", "env": {"X": "${env:X}"}}}}"#;
         assert_eq!(written(reference), secret);
-        for (text, said) in [
+        for (text, literal_spec) in [
             (reference, program().env("X", "${env:X}")),
             (
                 r#"{"servers": {"a": {"command": "run", "args": ["${env:X}"]}}}"#,
@@ -578,9 +581,9 @@ mod tests {
                 program().args(["$${env:X}"]),
             ),
         ] {
-            assert_ne!(written(text), said.label(), "{text}");
+            assert_ne!(written(text), literal_spec.label(), "{text}");
         }
-        // What holds no reference is the same in both.
+        // Text without placeholder syntax has the same identity.
         let plain = r#"{"servers": {"a": {"command": "run", "args": ["$", "{env:X}"]}}}"#;
         assert_eq!(written(plain), program().args(["$", "{env:X}"]).label());
         let args = ["${env:X}", "$${env:X}", "${}{env:X}", "${}", "${", "$"];
@@ -590,15 +593,15 @@ mod tests {
 
     #[cfg(feature = "http")]
     #[test]
-    fn an_address_that_reads_as_a_reference_is_none_where_it_was_said_in_full() {
+    fn literal_urls_with_placeholder_syntax_have_their_own_identity() {
         let text = r#"{"servers": {"a": {"url": "http://127.0.0.1/${env:X}"}}}"#;
         let read = ServerSpec::read_all(text, &|_: &str| Some("s3cr3t".to_owned())).unwrap();
-        let said = ServerSpec::http("a", "http://127.0.0.1/${env:X}");
-        assert_ne!(read.servers[0].label(), said.label());
+        let literal_spec = ServerSpec::http("a", "http://127.0.0.1/${env:X}");
+        assert_ne!(read.servers[0].label(), literal_spec.label());
     }
 
     #[test]
-    fn names_in_messages_deceive_nobody_and_are_short() {
+    fn names_in_errors_are_escaped_and_short() {
         refused(
             "{\"servers\": {\"a/\u{202e}~b\": {\"command\": \"x\", \"env\": {\"\\n\": \"${env:\u{202e}}\"}}}}",
             "the variable `\\u{202e}` is not set, which /servers/a~1\\u{202e}~0b/env/\\u{a} names",
@@ -607,15 +610,15 @@ mod tests {
         let (name, error) = file(&long).unwrap().rejected.remove(0);
         assert!(name.len() < 300 && error.to_string().len() < 300, "{error}");
         let padded = |bytes: usize| format!("{}{}", "{}", " ".repeat(bytes - 2));
-        assert!(file(&padded(LONGEST_FILE)).is_ok());
+        assert!(file(&padded(MAX_FILE_BYTES)).is_ok());
         assert!(matches!(
-            file(&padded(LONGEST_FILE + 1)),
+            file(&padded(MAX_FILE_BYTES + 1)),
             Err(ServersError::TooLong)
         ));
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_place_and_never_by_its_value() {
+    fn errors_name_the_field_and_never_its_value() {
         refused(
             r#"{"servers": {"a": {"command": "x", "env": {"K": "${env:MISSING}"}}}}"#,
             "the variable `MISSING` is not set, which /servers/a/env/K names",
@@ -677,21 +680,21 @@ mod tests {
     }
 
     #[test]
-    fn the_most_servers_of_a_file_are_read_and_one_more_is_rejected() {
-        let all = (0..=MOST_SERVERS).map(|n| format!(r#""s{n}": {{"command": "x"}}"#));
+    fn servers_beyond_the_limit_are_rejected() {
+        let all = (0..=MAX_SERVERS).map(|n| format!(r#""s{n}": {{"command": "x"}}"#));
         let text = format!(
             r#"{{"servers": {{{}}}}}"#,
             all.collect::<Vec<_>>().join(",")
         );
         let read = file(&text).unwrap();
-        assert_eq!(read.servers.len(), MOST_SERVERS);
+        assert_eq!(read.servers.len(), MAX_SERVERS);
         let [(_, error)] = read.rejected.as_slice() else {
             panic!("{:?}", read.rejected)
         };
         assert!(matches!(error, ServersError::Spec(SpecError::TooMany)));
     }
 
-    /// A person's editor, with a workspace, inputs and a file of variables.
+    /// An editor with a workspace, inputs and a file of variables.
     struct Editor;
 
     impl ServersContext for Editor {
@@ -722,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_of_all_editors_are_filled_in() {
+    fn placeholders_of_all_editors_are_replaced() {
         let args = [
             ("${PORT}", "80"),
             ("${env:PORT}${PORT:-1}", "8080"),
@@ -741,9 +744,9 @@ mod tests {
         let [spec] = read.servers.as_slice() else {
             panic!("{read:?}")
         };
-        let Reach::Child {
+        let TransportConfig::Child {
             args: filled, env, ..
-        } = &spec.reach
+        } = &spec.transport
         else {
             panic!("{spec:?}")
         };
@@ -752,7 +755,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_placeholders_are_rejected_and_name_their_place() {
+    fn unsupported_placeholders_are_rejected_by_field() {
         for arg in [
             "${command:pick}",
             "${file}",
@@ -777,7 +780,7 @@ mod tests {
     fn comments_and_trailing_commas_are_ignored() {
         let text = "\u{feff}// a comment\n{\"servers\": {\"a\": {\"command\": \"x\", /* here */ \"args\": [\"//no\",],},},}";
         let specs = read(text);
-        let Reach::Child { args, .. } = &specs[0].reach else {
+        let TransportConfig::Child { args, .. } = &specs[0].transport else {
             panic!("{specs:?}")
         };
         assert_eq!(args, &["//no"]);
@@ -818,7 +821,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_another_workspace_is_another_server() {
+    fn workspace_folder_is_part_of_the_identity() {
         let label = |folder: &'static str, token: &'static str| {
             struct At(&'static str, &'static str);
             impl ServersContext for At {
@@ -841,7 +844,7 @@ mod tests {
 
     #[cfg(feature = "http")]
     #[test]
-    fn addresses_are_read_under_every_key_and_sse_is_named_as_unsupported() {
+    fn urls_are_read_under_every_key_and_sse_is_unsupported() {
         for key in ADDRESSES {
             let text =
                 format!(r#"{{"mcpServers": {{"a": {{"{key}": "http://127.0.0.1:1/mcp"}}}}}}"#);

@@ -1,4 +1,4 @@
-//! A reader that limits the length of lines and the number of JSON values in each.
+//! A reader that limits the length of lines and the number of JSON values per line.
 
 use std::io;
 use std::pin::Pin;
@@ -7,14 +7,14 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
-use super::line::Line;
 
-/// The most values that a message may have: numbers, strings, arrays, objects and their members. A parsed value takes many
-/// times the bytes of its text.
+/// The largest number of JSON values in a message: numbers, strings, arrays, objects and their members. Parsed values
+/// take much more memory than their text.
 pub(super) const MAX_VALUES: usize = 50_000;
 
-/// Counts the values of a JSON text before it is parsed, by commas and opening brackets outside of strings.
+/// Counts JSON values before parsing, by commas and opening brackets outside of strings.
 #[derive(Debug, Default)]
 pub(super) struct ValueCounter {
     values: usize,
@@ -40,25 +40,25 @@ impl ValueCounter {
     }
 }
 
-/// A reader that fails at a line of more than `most` bytes or too many values and ends the connection. A message that was
-/// passed over without a word would leave its caller waiting; a connection that ends answers everybody.
+/// A reader that fails and ends the connection if a line is longer than `max_line_bytes` or has too many values.
+/// Skipping such a message would leave its caller waiting; ending the connection fails all pending requests.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(super) struct MaxLineReader<R> {
     inner: R,
-    most: usize,
-    line: Arc<Line>,
+    max_line_bytes: usize,
+    state: Arc<ConnectionState>,
     /// Bytes since the last line break.
-    run: usize,
+    line_bytes: usize,
     values: ValueCounter,
 }
 
-impl<R> Lines<R> {
-    pub(super) fn new(inner: R, most: usize, line: &Arc<Line>) -> Self {
+impl<R> MaxLineReader<R> {
+    pub(super) fn new(inner: R, max_line_bytes: usize, state: &Arc<ConnectionState>) -> Self {
         Self {
             inner,
-            most,
-            line: Arc::clone(line),
-            run: 0,
+            max_line_bytes,
+            state: Arc::clone(state),
+            line_bytes: 0,
             values: ValueCounter::default(),
         }
     }
@@ -66,20 +66,20 @@ impl<R> Lines<R> {
     fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n").unwrap_or(piece);
-            self.run += text.len();
+            self.line_bytes += text.len();
             self.values.feed(text);
-            if self.run > self.most {
-                self.line.end(ServerFailure::MessageTooLarge);
+            if self.line_bytes > self.max_line_bytes {
+                self.state.end(ServerFailure::MessageTooLarge);
                 return Err(io::Error::other("a message of the server is too long"));
             }
             if self.values.exceeds_limit() {
-                self.line.end(ServerFailure::TooManyValues);
+                self.state.end(ServerFailure::TooManyValues);
                 return Err(io::Error::other(
                     "a message of the server has too many values",
                 ));
             }
             if piece.ends_with(b"\n") {
-                self.run = 0;
+                self.line_bytes = 0;
                 self.values = ValueCounter::default();
             }
         }
@@ -87,7 +87,7 @@ impl<R> Lines<R> {
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for MaxLineReader<R> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -96,10 +96,10 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
         let this = self.get_mut();
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.inner).poll_read(context, buf))?;
-        let fresh = buf.filled().get(before..).unwrap_or_default();
-        let counted = this.count(fresh);
+        let new_bytes = buf.filled().get(before..).unwrap_or_default();
+        let counted = this.count(new_bytes);
         if counted.is_err() {
-            // A read that fails has read nothing.
+            // A failed read must not return bytes.
             buf.set_filled(before);
         }
         Poll::Ready(counted)
@@ -122,11 +122,13 @@ mod tests {
                 tokio::io::AsyncWriteExt::write_all(&mut ours, text.as_bytes()).await
             });
             let mut read = String::new();
-            let line = Arc::default();
-            let end = Lines::new(theirs, 4, &line).read_to_string(&mut read).await;
+            let state = Arc::default();
+            let end = MaxLineReader::new(theirs, 4, &state)
+                .read_to_string(&mut read)
+                .await;
             assert_eq!(end.is_ok(), fits, "{expected:?}");
             let cause = (!fits).then_some(ServerFailure::MessageTooLarge);
-            assert_eq!(line.end_cause(), cause, "{expected:?}");
+            assert_eq!(state.end_cause(), cause, "{expected:?}");
             if fits {
                 writer.await.unwrap().unwrap();
                 assert_eq!(read, expected);
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_may_be_as_long_as_it_may_and_no_longer() {
+    async fn line_length_is_bounded() {
         check("1234\n1234\n", true).await;
         check("", true).await;
         check("\n\n\n\n\n\n", true).await;
@@ -146,16 +148,16 @@ mod tests {
     }
 
     async fn ends_with(text: String) -> Option<ServerFailure> {
-        let line = Arc::default();
+        let state = Arc::default();
         let mut read = String::new();
-        let mut lines = Lines::new(text.as_bytes(), 1 << 20, &line);
+        let mut lines = MaxLineReader::new(text.as_bytes(), 1 << 20, &state);
         let end = lines.read_to_string(&mut read).await;
-        assert_eq!(end.is_ok(), line.end_cause().is_none());
-        line.end_cause()
+        assert_eq!(end.is_ok(), state.end_cause().is_none());
+        state.end_cause()
     }
 
     #[tokio::test]
-    async fn a_line_with_too_many_values_ends_the_connection() {
+    async fn line_with_too_many_values_closes_the_connection() {
         let array = |count: usize| format!("[{}]", vec!["1"; count].join(","));
         let objects = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
         let (fits, over) = (array(MAX_VALUES), array(MAX_VALUES + 1));
@@ -169,7 +171,7 @@ mod tests {
             assert_eq!(ends_with(text).await, cause);
         }
         assert_eq!(ends_with(objects(MAX_VALUES / 2)).await, None);
-        // Text is one value, whatever stands in it.
+        // A string is one value, whatever it contains.
         let text = format!(r#"["\\\"{}"]"#, "[{,".repeat(MAX_VALUES));
         assert_eq!(ends_with(text.clone()).await, None);
         assert_eq!(ends_with(text.replace(r#"\\\""#, r#"\\""#)).await, cause);

@@ -1,4 +1,4 @@
-//! Reads the answer of a server: within the limits, true to the tool's schema, and text.
+//! Converts tool results of servers, within limits and validated against the tool's schema.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, Role};
 use serde_json::{Value, json};
 
-use super::classify::{Offer, cut};
+use super::classify::{OfferedTool, truncate};
 use crate::effect::{Content, Reply, Utf8};
 use crate::error::{CallError, Code};
 
 /// The deepest structured output.
-const DEEPEST: usize = 64;
-/// The media types that are passed on; what is of another is named in their place.
-const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
-const SOUNDS: &[&str] = &[
+const MAX_DEPTH: usize = 64;
+/// The accepted media types; content of other types is replaced by a note.
+const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
+const AUDIO_TYPES: &[&str] = &[
     "audio/wav",
     "audio/mpeg",
     "audio/ogg",
@@ -27,20 +27,20 @@ fn fault(why: &str) -> CallError {
     CallError::new(Code::ServerFault, format!("the server's answer {why}"))
 }
 
-/// What a call that did not fail answered. Its `_meta` and whatever else stands there goes no further.
+/// Converts the result of a successful call. `_meta` and unknown fields are dropped.
 pub(crate) async fn reply(
     result: &CallToolResult,
-    offer: &Offer,
-    most: usize,
+    offer: &OfferedTool,
+    limit: usize,
 ) -> Result<Reply, CallError> {
     let structured = result.structured_content.as_ref();
-    weigh(result, most)?;
-    if structured.is_some_and(|value| !shallow(value, DEEPEST)) {
+    check_size(result, limit)?;
+    if structured.is_some_and(|value| !is_within_depth(value, MAX_DEPTH)) {
         return Err(fault("nests too deeply"));
     }
-    if let Some(shape) = &offer.output {
+    if let Some(schema) = &offer.output {
         let value = structured.ok_or_else(|| fault("lacks what the tool's schema promises"))?;
-        match Arc::clone(shape).fits(value.clone()).await {
+        match Arc::clone(schema).is_valid(value.clone()).await {
             Some(true) => {}
             Some(false) => return Err(fault("does not fit the tool's own schema")),
             None => return Err(fault("takes too long to hold to the tool's own schema")),
@@ -52,7 +52,7 @@ pub(crate) async fn reply(
     let content = for_model.into_iter().map(|it| block(it, server));
     let mut content = content.collect::<Result<Vec<_>, _>>()?;
     let output = structured.and_then(|value| match value {
-        // Clients that show their model `structuredContent` alone would hide the content behind it.
+        // Clients that show only `structuredContent` to the model would hide the other content.
         Value::Object(map) if map.is_empty() && offer.output.is_none() && !content.is_empty() => {
             None
         }
@@ -72,7 +72,7 @@ pub(crate) async fn reply(
     })
 }
 
-/// Whether a block is for models, too. What is for the user alone may be what no model should read.
+/// Whether a block is for models. Blocks for the user alone may be unsuitable for models.
 fn is_for_model(block: &ContentBlock) -> bool {
     let annotations: Option<&Annotations> = match block {
         ContentBlock::Text(block) => block.annotations.as_ref(),
@@ -86,29 +86,29 @@ fn is_for_model(block: &ContentBlock) -> bool {
     audience.is_none_or(|audience| audience.is_empty() || audience.contains(&Role::Assistant))
 }
 
-/// What the server says of a call that failed.
+/// Converts the result of a failed call.
 pub(crate) fn failure(result: &CallToolResult) -> CallError {
     let blocks = result.content.iter().filter(|block| is_for_model(block));
     let texts = blocks.filter_map(|block| match block {
         ContentBlock::Text(text) => Some(text.text.as_str()),
         _ => None,
     });
-    let said = texts.collect::<Vec<_>>().join("\n");
-    failed(&said)
+    let text = texts.collect::<Vec<_>>().join("\n");
+    failed(&text)
 }
 
-/// The failure of a server, in its words.
-pub(super) fn failed(said: &str) -> CallError {
-    let said = cut(said.trim(), 2048);
-    let message = if said.is_empty() {
+/// An error with the message of the server.
+pub(super) fn failed(text: &str) -> CallError {
+    let text = truncate(text.trim(), 2048);
+    let message = if text.is_empty() {
         "the server says that the call failed".to_owned()
     } else {
-        format!("the server says that the call failed: {said}")
+        format!("the server says that the call failed: {text}")
     };
     CallError::new(Code::ServerFailed, message)
 }
 
-fn weigh(result: &CallToolResult, most: usize) -> Result<(), CallError> {
+fn check_size(result: &CallToolResult, limit: usize) -> Result<(), CallError> {
     let blocks = result.content.iter().map(|block| match block {
         ContentBlock::Text(text) => text.text.len(),
         ContentBlock::Image(image) => image.data.len(),
@@ -123,18 +123,22 @@ fn weigh(result: &CallToolResult, most: usize) -> Result<(), CallError> {
     let structured = result.structured_content.as_ref();
     let structured = structured.map_or(0, |value| value.to_string().len());
     let blocks: usize = blocks.sum();
-    // A block costs something even if it is empty.
-    if blocks + structured + 64 * result.content.len() > most {
-        let message = format!("the server answered more than {most} bytes; ask it for less");
+    // Each block has a minimum cost.
+    if blocks + structured + 64 * result.content.len() > limit {
+        let message = format!("the server answered more than {limit} bytes; ask it for less");
         return Err(CallError::new(Code::TooLarge, message));
     }
     Ok(())
 }
 
-fn shallow(value: &Value, left: usize) -> bool {
+fn is_within_depth(value: &Value, left: usize) -> bool {
     match value {
-        Value::Object(map) => left > 0 && map.values().all(|value| shallow(value, left - 1)),
-        Value::Array(items) => left > 0 && items.iter().all(|value| shallow(value, left - 1)),
+        Value::Object(map) => {
+            left > 0 && map.values().all(|value| is_within_depth(value, left - 1))
+        }
+        Value::Array(items) => {
+            left > 0 && items.iter().all(|value| is_within_depth(value, left - 1))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
@@ -143,7 +147,7 @@ fn text(text: &str) -> Content {
     Content::Text(Utf8::from(crate::escape_lines(text).into_owned()))
 }
 
-/// A block for the model.
+/// Converts a block for the model.
 fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
     let data = |data: &str| {
         let bytes = STANDARD.decode(data);
@@ -153,29 +157,32 @@ fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
         |types: &[&'static str], mime: &str| types.iter().find(|known| **known == mime).copied();
     Ok(match block {
         ContentBlock::Text(block) => text(&block.text),
-        ContentBlock::Image(image) => match known(IMAGES, &image.mime_type) {
+        ContentBlock::Image(image) => match known(IMAGE_TYPES, &image.mime_type) {
             Some(mime) => Content::Image {
                 bytes: data(&image.data)?.into(),
                 mime,
             },
-            None => left_out("an image", &image.mime_type),
+            None => omitted("an image", &image.mime_type),
         },
-        ContentBlock::Audio(audio) => match known(SOUNDS, &audio.mime_type) {
+        ContentBlock::Audio(audio) => match known(AUDIO_TYPES, &audio.mime_type) {
             Some(mime) => Content::Audio {
                 bytes: data(&audio.data)?.into(),
                 mime,
             },
-            None => left_out("a sound", &audio.mime_type),
+            None => omitted("a sound", &audio.mime_type),
         },
         ContentBlock::Resource(resource) => match &resource.resource {
             ResourceContents::TextResourceContents {
                 uri, text: inside, ..
-            } => text(&format!("[{}]\n{inside}", crate::escape(&cut(uri, 1024)))),
-            ResourceContents::BlobResourceContents { uri, .. } => left_out("data", uri),
-            _ => left_out("something", "unknown"),
+            } => text(&format!(
+                "[{}]\n{inside}",
+                crate::escape(&truncate(uri, 1024))
+            )),
+            ResourceContents::BlobResourceContents { uri, .. } => omitted("data", uri),
+            _ => omitted("something", "unknown"),
         },
         ContentBlock::ResourceLink(link) => {
-            let plain = |text: &str, most| crate::escape(&cut(text, most)).into_owned();
+            let plain = |text: &str, limit| crate::escape(&truncate(text, limit)).into_owned();
             Content::Link {
                 server: server.into(),
                 uri: plain(&link.uri, 1024),
@@ -183,14 +190,14 @@ fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
                 mime: link.mime_type.as_deref().map(|mime| plain(mime, 256)),
             }
         }
-        _ => left_out("something", "unknown"),
+        _ => omitted("something", "unknown"),
     })
 }
 
-fn left_out(what: &str, which: &str) -> Content {
+fn omitted(what: &str, which: &str) -> Content {
     text(&format!(
         "[{what} is left out: {}]",
-        crate::escape(&cut(which, 1024))
+        crate::escape(&truncate(which, 1024))
     ))
 }
 
@@ -199,17 +206,17 @@ mod tests {
     use rmcp::model::{MetaObject, Tool};
     use serde_json::Map;
 
-    use super::super::classify::listed;
+    use super::super::classify::classify;
     use super::super::spec::ServerSpec;
     use super::*;
 
-    fn offer(schema: Option<Value>) -> Arc<Offer> {
+    fn offer(schema: Option<Value>) -> Arc<OfferedTool> {
         let mut tool = Tool::new("t", "", Map::new());
         tool.output_schema = schema
             .and_then(|schema| schema.as_object().cloned())
             .map(Into::into);
         let spec = ServerSpec::stdio("s", "x");
-        let listed = listed(&[tool], spec.provider("s~1")).pop().unwrap();
+        let listed = classify(&[tool], spec.provider("s~1")).pop().unwrap();
         listed.offer.unwrap()
     }
 
@@ -236,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_writes_stays_text() {
+    fn server_content_stays_text() {
         says(
             json!({"content": [{"type": "text", "text": "a\u{1b}[2J\u{202e}\nb\t"}]}),
             "a\\u{1b}[2J\\u{202e}\nb\t",
@@ -256,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_for_the_user_alone_are_not_passed_to_the_model() {
+    fn user_only_blocks_are_hidden_from_the_model() {
         let block = |text: &str, audience: Value| json!({"type": "text", "text": text, "annotations": {"audience": audience}});
         says(
             json!({"content": [
@@ -272,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_structured_content_has_none() {
+    fn results_without_structured_content_have_none() {
         let text = |more: Value| {
             let mut result = json!({"content": [{"type": "text", "text": "a"}]});
             result
@@ -298,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_alone_is_written_as_text() {
+    fn structured_content_alone_is_also_text() {
         says(
             json!({"content": [], "structuredContent": {"b": 1, "a": "x"}}),
             r#"{"b":1,"a":"x"}"#,
@@ -318,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_a_known_type_is_passed_on() {
+    fn images_of_known_types_are_kept() {
         let image = |data: &str| json!({"content": [{"type": "image", "mimeType": "image/png", "data": data}]});
         let reply = read(image("AAEC"), None).unwrap();
         let expected = Content::Image {
@@ -330,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_its_own_schema_is_not_passed_on() {
+    fn results_that_violate_their_schema_are_rejected() {
         let schema = || {
             Some(
                 json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
@@ -344,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_to_look_at_is_not_passed_on() {
+    fn results_that_take_too_long_to_validate_are_rejected() {
         let twice = json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]});
         let schema = json!({"type": "object", "properties": {"x": twice}});
         let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
@@ -354,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_and_too_deep_is_not_passed_on() {
+    fn too_large_and_too_deep_results_are_rejected() {
         let long = |bytes: usize| json!({"content": [{"type": "text", "text": "x".repeat(bytes)}]});
         assert!(read(long(9_000), None).is_ok());
         refused(long(10_000), None, Code::TooLarge);
@@ -370,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn of_its_metadata_nothing_is_passed_on() {
+    fn result_metadata_is_dropped() {
         let meta = json!({"granted_scopes": ["write"], "ui": {"resourceUri": "ui://x"}});
         let result = json!({"content": [], "structuredContent": {"a": 1}, "_meta": meta});
         let typed: CallToolResult = serde_json::from_value(result.clone()).unwrap();
@@ -380,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_in_the_servers_words() {
+    fn failures_quote_the_server() {
         let result =
             json!({"isError": true, "content": [{"type": "text", "text": "no\u{1b} such\nday"}]});
         let error = failure(&serde_json::from_value(result).unwrap());

@@ -1,8 +1,8 @@
-//! The calls under way at one connection, to which requests of its server belong.
+//! Active calls on one connection, to which requests of the server are assigned.
 //!
-//! A server of a revision with a handshake does not say which call its request is about. So a request belongs to the latest
-//! call if all calls under way are of one client, and to none otherwise. A call that was given up counts for a while: the
-//! server may not know yet.
+//! In protocol versions with a handshake, a server does not say which call its request belongs to. The request is
+//! assigned to the latest call if all active calls are from one client, and to none otherwise. An abandoned call counts
+//! for a while, because the server may not know about it yet.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,27 +16,27 @@ use crate::audit::{RequestOutcome, Step};
 use crate::path::VirtualPath;
 use crate::tool::CallContext;
 
-/// How many requests of a server one call may have.
+/// The largest number of requests of a server per call.
 const MAX_REQUESTS: usize = 20;
-/// How long requests may be about a call that was given up.
-const LINGER: Duration = Duration::from_secs(30);
+/// How long an abandoned call counts.
+const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
-/// One call at a server.
+/// One call to a server.
 #[derive(Debug)]
-pub(super) struct Caller {
+pub(super) struct ActiveCall {
     context: Arc<dyn CallContext>,
-    requests: Mutex<Requests>,
+    requests: Mutex<RequestCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Requests {
-    /// How many the server made.
-    made: usize,
-    /// How many of them wait for a person.
+struct RequestCounts {
+    /// The number of requests from the server.
+    total: usize,
+    /// The number of requests that wait for a person.
     open: usize,
 }
 
-impl Caller {
+impl ActiveCall {
     pub(super) fn new(context: Arc<dyn CallContext>) -> Arc<Self> {
         Arc::new(Self {
             context,
@@ -44,11 +44,11 @@ impl Caller {
         })
     }
 
-    fn counts(&self) -> MutexGuard<'_, Requests> {
+    fn counts(&self) -> MutexGuard<'_, RequestCounts> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who answers; none if only the host does.
+    /// The handler of the client that made the call, if there is one.
     pub(super) fn requests(&self) -> Option<&CallRequests> {
         self.context.requests()
     }
@@ -58,26 +58,26 @@ impl Caller {
         self.context.folders()
     }
 
-    /// Counts a request, or refuses it.
-    pub(super) fn count(&self) -> Result<(), ErrorData> {
+    /// Counts a request; fails beyond the limit.
+    pub(super) fn count_request(&self) -> Result<(), ErrorData> {
         let mut requests = self.counts();
-        if requests.made >= MAX_REQUESTS {
+        if requests.total >= MAX_REQUESTS {
             let reason = format!("a call may have at most {MAX_REQUESTS} requests of its server");
             return Err(ErrorData::invalid_request(reason, None));
         }
-        requests.made += 1;
+        requests.total += 1;
         Ok(())
     }
 
-    /// Suspends the deadline of the call until what this returns is dropped.
-    pub(super) fn wait(&self) -> Waiting<'_> {
+    /// Suspends the deadline of the call until the returned guard is dropped.
+    pub(super) fn suspend_deadline(&self) -> DeadlineSuspension<'_> {
         let mut requests = self.counts();
         requests.open += 1;
         if requests.open == 1 {
             self.context.suspend(true);
         }
         drop(requests);
-        Waiting(self)
+        DeadlineSuspension(self)
     }
 
     pub(super) fn record(
@@ -96,10 +96,10 @@ impl Caller {
     }
 }
 
-/// A person is asked for a server.
-pub(super) struct Waiting<'c>(&'c Caller);
+/// Guard of [`ActiveCall::suspend_deadline`].
+pub(super) struct DeadlineSuspension<'c>(&'c ActiveCall);
 
-impl Drop for Waiting<'_> {
+impl Drop for DeadlineSuspension<'_> {
     fn drop(&mut self) {
         let mut requests = self.0.counts();
         requests.open = requests.open.saturating_sub(1);
@@ -109,100 +109,100 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The calls under way at one connection.
+/// The active calls of one connection.
 #[derive(Default)]
-pub(super) struct Callers(Mutex<Vec<Entry>>);
+pub(super) struct ActiveCalls(Mutex<Vec<Entry>>);
 
 struct Entry {
-    caller: Arc<Caller>,
+    call: Arc<ActiveCall>,
     id: u64,
-    /// Until when requests may be about it, once it was given up.
-    until: Option<Instant>,
+    /// When an abandoned call stops counting.
+    expires_at: Option<Instant>,
 }
 
-impl fmt::Debug for Callers {
+impl fmt::Debug for ActiveCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callers").finish_non_exhaustive()
+        f.debug_struct("ActiveCalls").finish_non_exhaustive()
     }
 }
 
-impl Callers {
+impl ActiveCalls {
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        entries.retain(|entry| entry.until.is_none_or(|until| now < until));
+        entries.retain(|entry| entry.expires_at.is_none_or(|expires_at| now < expires_at));
         entries
     }
 
-    /// Requests may be about `caller` until what this returns is dropped.
-    pub(super) fn enter(&self, caller: Arc<Caller>) -> Entered<'_> {
+    /// Adds `call` until the returned guard is dropped.
+    pub(super) fn begin(&self, call: Arc<ActiveCall>) -> ActiveCallGuard<'_> {
         let mut entries = self.entries();
         let id = entries.last().map_or(0, |last| last.id + 1);
         entries.push(Entry {
-            caller,
+            call,
             id,
-            until: None,
+            expires_at: None,
         });
-        Entered {
-            callers: self,
+        ActiveCallGuard {
+            calls: self,
             id,
             answered: false,
         }
     }
 
-    /// All calls that a request may be about.
-    pub(super) fn all(&self) -> Vec<Arc<Caller>> {
+    /// All calls that requests may belong to.
+    pub(super) fn all(&self) -> Vec<Arc<ActiveCall>> {
         let entries = self.entries();
         entries
             .iter()
-            .map(|entry| Arc::clone(&entry.caller))
+            .map(|entry| Arc::clone(&entry.call))
             .collect()
     }
 
-    /// The call under way, if there is one alone.
-    pub(super) fn only(&self) -> Option<Arc<Caller>> {
+    /// The active call, if there is exactly one.
+    pub(super) fn single(&self) -> Option<Arc<ActiveCall>> {
         match self.entries().as_slice() {
-            [entry] if entry.until.is_none() => Some(Arc::clone(&entry.caller)),
+            [entry] if entry.expires_at.is_none() => Some(Arc::clone(&entry.call)),
             _ => None,
         }
     }
 
-    /// The latest call under way; refused if calls of several clients are.
-    pub(super) fn latest_of_one_client(&self) -> Result<Option<Arc<Caller>>, ErrorData> {
+    /// The latest active call; an error if the active calls are from several clients.
+    pub(super) fn latest_of_one_client(&self) -> Result<Option<Arc<ActiveCall>>, ErrorData> {
         let entries = self.entries();
-        let client = |entry: &Entry| entry.caller.requests().map(CallRequests::client);
+        let client = |entry: &Entry| entry.call.requests().map(CallRequests::client);
         let first = entries.first().and_then(client);
         if entries.iter().any(|entry| client(entry) != first) {
             let reason =
                 "calls of several clients are under way, so it is unknown whose request this is";
             return Err(ErrorData::invalid_request(reason, None));
         }
-        let mut underway = entries.iter().filter(|entry| entry.until.is_none());
-        Ok(underway.next_back().map(|entry| Arc::clone(&entry.caller)))
+        let mut underway = entries.iter().filter(|entry| entry.expires_at.is_none());
+        Ok(underway.next_back().map(|entry| Arc::clone(&entry.call)))
     }
 }
 
-/// A call under way.
-pub(super) struct Entered<'c> {
-    callers: &'c Callers,
+/// Guard of an active call.
+pub(super) struct ActiveCallGuard<'c> {
+    calls: &'c ActiveCalls,
     id: u64,
     answered: bool,
 }
 
-impl Entered<'_> {
-    /// The server answered, so no request is about it any more.
+impl ActiveCallGuard<'_> {
+    /// Removes the call at once, because the server answered it.
     pub(super) fn answered(mut self) {
         self.answered = true;
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for ActiveCallGuard<'_> {
     fn drop(&mut self) {
-        let mut entries = self.callers.entries();
+        let mut entries = self.calls.entries();
         if self.answered {
             entries.retain(|entry| entry.id != self.id);
         } else if let Some(entry) = entries.iter_mut().find(|entry| entry.id == self.id) {
-            entry.until = Instant::now().checked_add(LINGER);
+            entry.expires_at = Instant::now().checked_add(GRACE_PERIOD);
         }
     }
 }

@@ -1,179 +1,181 @@
-//! A stranger's schema in, what holding a value to it costs at most out; nothing is compiled and nothing is fetched.
+//! Bounds the cost of validating values against an untrusted JSON Schema, before it is compiled.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value};
 
-/// The largest schema, in bytes of JSON, the deepest, and the one of the most places.
-const MOST_BYTES: usize = 64 << 10;
-const DEEPEST: usize = 32;
-const MOST_PLACES: usize = 2048;
+/// The largest schema, in bytes of JSON, the deepest, and the largest number of subschemas.
+const MAX_BYTES: usize = 64 << 10;
+const MAX_DEPTH: usize = 32;
+const MAX_SUBSCHEMAS: usize = 2048;
 /// The longest pattern, in bytes.
-const LONGEST_PATTERN: usize = 1024;
-/// The most steps that one value may take. A step is as long as a comparison.
-const MOST_STEPS: u64 = 1 << 28;
-/// How many steps may lie within each other: each takes room on the stack.
-const MOST_LEVELS: usize = 1024;
-/// What a pattern costs for as many bytes as are one unit of a value's weight.
+const MAX_PATTERN_BYTES: usize = 1024;
+/// The largest number of steps per value. A step takes about as long as a comparison.
+const MAX_STEPS: u64 = 1 << 28;
+/// The deepest recursion, which uses stack space.
+const MAX_LEVELS: usize = 1024;
+/// The steps of a pattern per size unit of the value, and the bytes per size unit.
 const PATTERN_STEPS: u64 = 1024;
 const UNIT: usize = 16;
-/// What `uniqueItems` costs for each item.
+/// The steps of `uniqueItems` per item.
 const UNIQUE_STEPS: u64 = 64;
-/// The revisions in which the keywords below mean what they are taken for.
+/// The supported versions of JSON Schema.
 const REVISIONS: &[&str] = &[
     "https://json-schema.org/draft/2020-12/schema",
     "https://json-schema.org/draft/2019-09/schema",
     "http://json-schema.org/draft-07/schema",
 ];
 
-/// Why a schema cannot be held to.
+/// Why a schema is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaFault {
-    /// It is none.
+    /// The value is not a JSON Schema.
     #[error("it is no JSON Schema")]
     Invalid,
-    /// It is too large, or nests too deeply.
+    /// The schema is too large or too deep.
     #[error("it is too large or nests too deeply")]
     TooLarge,
-    /// It refers to what is not in it. Nothing is fetched.
+    /// The schema refers to another document. Nothing is fetched.
     #[error("it refers to another document")]
     Remote,
-    /// It uses what is not supported: anchors, identifiers within it, `unevaluated…`, or an old revision.
+    /// The schema uses anchors, inner identifiers, `unevaluated…` or an unsupported version.
     #[error(
         "it uses what is not supported: anchors, inner identifiers, `unevaluated…` or a revision before draft 7"
     )]
     Unsupported,
-    /// One of its patterns is too large, none for this engine, or there are too many.
+    /// The patterns are too large, too many, or not supported in linear time.
     #[error("its patterns are too large, too many, or use what takes more than linear time")]
     Pattern,
-    /// It could take longer than anybody waits.
+    /// Validation could take too long.
     #[error("holding a value to it could take too long")]
     Costly,
 }
 
-/// The places of a schema at which a value is looked at.
+/// The subschemas of a schema and their cost.
 #[derive(Debug)]
-pub(super) struct Places {
-    all: Vec<Place>,
+pub(super) struct SchemaCost {
+    subschemas: Vec<Subschema>,
     patterns: usize,
 }
 
 #[derive(Debug, Default)]
-struct Place {
-    /// Its own steps.
+struct Subschema {
+    /// The steps of the subschema itself.
     steps: u64,
-    /// The places that look at the same value.
-    here: Vec<usize>,
-    /// The places that look at what is in the value.
-    within: Vec<usize>,
+    /// The subschemas that apply to the same value.
+    same_value: Vec<usize>,
+    /// The subschemas that apply to the members of the value.
+    inner_values: Vec<usize>,
 }
 
-/// What looking at a value takes: steps for each unit of its weight, and how deep they lie in each other.
+/// The cost of validation: steps per size unit of the value, and recursion depth.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     steps: u64,
     levels: usize,
 }
 
-impl Places {
+impl SchemaCost {
     pub(super) fn of(schema: &Value) -> Result<Self, SchemaFault> {
-        if depth(schema) > DEEPEST || schema.to_string().len() > MOST_BYTES {
+        if depth(schema) > MAX_DEPTH || schema.to_string().len() > MAX_BYTES {
             return Err(SchemaFault::TooLarge);
         }
         let revision = schema.get("$schema");
         let known = |text: &str| REVISIONS.contains(&text.trim_end_matches('#'));
-        if !revision.is_none_or(|text| text.as_str().is_some_and(known)) || renames(schema, true) {
+        if !revision.is_none_or(|text| text.as_str().is_some_and(known))
+            || changes_references(schema, true)
+        {
             return Err(SchemaFault::Unsupported);
         }
-        let mut walk = Walk {
+        let mut walker = SubschemaWalker {
             root: schema,
             found: Vec::new(),
             indices: HashMap::new(),
             patterns: 0,
         };
-        walk.index(schema);
+        walker.index(schema);
         let mut all = Vec::new();
-        while let Some(next) = walk.found.get(all.len()).copied() {
-            if all.len() >= MOST_PLACES {
+        while let Some(next) = walker.found.get(all.len()).copied() {
+            if all.len() >= MAX_SUBSCHEMAS {
                 return Err(SchemaFault::TooLarge);
             }
-            all.push(walk.read(next)?);
+            all.push(walker.read(next)?);
         }
-        let places = Self {
-            all,
-            patterns: walk.patterns,
+        let schema_cost = Self {
+            subschemas: all,
+            patterns: walker.patterns,
         };
-        let mut seen = BTreeMap::new();
-        let bounded = |place| {
-            let cost = places.cost(place, 0, 0, &mut seen);
-            cost.is_some_and(|cost| cost.steps <= MOST_STEPS && cost.levels <= MOST_LEVELS)
+        let mut memo = BTreeMap::new();
+        let bounded = |subschema| {
+            let cost = schema_cost.cost(subschema, 0, 0, &mut memo);
+            cost.is_some_and(|cost| cost.steps <= MAX_STEPS && cost.levels <= MAX_LEVELS)
         };
-        let bounded = (0..places.all.len()).all(bounded);
-        bounded.then_some(places).ok_or(SchemaFault::Costly)
+        let bounded = (0..schema_cost.subschemas.len()).all(bounded);
+        bounded.then_some(schema_cost).ok_or(SchemaFault::Costly)
     }
 
-    /// How many patterns it has.
+    /// The number of patterns.
     pub(super) fn patterns(&self) -> usize {
         self.patterns
     }
 
-    /// Whether `value` can be held to the schema in bounded time and on a bounded stack.
-    pub(super) fn affords(&self, value: &Value) -> bool {
+    /// Whether `value` can be validated in bounded time and stack space.
+    pub(super) fn is_affordable(&self, value: &Value) -> bool {
         let cost = self.cost(0, depth(value), 0, &mut BTreeMap::new());
         cost.is_some_and(|cost| {
-            cost.levels <= MOST_LEVELS && cost.steps.saturating_mul(weight(value)) <= MOST_STEPS
+            cost.levels <= MAX_LEVELS && cost.steps.saturating_mul(size_units(value)) <= MAX_STEPS
         })
     }
 
-    /// What `place` costs for a value of `depth` levels; none if there is no end of it.
+    /// The cost of `subschema` for a value of `depth` levels; `None` if it is infinite.
     fn cost(
         &self,
-        place: usize,
+        subschema: usize,
         depth: usize,
         level: usize,
-        seen: &mut BTreeMap<(usize, usize), Option<Cost>>,
+        memo: &mut BTreeMap<(usize, usize), Option<Cost>>,
     ) -> Option<Cost> {
-        if let Some(known) = seen.get(&(place, depth)) {
+        if let Some(known) = memo.get(&(subschema, depth)) {
             return *known;
         }
-        if level > MOST_LEVELS {
+        if level > MAX_LEVELS {
             return None;
         }
-        // Whoever comes by here again on the way asks for what it is to answer.
-        seen.insert((place, depth), None);
-        let Place {
+        // A recursion that reaches this entry again is infinite.
+        memo.insert((subschema, depth), None);
+        let Subschema {
             steps,
-            here,
-            within,
-        } = self.all.get(place)?;
+            same_value,
+            inner_values,
+        } = self.subschemas.get(subschema)?;
         let mut cost = Cost {
             steps: *steps,
             levels: 0,
         };
-        let here = here.iter().map(|next| (next, Some(depth)));
-        let within = within.iter().map(|next| (next, depth.checked_sub(1)));
-        for (next, depth) in here.chain(within) {
+        let same_value = same_value.iter().map(|next| (next, Some(depth)));
+        let inner_values = inner_values.iter().map(|next| (next, depth.checked_sub(1)));
+        for (next, depth) in same_value.chain(inner_values) {
             let Some(depth) = depth else { continue };
-            let next = self.cost(*next, depth, level + 1, seen)?;
+            let next = self.cost(*next, depth, level + 1, memo)?;
             cost.steps = cost.steps.saturating_add(next.steps);
             cost.levels = cost.levels.max(next.levels);
         }
         cost.levels += 1;
-        seen.insert((place, depth), Some(cost));
+        memo.insert((subschema, depth), Some(cost));
         Some(cost)
     }
 }
 
-/// The places found so far, some of them not read yet.
-struct Walk<'s> {
+/// The subschemas found so far; some are not read yet.
+struct SubschemaWalker<'s> {
     root: &'s Value,
     found: Vec<&'s Value>,
     indices: HashMap<*const Value, usize>,
     patterns: usize,
 }
 
-impl<'s> Walk<'s> {
+impl<'s> SubschemaWalker<'s> {
     fn index(&mut self, at: &'s Value) -> usize {
         let found = &mut self.found;
         *self
@@ -189,106 +191,107 @@ impl<'s> Walk<'s> {
         at.into_iter().map(|at| self.index(at)).collect()
     }
 
-    fn read(&mut self, schema: &'s Value) -> Result<Place, SchemaFault> {
-        let mut place = Place {
+    fn read(&mut self, schema: &'s Value) -> Result<Subschema, SchemaFault> {
+        let mut subschema = Subschema {
             steps: 1,
-            ..Place::default()
+            ..Subschema::default()
         };
         match schema {
             Value::Bool(_) => {}
             Value::Object(map) => {
                 for (keyword, value) in map {
-                    self.keyword(keyword, value, &mut place)?;
+                    self.keyword(keyword, value, &mut subschema)?;
                 }
             }
             _ => return Err(SchemaFault::Invalid),
         }
-        Ok(place)
+        Ok(subschema)
     }
 
     fn keyword(
         &mut self,
         keyword: &str,
         value: &'s Value,
-        place: &mut Place,
+        subschema: &mut Subschema,
     ) -> Result<(), SchemaFault> {
         match keyword {
             "$ref" => {
                 let target = self.target(value)?;
-                place.here.push(self.index(target));
+                subschema.same_value.push(self.index(target));
             }
             "allOf" | "anyOf" | "oneOf" => {
                 let list = value.as_array().ok_or(SchemaFault::Invalid)?;
-                place.here.extend(self.all(list));
+                subschema.same_value.extend(self.all(list));
             }
-            "not" | "if" | "then" | "else" => place.here.push(self.index(value)),
+            "not" | "if" | "then" | "else" => subschema.same_value.push(self.index(value)),
             "dependentSchemas" | "dependencies" => {
                 let map = value.as_object().ok_or(SchemaFault::Invalid)?;
-                place.steps += count(value);
+                subschema.steps += count_values(value);
                 let schemas = map.values().filter(|it| !it.is_array());
-                place.here.extend(self.all(schemas));
+                subschema.same_value.extend(self.all(schemas));
             }
             "properties" | "patternProperties" => {
                 let map = value.as_object().ok_or(SchemaFault::Invalid)?;
-                place.steps += map.len() as u64;
+                subschema.steps += map.len() as u64;
                 if keyword == "patternProperties" {
-                    map.keys().try_for_each(|key| self.pattern(key, place))?;
+                    map.keys()
+                        .try_for_each(|key| self.pattern(key, subschema))?;
                 }
-                place.within.extend(self.all(map.values()));
+                subschema.inner_values.extend(self.all(map.values()));
             }
             "items" | "prefixItems" if value.is_array() => {
-                place
-                    .within
+                subschema
+                    .inner_values
                     .extend(self.all(value.as_array().into_iter().flatten()));
             }
             "items" | "additionalItems" | "additionalProperties" | "contains" | "propertyNames" => {
-                place.within.push(self.index(value));
+                subschema.inner_values.push(self.index(value));
             }
             "pattern" => {
                 let pattern = value.as_str().ok_or(SchemaFault::Invalid)?;
-                self.pattern(pattern, place)?;
+                self.pattern(pattern, subschema)?;
             }
-            "uniqueItems" => place.steps += UNIQUE_STEPS,
+            "uniqueItems" => subschema.steps += UNIQUE_STEPS,
             "unevaluatedProperties" | "unevaluatedItems" => return Err(SchemaFault::Unsupported),
             "$defs" | "definitions" | "title" | "description" | "examples" | "default" => {}
-            _ => place.steps += count(value),
+            _ => subschema.steps += count_values(value),
         }
         Ok(())
     }
 
-    fn pattern(&mut self, pattern: &str, place: &mut Place) -> Result<(), SchemaFault> {
+    fn pattern(&mut self, pattern: &str, subschema: &mut Subschema) -> Result<(), SchemaFault> {
         self.patterns += 1;
-        place.steps += PATTERN_STEPS;
-        let fits = pattern.len() <= LONGEST_PATTERN;
+        subschema.steps += PATTERN_STEPS;
+        let fits = pattern.len() <= MAX_PATTERN_BYTES;
         fits.then_some(()).ok_or(SchemaFault::Pattern)
     }
 
-    /// What a reference stands for: something of the same document, named by its way from the top.
+    /// Resolves a reference, which must be a JSON pointer within the document.
     fn target(&self, reference: &Value) -> Result<&'s Value, SchemaFault> {
         let reference = reference.as_str().ok_or(SchemaFault::Invalid)?;
-        let way = reference.strip_prefix('#').ok_or(SchemaFault::Remote)?;
-        if way.contains('%') || !(way.is_empty() || way.starts_with('/')) {
+        let pointer = reference.strip_prefix('#').ok_or(SchemaFault::Remote)?;
+        if pointer.contains('%') || !(pointer.is_empty() || pointer.starts_with('/')) {
             return Err(SchemaFault::Unsupported);
         }
-        self.root.pointer(way).ok_or(SchemaFault::Invalid)
+        self.root.pointer(pointer).ok_or(SchemaFault::Invalid)
     }
 }
 
-/// Whether something in `value` makes references mean something else than the way from the top.
-fn renames(value: &Value, top: bool) -> bool {
+/// Whether `value` contains keywords that change how references are resolved.
+fn changes_references(value: &Value, top: bool) -> bool {
     const NAMES: &[&str] = &["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"];
     let names = |map: &Map<String, Value>| {
         let set = |key: &str| map.get(key).is_some_and(Value::is_string);
         NAMES.iter().any(|key| set(key)) || (!top && (set("$id") || set("$schema")))
     };
     match value {
-        Value::Object(map) => names(map) || map.values().any(|it| renames(it, false)),
-        Value::Array(items) => items.iter().any(|it| renames(it, false)),
+        Value::Object(map) => names(map) || map.values().any(|it| changes_references(it, false)),
+        Value::Array(items) => items.iter().any(|it| changes_references(it, false)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-/// How deep `value` nests.
+/// The nesting depth of `value`.
 pub(super) fn depth(value: &Value) -> usize {
     match value {
         Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
@@ -297,24 +300,24 @@ pub(super) fn depth(value: &Value) -> usize {
     }
 }
 
-/// How many values `value` holds, itself among them.
-fn count(value: &Value) -> u64 {
+/// The number of JSON values in `value`, including itself.
+fn count_values(value: &Value) -> u64 {
     match value {
-        Value::Object(map) => 1 + map.values().map(count).sum::<u64>(),
-        Value::Array(items) => 1 + items.iter().map(count).sum::<u64>(),
+        Value::Object(map) => 1 + map.values().map(count_values).sum::<u64>(),
+        Value::Array(items) => 1 + items.iter().map(count_values).sum::<u64>(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
     }
 }
 
-/// How much there is of `value` to look at.
-fn weight(value: &Value) -> u64 {
+/// The size of `value` in size units.
+fn size_units(value: &Value) -> u64 {
     let text = |text: &str| 1 + (text.len() / UNIT) as u64;
     match value {
         Value::Object(map) => {
-            let each = map.iter().map(|(key, value)| text(key) + weight(value));
+            let each = map.iter().map(|(key, value)| text(key) + size_units(value));
             1 + each.sum::<u64>()
         }
-        Value::Array(items) => 1 + items.iter().map(weight).sum::<u64>(),
+        Value::Array(items) => 1 + items.iter().map(size_units).sum::<u64>(),
         Value::String(it) => text(it),
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
     }
@@ -328,10 +331,13 @@ pub(super) mod tests {
 
     #[track_caller]
     fn check(schema: &Value, expected: Result<usize, SchemaFault>) {
-        assert_eq!(Places::of(schema).map(|it| it.all.len()), expected);
+        assert_eq!(
+            SchemaCost::of(schema).map(|it| it.subschemas.len()),
+            expected
+        );
     }
 
-    /// `links` definitions, each of which refers to the next `times` times, and `end`.
+    /// Returns `links` definitions, each of which refers to the next `times` times, followed by `end`.
     pub(in super::super) fn chain(links: usize, times: usize, end: Value) -> Value {
         let link = |next: usize| {
             let next = json!({"$ref": format!("#/$defs/{next}")});
@@ -349,7 +355,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_servers_write_is_taken() {
+    fn common_schemas_are_accepted() {
         check(&json!({"type": "object"}), Ok(1));
         check(&json!(true), Ok(1));
         let usual = json!({
@@ -359,11 +365,11 @@ pub(super) mod tests {
             "definitions": {"a": {"type": "array", "items": {"$ref": "#/definitions/a"}}},
         });
         check(&usual, Ok(6));
-        assert_eq!(Places::of(&usual).unwrap().patterns(), 1);
+        assert_eq!(SchemaCost::of(&usual).unwrap().patterns(), 1);
     }
 
     #[test]
-    fn what_is_none_or_not_all_there_is_refused() {
+    fn invalid_and_remote_schemas_are_rejected() {
         for (schema, why) in [
             (json!(7), SchemaFault::Invalid),
             (json!({"properties": []}), SchemaFault::Invalid),
@@ -404,13 +410,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused() {
+    fn too_large_schemas_are_rejected() {
         let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner}));
         check(&deep(31), Ok(32));
         check(&deep(33), Err(SchemaFault::TooLarge));
-        let wide = |places: usize| json!({"anyOf": vec![json!({}); places]});
-        check(&wide(2000), Ok(2001));
-        check(&wide(2048), Err(SchemaFault::TooLarge));
+        let any_of = |count: usize| json!({"anyOf": vec![json!({}); count]});
+        check(&any_of(2000), Ok(2001));
+        check(&any_of(2048), Err(SchemaFault::TooLarge));
         check(
             &json!({"description": "x".repeat(65_536)}),
             Err(SchemaFault::TooLarge),
@@ -418,7 +424,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_doubles_with_each_reference_or_has_no_end_is_refused() {
+    fn exponential_and_infinite_schemas_are_rejected() {
         check(&chain(12, 2, json!({"type": "string"})), Ok(1 + 12 * 3 + 1));
         check(
             &chain(40, 2, json!({"type": "string"})),
@@ -429,28 +435,28 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_tree_is_held_to_its_schema_and_what_grows_with_its_depth_is_not() {
+    fn recursive_schemas_are_bounded_by_depth() {
         let tree = json!({"properties": {"x": {"$ref": "#"}}});
-        assert!(Places::of(&tree).unwrap().affords(&nested(60)));
+        assert!(SchemaCost::of(&tree).unwrap().is_affordable(&nested(60)));
         let twice = json!({"properties": {"x": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
-        let twice = Places::of(&twice).unwrap();
-        assert!(twice.affords(&nested(10)));
-        assert!(!twice.affords(&nested(40)));
+        let twice = SchemaCost::of(&twice).unwrap();
+        assert!(twice.is_affordable(&nested(10)));
+        assert!(!twice.is_affordable(&nested(40)));
         let round = chain(100, 1, json!({"properties": {"x": {"$ref": "#"}}}));
-        let round = Places::of(&round).unwrap();
-        assert!(round.affords(&nested(3)));
-        assert!(!round.affords(&nested(60)));
+        let round = SchemaCost::of(&round).unwrap();
+        assert!(round.is_affordable(&nested(3)));
+        assert!(!round.is_affordable(&nested(60)));
     }
 
     #[test]
-    fn what_is_long_is_held_to_a_few_patterns_and_not_to_many() {
+    fn long_values_are_validated_against_few_patterns() {
         let of = |patterns: usize| {
             let each = vec![json!({"pattern": "a"}); patterns];
-            Places::of(&json!({ "allOf": each })).unwrap()
+            SchemaCost::of(&json!({ "allOf": each })).unwrap()
         };
         let long = json!("x".repeat(1 << 20));
-        assert!(of(2).affords(&long));
-        assert!(!of(10).affords(&long));
-        assert!(of(10).affords(&json!("x".repeat(1 << 16))));
+        assert!(of(2).is_affordable(&long));
+        assert!(!of(10).is_affordable(&long));
+        assert!(of(10).is_affordable(&json!("x".repeat(1 << 16))));
     }
 }

@@ -1,4 +1,4 @@
-//! Merges what every server offers into the one table of tools, and tells when it changes.
+//! Registry of all servers, which publishes their tools in one table.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,25 +7,25 @@ use tokio::sync::watch;
 
 use super::ServerState;
 use super::catalog;
-use super::classify::Offer;
-use super::job::Errand;
-use super::server::{Live, Server};
+use super::classify::OfferedTool;
+use super::server::{Connection, Server};
+use super::tool_call::ToolCall;
 use crate::error::{CallError, Code};
 use crate::scope::{Marks, Verb};
 use crate::tool::{Arguments, Entry, Job, Remote, RemoteJob, RemoteTools};
 
-/// What the handles and the servers' keepers share.
+/// State shared by the handles and the connection tasks.
 #[derive(Debug)]
-pub(super) struct House {
+pub(super) struct ServerRegistry {
     pub(super) servers: Vec<Arc<Server>>,
     pub(super) table: Arc<RemoteTools>,
-    /// Held from looking at the servers until the table says so: what was seen earlier does not replace what came later.
+    /// Held while the table is rebuilt, so that an older snapshot never replaces a newer one.
     publishing: Mutex<()>,
-    /// Told whenever the table may be another.
+    /// Notified when the table may have changed.
     pub(super) published: watch::Sender<()>,
 }
 
-impl House {
+impl ServerRegistry {
     pub(super) fn new(servers: Vec<Arc<Server>>) -> Self {
         Self {
             servers,
@@ -35,45 +35,50 @@ impl House {
         }
     }
 
-    /// A server is connected.
-    pub(super) fn connected(&self, server: &Server, live: Live) {
-        server.set_live(Some(live));
-        self.publish_and(|| server.state.send_replace(ServerState::Ready));
+    /// Sets the connection of a server and publishes its tools.
+    pub(super) fn connected(&self, server: &Server, connection: Connection) {
+        server.set_connection(Some(connection));
+        self.publish_then(|| server.state.send_replace(ServerState::Ready));
     }
 
-    /// A server is not connected any more, or not yet.
-    pub(super) fn parted(&self, server: &Server, state: ServerState) {
-        server.set_live(None);
-        self.publish_and(|| server.state.send_replace(state));
+    /// Removes the connection of a server and its tools.
+    pub(super) fn disconnected(&self, server: &Server, state: ServerState) {
+        server.set_connection(None);
+        self.publish_then(|| server.state.send_replace(state));
     }
 
-    /// Offers what all servers offer now.
+    /// Publishes the current tools of all servers.
     pub(super) fn publish(&self) {
-        self.publish_and(|| ());
+        self.publish_then(|| ());
     }
 
-    /// Offers what all servers offer now, and then does `told`: whoever hears that a server is there finds its tools.
-    fn publish_and<T>(&self, told: impl FnOnce() -> T) {
+    /// Publishes the current tools and then runs `then`, so that the tools are visible to whoever observes the new
+    /// state.
+    fn publish_then<T>(&self, then: impl FnOnce() -> T) {
         let _publishing = self
             .publishing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let entries = self.servers.iter().flat_map(|server| {
-            let there = server.is_there();
+            let is_connected = server.is_connected();
             let offers = server.offers().into_iter();
-            let tools = offers
-                .map(move |offer| (offer.name.clone(), Arc::new(entry(server, &offer, there))));
+            let tools = offers.map(move |offer| {
+                (
+                    offer.name.clone(),
+                    Arc::new(entry(server, &offer, is_connected)),
+                )
+            });
             tools.chain(catalog::entries(server))
         });
-        let connected = self.servers.iter().filter(|server| server.is_there());
+        let connected = self.servers.iter().filter(|server| server.is_connected());
         let catalogs = connected.map(|server| server.catalog());
         self.table
             .replace(entries.collect(), catalogs.collect(), self.marks());
-        told();
+        then();
         self.published.send_replace(());
     }
 
-    /// What the names of the servers and of their tools stand for.
+    /// The marks of the servers and tools.
     fn marks(&self) -> Marks {
         let tools = self.servers.iter().flat_map(|server| server.marks());
         Marks {
@@ -87,7 +92,7 @@ impl House {
     }
 }
 
-fn entry(server: &Arc<Server>, offer: &Arc<Offer>, there: bool) -> Entry {
+fn entry(server: &Arc<Server>, offer: &Arc<OfferedTool>, is_connected: bool) -> Entry {
     let name = server.spec.name.as_str();
     let remote = Remote {
         server: name.into(),
@@ -95,20 +100,20 @@ fn entry(server: &Arc<Server>, offer: &Arc<Offer>, there: bool) -> Entry {
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
         previews: offer.preview,
-        listed: there,
+        listed: is_connected,
         views: offer.views,
     };
     let server = Arc::clone(server);
-    carried(offer, remote, move |offer, arguments| {
-        Arc::new(Errand::new(&server, offer, arguments))
+    remote_entry(offer, remote, move |offer, arguments| {
+        Arc::new(ToolCall::new(&server, offer, arguments))
     })
 }
 
-/// The tool of another as workers are offered it; `job` is a call of it.
-pub(crate) fn carried(
-    offer: &Arc<Offer>,
+/// Creates the table entry of a remote tool; `job` creates a call.
+pub(crate) fn remote_entry(
+    offer: &Arc<OfferedTool>,
     remote: Remote,
-    job: impl Fn(&Arc<Offer>, Map<String, Value>) -> Arc<dyn RemoteJob> + Send + Sync + 'static,
+    job: impl Fn(&Arc<OfferedTool>, Map<String, Value>) -> Arc<dyn RemoteJob> + Send + Sync + 'static,
 ) -> Entry {
     Entry {
         name: offer.name.clone(),

@@ -1,69 +1,69 @@
-//! A method and its parameters in, what the guest wants of its host out, or why it makes no sense.
+//! Parses requests of pages by method and parameters.
 
 use serde_json::Value;
 
 use super::host::{DisplayMode, ModelContext};
-use super::wire::{Fault, Fields, INVALID_PARAMS, METHOD_NOT_FOUND};
+use super::wire::{Fields, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 use crate::upstream::check_url;
 
-/// A request of a guest.
+/// A parsed request of a page.
 #[derive(Debug, PartialEq)]
-pub(super) enum Asked {
-    /// What the model is to know of it from now on: taken down at once, so that no later one is overtaken.
+pub(super) enum ParsedRequest {
+    /// New context for the model. It is stored at once, so that updates stay in order.
     Context(ModelContext),
-    /// What takes its time.
-    Serve(Ask),
+    /// A request that is served asynchronously.
+    Serve(AppRequest),
 }
 
-/// What a guest asks that takes its time.
+/// A request that is served asynchronously.
 #[derive(Debug, PartialEq)]
-pub(super) enum Ask {
-    /// A tool of its server.
+pub(super) enum AppRequest {
+    /// Call a tool of the page's server.
     Tool { name: String, arguments: Fields },
-    /// A resource of its server.
+    /// Read a resource of the page's server.
     Resource(String),
-    /// A page of the web for the person.
+    /// Open a URL in the browser.
     Link(String),
-    /// Something said in the conversation.
+    /// Send a message in the conversation.
     Message(Vec<Value>),
-    /// Files for the person to keep.
+    /// Save files.
     Download(Vec<Value>),
-    /// Another size on the screen.
+    /// Change the display mode.
     Mode(Option<DisplayMode>),
-    /// Not to be put away while it is out of sight.
+    /// Pin the view.
     Pin,
 }
 
-fn invalid(why: &str) -> Fault {
-    Fault::new(INVALID_PARAMS, why)
+fn invalid(why: &str) -> RpcError {
+    RpcError::new(INVALID_PARAMS, why)
 }
 
-fn text(params: &mut Fields, key: &str) -> Result<String, Fault> {
+fn text(params: &mut Fields, key: &str) -> Result<String, RpcError> {
     match params.remove(key) {
         Some(Value::String(text)) => Ok(text),
         _ => Err(invalid(&format!("`{key}` must be a string"))),
     }
 }
 
-fn list(params: &mut Fields, key: &str) -> Result<Vec<Value>, Fault> {
+fn list(params: &mut Fields, key: &str) -> Result<Vec<Value>, RpcError> {
     match params.remove(key) {
         Some(Value::Array(list)) if list.iter().all(Value::is_object) => Ok(list),
         _ => Err(invalid(&format!("`{key}` must be an array of objects"))),
     }
 }
 
-/// The link, if it is one that a person may be asked about.
-fn link(url: String) -> Result<String, Fault> {
+/// Validates a URL that people may be asked to open.
+fn link(url: String) -> Result<String, RpcError> {
     let plain = || invalid("only plain http and https addresses without a user are opened");
     check_url(&url).map_err(|_| plain())?;
     Ok(url)
 }
 
-/// Reads a request by its method.
-pub(super) fn read(method: &str, mut params: Fields) -> Result<Asked, Fault> {
+/// Parses a request.
+pub(super) fn read(method: &str, mut params: Fields) -> Result<ParsedRequest, RpcError> {
     let params = &mut params;
-    Ok(Asked::Serve(match method {
-        "tools/call" => Ask::Tool {
+    Ok(ParsedRequest::Serve(match method {
+        "tools/call" => AppRequest::Tool {
             name: text(params, "name")?,
             arguments: match params.remove("arguments") {
                 Some(Value::Object(arguments)) => arguments,
@@ -71,13 +71,13 @@ pub(super) fn read(method: &str, mut params: Fields) -> Result<Asked, Fault> {
                 Some(_) => return Err(invalid("`arguments` must be an object")),
             },
         },
-        "resources/read" => Ask::Resource(text(params, "uri")?),
-        "ui/open-link" => Ask::Link(link(text(params, "url")?)?),
-        "ui/message" => Ask::Message(list(params, "content")?),
-        "ui/download-file" => Ask::Download(list(params, "contents")?),
-        "ui/request-display-mode" => Ask::Mode(DisplayMode::read(&text(params, "mode")?)),
+        "resources/read" => AppRequest::Resource(text(params, "uri")?),
+        "ui/open-link" => AppRequest::Link(link(text(params, "url")?)?),
+        "ui/message" => AppRequest::Message(list(params, "content")?),
+        "ui/download-file" => AppRequest::Download(list(params, "contents")?),
+        "ui/request-display-mode" => AppRequest::Mode(DisplayMode::read(&text(params, "mode")?)),
         "ui/update-model-context" => {
-            return Ok(Asked::Context(ModelContext {
+            return Ok(ParsedRequest::Context(ModelContext {
                 content: match params.contains_key("content") {
                     true => list(params, "content")?,
                     false => Vec::new(),
@@ -85,11 +85,11 @@ pub(super) fn read(method: &str, mut params: Fields) -> Result<Asked, Fault> {
                 structured: params.remove("structuredContent").filter(Value::is_object),
             }));
         }
-        "dev.bailiwick/request-pin" => Ask::Pin,
+        "dev.bailiwick/request-pin" => AppRequest::Pin,
         _ => {
             let method = crate::escape(method);
             let message = format!("`{method}` is not known here");
-            return Err(Fault::new(METHOD_NOT_FOUND, message));
+            return Err(RpcError::new(METHOD_NOT_FOUND, message));
         }
     }))
 }
@@ -101,21 +101,21 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(method: &str, params: Value, expected: Result<Ask, i64>) {
+    fn check(method: &str, params: Value, expected: Result<AppRequest, i64>) {
         let Value::Object(params) = params else {
             panic!("parameters are an object")
         };
         let read = read(method, params).map_err(|fault| fault.code);
-        assert_eq!((read, method), (expected.map(Asked::Serve), method));
+        assert_eq!((read, method), (expected.map(ParsedRequest::Serve), method));
     }
 
     #[test]
-    fn only_links_of_the_web_are_asked_about() {
+    fn only_http_links_are_requested() {
         for url in ["https://example.org/a?b#c", "HTTP://example.org"] {
             check(
                 "ui/open-link",
                 json!({ "url": url }),
-                Ok(Ask::Link(url.to_owned())),
+                Ok(AppRequest::Link(url.to_owned())),
             );
         }
         for url in [
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_and_what_makes_no_sense_are_told_apart() {
+    fn unknown_methods_and_invalid_params_have_different_codes() {
         check("sampling/createMessage", json!({}), Err(METHOD_NOT_FOUND));
         check("tools/list", json!({}), Err(METHOD_NOT_FOUND));
         for (method, params) in [
@@ -151,7 +151,7 @@ mod tests {
         ] {
             check(method, params, Err(INVALID_PARAMS));
         }
-        let call = Ask::Tool {
+        let call = AppRequest::Tool {
             name: "t".into(),
             arguments: Fields::new(),
         };

@@ -1,4 +1,4 @@
-//! Carries one call out at its server: rounds of questions, tasks, grants and previews included.
+//! Runs tool calls at servers, with input rounds, tasks, requested scopes and previews.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,53 +13,52 @@ use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::answer;
-use super::callers::Caller;
-use super::classify::{Offer, marked, marked_value};
-use super::client::capabilities;
+use super::active_calls::ActiveCall;
+use super::cancel_on_drop::{CancelRequestOnDrop, CancelTaskOnDrop};
+use super::classify::{OfferedTool, has_flag, meta_value};
+use super::client::client_capabilities;
 use super::failure::ServerFailure;
-use super::scopes::requested;
-use super::sent::{Pending, Sent};
-use super::server::{Live, Server};
+use super::scopes::requested_scopes;
+use super::server::{Connection, Server};
+use super::tool_result;
 use crate::call::Progress;
 use crate::capability::{CallPermit, Halt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
 use crate::tool::{CallContext, Carried, Carrying, RemoteJob};
 
-/// How often a server may ask for more before it answers.
-const MOST_ROUNDS: usize = 10;
-/// How often a task is looked at.
+/// The largest number of input rounds per call.
+const MAX_ROUNDS: usize = 10;
+/// The shortest and the longest poll interval of tasks, in milliseconds.
 const POLL: (u64, u64) = (50, 5_000);
-/// The longest token of a server's preview, in bytes.
-const LONGEST_TOKEN: usize = 512;
+/// The longest preview token, in bytes.
+const MAX_TOKEN_BYTES: usize = 512;
 
-/// One call of one tool.
+/// A call of a tool.
 #[derive(Debug)]
-pub(super) struct Errand {
+pub(super) struct ToolCall {
     server: Arc<Server>,
-    offer: Arc<Offer>,
+    offer: Arc<OfferedTool>,
     arguments: JsonObject,
-    /// What the server asked for, once it did; granted by the time the call is carried again.
-    asked: Mutex<Option<Vec<String>>>,
-    /// It was handed to the server: from then on nobody here knows what it came to but by the server's word.
+    /// The scopes that the server requested. They are granted before the call is repeated.
+    requested: Mutex<Option<Vec<String>>>,
+    /// Whether the call was sent to the server, so that its effect is unknown after a failure.
     begun: AtomicBool,
 }
 
-/// A call that can be sent as it is.
-struct Ready {
-    /// Its place among the calls under way.
-    _place: OwnedSemaphorePermit,
-    live: Arc<Live>,
+/// A call that is ready to be sent.
+struct PreparedCall {
+    _slot: OwnedSemaphorePermit,
+    connection: Arc<Connection>,
     params: CallToolRequestParams,
     preview: bool,
-    /// The server asked for more before, and was granted it.
+    /// Whether this repeats the call after the requested scopes were granted.
     replayed: bool,
     progress: Option<Progress>,
-    caller: Arc<Caller>,
+    active: Arc<ActiveCall>,
 }
 
-impl RemoteJob for Errand {
+impl RemoteJob for ToolCall {
     fn target(&self) -> (Arc<str>, Arc<str>) {
         let server = self.server.spec.name.as_str().into();
         (server, Arc::clone(&self.offer.tool))
@@ -68,13 +67,13 @@ impl RemoteJob for Errand {
     fn carry(
         self: Arc<Self>,
         permit: &CallPermit,
-        tied: Option<String>,
+        preview_token: Option<String>,
         context: Arc<dyn CallContext>,
     ) -> Result<Carrying, CallError> {
-        let ready = self.ready(permit, tied, context)?;
+        let call = self.prepare(permit, preview_token, context)?;
         self.begun.store(false, Ordering::Relaxed);
         Ok(Box::pin(async move {
-            self.run(ready).await.map_err(|halt| self.told(halt))
+            self.run(call).await.map_err(|halt| self.mark_begun(halt))
         }))
     }
 
@@ -83,19 +82,23 @@ impl RemoteJob for Errand {
     }
 }
 
-impl Errand {
-    pub(super) fn new(server: &Arc<Server>, offer: &Arc<Offer>, arguments: JsonObject) -> Self {
+impl ToolCall {
+    pub(super) fn new(
+        server: &Arc<Server>,
+        offer: &Arc<OfferedTool>,
+        arguments: JsonObject,
+    ) -> Self {
         Self {
             server: Arc::clone(server),
             offer: Arc::clone(offer),
             arguments,
-            asked: Mutex::default(),
+            requested: Mutex::default(),
             begun: AtomicBool::new(false),
         }
     }
 
-    /// Says of a failure that the effect may have happened all the same, unless the server itself says that it failed.
-    fn told(&self, halt: Halt) -> Halt {
+    /// Marks an error as possibly having had an effect, unless the server itself reported the failure.
+    fn mark_begun(&self, halt: Halt) -> Halt {
         let unknown = |error: &CallError| {
             let begun = self.begun.load(Ordering::Relaxed);
             begun && self.mutates() && error.code() != Code::ServerFailed
@@ -106,56 +109,66 @@ impl Errand {
         }
     }
 
-    fn ready(
+    fn prepare(
         &self,
         permit: &CallPermit,
-        tied: Option<String>,
+        preview_token: Option<String>,
         context: Arc<dyn CallContext>,
-    ) -> Result<Ready, CallError> {
-        let place = self.server.place()?;
+    ) -> Result<PreparedCall, CallError> {
+        let slot = self.server.call_slot()?;
         if !self.server.still_offers(&self.offer) {
             let message = "the tool changed meanwhile; a person must approve it again";
             return Err(CallError::new(Code::UnknownTool, message));
         }
         let granted = {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.take()
+            let mut requested = self
+                .requested
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            requested.take()
         };
-        Ok(Ready {
-            _place: place,
-            live: self.server.live()?,
+        Ok(PreparedCall {
+            _slot: slot,
+            connection: self.server.connection()?,
             preview: permit.is_preview(),
             replayed: granted.is_some(),
-            params: self.params(permit.is_preview(), tied, granted)?,
+            params: self.params(permit.is_preview(), preview_token, granted)?,
             progress: permit.progress(),
-            caller: Caller::new(context),
+            active: ActiveCall::new(context),
         })
     }
 
-    async fn run(&self, ready: Ready) -> Result<Carried, Halt> {
-        let entered = ready.live.line.callers.enter(Arc::clone(&ready.caller));
-        let result = self.answered(&ready).await;
-        entered.answered();
+    async fn run(&self, call: PreparedCall) -> Result<Carried, Halt> {
+        let guard = call
+            .connection
+            .state
+            .active_calls
+            .begin(Arc::clone(&call.active));
+        let result = self.complete_rounds(&call).await;
+        guard.answered();
         let result = result?;
         if result.is_error == Some(true) {
-            let wanted = if ready.replayed {
+            let interrupt = if call.replayed {
                 None
             } else {
-                self.wanted(&result)
+                self.requested_needs(&result)
             };
-            return Err(wanted.unwrap_or_else(|| answer::failure(&result).into()));
+            return Err(interrupt.unwrap_or_else(|| tool_result::failure(&result).into()));
         }
-        let preview = ready.preview.then(|| shown(&result)).transpose()?;
-        let most = self.server.bounds.result_bytes;
-        let reply = answer::reply(&result, &self.offer, most).await?;
+        let preview = call
+            .preview
+            .then(|| extract_preview_token(&result))
+            .transpose()?;
+        let limit = self.server.bounds.result_bytes;
+        let reply = tool_result::reply(&result, &self.offer, limit).await?;
         Ok(Carried { reply, preview })
     }
 
-    /// What goes to the server. Nothing of it but the arguments is the model's.
+    /// The parameters of the request. Only the arguments come from the model.
     fn params(
         &self,
         preview: bool,
-        tied: Option<String>,
+        preview_token: Option<String>,
         granted: Option<Vec<String>>,
     ) -> Result<CallToolRequestParams, CallError> {
         let mut meta = RequestMetaObject::default();
@@ -171,8 +184,10 @@ impl Errand {
             }
             meta.0.0.insert("preview".into(), true.into());
         }
-        if let Some(tied) = tied {
-            meta.0.0.insert("preview_token".into(), tied.into());
+        if let Some(preview_token) = preview_token {
+            meta.0
+                .0
+                .insert("preview_token".into(), preview_token.into());
         }
         if let Some(granted) = granted {
             meta.0.0.insert("granted_scopes".into(), granted.into());
@@ -183,129 +198,135 @@ impl Errand {
         Ok(params)
     }
 
-    /// What the server asks for to carry the call out, as needs of this runtime; the same is sent back once it is granted.
-    fn wanted(&self, result: &CallToolResult) -> Option<Halt> {
+    /// Interrupts the call with the needs that the server requests, and stores the scopes to send back once they are
+    /// granted.
+    fn requested_needs(&self, result: &CallToolResult) -> Option<Halt> {
         let is_tool = |resource: &str| self.server.has_tool(resource);
-        let (texts, needs) = requested(result.meta.as_ref()?, &self.server.label, is_tool)?;
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        *asked = Some(texts);
+        let (texts, needs) = requested_scopes(result.meta.as_ref()?, &self.server.label, is_tool)?;
+        let mut requested = self
+            .requested
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *requested = Some(texts);
         Some(Halt::Needs(needs))
     }
 
-    /// The last answer, after as many rounds as the server needs.
-    async fn answered(&self, ready: &Ready) -> Result<CallToolResult, CallError> {
-        let mut params = ready.params.clone();
-        for _ in 0..MOST_ROUNDS {
-            match self.sent(ready, params.clone()).await? {
+    /// Runs input rounds until the server returns a result.
+    async fn complete_rounds(&self, call: &PreparedCall) -> Result<CallToolResult, CallError> {
+        let mut params = call.params.clone();
+        for _ in 0..MAX_ROUNDS {
+            match self.send(call, params.clone()).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(more) => {
                     let requests = more.input_requests.unwrap_or_default();
                     if requests.is_empty() {
-                        // The server wants no more than time.
+                        // The server only needs time.
                         tokio::time::sleep(Duration::from_millis(POLL.0)).await;
                     }
-                    let responses = self.responses(ready, requests).await?;
+                    let responses = self.responses(call, requests).await?;
                     params.input_responses = (!responses.is_empty()).then_some(responses);
                     params.request_state = more.request_state;
                 }
-                ServerResult::CreateTaskResult(made) => return self.task(ready, made.task).await,
+                ServerResult::CreateTaskResult(created) => {
+                    return self.wait_for_task(call, created.task).await;
+                }
                 _ => return Err(fault("the server's answer is none to a call")),
             }
         }
         Err(fault("the server asks on and on"))
     }
 
-    async fn sent(
+    async fn send(
         &self,
-        ready: &Ready,
+        call: &PreparedCall,
         params: CallToolRequestParams,
     ) -> Result<ServerResult, CallError> {
-        let live = &ready.live;
-        let peer = &live.peer;
+        let connection = &call.connection;
+        let peer = &connection.peer;
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let mut options = PeerRequestOptions::no_options();
         let info = peer.peer_info();
         if info.is_some_and(|info| !info.protocol_version.has_initialize()) {
-            // Without a handshake each request says what its own client supports.
-            let answers = self.server.hearing.answers_within(&ready.caller);
+            // Without a handshake, each request declares the capabilities of its client.
+            let capabilities = self.server.handler.capabilities_within(&call.active);
             let mut meta = RequestMetaObject::default();
-            meta.set_client_capabilities(capabilities(answers));
+            meta.set_client_capabilities(client_capabilities(capabilities));
             options.meta = Some(meta);
         }
         let handle = peer.send_cancellable_request(request, options).await;
-        let handle = handle.map_err(|error| self.broke(&error))?;
+        let handle = handle.map_err(|error| self.call_error(&error))?;
         self.begun.store(true, Ordering::Relaxed);
-        let mut sent = Sent {
-            line: &live.line,
+        let mut guard = CancelRequestOnDrop {
+            state: &connection.state,
             peer,
             token: handle.progress_token.clone(),
-            open: Some(handle.id.clone()),
+            request: Some(handle.id.clone()),
         };
-        if let Some(progress) = &ready.progress {
-            let token = sent.token.clone();
-            live.line.progress.insert(token, progress.clone());
+        if let Some(progress) = &call.progress {
+            let token = guard.token.clone();
+            connection.state.progress.insert(token, progress.clone());
         }
-        let answered = tokio::select! {
+        let response = tokio::select! {
             biased;
-            answered = handle.await_response() => answered.map_err(|error| self.broke(&error)),
-            why = live.line.ended() => Err(self.lost(&why)),
+            response = handle.await_response() => response.map_err(|error| self.call_error(&error)),
+            why = connection.state.ended() => Err(self.connection_lost(&why)),
         };
-        sent.open = None;
-        answered
+        guard.request = None;
+        response
     }
 
-    /// What it means for the call that the connection failed it.
-    fn broke(&self, error: &ServiceError) -> CallError {
+    /// Converts a failed request into a call error.
+    fn call_error(&self, error: &ServiceError) -> CallError {
         match error {
-            ServiceError::McpError(error) => answer::failed(&error.message),
+            ServiceError::McpError(error) => tool_result::failed(&error.message),
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
-                // It may be this call's misfortune alone: whether the server is there shows when it is asked for its tools.
+                // The failure may be specific to this call, so listing the tools checks the connection.
                 self.server.changed.notify_one();
-                self.server.gone()
+                self.server.unavailable()
             }
             _ => fault("the server's answer is none to a call"),
         }
     }
 
-    fn lost(&self, why: &ServerFailure) -> CallError {
+    fn connection_lost(&self, why: &ServerFailure) -> CallError {
         let name = &self.server.spec.name;
         let message = format!("the connection to the server `{name}` was lost: {why}; try later");
         CallError::new(Code::ServerGone, message)
     }
 
-    /// What the host says to what the server asks within a call; nobody is asked for a server that went.
+    /// Answers the requests of the server within the call, unless the connection ends.
     async fn responses(
         &self,
-        ready: &Ready,
+        call: &PreparedCall,
         requests: InputRequests,
     ) -> Result<InputResponses, CallError> {
         tokio::select! {
             biased;
-            why = ready.live.line.ended() => Err(self.lost(&why)),
-            said = self.said(requests, &ready.caller) => said,
+            why = call.connection.state.ended() => Err(self.connection_lost(&why)),
+            answer = self.answer_requests(requests, &call.active) => answer,
         }
     }
 
-    async fn said(
+    async fn answer_requests(
         &self,
         requests: InputRequests,
-        caller: &Arc<Caller>,
+        active: &Arc<ActiveCall>,
     ) -> Result<InputResponses, CallError> {
         let mut responses = InputResponses::new();
-        let hearing = &self.server.hearing;
+        let handler = &self.server.handler;
         for (key, request) in requests {
-            let said = match (caller.count(), request) {
+            let answer = match (active.count_request(), request) {
                 (Err(error), _) => Err(error),
-                (Ok(()), InputRequest::Elicitation(request)) => hearing
-                    .elicit(request.params, Some(caller))
+                (Ok(()), InputRequest::Elicitation(request)) => handler
+                    .elicit(request.params, Some(active))
                     .await
                     .map(serde_json::to_value),
-                (Ok(()), InputRequest::CreateMessage(request)) => hearing
-                    .sample(request.params, Some(caller))
+                (Ok(()), InputRequest::CreateMessage(request)) => handler
+                    .sample(request.params, Some(active))
                     .await
                     .map(serde_json::to_value),
-                (Ok(()), InputRequest::ListRoots(_)) => hearing
-                    .roots(std::slice::from_ref(caller))
+                (Ok(()), InputRequest::ListRoots(_)) => handler
+                    .roots(std::slice::from_ref(active))
                     .map(serde_json::to_value),
                 _ => return Err(fault("the server asks for what nobody knows")),
             };
@@ -315,23 +336,27 @@ impl Errand {
                     error.message
                 );
                 let error = CallError::new(Code::ServerFailed, message);
-                // This is no word of the server's on how far it came.
+                // This error was not reported by the server, so the effect is unknown.
                 if self.mutates() {
                     error.with("begun", true)
                 } else {
                     error
                 }
             };
-            let said: Result<Value, _> = said.map_err(refused)?;
-            responses.insert(key, said.map_err(|_| fault("the answer is no JSON"))?);
+            let answer: Result<Value, _> = answer.map_err(refused)?;
+            responses.insert(key, answer.map_err(|_| fault("the answer is no JSON"))?);
         }
         Ok(responses)
     }
 
-    /// Looks at a task until it ends; whoever gives up takes it back.
-    async fn task(&self, ready: &Ready, task: Task) -> Result<CallToolResult, CallError> {
-        let peer = &ready.live.peer;
-        let mut pending = Pending {
+    /// Polls a task until it ends; dropping the future cancels the task.
+    async fn wait_for_task(
+        &self,
+        call: &PreparedCall,
+        task: Task,
+    ) -> Result<CallToolResult, CallError> {
+        let peer = &call.connection.peer;
+        let mut pending = CancelTaskOnDrop {
             peer,
             task: Some(task.task_id.clone()),
         };
@@ -339,18 +364,18 @@ impl Errand {
         loop {
             let pause = wait.unwrap_or(POLL.0 * 4).clamp(POLL.0, POLL.1);
             tokio::time::sleep(Duration::from_millis(pause)).await;
-            let looked = peer
+            let polled = peer
                 .get_task(GetTaskParams::new(task.task_id.clone()))
                 .await;
-            let now = looked.map_err(|error| self.broke(&error))?.task;
-            wait = now.task.poll_interval_ms;
-            match now.payload {
+            let current = polled.map_err(|error| self.call_error(&error))?.task;
+            wait = current.task.poll_interval_ms;
+            match current.payload {
                 TaskPayload::Working => {}
                 TaskPayload::InputRequired { input_requests } => {
-                    let responses = self.responses(ready, input_requests).await?;
+                    let responses = self.responses(call, input_requests).await?;
                     let update = UpdateTaskParams::new(task.task_id.clone(), responses);
                     let updated = peer.update_task(update).await;
-                    updated.map_err(|error| self.broke(&error))?;
+                    updated.map_err(|error| self.call_error(&error))?;
                 }
                 TaskPayload::Completed { result } => {
                     pending.task = None;
@@ -359,7 +384,7 @@ impl Errand {
                 }
                 TaskPayload::Failed { error } => {
                     pending.task = None;
-                    return Err(answer::failed(&reason(&error)));
+                    return Err(tool_result::failed(&error_message(&error)));
                 }
                 _ => {
                     pending.task = None;
@@ -370,8 +395,8 @@ impl Errand {
     }
 }
 
-/// The message of a task's error.
-fn reason(error: &impl serde::Serialize) -> String {
+/// The message of a task error.
+fn error_message(error: &impl serde::Serialize) -> String {
     let error = serde_json::to_value(error).unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str);
     message.unwrap_or_default().to_owned()
@@ -381,17 +406,17 @@ fn fault(why: &str) -> CallError {
     CallError::new(Code::ServerFault, why)
 }
 
-/// What stands for a preview at its server. A server that does not say that it previewed may have carried the call out.
-fn shown(result: &CallToolResult) -> Result<String, CallError> {
+/// Returns the preview token. A result that is not marked as a preview may be of a call that was carried out.
+fn extract_preview_token(result: &CallToolResult) -> Result<String, CallError> {
     let meta = result.meta.as_ref();
-    if !meta.is_some_and(|meta| marked(meta, "preview")) {
+    if !meta.is_some_and(|meta| has_flag(meta, "preview")) {
         let message =
             "the server does not say that it only previewed; it may have carried the call out";
         return Err(fault(message));
     }
-    let token = meta.and_then(|meta| marked_value(meta, "preview_token"));
+    let token = meta.and_then(|meta| meta_value(meta, "preview_token"));
     let token = token.and_then(Value::as_str).unwrap_or_default();
-    if token.is_empty() || token.len() > LONGEST_TOKEN {
+    if token.is_empty() || token.len() > MAX_TOKEN_BYTES {
         let message =
             "the server's preview has no token of a fitting length, so no call can be tied to it";
         return Err(fault(message));

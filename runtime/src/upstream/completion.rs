@@ -1,7 +1,7 @@
 //! Completes arguments of servers' prompts and resource templates for workers, through the pipeline.
 //!
-//! Completing an argument needs what getting the prompt needs, or `read:mcp:SERVER:resources/read:TEMPLATE`: the server
-//! learns what was typed. It is a call that no list names.
+//! Completing an argument needs the same scope as getting the prompt, or `read:mcp:SERVER:resources/read:TEMPLATE`,
+//! because the server learns the typed text. The entry is not listed.
 
 use std::sync::Arc;
 
@@ -10,19 +10,18 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use super::catalog::{Kind, broke, carried, invalid, is_usable};
+use super::catalog::{CatalogKind, invalid, is_usable, request_error, run_request};
 use super::server::Server;
 use crate::capability::CallPermit;
 use crate::error::CallError;
 use crate::id::ToolName;
 use crate::tool::{Arguments, CallContext, Carrying, Entry, Job, Remote, RemoteJob, ToolSpec};
 
-/// MCP's method.
 pub(crate) const COMPLETE: &str = "completion/complete";
-/// The most values that MCP lets one completion name.
+/// The largest number of values in an MCP completion.
 const MAX_VALUES: usize = 100;
 
-/// The entry by which workers complete arguments of a server. It is listed nowhere, and no tool has such a name.
+/// The hidden entry through which workers complete arguments of a server. Its name cannot collide with tools.
 pub(super) fn entry(server: &Arc<Server>) -> Option<Entry> {
     let name = server.spec.name.as_str();
     let remote = Remote {
@@ -48,9 +47,9 @@ pub(super) fn entry(server: &Arc<Server>) -> Option<Entry> {
             let Arguments::Json(arguments) = arguments else {
                 return Err(invalid("the arguments must be a JSON object"));
             };
-            let (request, kind, which) = understood(arguments)
+            let (request, kind, target) = parse_request(arguments)
                 .ok_or_else(|| invalid("that is not an argument that can be completed"))?;
-            let need = kind.need(&server.label, &which);
+            let need = kind.need(&server.label, &target);
             let need =
                 need.ok_or_else(|| invalid("that is not an argument that can be completed"))?;
             let complete = Complete {
@@ -62,21 +61,21 @@ pub(super) fn entry(server: &Arc<Server>) -> Option<Entry> {
     })
 }
 
-/// What the server is asked, and of which of its prompts or templates.
-fn understood(arguments: &Value) -> Option<(CompleteRequestParams, Kind, String)> {
+/// Parses the arguments into the request and the prompt or template that it is for.
+fn parse_request(arguments: &Value) -> Option<(CompleteRequestParams, CatalogKind, String)> {
     let text = |key: &str| arguments.get(key).and_then(Value::as_str);
-    let (kind, which) = match (text("prompt"), text("template")) {
-        (Some(prompt), None) => (Kind::Prompt, prompt),
-        (None, Some(template)) => (Kind::Resource, template),
+    let (kind, target) = match (text("prompt"), text("template")) {
+        (Some(prompt), None) => (CatalogKind::Prompt, prompt),
+        (None, Some(template)) => (CatalogKind::Resource, template),
         _ => return None,
     };
     let (name, value) = (text("argument")?, text("value")?);
-    if ![which, name].into_iter().all(is_usable) {
+    if ![target, name].into_iter().all(is_usable) {
         return None;
     }
     let reference = match kind {
-        Kind::Prompt => Reference::Prompt(PromptReference::new(which)),
-        Kind::Resource => Reference::for_resource(which),
+        CatalogKind::Prompt => Reference::Prompt(PromptReference::new(target)),
+        CatalogKind::Resource => Reference::for_resource(target),
     };
     let mut request = CompleteRequestParams::new(reference, ArgumentInfo::new(name, value));
     if let Some(others) = arguments.get("others").filter(|it| !it.is_null()) {
@@ -84,10 +83,9 @@ fn understood(arguments: &Value) -> Option<(CompleteRequestParams, Kind, String)
         context.arguments = Some(serde_json::from_value(others.clone()).ok()?);
         request.context = Some(context);
     }
-    Some((request, kind, which.to_owned()))
+    Some((request, kind, target.to_owned()))
 }
 
-/// One completion.
 #[derive(Debug)]
 struct Complete {
     server: Arc<Server>,
@@ -106,10 +104,10 @@ impl RemoteJob for Complete {
         context: Arc<dyn CallContext>,
     ) -> Result<Carrying, CallError> {
         let server = Arc::clone(&self.server);
-        carried(server, context, move |peer| async move {
+        run_request(server, context, move |peer| async move {
             let completed = peer.complete(self.request.clone()).await;
             let completion = completed
-                .map_err(|error| broke(&self.server, &error))?
+                .map_err(|error| request_error(&self.server, &error))?
                 .completion;
             let values = completion.values.into_iter();
             let values: Vec<String> = values.filter(|it| is_usable(it)).take(MAX_VALUES).collect();

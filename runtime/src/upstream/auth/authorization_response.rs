@@ -1,39 +1,39 @@
-//! Where a browser was led back to in, the code out if it is the answer to what was asked.
+//! Parses the authorization response in a redirect.
 
 use reqwest::Url;
 
 use super::SignInError;
 
-/// The longest address that is read, in bytes.
-const LONGEST: usize = 16 << 10;
+/// The longest URL, in bytes.
+const MAX_URL_BYTES: usize = 16 << 10;
 
-/// What an authorisation server says by a browser.
-pub(super) struct SentBack {
+/// The parameters of a successful authorization response.
+pub(super) struct AuthorizationResponse {
     pub(super) code: String,
     pub(super) issuer: Option<String>,
 }
 
-impl SentBack {
-    /// Reads the whole address that the browser was led back to, when `state` is what went with the question.
+impl AuthorizationResponse {
+    /// Parses the redirected URL and compares its state with `state`.
     pub(super) fn read(address: &str, state: &str) -> Result<Self, SignInError> {
         let url = Url::parse(address).map_err(|_| SignInError::State)?;
-        if address.len() > LONGEST || one(&url, "state")?.as_deref() != Some(state) {
+        if address.len() > MAX_URL_BYTES || single_param(&url, "state")?.as_deref() != Some(state) {
             return Err(SignInError::State);
         }
-        match one(&url, "error")?.as_deref() {
+        match single_param(&url, "error")?.as_deref() {
             None => {}
             Some("access_denied") => return Err(SignInError::Declined),
             Some(_) => return Err(SignInError::Rejected),
         }
         Ok(Self {
-            code: one(&url, "code")?.ok_or(SignInError::State)?,
-            issuer: one(&url, "iss")?,
+            code: single_param(&url, "code")?.ok_or(SignInError::State)?,
+            issuer: single_param(&url, "iss")?,
         })
     }
 }
 
-/// A parameter of an address, which may stand there once.
-pub(super) fn one(url: &Url, key: &str) -> Result<Option<String>, SignInError> {
+/// A query parameter, which must not occur twice.
+pub(super) fn single_param(url: &Url, key: &str) -> Result<Option<String>, SignInError> {
     let mut values = url.query_pairs().filter(|(name, _)| name == key);
     let first = values.next();
     if values.next().is_some() {
@@ -48,14 +48,14 @@ mod tests {
 
     #[track_caller]
     fn check(query: &str, expected: Result<(&str, Option<&str>), SignInError>) {
-        let read = SentBack::read(&format!("http://127.0.0.1:1/x?{query}"), "s1");
+        let read = AuthorizationResponse::read(&format!("http://127.0.0.1:1/x?{query}"), "s1");
         let read = read.map(|back| (back.code, back.issuer));
         let expected = expected.map(|(code, issuer)| (code.into(), issuer.map(Into::into)));
         assert_eq!(read, expected, "{query}");
     }
 
     #[test]
-    fn a_code_counts_with_the_state_that_it_was_asked_with() {
+    fn code_requires_the_requested_state() {
         check("code=c%201&state=s1", Ok(("c 1", None)));
         check(
             "iss=https%3A%2F%2Fa&state=s1&code=c",
@@ -75,6 +75,6 @@ mod tests {
         }
         check("error=access_denied&state=s1", Err(SignInError::Declined));
         check("error=x&code=c&state=s1", Err(SignInError::Rejected));
-        assert!(SentBack::read("?code=c&state=s1", "s1").is_err());
+        assert!(AuthorizationResponse::read("?code=c&state=s1", "s1").is_err());
     }
 }

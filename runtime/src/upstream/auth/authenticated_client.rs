@@ -1,4 +1,4 @@
-//! Adds the token to requests to a server, and notes what the server wants a person for.
+//! HTTP client that adds access tokens to requests and reports sign-in challenges.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,30 +16,30 @@ use sse_stream::Sse;
 use super::Account;
 use super::account::Challenge;
 use crate::upstream::failure::bare_status;
-use crate::upstream::session::LONGEST_EVENT;
+use crate::upstream::session::MAX_EVENT_BYTES;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Failed = StreamableHttpError<reqwest::Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// A client that a server lets in.
+/// An HTTP client with an access token.
 #[derive(Clone, Debug)]
-pub(in crate::upstream) struct Signed {
+pub(in crate::upstream) struct AuthenticatedClient {
     client: reqwest::Client,
     account: Option<Arc<Account>>,
 }
 
-/// One message on its way to a server.
+/// A message with its request parameters.
 #[derive(Clone)]
-struct Letter {
+struct OutgoingMessage {
     to: Arc<str>,
     message: ClientJsonRpcMessage,
     session: Option<Arc<str>>,
     headers: Headers,
-    most: usize,
+    limit: usize,
 }
 
-impl Signed {
+impl AuthenticatedClient {
     pub(in crate::upstream) fn new(client: reqwest::Client, account: Option<Arc<Account>>) -> Self {
         Self { client, account }
     }
@@ -48,87 +48,87 @@ impl Signed {
         self.account.as_ref()?.token().await
     }
 
-    /// Sends with a token. A refusal that does not say how to be let in is told as one that does: where people sign in
-    /// stands in places that are known.
-    async fn sent(
+    /// Sends with a token. A 401 without a challenge is converted into one, because the authorisation server can be
+    /// found at a well-known URL.
+    async fn send_with_token(
         &self,
-        letter: Letter,
+        outgoing: OutgoingMessage,
         token: Option<String>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let answer = self.once(letter, token).await;
+        let answer = self.send_once(outgoing, token).await;
         match answer {
-            Err(StreamableHttpError::UnexpectedServerResponse(said))
-                if bare_status(&said) == Some(401) =>
+            Err(StreamableHttpError::UnexpectedServerResponse(text))
+                if bare_status(&text) == Some(401) =>
             {
-                let nothing = AuthRequiredError::new(String::new());
-                Err(StreamableHttpError::AuthRequired(nothing))
+                let challenge = AuthRequiredError::new(String::new());
+                Err(StreamableHttpError::AuthRequired(challenge))
             }
             answer => answer,
         }
     }
 
-    async fn once(
+    async fn send_once(
         &self,
-        letter: Letter,
+        outgoing: OutgoingMessage,
         token: Option<String>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let Letter {
+        let OutgoingMessage {
             to,
             message,
             session,
             headers,
-            most,
-        } = letter;
+            limit,
+        } = outgoing;
         let client = &self.client;
         client
-            .post_message_with_max_sse_event_size(to, message, session, token, headers, most)
+            .post_message_with_max_sse_event_size(to, message, session, token, headers, limit)
             .await
     }
 
-    /// Sends with the token, once more with another where the server refuses it.
-    async fn let_in(
+    /// Sends with the current token, and retries once with a refreshed token after a 401.
+    async fn send_authenticated(
         &self,
         account: &Arc<Account>,
-        letter: &Letter,
+        outgoing: &OutgoingMessage,
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let token = account.token().await;
-        let answer = self.sent(letter.clone(), token.clone()).await;
+        let answer = self.send_with_token(outgoing.clone(), token.clone()).await;
         let (Err(StreamableHttpError::AuthRequired(_)), Some(refused)) = (&answer, token) else {
             return answer;
         };
-        match account.renewed(refused).await {
-            Some(token) => self.sent(letter.clone(), Some(token)).await,
+        match account.refresh_token(refused).await {
+            Some(token) => self.send_with_token(outgoing.clone(), Some(token)).await,
             None => answer,
         }
     }
 
-    async fn post(&self, letter: Letter) -> Result<StreamableHttpPostResponse, Failed> {
+    async fn post(&self, outgoing: OutgoingMessage) -> Result<StreamableHttpPostResponse, Failed> {
         let Some(account) = &self.account else {
-            return self.once(letter, None).await.map_err(silenced);
+            return self.send_once(outgoing, None).await.map_err(redacted);
         };
-        let mut answer = self.let_in(account, &letter).await;
-        if let Err(StreamableHttpError::InsufficientScope(more)) = &answer
-            && account.is_live()
+        let mut answer = self.send_authenticated(account, &outgoing).await;
+        if let Err(StreamableHttpError::InsufficientScope(error)) = &answer
+            && account.is_connected()
         {
-            let wanted = Challenge::more(more, tool(&letter.message));
-            if account.allowed(wanted).await {
-                answer = self.let_in(account, &letter).await;
+            let challenge = Challenge::insufficient_scope(error, called_tool(&outgoing.message));
+            if account.request_scopes(challenge).await {
+                answer = self.send_authenticated(account, &outgoing).await;
             }
             if let (Err(StreamableHttpError::InsufficientScope(_)), Some(refusal)) =
-                (&answer, refusal(&letter.message))
+                (&answer, refusal(&outgoing.message))
             {
                 return Ok(refusal);
             }
         }
         answer.map_err(|error| {
-            account.noted(&error);
-            silenced(error)
+            account.record_challenge(&error);
+            redacted(error)
         })
     }
 }
 
-/// The tool that is called, if one is.
-fn tool(message: &ClientJsonRpcMessage) -> Option<&str> {
+/// The name of the called tool.
+fn called_tool(message: &ClientJsonRpcMessage) -> Option<&str> {
     match message {
         ClientJsonRpcMessage::Request(request) => match &request.request {
             ClientRequest::CallToolRequest(call) => Some(&call.params.name),
@@ -138,7 +138,7 @@ fn tool(message: &ClientJsonRpcMessage) -> Option<&str> {
     }
 }
 
-/// What a call is answered that would need more than a person allowed the server. The connection is none the worse for it.
+/// The response to a call that lacks scopes. The connection stays open.
 fn refusal(message: &ClientJsonRpcMessage) -> Option<StreamableHttpPostResponse> {
     let ClientJsonRpcMessage::Request(request) = message else {
         return None;
@@ -148,8 +148,8 @@ fn refusal(message: &ClientJsonRpcMessage) -> Option<StreamableHttpPostResponse>
     Some(StreamableHttpPostResponse::Json(answer, None))
 }
 
-/// Takes out of an error what the server said: it knows the token, and errors are logged.
-fn silenced(error: Failed) -> Failed {
+/// Removes text of the server from an error, because it may contain the token, and errors are logged.
+fn redacted(error: Failed) -> Failed {
     match error {
         StreamableHttpError::AuthRequired(_) => {
             StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
@@ -157,10 +157,10 @@ fn silenced(error: Failed) -> Failed {
         StreamableHttpError::InsufficientScope(_) => {
             StreamableHttpError::InsufficientScope(InsufficientScopeError::new(String::new(), None))
         }
-        StreamableHttpError::UnexpectedServerResponse(said) => {
-            let status = bare_status(&said).map(|status| format!("HTTP {status}"));
-            let said = status.map_or("it is not of MCP".into(), Into::into);
-            StreamableHttpError::UnexpectedServerResponse(said)
+        StreamableHttpError::UnexpectedServerResponse(text) => {
+            let status = bare_status(&text).map(|status| format!("HTTP {status}"));
+            let text = status.map_or("it is not of MCP".into(), Into::into);
+            StreamableHttpError::UnexpectedServerResponse(text)
         }
         StreamableHttpError::UnexpectedContentType(_) => {
             StreamableHttpError::UnexpectedContentType(None)
@@ -169,7 +169,7 @@ fn silenced(error: Failed) -> Failed {
     }
 }
 
-impl StreamableHttpClient for Signed {
+impl StreamableHttpClient for AuthenticatedClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -180,8 +180,8 @@ impl StreamableHttpClient for Signed {
         token: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let most = LONGEST_EVENT;
-        self.post_message_with_max_sse_event_size(to, message, session, token, headers, most)
+        let limit = MAX_EVENT_BYTES;
+        self.post_message_with_max_sse_event_size(to, message, session, token, headers, limit)
             .await
     }
 
@@ -192,16 +192,16 @@ impl StreamableHttpClient for Signed {
         session: Option<Arc<str>>,
         _token: Option<String>,
         headers: Headers,
-        most: usize,
+        limit: usize,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let letter = Letter {
+        let outgoing = OutgoingMessage {
             to,
             message,
             session,
             headers,
-            most,
+            limit,
         };
-        self.post(letter).await
+        self.post(outgoing).await
     }
 
     async fn delete_session(
@@ -213,7 +213,7 @@ impl StreamableHttpClient for Signed {
     ) -> Result<(), Failed> {
         let token = self.token().await;
         let ended = self.client.delete_session(to, session, token, headers);
-        ended.await.map_err(silenced)
+        ended.await.map_err(redacted)
     }
 
     async fn get_stream(
@@ -224,8 +224,8 @@ impl StreamableHttpClient for Signed {
         token: Option<String>,
         headers: Headers,
     ) -> Result<Events, Failed> {
-        let most = LONGEST_EVENT;
-        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, most)
+        let limit = MAX_EVENT_BYTES;
+        self.get_stream_with_max_sse_event_size(to, session, last, token, headers, limit)
             .await
     }
 
@@ -236,12 +236,12 @@ impl StreamableHttpClient for Signed {
         last: Option<String>,
         _token: Option<String>,
         headers: Headers,
-        most: usize,
+        limit: usize,
     ) -> Result<Events, Failed> {
         let token = self.token().await;
         let client = &self.client;
         let events =
-            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, most);
-        events.await.map_err(silenced)
+            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, limit);
+        events.await.map_err(redacted)
     }
 }
