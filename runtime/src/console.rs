@@ -3,14 +3,14 @@
 //! The page is part of the host, as a terminal would be: it is served to whoever has its address, which carries a secret
 //! that no worker is ever told. Nothing here decides: what a person says goes to the [`GrantAuthority`], which checks it.
 
-mod back;
-mod faults;
-mod office;
+mod audit;
+mod error;
+mod history;
 mod page;
-mod record;
+mod request;
+mod response;
 mod routes;
-mod show;
-mod wire;
+mod state;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::gateway::{Bounds, Token, connections, hosts};
+use crate::gateway::{ConnectionLimits, Token, connections, host_names};
 use crate::permission::{GrantAuthority, ServerCard, Template};
-use office::Office;
-pub use record::ConsoleRecord;
+pub use audit::ConsoleAudit;
+use state::ConsoleState;
 
 /// How many connections there may be: a page has at most six, and a person few pages.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take to send the head of a request, and again to send its body.
-const READING: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may stay without one request that carries the secret.
-const UNKNOWN: Duration = Duration::from_secs(5);
+const AUTHORIZATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long requests under way may take to end once the console is to stop.
-const GRACE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why there is no console.
 #[derive(Debug, thiserror::Error)]
@@ -53,9 +53,9 @@ pub enum ConsoleError {
 #[derive(Debug)]
 pub struct ConsoleSource {
     grants: Arc<GrantAuthority>,
-    record: Option<ConsoleRecord>,
+    audit: Option<ConsoleAudit>,
     server: ServerCard,
-    known: Vec<ServerCard>,
+    known_servers: Vec<ServerCard>,
     templates: Vec<Template>,
 }
 
@@ -65,17 +65,17 @@ impl ConsoleSource {
     pub fn new(grants: impl Into<Arc<GrantAuthority>>) -> Self {
         Self {
             grants: grants.into(),
-            record: None,
+            audit: None,
             server: ServerCard::default(),
-            known: Vec::new(),
+            known_servers: Vec::new(),
             templates: Template::built_in(),
         }
     }
 
     /// Shows the history that this record tells.
     #[must_use]
-    pub fn record(mut self, record: ConsoleRecord) -> Self {
-        self.record = Some(record);
+    pub fn audit(mut self, audit: ConsoleAudit) -> Self {
+        self.audit = Some(audit);
         self
     }
 
@@ -88,8 +88,8 @@ impl ConsoleSource {
 
     /// Says that the host knows the MCP server of this name; people are warned of one that it does not know.
     #[must_use]
-    pub fn knows(mut self, server: ServerCard) -> Self {
-        self.known.push(server);
+    pub fn known_server(mut self, server: ServerCard) -> Self {
+        self.known_servers.push(server);
         self
     }
 
@@ -111,21 +111,21 @@ impl ConsoleSource {
 /// let (runtime, people) = Runtime::builder().approver(Deferred).build().await?;
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 /// let console = Console::serve(listener)?;
-/// console.attend(ConsoleSource::new(people));
+/// console.add_source(ConsoleSource::new(people));
 /// eprintln!("answer questions at {}", console.url());
 /// # runtime.shutdown().await;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
 pub struct Console {
-    office: Arc<Office>,
+    state: Arc<ConsoleState>,
     url: String,
     stop: CancellationToken,
     serving: JoinHandle<()>,
 }
 
 impl Console {
-    /// Serves a console on `listener`. It shows nothing until there is a source to [`attend`](Self::attend) to.
+    /// Serves a console on `listener`. It shows nothing until there is a source to [`add_source`](Self::add_source) to.
     ///
     /// # Errors
     /// [`ConsoleError`] if the listener is no loopback address, or there are no random bits for a secret.
@@ -137,26 +137,26 @@ impl Console {
         let token = Token::random()?;
         let url = format!("http://{address}/#{}", token.reveal());
         let stop = CancellationToken::new();
-        let office = Arc::new(Office::new(stop.clone()));
-        let router = routes::router(Arc::clone(&office), &hosts(address), token);
-        let bounds = Bounds {
-            most: MAX_CONNECTIONS,
-            time: READING,
-            unknown: UNKNOWN,
+        let state = Arc::new(ConsoleState::new(stop.clone()));
+        let router = routes::router(Arc::clone(&state), &host_names(address), token);
+        let limits = ConnectionLimits {
+            max_connections: MAX_CONNECTIONS,
+            head_timeout: READ_TIMEOUT,
+            authorization_timeout: AUTHORIZATION_TIMEOUT,
         };
         let stopped = stop.clone();
         let serving = tokio::spawn(async move {
-            let out_of_patience = async {
+            let shutdown_timeout = async {
                 stopped.cancelled().await;
-                tokio::time::sleep(GRACE).await;
+                tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
             };
             tokio::select! {
-                () = connections::serve(listener, router, bounds, &stopped) => {}
-                () = out_of_patience => {}
+                () = connections::serve(listener, router, limits, &stopped) => {}
+                () = shutdown_timeout => {}
             }
         });
         Ok(Self {
-            office,
+            state,
             url,
             stop,
             serving,
@@ -167,8 +167,8 @@ impl Console {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn attend(&self, source: ConsoleSource) {
-        self.office.attend(source);
+    pub fn add_source(&self, source: ConsoleSource) {
+        self.state.add_source(source);
     }
 
     /// The address of the page. It carries the secret by which a person is known: whoever has it answers questions.

@@ -4,39 +4,39 @@
 //! stateless 2026-07-28 with `server/discover`. It holds no permission state: grants come with the call they are for.
 
 mod apps;
-mod ask;
-#[cfg(feature = "ui")]
-mod browse;
+mod backend;
 mod call;
 mod client_roots;
 mod convert;
 mod decorate;
 mod describe;
-mod door;
+mod elicit;
 #[cfg(feature = "http")]
 mod endpoint;
+#[cfg(feature = "ui")]
+mod file_browser;
 mod form;
 mod forward;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
-mod lines;
+mod line_transport;
 mod log;
 mod message;
 mod meta;
 mod outgoing;
-mod pages;
+mod pagination;
 mod prompts;
 mod requests;
 mod resources;
 mod session;
+mod subscriptions;
 mod tasks;
 #[cfg(feature = "http")]
 mod token;
 mod uri;
 #[cfg(feature = "ui")]
-mod views;
-mod watch;
+mod view_tools;
 
 use std::borrow::Cow;
 use std::future::pending;
@@ -55,13 +55,13 @@ use crate::rate::{Bucket, Rate};
 use crate::worker::Worker;
 
 pub use apps::AppPage;
-pub(crate) use convert::{Links, failure, outcome};
-use door::Door;
-pub use door::{OpenError, Opener, Served};
+use backend::BackendSource;
+pub use backend::{Backend, BackendError, BackendFactory};
+pub(crate) use convert::{ResultLinks, failure, outcome};
 #[cfg(feature = "http")]
 pub use endpoint::Endpoint;
 #[cfg(all(feature = "ui", feature = "http"))]
-pub(crate) use http::{Bounds, Callers, Connection, body, connections, hosts};
+pub(crate) use http::{Connection, ConnectionLimits, RequestGuard, body, connections, host_names};
 #[cfg(feature = "http")]
 pub use http::{Http, HttpError};
 use session::Session;
@@ -91,7 +91,7 @@ impl Trust {
 
 /// Who a server is, as it introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct GatewayInfo {
     /// Its name, for programs.
     pub name: String,
     /// Its name, for people.
@@ -114,7 +114,7 @@ pub struct FileTools {
 
 /// What a person can do about a refusal, one sentence each, for a model to tell them. It is added to the text of the refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct RefusalHints {
     /// Where a person must allow the call, and cannot be asked here.
     pub ask: Cow<'static, str>,
     /// Where the call names a path outside the folders that are open to the worker.
@@ -136,28 +136,28 @@ pub enum ServeError {
 /// Serves workers over MCP. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    desk: Arc<Desk>,
+    state: Arc<GatewayState>,
     session: Arc<Session>,
 }
 
 /// What all connections of one gateway share.
 #[derive(Debug)]
-struct Desk {
-    about: About,
+struct GatewayState {
+    info: GatewayInfo,
     trust: Trust,
-    door: Door,
+    backends: BackendSource,
     rate: Rate,
     files: Option<FileTools>,
-    asking: Asking,
-    asker: ask::Asker,
+    approval: ApprovalMode,
+    suspended: elicit::SuspendedCalls,
     tasks: tasks::Tasks,
-    watching: watch::Watching,
+    watcher: subscriptions::FileWatcher,
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
     manual: Option<Manual>,
     /// The host's own, for clients that show views.
     pages: Vec<AppPage>,
-    advice: Option<Advice>,
+    refusal_hints: Option<RefusalHints>,
     /// The client says which directories are served.
     client_roots: bool,
     /// Reviews are linked in the content for every client.
@@ -166,7 +166,7 @@ struct Desk {
 
 /// What becomes of a call that a person must allow.
 #[derive(Debug)]
-enum Asking {
+enum ApprovalMode {
     /// The client is told what to ask for, and sends the call again with what was granted.
     Replay,
     /// The person behind the client is asked.
@@ -176,9 +176,9 @@ enum Asking {
     },
 }
 
-impl Asking {
+impl ApprovalMode {
     /// What becomes of a read of a resource that a person must allow: forms are for calls of tools.
-    fn of_reads(&self) -> Asks {
+    fn for_reads(&self) -> Asks {
         match self {
             Self::Replay => Asks::Wait,
             Self::Client { otherwise } => *otherwise,
@@ -189,27 +189,31 @@ impl Asking {
 /// Puts a gateway together.
 #[derive(Debug)]
 pub struct GatewayBuilder {
-    desk: Desk,
+    state: GatewayState,
 }
 
 impl Gateway {
     /// Serves one worker to an agent: every connection speaks to it, and none can widen or configure it.
     #[must_use]
-    pub fn worker(worker: &Worker, about: About) -> GatewayBuilder {
-        GatewayBuilder::new(Door::worker(worker), Trust::Agent, about)
+    pub fn worker(worker: &Worker, info: GatewayInfo) -> GatewayBuilder {
+        GatewayBuilder::new(BackendSource::worker(worker), Trust::Agent, info)
     }
 
     /// Serves whatever `opener` opens: one runtime for clients that configure nothing, and one for each that does.
     #[must_use]
-    pub fn opening(opener: impl Opener, trust: Trust, about: About) -> GatewayBuilder {
-        GatewayBuilder::new(Door::opening(opener), trust, about)
+    pub fn with_factory(
+        factory: impl BackendFactory,
+        trust: Trust,
+        info: GatewayInfo,
+    ) -> GatewayBuilder {
+        GatewayBuilder::new(BackendSource::factory(factory), trust, info)
     }
 
     /// The same gateway for one more connection.
     fn session(&self) -> Self {
         Self {
-            desk: Arc::clone(&self.desk),
-            session: Arc::new(self.session.heir(Arc::new(Bucket::new(&self.desk.rate)))),
+            state: Arc::clone(&self.state),
+            session: Arc::new(self.session.child(Arc::new(Bucket::new(&self.state.rate)))),
         }
     }
 
@@ -217,8 +221,8 @@ impl Gateway {
     #[cfg(feature = "http")]
     fn request(&self) -> Self {
         Self {
-            desk: Arc::clone(&self.desk),
-            session: Arc::new(self.session.heir(Arc::clone(&self.session.bucket))),
+            state: Arc::clone(&self.state),
+            session: Arc::new(self.session.child(Arc::clone(&self.session.rate_limiter))),
         }
     }
 
@@ -265,14 +269,20 @@ impl Gateway {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let (outgoing, writing) = outgoing::Outgoing::new(writer);
-        let speaks = self.session.speaks();
-        let lines = lines::Lines::new(reader, outgoing, lines::MAX_LINE, speaks, stop);
-        let subscribing = watch::Subscribing {
+        let (outgoing, writer_task) = outgoing::OutgoingQueue::new(writer);
+        let input_open = self.session.input_open();
+        let transport = line_transport::LineTransport::new(
+            reader,
+            outgoing,
+            line_transport::MAX_LINE,
+            input_open,
+            stop,
+        );
+        let service = subscriptions::SubscriptionService {
             gateway: self.clone(),
             service: self.clone(),
         };
-        let served = match requests::Answering(subscribing).serve(lines).await {
+        let served = match requests::CatchPanic(service).serve(transport).await {
             Ok(running) => {
                 // How a connection that had begun ended is the client's affair.
                 let _ = running.waiting().await;
@@ -287,8 +297,8 @@ impl Gateway {
             }
             Err(error) => Err(ServeError::Handshake(Box::new(error))),
         };
-        writing.finished().await;
-        self.settle().await;
+        writer_task.wait().await;
+        self.end_session().await;
         served
     }
 }
@@ -309,22 +319,22 @@ async fn cancelling<T>(
 }
 
 impl GatewayBuilder {
-    fn new(door: Door, trust: Trust, about: About) -> Self {
+    fn new(backends: BackendSource, trust: Trust, info: GatewayInfo) -> Self {
         Self {
-            desk: Desk {
-                about,
+            state: GatewayState {
+                info,
                 trust,
-                door,
+                backends,
                 rate: Rate::default(),
                 files: None,
-                asking: Asking::Replay,
-                asker: ask::Asker::default(),
+                approval: ApprovalMode::Replay,
+                suspended: elicit::SuspendedCalls::default(),
                 tasks: tasks::Tasks::default(),
-                watching: watch::Watching::default(),
+                watcher: subscriptions::FileWatcher::default(),
                 schema: None,
                 manual: None,
                 pages: Vec::new(),
-                advice: None,
+                refusal_hints: None,
                 client_roots: false,
                 links: false,
             },
@@ -335,28 +345,28 @@ impl GatewayBuilder {
     /// [`Endpoint`].
     #[must_use]
     pub fn rate(mut self, rate: Rate) -> Self {
-        self.desk.rate = rate;
+        self.state.rate = rate;
         self
     }
 
     /// Serves files as `file://` resources, by these tools.
     #[must_use]
     pub fn files(mut self, tools: FileTools) -> Self {
-        self.desk.files = Some(tools);
+        self.state.files = Some(tools);
         self
     }
 
     /// Publishes the schema of what a client may configure.
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
-        self.desk.schema = Some(schema);
+        self.state.schema = Some(schema);
         self
     }
 
     /// Describes the server: in the handshake, by the method `ai_help`, and by the resource `bailiwick://help`.
     #[must_use]
     pub fn manual(mut self, manual: Manual) -> Self {
-        self.desk.manual = Some(manual);
+        self.state.manual = Some(manual);
         self
     }
 
@@ -364,8 +374,8 @@ impl GatewayBuilder {
     /// [`ToolSpec::page`](crate::ToolSpec::page).
     #[must_use]
     pub fn page(mut self, page: AppPage) -> Self {
-        self.desk.pages.retain(|earlier| earlier.uri != page.uri);
-        self.desk.pages.push(page);
+        self.state.pages.retain(|earlier| earlier.uri != page.uri);
+        self.state.pages.push(page);
         self
     }
 
@@ -374,7 +384,7 @@ impl GatewayBuilder {
     /// the result's `_meta.artifacts`.
     #[must_use]
     pub fn artifact_links(mut self) -> Self {
-        self.desk.links = true;
+        self.state.links = true;
         self
     }
 
@@ -385,8 +395,8 @@ impl GatewayBuilder {
     /// # Errors
     /// The system's, if it gives no random bits to seal questions with.
     pub fn ask_client(mut self) -> Result<Self, getrandom::Error> {
-        self.desk.asker.codec()?;
-        self.desk.asking = Asking::Client {
+        self.state.suspended.codec()?;
+        self.state.approval = ApprovalMode::Client {
             otherwise: Asks::Refuse,
         };
         Ok(self)
@@ -396,7 +406,7 @@ impl GatewayBuilder {
     /// a person at a `Console`.
     #[must_use]
     pub fn or_wait(mut self) -> Self {
-        if let Asking::Client { otherwise } = &mut self.desk.asking {
+        if let ApprovalMode::Client { otherwise } = &mut self.state.approval {
             *otherwise = Asks::Wait;
         }
         self
@@ -409,24 +419,24 @@ impl GatewayBuilder {
     /// [`Trust::Agent`] names none.
     #[must_use]
     pub fn client_roots(mut self) -> Self {
-        self.desk.client_roots = self.desk.trust != Trust::Agent;
+        self.state.client_roots = self.state.trust != Trust::Agent;
         self
     }
 
     /// Sets what refusals add for the model to tell its person.
     #[must_use]
-    pub fn advice(mut self, advice: Advice) -> Self {
-        self.desk.advice = Some(advice);
+    pub fn refusal_hints(mut self, hints: RefusalHints) -> Self {
+        self.state.refusal_hints = Some(hints);
         self
     }
 
     /// The gateway.
     #[must_use]
     pub fn build(self) -> Gateway {
-        let bucket = Arc::new(Bucket::new(&self.desk.rate));
+        let rate_limiter = Arc::new(Bucket::new(&self.state.rate));
         Gateway {
-            desk: Arc::new(self.desk),
-            session: Arc::new(Session::new(bucket)),
+            state: Arc::new(self.state),
+            session: Arc::new(Session::new(rate_limiter)),
         }
     }
 }

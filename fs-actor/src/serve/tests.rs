@@ -80,7 +80,7 @@ async fn the_first_client_that_configures_has_the_store_and_the_next_is_served_w
     let second = server.served(configuration()).await.unwrap();
     let holding = json!({ "roots": [{ "path": folder.path() }] });
     let refused = server.served(Some(holding)).await.unwrap_err();
-    let OpenError::Build(error) = &refused else {
+    let BackendError::Build(error) = &refused else {
         panic!("{refused:?}")
     };
     assert!(error.data("initialize").is_some(), "{error:?}");
@@ -93,7 +93,7 @@ async fn while_another_process_has_the_store_nobody_is_served_and_no_path_is_tol
     let server = server(folder.path());
     let theirs = GrantStore::open(folder.path().join("grants")).unwrap();
     let refused = server.served(None).await.unwrap_err();
-    assert!(matches!(refused, OpenError::Grants(_)), "{refused:?}");
+    assert!(matches!(refused, BackendError::Grants(_)), "{refused:?}");
     assert_eq!(refused.to_string(), "the grants cannot be kept");
     assert!(refused.source().is_none());
     drop(theirs);
@@ -115,7 +115,7 @@ async fn a_client_cannot_configure_a_root_that_holds_a_secret() {
     };
     let configured = |root: &std::path::Path| Some(json!({ "roots": [{ "path": root }] }));
     let refused = server.served(configured(&inner)).await.unwrap_err();
-    let OpenError::Build(error) = &refused else {
+    let BackendError::Build(error) = &refused else {
         panic!("{refused:?}")
     };
     assert!(error.data("initialize").is_some(), "{error:?}");

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bailiwick::{About, DenyView, Gateway, GuestLink, Policy, ServerState, ViewSpec, Worker};
+use bailiwick::{DenyView, Gateway, GatewayInfo, GuestLink, Policy, ServerState, ViewSpec, Worker};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{
@@ -24,7 +24,7 @@ struct Client {
 
 impl Client {
     fn of(worker: &Worker) -> Self {
-        let about = About {
+        let about = GatewayInfo {
             name: "gateway".into(),
             title: "Gateway".into(),
             version: "1".into(),

@@ -6,7 +6,7 @@ use axum::middleware::Next;
 use axum::response::{Html, Response};
 
 /// What holds for whatever the console serves. The page itself says which script and style it may run.
-const HEADERS: [(HeaderName, &str); 8] = [
+const SECURITY_HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'",
@@ -41,9 +41,9 @@ pub(super) async fn prompt() -> ([(HeaderName, &'static str); 1], &'static str) 
 }
 
 /// Answers with the headers that hold for everything.
-pub(super) async fn guarded(request: Request, next: Next) -> Response {
+pub(super) async fn add_security_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    for (name, value) in HEADERS {
+    for (name, value) in SECURITY_HEADERS {
         response
             .headers_mut()
             .insert(name, HeaderValue::from_static(value));

@@ -14,10 +14,10 @@ use super::describe;
 use crate::tool::ToolInfo;
 
 /// The media type of pages for views.
-pub(super) const MIME: &str = "text/html;profile=mcp-app";
+pub(super) const APP_MIME: &str = "text/html;profile=mcp-app";
 /// Where the page stands that shows what a call changes.
 const REVIEW: &str = "ui://bailiwick/review";
-pub(super) const EXTENSION: &str = "io.modelcontextprotocol/ui";
+pub(super) const APPS_EXTENSION: &str = "io.modelcontextprotocol/ui";
 
 /// A page of the host's own, for clients that show views (MCP Apps).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl AppPage {
     /// How it is listed.
     pub(super) fn listed(&self) -> Resource {
         let mut meta = meta();
-        meta.0.extend(describe::of_resource("page", false).0);
+        meta.0.extend(describe::resource_meta("page", false).0);
         if self.application {
             meta.0.insert("type".into(), "application".into());
         }
@@ -48,7 +48,7 @@ impl AppPage {
         Resource::new(self.uri.clone(), self.name.clone())
             .with_title(self.title.clone())
             .with_description(self.description.clone())
-            .with_mime_type(MIME)
+            .with_mime_type(APP_MIME)
             .with_annotations(for_people)
             .with_meta(meta)
     }
@@ -56,7 +56,7 @@ impl AppPage {
     /// How it is read.
     pub(super) fn read(&self) -> ResourceContents {
         let contents = ResourceContents::text(self.html.clone(), self.uri.clone());
-        contents.with_mime_type(MIME).with_meta(meta())
+        contents.with_mime_type(APP_MIME).with_meta(meta())
     }
 }
 
@@ -67,16 +67,16 @@ fn meta() -> MetaObject {
 }
 
 /// Whether a client shows views: it says so of itself, with the media type of these pages.
-pub(super) fn shown_by(capabilities: Option<&ClientCapabilities>) -> bool {
+pub(super) fn shows_views(capabilities: Option<&ClientCapabilities>) -> bool {
     let extensions = capabilities.and_then(|capabilities| capabilities.extensions.as_ref());
     let types = extensions
-        .and_then(|extensions| extensions.get(EXTENSION)?.get("mimeTypes"))
+        .and_then(|extensions| extensions.get(APPS_EXTENSION)?.get("mimeTypes"))
         .and_then(Value::as_array);
-    types.is_some_and(|types| types.iter().any(|mime| mime == MIME))
+    types.is_some_and(|types| types.iter().any(|mime| mime == APP_MIME))
 }
 
 /// Says of a tool who may call it and which page shows that: its own, or the review of what it changes.
-pub(super) fn mark(tool: &mut Tool, info: &ToolInfo) {
+pub(super) fn add_ui_meta(tool: &mut Tool, info: &ToolInfo) {
     let mut ui = json!({"visibility": info.visibility()});
     let reviewed = cfg!(feature = "ui") && info.mutates && info.provider.is_none();
     let page = match &*info.spec.page {
@@ -93,9 +93,9 @@ pub(super) fn mark(tool: &mut Tool, info: &ToolInfo) {
 }
 
 /// What was read of an artifact: of a page it is said what is said of our own.
-pub(super) fn of_artifact(contents: ResourceContents, mime: &str) -> ResourceContents {
+pub(super) fn artifact_contents(contents: ResourceContents, mime: &str) -> ResourceContents {
     #[cfg(feature = "ui")]
-    if mime == MIME {
+    if mime == APP_MIME {
         return contents.with_meta(meta());
     }
     #[cfg(not(feature = "ui"))]
@@ -119,24 +119,26 @@ mod tests {
     use super::*;
 
     fn shows(capabilities: Value) -> bool {
-        shown_by(Some(&serde_json::from_value(capabilities).unwrap()))
+        shows_views(Some(&serde_json::from_value(capabilities).unwrap()))
     }
 
     #[test]
     fn views_are_for_clients_that_name_the_media_type() {
-        let extension = |settings: Value| json!({"extensions": {EXTENSION: settings}});
-        assert!(shows(extension(json!({"mimeTypes": [MIME]}))));
-        assert!(shows(extension(json!({"mimeTypes": ["text/html", MIME]}))));
+        let extension = |settings: Value| json!({"extensions": {APPS_EXTENSION: settings}});
+        assert!(shows(extension(json!({"mimeTypes": [APP_MIME]}))));
+        assert!(shows(extension(
+            json!({"mimeTypes": ["text/html", APP_MIME]})
+        )));
         for other in [
             json!({}),
             extension(json!({})),
             extension(json!({"mimeTypes": []})),
             extension(json!({"mimeTypes": ["text/html"]})),
-            extension(json!({"mimeTypes": MIME})),
-            json!({"extensions": {"elsewhere/ui": {"mimeTypes": [MIME]}}}),
+            extension(json!({"mimeTypes": APP_MIME})),
+            json!({"extensions": {"elsewhere/ui": {"mimeTypes": [APP_MIME]}}}),
         ] {
             assert!(!shows(other.clone()), "{other}");
         }
-        assert!(!shown_by(None));
+        assert!(!shows_views(None));
     }
 }

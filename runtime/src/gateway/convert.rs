@@ -15,15 +15,15 @@ use crate::error::{CallError, Code};
 use crate::tool::ToolInfo;
 
 /// A tool as clients that show views list it.
-pub(super) fn marked(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
+pub(super) fn tool_for_views(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let mut tool = tool(info, offered);
-    super::apps::mark(&mut tool, info);
+    super::apps::add_ui_meta(&mut tool, info);
     tool
 }
 
 /// A tool that the gateway itself offers to views.
 #[cfg(feature = "ui")]
-pub(super) fn for_views(
+pub(super) fn gateway_tool(
     name: &'static str,
     title: &'static str,
     description: &'static str,
@@ -83,7 +83,7 @@ pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
 
 fn input_schema(info: &ToolInfo) -> Value {
     let mut schema = info.input_schema.clone();
-    portable(&mut schema);
+    strip_dialect(&mut schema);
     if let Value::Object(map) = &mut schema {
         // MCP wants an object at the root, and a tool without arguments still takes one.
         map.entry("type").or_insert_with(|| "object".into());
@@ -97,39 +97,39 @@ fn input_schema(info: &ToolInfo) -> Value {
 /// No member is required: clients that check failures against the schema, as some do, find it holds for them, too.
 fn output_schema(info: &ToolInfo) -> Option<Value> {
     let mut schema = info.output_schema.clone();
-    portable(&mut schema);
+    strip_dialect(&mut schema);
     let root = schema.as_object_mut()?;
     root.get("properties")?
         .as_object()
         .filter(|it| !it.is_empty())?;
     root.shift_remove("required");
     root.shift_remove("additionalProperties");
-    wordless(&mut schema);
+    strip_descriptions(&mut schema);
     Some(schema)
 }
 
 /// Takes the descriptions out of a schema.
-fn wordless(schema: &mut Value) {
+fn strip_descriptions(schema: &mut Value) {
     match schema {
         Value::Object(node) => {
             for (key, inner) in &mut *node {
                 match (key.as_str(), inner) {
                     // The names of members and definitions are no keywords.
                     ("properties" | "$defs", Value::Object(members)) => {
-                        members.values_mut().for_each(wordless);
+                        members.values_mut().for_each(strip_descriptions);
                     }
-                    (_, inner) => wordless(inner),
+                    (_, inner) => strip_descriptions(inner),
                 }
             }
             node.shift_remove("description");
         }
-        Value::Array(items) => items.iter_mut().for_each(wordless),
+        Value::Array(items) => items.iter_mut().for_each(strip_descriptions),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
 /// Leaves out what validators of other dialects stumble over: the dialect's name and formats no dialect defines.
-fn portable(schema: &mut Value) {
+fn strip_dialect(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             map.remove("$schema");
@@ -139,9 +139,9 @@ fn portable(schema: &mut Value) {
             if map.get("format").and_then(Value::as_str).is_some_and(rust) {
                 map.remove("format");
             }
-            map.values_mut().for_each(portable);
+            map.values_mut().for_each(strip_dialect);
         }
-        Value::Array(items) => items.iter_mut().for_each(portable),
+        Value::Array(items) => items.iter_mut().for_each(strip_dialect),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -155,25 +155,25 @@ fn object(schema: Value) -> JsonObject {
 
 /// The links that the content of a result may have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Links {
+pub(crate) struct ResultLinks {
     /// The client's revision of MCP has such blocks.
-    pub(crate) known: bool,
+    pub(crate) supported: bool,
     /// The review page of a change is linked.
     pub(crate) review: bool,
     /// `_meta` names the artifacts of a change unless they are linked. Some clients hand their model all of `_meta`.
     pub(crate) artifacts: bool,
 }
 
-impl Links {
+impl ResultLinks {
     pub(crate) const ALL: Self = Self {
-        known: true,
+        supported: true,
         review: true,
         artifacts: true,
     };
 }
 
 /// What a finished call answers.
-pub(crate) fn outcome(outcome: &Outcome, links: Links) -> Result<CallToolResult, CallError> {
+pub(crate) fn outcome(outcome: &Outcome, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = match result(&outcome.reply, &outcome.artifacts, links) {
         // The change was made, whatever its output is.
         Err(_) if !outcome.changes.is_empty() => {
@@ -192,7 +192,7 @@ pub(crate) fn outcome(outcome: &Outcome, links: Links) -> Result<CallToolResult,
 }
 
 /// What a preview answers: the same, and the marks of a preview.
-pub(super) fn preview(preview: &Preview, links: Links) -> Result<CallToolResult, CallError> {
+pub(super) fn preview(preview: &Preview, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = result(&preview.reply, &preview.artifacts, links)?;
     let meta = result.meta.get_or_insert_default();
     meta.0.insert("preview".into(), true.into());
@@ -204,7 +204,7 @@ pub(super) fn preview(preview: &Preview, links: Links) -> Result<CallToolResult,
 fn result(
     reply: &Reply,
     artifacts: &[ArtifactRef],
-    links: Links,
+    links: ResultLinks,
 ) -> Result<CallToolResult, CallError> {
     let mut blocks = blocks(reply, links);
     let mut meta = None;
@@ -212,10 +212,10 @@ fn result(
     match review.or(artifacts.first()).filter(|_| links.review) {
         Some(shown) => {
             let others = artifacts.iter().filter(|made| made.uri != shown.uri);
-            blocks.push(link(shown, others));
+            blocks.push(resource_link(shown, others));
         }
         None if links.artifacts && !artifacts.is_empty() => {
-            meta = Some(MetaObject(listed(artifacts.iter())));
+            meta = Some(MetaObject(artifacts_meta(artifacts.iter())));
         }
         None => {}
     }
@@ -226,7 +226,7 @@ fn result(
 }
 
 /// Artifacts as `_meta` has them.
-fn listed<'a>(artifacts: impl Iterator<Item = &'a ArtifactRef>) -> JsonObject {
+fn artifacts_meta<'a>(artifacts: impl Iterator<Item = &'a ArtifactRef>) -> JsonObject {
     let artifacts: Value = artifacts
         .map(|made| json!({"uri": made.uri, "name": made.name, "mimeType": made.mime}))
         .collect();
@@ -234,12 +234,12 @@ fn listed<'a>(artifacts: impl Iterator<Item = &'a ArtifactRef>) -> JsonObject {
 }
 
 /// The content of a reply.
-fn blocks(reply: &Reply, links: Links) -> Vec<ContentBlock> {
+fn blocks(reply: &Reply, links: ResultLinks) -> Vec<ContentBlock> {
     let content = reply.content.iter();
     content.map(|content| block(content, links)).collect()
 }
 
-fn block(content: &Content, links: Links) -> ContentBlock {
+fn block(content: &Content, links: ResultLinks) -> ContentBlock {
     match content {
         Content::Link {
             server,
@@ -248,7 +248,7 @@ fn block(content: &Content, links: Links) -> ContentBlock {
             mime,
         } => {
             let address = crate::upstream::address(server, uri);
-            if !links.known {
+            if !links.supported {
                 return ContentBlock::text(format!("[{name}: {address}]"));
             }
             let mut resource = Resource::new(address, name.clone());
@@ -259,19 +259,22 @@ fn block(content: &Content, links: Links) -> ContentBlock {
         Content::Image { bytes, mime } => ContentBlock::image(STANDARD.encode(bytes), *mime),
         Content::Audio { bytes, mime } => ContentBlock::audio(STANDARD.encode(bytes), *mime),
         Content::Blob { path, bytes } => ContentBlock::resource(
-            ResourceContents::blob(STANDARD.encode(bytes), super::uri::of_file(path))
+            ResourceContents::blob(STANDARD.encode(bytes), super::uri::from_path(path))
                 .with_mime_type("application/octet-stream"),
         ),
     }
 }
 
-fn link<'a>(shown: &ArtifactRef, others: impl Iterator<Item = &'a ArtifactRef>) -> ContentBlock {
+fn resource_link<'a>(
+    shown: &ArtifactRef,
+    others: impl Iterator<Item = &'a ArtifactRef>,
+) -> ContentBlock {
     let mut resource = artifact(shown);
     resource
         .meta
         .get_or_insert_default()
         .0
-        .extend(listed(others));
+        .extend(artifacts_meta(others));
     ContentBlock::resource_link(resource)
 }
 
@@ -284,7 +287,7 @@ pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
         .with_title(artifact.title.clone())
         .with_mime_type(artifact.mime)
         .with_annotations(for_people)
-        .with_meta(super::describe::of_resource("artifact", false))
+        .with_meta(super::describe::resource_meta("artifact", false))
 }
 
 /// What a failed call answers: a result that the model reads, or an error where the request itself is at fault.

@@ -9,9 +9,9 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::http::{Http, next};
+use super::http::{Http, accept_next};
 use super::token::Token;
-use super::{About, FileTools, Gateway};
+use super::{FileTools, Gateway, GatewayInfo};
 use crate::worker::Worker;
 
 /// How many clients may be at a socket at a time; it is for one agent.
@@ -54,8 +54,12 @@ impl Worker {
     ///
     /// # Errors
     /// The system's, if it gives no port, no socket or no random bits.
-    pub async fn endpoint(&self, about: About, files: Option<FileTools>) -> io::Result<Endpoint> {
-        let mut gateway = Gateway::worker(self, about);
+    pub async fn endpoint(
+        &self,
+        info: GatewayInfo,
+        files: Option<FileTools>,
+    ) -> io::Result<Endpoint> {
+        let mut gateway = Gateway::worker(self, info);
         if let Some(files) = files {
             gateway = gateway.files(files);
         }
@@ -69,7 +73,7 @@ impl Worker {
         let http = Http::new(token.clone());
         tokio::spawn(listen(gateway.clone(), listener, http, stop.clone()));
         tokio::spawn(accept(gateway, stream, Arc::clone(&socket), stop.clone()));
-        tokio::spawn(close_with(self.clone(), stop.clone()));
+        tokio::spawn(close_on_revoke(self.clone(), stop.clone()));
         Ok(Endpoint {
             url,
             token,
@@ -93,19 +97,19 @@ async fn accept(
     _socket: Arc<Socket>,
     stop: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let permits = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         let (client, _) = tokio::select! {
-            client = next(|cx| stream.poll_accept(cx)) => client,
+            client = accept_next(|cx| stream.poll_accept(cx)) => client,
             () = stop.cancelled() => return,
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
             tracing::debug!("an endpoint hung up on a client: all its connections are taken");
             continue;
         };
         let (gateway, stop) = (gateway.request(), stop.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let (reader, writer) = client.into_split();
             tokio::select! {
                 served = gateway.serve_lines(reader, writer, stop.clone()) => {
@@ -119,7 +123,7 @@ async fn accept(
     }
 }
 
-async fn close_with(worker: Worker, stop: CancellationToken) {
+async fn close_on_revoke(worker: Worker, stop: CancellationToken) {
     tokio::select! {
         () = worker.revoked() => stop.cancel(),
         () = stop.cancelled() => {}
@@ -173,14 +177,14 @@ mod tests {
     async fn open(runtime: &Runtime, calls: u32) -> (Arc<Socket>, DropGuard) {
         let spec = WorkerSpec::new("agent").policy(Policy::new());
         let worker = runtime.spawn(spec).await.unwrap();
-        let about = About {
+        let info = GatewayInfo {
             name: "test".into(),
             title: "Test".into(),
             version: "0".into(),
             instructions: String::new(),
         };
         let per = Duration::from_secs(3600);
-        let gateway = Gateway::worker(&worker, about).rate(Rate { calls, per });
+        let gateway = Gateway::worker(&worker, info).rate(Rate { calls, per });
         let socket = Arc::new(Socket::new().unwrap());
         let stream = UnixListener::bind(&socket.path).unwrap();
         let stop = CancellationToken::new();

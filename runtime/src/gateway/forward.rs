@@ -10,9 +10,9 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ask;
 use super::call::is_stateless;
-use super::requests::had_handshake;
+use super::elicit;
+use super::requests::is_initialized;
 use crate::effect::ContentHash;
 use crate::error::CallError;
 use crate::permission::Question;
@@ -26,19 +26,19 @@ const MAX_LINES: usize = 64;
 
 /// What a client can answer.
 #[derive(Clone, Debug)]
-pub(super) struct Forwarding {
+pub(super) struct ForwardTarget {
     /// Names the client.
-    client: Arc<()>,
+    client_id: Arc<()>,
     answers: Answers,
 }
 
-impl Forwarding {
+impl ForwardTarget {
     /// What the client of a request can answer. One with a handshake may be sent nothing before it is ready.
-    pub(super) fn to(client: &Arc<()>, context: &RequestContext<RoleServer>) -> Self {
-        let is_ready = is_stateless(context) || had_handshake(context);
+    pub(super) fn new(client_id: &Arc<()>, context: &RequestContext<RoleServer>) -> Self {
+        let is_ready = is_stateless(context) || is_initialized(context);
         let capabilities = context.client_capabilities().filter(|_| is_ready);
         Self {
-            client: Arc::clone(client),
+            client_id: Arc::clone(client_id),
             answers: answers(capabilities.as_ref()),
         }
     }
@@ -49,13 +49,18 @@ impl Forwarding {
     }
 
     /// Who answers requests of servers within one call, and where these come out.
-    pub(super) fn of_call(&self) -> (CallRequests, mpsc::UnboundedReceiver<Forwarded>) {
-        let (to, requests) = mpsc::unbounded_channel();
+    pub(super) fn call_requests(
+        &self,
+    ) -> (CallRequests, mpsc::UnboundedReceiver<ForwardedRequest>) {
+        let (sender, requests) = mpsc::unbounded_channel();
         let forwarder = Forwarder {
             answers: self.answers,
-            to,
+            sender,
         };
-        (CallRequests::of_client(&self.client, forwarder), requests)
+        (
+            CallRequests::of_client(&self.client_id, forwarder),
+            requests,
+        )
     }
 }
 
@@ -76,7 +81,7 @@ pub(super) fn shows_forms(elicitation: &ElicitationCapability) -> bool {
 /// Sends requests to the task that serves the call. At most four of one server are open at a time, so the channel has no bound.
 struct Forwarder {
     answers: Answers,
-    to: mpsc::UnboundedSender<Forwarded>,
+    sender: mpsc::UnboundedSender<ForwardedRequest>,
 }
 
 impl ServerRequests for Forwarder {
@@ -86,7 +91,7 @@ impl ServerRequests for Forwarder {
 
     fn elicit(&self, request: Elicitation) -> Requested<'_, Elicited> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.to.send(Forwarded { request, reply });
+        let sent = self.sender.send(ForwardedRequest { request, reply });
         Box::pin(async move {
             match sent {
                 Ok(()) => answer.await.unwrap_or(Elicited::Cancel),
@@ -98,12 +103,12 @@ impl ServerRequests for Forwarder {
 
 /// A request of a server that waits for its client. Dropping it answers that nobody answered.
 #[derive(Debug)]
-pub(super) struct Forwarded {
+pub(super) struct ForwardedRequest {
     request: Elicitation,
     reply: oneshot::Sender<Elicited>,
 }
 
-impl Forwarded {
+impl ForwardedRequest {
     /// What the client is sent: the words of the server, marked as its own. None if they cannot be sent.
     pub(super) fn params(&self) -> Option<ElicitRequestParams> {
         let message = message(&self.request);
@@ -117,7 +122,7 @@ impl Forwarded {
                 meta: None,
                 message,
                 url: url.clone(),
-                elicitation_id: ContentHash::of(&ask::random::<16>()?).to_string(),
+                elicitation_id: ContentHash::of(&elicit::random_bytes::<16>()?).to_string(),
             },
         })
     }
@@ -145,14 +150,14 @@ impl Forwarded {
     pub(super) async fn ask(
         mut self,
         context: &RequestContext<RoleServer>,
-        turn: &tokio::sync::Mutex<()>,
+        asking: &tokio::sync::Mutex<()>,
     ) {
         let Some(params) = self.params() else {
             return;
         };
         let asked = async {
-            let _turn = turn.lock().await;
-            ask::elicit(context, params).await
+            let _lock = asking.lock().await;
+            elicit::elicit(context, params).await
         };
         let asked = tokio::select! {
             biased;
@@ -185,45 +190,45 @@ fn message(request: &Elicitation) -> String {
 
 /// A call of a client that is under way.
 #[derive(Debug)]
-pub(super) struct Running {
-    underway: Underway,
-    requests: mpsc::UnboundedReceiver<Forwarded>,
+pub(super) struct RunningCall {
+    call: Underway,
+    requests: mpsc::UnboundedReceiver<ForwardedRequest>,
     /// Permission questions are put to the client.
     pub(super) asks_client: bool,
 }
 
 /// What comes of a call that is under way.
-pub(super) enum Event {
+pub(super) enum CallEvent {
     End(Box<Done>),
     Question(Box<Question>),
-    Request(Forwarded),
+    Request(ForwardedRequest),
 }
 
-impl Running {
+impl RunningCall {
     pub(super) fn new(
-        underway: Underway,
-        requests: mpsc::UnboundedReceiver<Forwarded>,
+        call: Underway,
+        requests: mpsc::UnboundedReceiver<ForwardedRequest>,
         asks_client: bool,
     ) -> Self {
         Self {
-            underway,
+            call,
             requests,
             asks_client,
         }
     }
 
     /// Waits until something comes of it. Nothing is lost if the future is dropped; after the end there is no next.
-    pub(super) async fn next(&mut self) -> Result<Event, CallError> {
+    pub(super) async fn next(&mut self) -> Result<CallEvent, CallError> {
         loop {
             let reached = tokio::select! {
                 biased;
-                reached = self.underway.next() => reached?,
-                Some(request) = self.requests.recv() => return Ok(Event::Request(request)),
+                reached = self.call.next() => reached?,
+                Some(request) = self.requests.recv() => return Ok(CallEvent::Request(request)),
             };
             match reached {
-                Reached::End(done) => return Ok(Event::End(done)),
+                Reached::End(done) => return Ok(CallEvent::End(done)),
                 Reached::Question(question) if self.asks_client => {
-                    return Ok(Event::Question(question));
+                    return Ok(CallEvent::Question(question));
                 }
                 // Somebody else answers it.
                 Reached::Question(_) => {}
@@ -236,7 +241,7 @@ impl Running {
 mod tests {
     use super::*;
 
-    fn forwarded(message: &str) -> Forwarded {
+    fn forwarded(message: &str) -> ForwardedRequest {
         let (reply, _) = oneshot::channel();
         let request = Elicitation {
             server: "notes".to_owned(),
@@ -245,7 +250,7 @@ mod tests {
                 serde_json::json!({"type": "object", "properties": {"decision": {"type": "string", "maxLength": 5}}}),
             ),
         };
-        Forwarded { request, reply }
+        ForwardedRequest { request, reply }
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 mod batch;
 pub(crate) mod body;
-mod callers;
 pub(crate) mod connections;
 mod cors;
 mod events;
+mod guard;
 mod sessions;
 
 use std::net::{IpAddr, SocketAddr};
@@ -24,11 +24,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::token::Token;
 use super::{Gateway, cancelling};
-pub(crate) use callers::Callers;
-#[cfg(feature = "ui")]
-pub(crate) use connections::Bounds;
 pub(crate) use connections::Connection;
-pub(super) use connections::next;
+#[cfg(feature = "ui")]
+pub(crate) use connections::ConnectionLimits;
+pub(super) use connections::accept_next;
+pub(crate) use guard::RequestGuard;
 use sessions::Sessions;
 
 /// Where MCP is served.
@@ -44,16 +44,16 @@ const MAX_SESSIONS: usize = 256;
 const MAX_CONNECTIONS: usize = 2 * MAX_SESSIONS;
 
 /// How long a session may be idle by default.
-const IDLE: Duration = Duration::from_secs(5 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// How long a client may take by default to send the head of a request, and again to send its body.
-const READING: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a connection may stay without one authorised request.
-const UNKNOWN: Duration = Duration::from_secs(5);
+const AUTHORIZATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long requests under way may take to end once the server is to stop, and again what sessions leave behind.
-const GRACE: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why nothing is served over HTTP.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +77,7 @@ pub struct Http {
     max_sessions: usize,
     max_connections: usize,
     idle: Duration,
-    reading: Duration,
+    read_timeout: Duration,
 }
 
 impl Http {
@@ -100,8 +100,8 @@ impl Http {
             max_body: MAX_BODY,
             max_sessions: MAX_SESSIONS,
             max_connections: MAX_CONNECTIONS,
-            idle: IDLE,
-            reading: READING,
+            idle: IDLE_TIMEOUT,
+            read_timeout: READ_TIMEOUT,
         }
     }
 
@@ -156,7 +156,7 @@ impl Http {
     /// default).
     #[must_use]
     pub fn read_timeout(mut self, time: Duration) -> Self {
-        self.reading = time;
+        self.read_timeout = time;
         self
     }
 }
@@ -178,32 +178,33 @@ impl Gateway {
         http: Http,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), HttpError> {
-        self.serve_dressed(listener, http, stop, |gateway| gateway)
+        self.serve_with_handler(listener, http, stop, |gateway| gateway)
             .await
     }
 
     /// The same for a handler around this gateway, such as one with the fixtures of a conformance suite.
     #[cfg(feature = "conformance")]
     #[doc(hidden)]
-    pub async fn serve_http_dressed<S: ServerHandler>(
+    pub async fn serve_http_with_handler<S: ServerHandler>(
         &self,
         listener: TcpListener,
         http: Http,
         stop: impl Future<Output = ()> + Send,
-        dress: impl Fn(Self) -> S + Send + Sync + 'static,
+        make_handler: impl Fn(Self) -> S + Send + Sync + 'static,
     ) -> Result<(), HttpError> {
-        self.serve_dressed(listener, http, stop, dress).await
+        self.serve_with_handler(listener, http, stop, make_handler)
+            .await
     }
 
-    async fn serve_dressed<S: ServerHandler>(
+    async fn serve_with_handler<S: ServerHandler>(
         &self,
         listener: TcpListener,
         http: Http,
         stop: impl Future<Output = ()> + Send,
-        dress: impl Fn(Self) -> S + Send + Sync + 'static,
+        make_handler: impl Fn(Self) -> S + Send + Sync + 'static,
     ) -> Result<(), HttpError> {
         let stopped = CancellationToken::new();
-        let serving = self.serve_stoppable(listener, http, &stopped, dress);
+        let serving = self.serve_stoppable(listener, http, &stopped, make_handler);
         cancelling(&stopped, stop, serving).await
     }
 
@@ -212,7 +213,7 @@ impl Gateway {
         listener: TcpListener,
         http: Http,
         stop: &CancellationToken,
-        dress: impl Fn(Self) -> S + Send + Sync + 'static,
+        make_handler: impl Fn(Self) -> S + Send + Sync + 'static,
     ) -> Result<(), HttpError> {
         let address = listener.local_addr()?;
         if !address.ip().is_loopback() {
@@ -220,28 +221,28 @@ impl Gateway {
         }
         // What is opened for sessions of this server is told apart from what others serve.
         let server = self.request();
-        let router = server.router(&http, address, stop, dress);
-        let bounds = connections::Bounds {
-            most: http.max_connections,
-            time: http.reading,
-            unknown: http.reading.min(UNKNOWN),
+        let router = server.router(&http, address, stop, make_handler);
+        let limits = connections::ConnectionLimits {
+            max_connections: http.max_connections,
+            head_timeout: http.read_timeout,
+            authorization_timeout: http.read_timeout.min(AUTHORIZATION_TIMEOUT),
         };
-        let out_of_patience = async {
+        let shutdown_timeout = async {
             stop.cancelled().await;
-            tokio::time::sleep(GRACE).await;
+            tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
         };
         // A client that never ends its request must not keep the server, nor what is still to be recorded.
         tokio::select! {
-            () = connections::serve(listener, router, bounds, stop) => {}
-            () = out_of_patience => {}
+            () = connections::serve(listener, router, limits, stop) => {}
+            () = shutdown_timeout => {}
         }
-        if tokio::time::timeout(GRACE, server.all_ended())
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, server.wait_for_children())
             .await
             .is_err()
         {
             tracing::warn!("a session did not end in time; its last records may be missing");
         }
-        self.settle().await;
+        self.end_session().await;
         Ok(())
     }
 
@@ -250,43 +251,46 @@ impl Gateway {
         http: &Http,
         address: SocketAddr,
         stop: &CancellationToken,
-        dress: impl Fn(Self) -> S + Send + Sync + 'static,
+        make_handler: impl Fn(Self) -> S + Send + Sync + 'static,
     ) -> Router {
-        let hosts = hosts(address);
+        let hosts = host_names(address);
         let own = hosts.iter().map(|host| format!("http://{host}"));
-        let callers = Callers {
+        let guard = RequestGuard {
             origins: own.chain(http.origins.iter().cloned()).collect(),
             hosts: hosts.iter().chain(&http.hosts).cloned().collect(),
             token: http.token.clone(),
         };
-        let cors = cors::Cors::new(callers.hosts.clone(), callers.origins.clone());
+        let cors = cors::Cors::new(guard.hosts.clone(), guard.origins.clone());
         let config = StreamableHttpServerConfig::default()
-            // `Callers` checks both, and more strictly.
+            // `RequestGuard` checks both, and more strictly.
             .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_max_request_body_bytes(http.max_body)
             .with_cancellation_token(stop.child_token());
         let sessions = Arc::new(Sessions::new(http.max_sessions, http.idle));
-        let bodies = body::Bodies {
-            bytes: http.max_body,
-            time: http.reading,
+        let body_limits = body::BodyLimits {
+            max_bytes: http.max_body,
+            timeout: http.read_timeout,
             sessions: Arc::clone(&sessions),
         };
         let gateway = self.clone();
-        let service =
-            StreamableHttpService::new(move || Ok(dress(gateway.request())), sessions, config);
+        let service = StreamableHttpService::new(
+            move || Ok(make_handler(gateway.request())),
+            sessions,
+            config,
+        );
         Router::new()
             .route_service(PATH, service)
-            .layer(middleware::map_response(events::decorated))
-            .layer(middleware::from_fn(sessions::seated))
-            .layer(middleware::from_fn_with_state(bodies, body::read))
-            .layer(middleware::from_fn_with_state(Arc::new(callers), heard))
-            .layer(middleware::from_fn_with_state(cors, cors::answered))
+            .layer(middleware::map_response(events::decorate_response))
+            .layer(middleware::from_fn(sessions::limit_sessions))
+            .layer(middleware::from_fn_with_state(body_limits, body::read))
+            .layer(middleware::from_fn_with_state(Arc::new(guard), authorize))
+            .layer(middleware::from_fn_with_state(cors, cors::handle))
     }
 }
 
 /// The names by which a client on this machine reaches `address`; the port that is HTTP's own may go unsaid.
-pub(crate) fn hosts(address: SocketAddr) -> Vec<String> {
+pub(crate) fn host_names(address: SocketAddr) -> Vec<String> {
     let literal = match address.ip() {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),
@@ -303,18 +307,22 @@ pub(crate) fn hosts(address: SocketAddr) -> Vec<String> {
 }
 
 /// Lets a request through if its sender may speak; nothing else of it is looked at before.
-async fn heard(State(callers): State<Arc<Callers>>, request: Request, next: Next) -> Response {
-    if let Err(refusal) = callers.check_names(request.uri(), request.headers()) {
+async fn authorize(
+    State(guard): State<Arc<RequestGuard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if let Err(refusal) = guard.check_names(request.uri(), request.headers()) {
         return refusal.into_response();
     }
     // Clients look for OAuth metadata at other paths, and would take a 401 there as a reason to sign in.
     if request.uri().path() != PATH || request.method() == Method::OPTIONS {
         return (StatusCode::NOT_FOUND, "not found; MCP is served at /mcp").into_response();
     }
-    if let Err(refusal) = callers.check_token(request.headers()) {
+    if let Err(refusal) = guard.check_token(request.headers()) {
         return refusal.into_response();
     }
-    Connection::authorise(&request);
+    Connection::authorize(&request);
     next.run(request).await
 }
 
@@ -324,7 +332,7 @@ mod tests {
 
     #[test]
     fn only_the_port_of_http_goes_unsaid() {
-        let at = |address: &str| hosts(address.parse().unwrap());
+        let at = |address: &str| host_names(address.parse().unwrap());
         assert!(at("127.0.0.2:80").contains(&"127.0.0.2".to_owned()));
         assert!(at("127.0.0.2:80").contains(&"localhost:80".to_owned()));
         assert!(at("[::1]:8080").iter().all(|host| host.ends_with(":8080")));

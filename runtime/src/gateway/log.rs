@@ -15,15 +15,15 @@ use super::call::is_stateless;
 
 /// The least weight that a client with a handshake wants to hear of; until it says so, it hears of nothing.
 #[derive(Debug, Default)]
-pub(super) struct Level(AtomicU8);
+pub(super) struct LogLevel(AtomicU8);
 
-impl Level {
+impl LogLevel {
     pub(super) fn set(&self, level: LoggingLevel) {
-        self.0.store(weight(level), Ordering::Relaxed);
+        self.0.store(severity(level), Ordering::Relaxed);
     }
 }
 
-fn weight(level: LoggingLevel) -> u8 {
+fn severity(level: LoggingLevel) -> u8 {
     match level {
         LoggingLevel::Debug => 1,
         LoggingLevel::Info => 2,
@@ -45,13 +45,13 @@ impl Gateway {
         answer: &Result<CallToolResponse, ErrorData>,
     ) {
         // A stateless client says with each request what it wants to hear of that one.
-        let least = if is_stateless(context) {
-            context.meta.log_level().map_or(0, weight)
+        let threshold = if is_stateless(context) {
+            context.meta.log_level().map_or(0, severity)
         } else {
-            self.session.level.0.load(Ordering::Relaxed)
+            self.session.log_level.0.load(Ordering::Relaxed)
         };
-        let (level, code) = went(answer);
-        if least == 0 || weight(level) < least {
+        let (level, code) = summary(answer);
+        if threshold == 0 || severity(level) < threshold {
             return;
         }
         let data = json!({"tool": tool, "code": code});
@@ -62,7 +62,7 @@ impl Gateway {
 }
 
 /// How heavy the news of an answer is, and its stable code if it failed.
-fn went(answer: &Result<CallToolResponse, ErrorData>) -> (LoggingLevel, Value) {
+fn summary(answer: &Result<CallToolResponse, ErrorData>) -> (LoggingLevel, Value) {
     let code = |data: Option<&Value>| data.and_then(|data| data.get("code").cloned());
     match answer {
         Ok(CallToolResponse::Complete(result)) if result.is_error == Some(true) => {

@@ -24,18 +24,18 @@ const MAX_DEPTH: usize = 100;
 pub(super) const MAX_BATCH: usize = 100;
 const NO_BATCH: &str = "a message must be a JSON object; batches are accepted only after `initialize` has agreed on 2025-03-26";
 /// How many bytes of a member of a message are kept while its id is looked for.
-const MAX_TOKEN: usize = 4096;
+const MAX_MEMBER_BYTES: usize = 4096;
 /// Where a stateless client says what it can do.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// Why a message is not handled, and the id to answer to if it has one.
 #[derive(Debug)]
-pub(super) struct Rejected {
+pub(super) struct RejectedMessage {
     pub(super) id: Option<NumberOrString>,
     pub(super) error: Box<ErrorData>,
 }
 
-impl Rejected {
+impl RejectedMessage {
     pub(super) fn new(id: Option<NumberOrString>, error: ErrorData) -> Self {
         let error = Box::new(error);
         Self { id, error }
@@ -51,10 +51,10 @@ impl Rejected {
         Self::invalid(None, NO_BATCH)
     }
 
-    /// A message has more than `most` bytes; `ids` has seen all of it. Only a request is answered by its id.
-    pub(super) fn too_long(ids: &IdScanner, most: usize) -> Self {
+    /// A message has more than `max` bytes; `scan_ids` has seen all of it. Only a request is answered by its id.
+    pub(super) fn too_long(ids: &IdScanner, max: usize) -> Self {
         let id = ids.id().filter(|_| ids.is_whole() && ids.has_method);
-        Self::invalid(id, &format!("a message has at most {most} bytes"))
+        Self::invalid(id, &format!("a message has at most {max} bytes"))
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Parsed {
 }
 
 /// A message, or why it is not handled.
-pub(super) type Message = Result<RxJsonRpcMessage<RoleServer>, Rejected>;
+pub(super) type Message = Result<RxJsonRpcMessage<RoleServer>, RejectedMessage>;
 
 /// Reads a message, or a batch where they are accepted.
 pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
@@ -78,7 +78,7 @@ pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
     if !batches || !is_batch(text) {
         return alone(parse(text));
     }
-    match elements(text) {
+    match split(text) {
         Ok(texts) => {
             let mut values = 0;
             let messages = texts.iter().map(|text| parse_within(text, &mut values));
@@ -97,11 +97,11 @@ pub(super) fn is_batch(text: &[u8]) -> bool {
 }
 
 /// The texts of the messages of a batch.
-pub(super) fn elements(text: &[u8]) -> Result<Vec<&[u8]>, Rejected> {
+pub(super) fn split(text: &[u8]) -> Result<Vec<&[u8]>, RejectedMessage> {
     let parsed = serde_json::from_slice::<IgnoredAny>(text);
     parsed.map_err(|error| {
         let reason = format!("invalid JSON: {}", crate::escape(&error.to_string()));
-        Rejected::new(None, ErrorData::parse_error(reason, None))
+        RejectedMessage::new(None, ErrorData::parse_error(reason, None))
     })?;
     let inner = text.trim_ascii();
     let inner = inner
@@ -109,7 +109,10 @@ pub(super) fn elements(text: &[u8]) -> Result<Vec<&[u8]>, Rejected> {
         .and_then(|it| it.strip_suffix(b"]"));
     let inner = inner.unwrap_or_default().trim_ascii();
     if inner.is_empty() {
-        return Err(Rejected::invalid(None, "a batch has at least one message"));
+        return Err(RejectedMessage::invalid(
+            None,
+            "a batch has at least one message",
+        ));
     }
     let mut found = Vec::new();
     let (mut depth, mut at, mut start) = (0_usize, 0, 0);
@@ -132,7 +135,7 @@ pub(super) fn elements(text: &[u8]) -> Result<Vec<&[u8]>, Rejected> {
     found.push(inner.get(start..).unwrap_or_default().trim_ascii());
     if found.len() > MAX_BATCH {
         let reason = format!("a batch has at most {MAX_BATCH} messages");
-        return Err(Rejected::invalid(None, &reason));
+        return Err(RejectedMessage::invalid(None, &reason));
     }
     Ok(found)
 }
@@ -144,8 +147,8 @@ pub(super) fn parse(text: &[u8]) -> Message {
 
 /// The message that a text is; `values` counts those of all messages of a batch.
 fn parse_within(text: &[u8], values: &mut usize) -> Message {
-    let repaired = repaired(text, values)?;
-    let text = repaired.as_deref().unwrap_or(text);
+    let replacement = repair(text, values)?;
+    let text = replacement.as_deref().unwrap_or(text);
     let parsed = serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text);
     let mut message = parsed.map_err(|_| diagnose(text))?;
     if let JsonRpcMessage::Request(request) = &mut message
@@ -153,7 +156,8 @@ fn parse_within(text: &[u8], values: &mut usize) -> Message {
         && custom.method == "initialize"
     {
         let id = request.id.clone();
-        request.request = initialize(custom).map_err(|error| Rejected::new(Some(id), error))?;
+        request.request =
+            initialize(custom).map_err(|error| RejectedMessage::new(Some(id), error))?;
     }
     Ok(message)
 }
@@ -161,18 +165,18 @@ fn parse_within(text: &[u8], values: &mut usize) -> Message {
 /// Checks a message that others will parse. What stands in its place if it has to be read otherwise than it was written.
 /// `values` counts those of all messages of a batch.
 #[cfg(feature = "http")]
-pub(super) fn checked(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, Rejected> {
-    let repaired = repaired(text, values)?;
-    let text = repaired.as_deref().unwrap_or(text);
+pub(super) fn check(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
+    let replacement = repair(text, values)?;
+    let text = replacement.as_deref().unwrap_or(text);
     match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
-        Ok(_) => Ok(repaired),
+        Ok(_) => Ok(replacement),
         Err(_) => Err(diagnose(text)),
     }
 }
 
 /// Checks a message without building it. What stands in its place if it has to be read otherwise than it was written: the
 /// proposals' own dialect has plain `true` where MCP demands an object.
-fn repaired(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, Rejected> {
+fn repair(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
     let scan = scan(text, values)?;
     if !scan.experimental {
         return Ok(None);
@@ -186,8 +190,8 @@ fn repaired(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, Rejected
         format!("/params/_meta/{}", CAPABILITIES.replace('/', "~1")),
     ] {
         if let Some(Value::Object(capabilities)) = message.pointer_mut(&pointer) {
-            changed |=
-                with_objects(capabilities).map_err(|error| Rejected::new(ids(text).id(), error))?;
+            changed |= normalize_capabilities(capabilities)
+                .map_err(|error| RejectedMessage::new(scan_ids(text).id(), error))?;
         }
     }
     Ok(changed.then(|| serde_json::to_vec(&message).ok()).flatten())
@@ -195,7 +199,7 @@ fn repaired(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, Rejected
 
 /// Makes objects of the experimental capabilities that are plain `true`, and leaves out what says no capability. Whether
 /// anything was changed.
-fn with_objects(capabilities: &mut Map<String, Value>) -> Result<bool, ErrorData> {
+fn normalize_capabilities(capabilities: &mut Map<String, Value>) -> Result<bool, ErrorData> {
     let Some(experimental) = capabilities.get_mut("experimental") else {
         return Ok(false);
     };
@@ -245,8 +249,8 @@ fn initialize(custom: &CustomRequest) -> Result<ClientRequest, ErrorData> {
 }
 
 /// Why a text that has no key twice and not too many values is not a message.
-fn diagnose(text: &[u8]) -> Rejected {
-    let id = ids(text).id();
+fn diagnose(text: &[u8]) -> RejectedMessage {
+    let id = scan_ids(text).id();
     let value: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();
     let reason = match value.get("method") {
         None => "a request has a `method`",
@@ -256,11 +260,11 @@ fn diagnose(text: &[u8]) -> Rejected {
         Some(Value::String(_)) => "`params` must be an object",
         Some(_) => "`method` must be a string",
     };
-    Rejected::invalid(id, reason)
+    RejectedMessage::invalid(id, reason)
 }
 
 /// Checks what can be checked without building anything, and adds the number of its values.
-fn scan(text: &[u8], values: &mut usize) -> Result<Scan, Rejected> {
+fn scan(text: &[u8], values: &mut usize) -> Result<Scan, RejectedMessage> {
     let mut scan = Scan {
         values: *values,
         depth: 0,
@@ -270,37 +274,40 @@ fn scan(text: &[u8], values: &mut usize) -> Result<Scan, Rejected> {
         experimental: false,
     };
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let look = Look {
+    let look = ScanSeed {
         scan: &mut scan,
         member: Member::Other,
     };
     let looked = look.deserialize(&mut parser).and_then(|()| parser.end());
     *values = scan.values;
     match (&scan.problem, looked) {
-        (Some(Problem::Twice(key)), _) => {
+        (Some(Problem::DuplicateKey(key)), _) => {
             let reason = format!("one object has `{}` twice", crate::escape(key));
             let error = ErrorData::invalid_params(reason, None);
-            Err(Rejected::new(ids(text).id(), error))
+            Err(RejectedMessage::new(scan_ids(text).id(), error))
         }
         (Some(Problem::Values), _) => {
             let reason = format!("a message has at most {MAX_VALUES} values");
-            Err(Rejected::invalid(ids(text).id(), &reason))
+            Err(RejectedMessage::invalid(scan_ids(text).id(), &reason))
         }
         (Some(Problem::Depth), _) => {
             let reason = format!("a message is nested at most {MAX_DEPTH} deep");
-            Err(Rejected::invalid(ids(text).id(), &reason))
+            Err(RejectedMessage::invalid(scan_ids(text).id(), &reason))
         }
         (None, Err(error)) => {
             // Of what is cut off or run together nobody can say whose id it has.
-            let ids = ids(text);
+            let ids = scan_ids(text);
             let id = ids.id().filter(|_| ids.is_whole());
             let reason = format!("invalid JSON: {}", crate::escape(&error.to_string()));
-            Err(Rejected::new(id, ErrorData::parse_error(reason, None)))
+            Err(RejectedMessage::new(
+                id,
+                ErrorData::parse_error(reason, None),
+            ))
         }
-        (None, Ok(())) if !scan.object => Err(Rejected::invalid(None, NO_BATCH)),
+        (None, Ok(())) if !scan.object => Err(RejectedMessage::invalid(None, NO_BATCH)),
         (None, Ok(())) if !scan.version => {
             let reason = "`jsonrpc` must be \"2.0\"";
-            Err(Rejected::invalid(ids(text).id(), reason))
+            Err(RejectedMessage::invalid(scan_ids(text).id(), reason))
         }
         (None, Ok(())) => Ok(scan),
     }
@@ -322,7 +329,7 @@ struct Scan {
 
 #[derive(Debug)]
 enum Problem {
-    Twice(String),
+    DuplicateKey(String),
     Values,
     Depth,
 }
@@ -334,12 +341,12 @@ enum Member {
     Other,
 }
 
-struct Look<'s> {
+struct ScanSeed<'s> {
     scan: &'s mut Scan,
     member: Member,
 }
 
-impl Look<'_> {
+impl ScanSeed<'_> {
     /// Enters an array or object.
     fn enter<E: Error>(&mut self) -> Result<(), E> {
         self.scan.depth += 1;
@@ -350,15 +357,15 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn below(&mut self, member: Member) -> Look<'_> {
-        Look {
+    fn child(&mut self, member: Member) -> ScanSeed<'_> {
+        ScanSeed {
             scan: self.scan,
             member,
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Look<'_> {
+impl<'de> DeserializeSeed<'de> for ScanSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -371,7 +378,7 @@ impl<'de> DeserializeSeed<'de> for Look<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Look<'_> {
+impl<'de> Visitor<'de> for ScanSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -408,7 +415,7 @@ impl<'de> Visitor<'de> for Look<'_> {
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
         self.enter()?;
         while items
-            .next_element_seed(self.below(Member::Other))?
+            .next_element_seed(self.child(Member::Other))?
             .is_some()
         {}
         self.scan.depth -= 1;
@@ -427,10 +434,10 @@ impl<'de> Visitor<'de> for Look<'_> {
             };
             self.scan.experimental |= key == "experimental";
             if let Some(key) = keys.replace(key) {
-                self.scan.problem = Some(Problem::Twice(key));
+                self.scan.problem = Some(Problem::DuplicateKey(key));
                 return Err(A::Error::custom("a key is there twice"));
             }
-            members.next_value_seed(self.below(member))?;
+            members.next_value_seed(self.child(member))?;
         }
         self.scan.depth -= 1;
         Ok(())
@@ -440,7 +447,7 @@ impl<'de> Visitor<'de> for Look<'_> {
 /// The id of a text, as far as it can be told.
 #[cfg(feature = "http")]
 pub(super) fn id(text: &[u8]) -> Option<NumberOrString> {
-    ids(text).id()
+    scan_ids(text).id()
 }
 
 /// Looks for the id of a message that a parser refuses, by brackets and strings alone. The text may come in pieces.
@@ -528,7 +535,7 @@ impl IdScanner {
     }
 
     fn keep(&mut self, byte: u8) {
-        if self.depth == 1 && self.token.len() < MAX_TOKEN {
+        if self.depth == 1 && self.token.len() < MAX_MEMBER_BYTES {
             self.token.push(byte);
         }
     }
@@ -547,7 +554,7 @@ impl IdScanner {
 }
 
 /// The scanner of a whole text.
-fn ids(text: &[u8]) -> IdScanner {
+fn scan_ids(text: &[u8]) -> IdScanner {
     let mut ids = IdScanner::default();
     ids.feed(text);
     ids
@@ -575,7 +582,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn twice(text: &str, expected: Option<&str>) {
+    fn check_duplicate_key(text: &str, expected: Option<&str>) {
         let found = match scan(text.as_bytes(), &mut 0) {
             Err(rejected) => Some(rejected.error.message.into_owned()),
             Ok(_) => None,
@@ -586,12 +593,12 @@ mod tests {
 
     #[test]
     fn a_duplicate_key_is_found_at_any_depth_and_in_any_spelling() {
-        twice(&message(r#"{"a":1,"a":1}"#), Some("a"));
-        twice(
+        check_duplicate_key(&message(r#"{"a":1,"a":1}"#), Some("a"));
+        check_duplicate_key(
             &message(r#"{"x":[0,-1,1.5,null,true,"s",{"y":{"b":{},"c":2,"b":3}}]}"#),
             Some("b"),
         );
-        twice(
+        check_duplicate_key(
             &message(r#"{"policy":{},"polic\u0079":{}}"#),
             Some("policy"),
         );
@@ -599,8 +606,8 @@ mod tests {
 
     #[test]
     fn a_key_may_be_in_several_objects_and_be_a_value() {
-        twice(&message(r#"{"a":{"a":[{"a":1},{"a":"a"}]},"b":"a"}"#), None);
-        twice(&message(r#"{"a":1,"A":2}"#), None);
+        check_duplicate_key(&message(r#"{"a":{"a":[{"a":1},{"a":"a"}]},"b":"a"}"#), None);
+        check_duplicate_key(&message(r#"{"a":1,"A":2}"#), None);
     }
 
     fn values(count: usize) -> String {
@@ -656,7 +663,7 @@ mod tests {
     #[test]
     fn a_batch_is_split_into_its_messages() {
         let split = |text: &str| -> Result<Vec<String>, i32> {
-            let found = elements(text.as_bytes()).map_err(|rejected| rejected.error.code.0)?;
+            let found = split(text.as_bytes()).map_err(|rejected| rejected.error.code.0)?;
             Ok(found
                 .iter()
                 .map(|one| String::from_utf8_lossy(one).into_owned())
@@ -700,7 +707,7 @@ mod tests {
 
     #[test]
     fn an_oversized_request_is_answered_by_its_id_wherever_it_stands() {
-        let id = |text: &str| Rejected::too_long(&ids(text.as_bytes()), 1).id;
+        let id = |text: &str| RejectedMessage::too_long(&scan_ids(text.as_bytes()), 1).id;
         let long = "x".repeat(100_000);
         for text in [
             format!(r#"{{"jsonrpc":"2.0","id":9,"method":"m","params":{{"a":"{long}"}}}}"#),
@@ -743,7 +750,12 @@ mod tests {
             long,
         ] {
             let text = text.as_bytes();
-            assert_eq!(Rejected::too_long(&ids(text), 1).id, None, "{}", text.len());
+            assert_eq!(
+                RejectedMessage::too_long(&scan_ids(text), 1).id,
+                None,
+                "{}",
+                text.len()
+            );
         }
     }
 
@@ -753,7 +765,7 @@ mod tests {
         for size in 1..text.len() {
             let mut ids = IdScanner::default();
             text.chunks(size).for_each(|piece| ids.feed(piece));
-            let id = Rejected::too_long(&ids, 1).id;
+            let id = RejectedMessage::too_long(&ids, 1).id;
             assert_eq!(id, Some(NumberOrString::String("nine".into())), "{size}");
         }
     }
@@ -768,7 +780,7 @@ mod tests {
         }
     }
 
-    fn handshake(experimental: &str) -> Result<RxJsonRpcMessage<RoleServer>, Rejected> {
+    fn handshake(experimental: &str) -> Result<RxJsonRpcMessage<RoleServer>, RejectedMessage> {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":5,"method":"initialize","params":{{"protocolVersion":"2025-11-25",
             "clientInfo":{{"name":"a","version":"1"}},"capabilities":{{"experimental":{experimental}}}}}}}"#

@@ -26,7 +26,7 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// What a client adds to a call.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Extras {
+pub(super) struct RequestOptions {
     /// Show what would be done; do nothing.
     pub(super) preview: bool,
     /// What this request is kept to: `_meta.policy`, or a list of the client's configuration and that.
@@ -38,14 +38,14 @@ pub(super) struct Extras {
     /// Grants that came and are ignored, since this client may not bring any.
     pub(super) ignored_grants: Vec<ScopePattern>,
     /// The preview that this call carries out.
-    pub(super) token: Option<PreviewToken>,
+    pub(super) preview_token: Option<PreviewToken>,
     /// A view asks for the call, so a person must allow it. It is read from no message.
     pub(super) confirm: bool,
     /// The client sent one of the keys, so it knows what this server adds to MCP.
-    pub(super) extended: bool,
+    pub(super) uses_extensions: bool,
 }
 
-impl Extras {
+impl RequestOptions {
     /// Reads the keys bare or behind [`PREFIX`]. Of a client without trust only what narrows counts.
     pub(super) fn read(meta: &RequestMetaObject, trust: Trust) -> Result<Self, ErrorData> {
         let own = meta.iter().filter_map(|(key, _)| key.strip_prefix(PREFIX));
@@ -54,12 +54,12 @@ impl Extras {
                 return Err(invalid(&crate::escape(key), "is no key of this server"));
             }
         }
-        let mut extras = Self::default();
+        let mut options = Self::default();
         for key in KEYS {
-            extras.extended |= get(meta, key)?.is_some();
+            options.uses_extensions |= get(meta, key)?.is_some();
         }
         if let Some(value) = get(meta, "preview")? {
-            extras.preview = value
+            options.preview = value
                 .as_bool()
                 .ok_or_else(|| invalid("preview", "must be true or false"))?;
         }
@@ -67,11 +67,11 @@ impl Extras {
             if !value.is_object() {
                 return Err(invalid("policy", "must be an object"));
             }
-            extras.policy = Some(value.clone());
+            options.policy = Some(value.clone());
         }
         if let Some(configuration) = configuration(meta)? {
-            let both = std::iter::once(configuration.clone()).chain(extras.policy);
-            extras.policy = Some(both.collect());
+            let both = std::iter::once(configuration.clone()).chain(options.policy);
+            options.policy = Some(both.collect());
         }
         if let Some(value) = get(meta, "policy_origin")? {
             let written = match value.as_str() {
@@ -80,22 +80,22 @@ impl Extras {
                 _ => return Err(invalid("policy_origin", "must be `human` or `llm`")),
             };
             if trust == Trust::Host {
-                extras.origin = written;
+                options.origin = written;
             }
         }
         if let Some(value) = get(meta, "granted_scopes")? {
             let granted = patterns(value)?;
             match trust {
-                Trust::Host => extras.granted = granted,
-                Trust::Client | Trust::Agent => extras.ignored_grants = granted,
+                Trust::Host => options.granted = granted,
+                Trust::Client | Trust::Agent => options.ignored_grants = granted,
             }
         }
         if let Some(value) = get(meta, "preview_token")? {
             let token = value.as_str().and_then(|text| text.parse().ok());
             let token = token.ok_or_else(|| invalid("preview_token", "is no token of a preview"));
-            extras.token = Some(token?);
+            options.preview_token = Some(token?);
         }
-        Ok(extras)
+        Ok(options)
     }
 }
 
@@ -156,9 +156,9 @@ mod tests {
 
     use super::*;
 
-    fn read(meta: Value, trust: Trust) -> Result<Extras, ErrorData> {
+    fn read(meta: Value, trust: Trust) -> Result<RequestOptions, ErrorData> {
         let Value::Object(map) = meta else { panic!() };
-        Extras::read(&RequestMetaObject(MetaObject(map)), trust)
+        RequestOptions::read(&RequestMetaObject(MetaObject(map)), trust)
     }
 
     #[test]
@@ -170,14 +170,14 @@ mod tests {
                 format!("{prefix}policy_origin"): "human",
                 format!("{prefix}granted_scopes"): ["write:file:/a"],
             });
-            let extras = read(meta, Trust::Host).unwrap();
-            assert!(extras.preview && extras.extended);
-            assert_eq!(extras.policy, Some(json!({"read_only": true})));
-            assert_eq!(extras.origin, Origin::Human);
-            assert_eq!(extras.granted, ["write:file:/a".parse().unwrap()]);
+            let options = read(meta, Trust::Host).unwrap();
+            assert!(options.preview && options.uses_extensions);
+            assert_eq!(options.policy, Some(json!({"read_only": true})));
+            assert_eq!(options.origin, Origin::Human);
+            assert_eq!(options.granted, ["write:file:/a".parse().unwrap()]);
         }
         let nulls = json!({"preview": null, "policy": null, "granted_scopes": null});
-        assert_eq!(read(nulls, Trust::Host).unwrap(), Extras::default());
+        assert_eq!(read(nulls, Trust::Host).unwrap(), RequestOptions::default());
     }
 
     #[test]
@@ -185,12 +185,12 @@ mod tests {
         let with = |configuration: Value| json!({ CAPABILITIES: { "experimental": { "configuration": configuration } } });
         let (closed, policy) = (json!({"read_only": true}), json!({"tools": ["stat"]}));
         for trust in [Trust::Host, Trust::Agent] {
-            let extras = read(with(closed.clone()), trust).unwrap();
-            assert_eq!(extras.policy, Some(json!([closed])));
+            let options = read(with(closed.clone()), trust).unwrap();
+            assert_eq!(options.policy, Some(json!([closed])));
             let mut both = with(closed.clone());
             both["policy"] = policy.clone();
-            let extras = read(both, trust).unwrap();
-            assert_eq!(extras.policy, Some(json!([closed, policy])));
+            let options = read(both, trust).unwrap();
+            assert_eq!(options.policy, Some(json!([closed, policy])));
             assert_eq!(read(with(json!(null)), trust).unwrap().policy, None);
             assert!(read(with(json!(true)), trust).is_err());
         }
@@ -201,10 +201,10 @@ mod tests {
         let meta = json!({
             "policy": {"read_only": true}, "policy_origin": "human", "granted_scopes": ["*"],
         });
-        let extras = read(meta, Trust::Agent).unwrap();
-        assert!(extras.policy.is_some());
-        assert_eq!(extras.origin, Origin::Model);
-        assert!(extras.granted.is_empty() && !extras.ignored_grants.is_empty());
+        let options = read(meta, Trust::Agent).unwrap();
+        assert!(options.policy.is_some());
+        assert_eq!(options.origin, Origin::Model);
+        assert!(options.granted.is_empty() && !options.ignored_grants.is_empty());
     }
 
     #[test]
@@ -229,10 +229,10 @@ mod tests {
 
     #[test]
     fn a_grant_that_is_no_scope_grants_nothing() {
-        let extras = read(
+        let options = read(
             json!({"granted_scopes": ["write:file:../x", "read:file:/a"]}),
             Trust::Host,
         );
-        assert_eq!(extras.unwrap().granted, ["read:file:/a".parse().unwrap()]);
+        assert_eq!(options.unwrap().granted, ["read:file:/a".parse().unwrap()]);
     }
 }

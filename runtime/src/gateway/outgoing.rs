@@ -16,31 +16,31 @@ const MAX_REFUSALS: u32 = 1 << 20;
 /// How many bytes are written in one go, if so many wait.
 const BATCH: usize = 64 << 10;
 /// How long a client may read nothing once the connection has ended.
-const STALLED: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A line, and the place that it takes until it is written.
-struct Line {
+struct QueuedLine {
     text: Vec<u8>,
-    place: Place,
+    permit: QueuePermit,
 }
 
 /// Where messages to one client are put. Cloning it is cheap.
 #[derive(Clone, Debug)]
-pub(super) struct Outgoing {
-    lines: mpsc::UnboundedSender<Line>,
+pub(super) struct OutgoingQueue {
+    lines: mpsc::UnboundedSender<QueuedLine>,
     answers: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
 }
 
 /// A place among the messages that wait; it is free again once this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct QueuePermit {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Outgoing {
+impl OutgoingQueue {
     /// Starts to write to `writer`.
-    pub(super) fn new<W>(writer: W) -> (Self, Writing)
+    pub(super) fn new<W>(writer: W) -> (Self, WriterTask)
     where
         W: AsyncWrite + Send + Unpin + 'static,
     {
@@ -56,24 +56,24 @@ impl Outgoing {
                 tracing::debug!(%error, "a client cannot be written to");
             }
         });
-        (outgoing, Writing { task, progress })
+        (outgoing, WriterTask { task, progress })
     }
 
     /// Waits for a place for an answer or another message of `bytes`.
-    pub(super) async fn place(&self, bytes: usize) -> io::Result<Place> {
-        place(&self.answers, bytes, MAX_ANSWERS).await
+    pub(super) async fn reserve(&self, bytes: usize) -> io::Result<QueuePermit> {
+        reserve(&self.answers, bytes, MAX_ANSWERS).await
     }
 
     /// Waits for a place for a refusal of `bytes`.
-    pub(super) async fn place_for_refusal(&self, bytes: usize) -> io::Result<Place> {
-        place(&self.refusals, bytes, MAX_REFUSALS).await
+    pub(super) async fn reserve_for_refusal(&self, bytes: usize) -> io::Result<QueuePermit> {
+        reserve(&self.refusals, bytes, MAX_REFUSALS).await
     }
 
     /// Puts a message at the end; it is lost if nobody reads any more.
-    pub(super) fn put(&self, mut text: Vec<u8>, place: Place) -> io::Result<()> {
+    pub(super) fn send(&self, mut text: Vec<u8>, permit: QueuePermit) -> io::Result<()> {
         text.push(b'\n');
-        let put = self.lines.send(Line { text, place });
-        put.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let sent = self.lines.send(QueuedLine { text, permit });
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     /// Returns once nobody reads any more.
@@ -82,26 +82,26 @@ impl Outgoing {
     }
 }
 
-async fn place(places: &Arc<Semaphore>, bytes: usize, most: u32) -> io::Result<Place> {
-    let bytes = u32::try_from(bytes).unwrap_or(most).min(most);
-    let permit = Arc::clone(places).acquire_many_owned(bytes).await;
+async fn reserve(semaphore: &Arc<Semaphore>, bytes: usize, max: u32) -> io::Result<QueuePermit> {
+    let bytes = u32::try_from(bytes).unwrap_or(max).min(max);
+    let permit = Arc::clone(semaphore).acquire_many_owned(bytes).await;
     let permit = permit.map_err(io::Error::other)?;
-    Ok(Place { _permit: permit })
+    Ok(QueuePermit { _permit: permit })
 }
 
 async fn write<W: AsyncWrite + Unpin>(
-    mut waiting: mpsc::UnboundedReceiver<Line>,
+    mut waiting: mpsc::UnboundedReceiver<QueuedLine>,
     mut writer: W,
     wrote: watch::Sender<()>,
 ) -> io::Result<()> {
     while let Some(line) = waiting.recv().await {
         let mut text = line.text;
-        let mut places = vec![line.place];
+        let mut permits = vec![line.permit];
         while text.len() < BATCH
             && let Ok(line) = waiting.try_recv()
         {
             text.extend_from_slice(&line.text);
-            places.push(line.place);
+            permits.push(line.permit);
         }
         let mut rest = text.as_slice();
         while !rest.is_empty() {
@@ -117,22 +117,22 @@ async fn write<W: AsyncWrite + Unpin>(
     writer.shutdown().await
 }
 
-/// The task that writes to one client. It ends after the last [`Outgoing`] is gone.
+/// The task that writes to one client. It ends after the last [`OutgoingQueue`] is gone.
 #[derive(Debug)]
-pub(super) struct Writing {
+pub(super) struct WriterTask {
     task: JoinHandle<()>,
     progress: watch::Receiver<()>,
 }
 
-impl Writing {
+impl WriterTask {
     /// Waits until all is written, or the client has read nothing for long.
-    pub(super) async fn finished(mut self) {
+    pub(super) async fn wait(mut self) {
         loop {
             tokio::select! {
                 biased;
                 // Whether it panicked is no matter here.
                 _ = &mut self.task => return,
-                moved = tokio::time::timeout(STALLED, self.progress.changed()) => {
+                moved = tokio::time::timeout(STALL_TIMEOUT, self.progress.changed()) => {
                     if moved.is_err() {
                         tracing::warn!("a client does not read; its last answers are dropped");
                         self.task.abort();

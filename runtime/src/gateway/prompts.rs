@@ -22,7 +22,7 @@ pub(super) fn list() -> Vec<Prompt> {
 }
 
 /// The prompts of a third-party server.
-pub(super) fn of_server(catalog: &Catalog) -> Vec<Prompt> {
+pub(super) fn server_prompts(catalog: &Catalog) -> Vec<Prompt> {
     let prompts = catalog.prompts.values();
     let shown = prompts.filter_map(|(_, it)| serde_json::from_value(it.shown.clone()).ok());
     shown.collect()

@@ -30,14 +30,14 @@ pub(super) const MAX_OPEN: usize = 256;
 
 /// Why a request is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum RequestRefusal {
     /// Its id is that of a request that was not answered yet.
     InUse,
     /// Too many requests wait for their answers.
     TooMany,
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// The error that the client gets. One about an id in use must not carry that id: it would be taken for the answer
     /// to the request that has it.
     pub(super) fn error(self) -> ErrorData {
@@ -54,7 +54,7 @@ impl Refusal {
 
 /// What the transport knows of a request; it travels with the request to its handler.
 #[derive(Clone, Debug)]
-struct Ticket {
+struct RequestHandle {
     /// Cancelled once nobody waits for the answer.
     stop: CancellationToken,
     /// The client had ended its handshake before it sent the request.
@@ -62,45 +62,45 @@ struct Ticket {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     stop: CancellationToken,
     /// The client cancelled it, so it gets no answer.
     cancelled: bool,
     /// It stays open until somebody ends it.
-    listens: bool,
+    is_subscription: bool,
     /// Its answer is handed to the transport.
     #[cfg(feature = "http")]
-    answering: bool,
+    is_answering: bool,
     /// What it came with.
     batch: Option<Batch>,
 }
 
 /// The answers to the requests of one batch, until all have come. Cloning it is cheap.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Batch(Arc<Mutex<Answers>>);
+pub(super) struct Batch(Arc<Mutex<BatchAnswers>>);
 
 #[derive(Debug, Default)]
-struct Answers {
-    texts: Vec<Vec<u8>>,
+struct BatchAnswers {
+    messages: Vec<Vec<u8>>,
     /// How many are still to come.
     waiting: usize,
 }
 
 impl Batch {
-    fn answers(&self) -> MutexGuard<'_, Answers> {
+    fn answers(&self) -> MutexGuard<'_, BatchAnswers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an answer that waits for no request.
     pub(super) fn add(&self, text: Vec<u8>) {
-        self.answers().texts.push(text);
+        self.answers().messages.push(text);
     }
 
     /// Adds the answer to one of the requests, or takes note that it gets none. The array of all answers once nothing is
     /// waited for; none if there is no answer.
     pub(super) fn end(&self, text: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let mut answers = self.answers();
-        answers.texts.extend(text);
+        answers.messages.extend(text);
         answers.waiting = answers.waiting.saturating_sub(1);
         drop(answers);
         self.whole()
@@ -109,32 +109,32 @@ impl Batch {
     /// The array of all answers if nothing is waited for; none if there is no answer.
     pub(super) fn whole(&self) -> Option<Vec<u8>> {
         let mut answers = self.answers();
-        if answers.waiting > 0 || answers.texts.is_empty() {
+        if answers.waiting > 0 || answers.messages.is_empty() {
             return None;
         }
-        Some(array(&std::mem::take(&mut answers.texts)))
+        Some(array(&std::mem::take(&mut answers.messages)))
     }
 }
 
 /// A JSON array of these texts.
-pub(super) fn array(texts: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn array(messages: &[Vec<u8>]) -> Vec<u8> {
     let mut array = vec![b'['];
-    array.extend_from_slice(&texts.join(&b','));
+    array.extend_from_slice(&messages.join(&b','));
     array.push(b']');
     array
 }
 
 /// A request that was answered.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedRequest {
     /// The client gets the answer.
-    pub(super) wanted: bool,
+    pub(super) is_expected: bool,
     pub(super) batch: Option<Batch>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    open: HashMap<NumberOrString, Open>,
+    open: HashMap<NumberOrString, OpenRequest>,
     initialized: bool,
     /// The revision that was agreed on has batches.
     batches: bool,
@@ -142,10 +142,10 @@ struct State {
 
 /// The open requests of one connection. Cloning it is cheap.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OpenRequests(Arc<Shared>);
+pub(super) struct OpenRequests(Arc<RequestsInner>);
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct RequestsInner {
     state: Mutex<State>,
     /// Notified when a request was answered.
     answered: Notify,
@@ -154,12 +154,12 @@ pub(super) struct Shared {
 impl OpenRequests {
     /// Those of a connection, if that still lives.
     #[cfg(feature = "http")]
-    pub(super) fn of(shared: &Weak<Shared>) -> Option<Self> {
+    pub(super) fn of(shared: &Weak<RequestsInner>) -> Option<Self> {
         shared.upgrade().map(Self)
     }
 
     #[cfg(feature = "http")]
-    pub(super) fn downgrade(&self) -> Weak<Shared> {
+    pub(super) fn downgrade(&self) -> Weak<RequestsInner> {
         Arc::downgrade(&self.0)
     }
 
@@ -169,30 +169,30 @@ impl OpenRequests {
 
     /// Registers a request unless its id is in use or too many are open; its answer waits for the others of its batch. What
     /// it returns is cancelled once nobody waits for the answer.
-    pub(super) fn begin_in(
+    pub(super) fn begin(
         &self,
         request: &mut JsonRpcRequest<ClientRequest>,
         batch: Option<&Batch>,
-    ) -> Result<CancellationToken, Refusal> {
+    ) -> Result<CancellationToken, RequestRefusal> {
         let mut state = self.state();
         if state.open.contains_key(&request.id) {
-            return Err(Refusal::InUse);
+            return Err(RequestRefusal::InUse);
         }
         if state.open.len() >= MAX_OPEN {
-            return Err(Refusal::TooMany);
+            return Err(RequestRefusal::TooMany);
         }
         let stop = CancellationToken::new();
-        request.request.extensions_mut().insert(Ticket {
+        request.request.extensions_mut().insert(RequestHandle {
             stop: stop.clone(),
             initialized: state.initialized,
         });
-        let open = Open {
+        let open = OpenRequest {
             stop: stop.clone(),
             cancelled: false,
             #[cfg(feature = "http")]
-            answering: false,
+            is_answering: false,
             batch: batch.cloned(),
-            listens: matches!(
+            is_subscription: matches!(
                 request.request,
                 ClientRequest::SubscriptionsListenRequest(_)
             ),
@@ -204,18 +204,18 @@ impl OpenRequests {
         Ok(stop)
     }
 
-    /// Registers a request like [`OpenRequests::begin_in`], once an answer with its id that is under way was handed over. The
+    /// Registers a request like [`OpenRequests::begin`], once an answer with its id that is under way was handed over. The
     /// client may have read that answer before the transport knows.
     #[cfg(feature = "http")]
     pub(super) async fn begin_after_answer(
         &self,
         request: &mut JsonRpcRequest<ClientRequest>,
-    ) -> Result<CancellationToken, Refusal> {
+    ) -> Result<CancellationToken, RequestRefusal> {
         loop {
             let answered = self.0.answered.notified();
-            let is_answering = |open: &Open| open.answering;
+            let is_answering = |open: &OpenRequest| open.is_answering;
             if !self.state().open.get(&request.id).is_some_and(is_answering) {
-                return self.begin_in(request, None);
+                return self.begin(request, None);
             }
             answered.await;
         }
@@ -223,19 +223,19 @@ impl OpenRequests {
 
     /// Keeps the id that a message answers in use until what this returns is dropped.
     #[cfg(feature = "http")]
-    pub(super) fn answer(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Answer> {
-        self.note_revision(message);
+    pub(super) fn answer(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<AnswerGuard> {
+        self.record_revision(message);
         let id = answered_id(message)?.clone();
-        self.state().open.get_mut(&id)?.answering = true;
+        self.state().open.get_mut(&id)?.is_answering = true;
         let open = self.clone();
-        Some(Answer { open, id })
+        Some(AnswerGuard { open, id })
     }
 
     /// Takes note of what a notification says of other requests; whether the service should see it, too.
     ///
     /// A cancellation stops here. rmcp would forget the request and drop its answer, so that nobody knew when its id is
     /// free again.
-    pub(super) fn note(&self, message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    pub(super) fn on_message(&self, message: &RxJsonRpcMessage<RoleServer>) -> bool {
         let JsonRpcMessage::Notification(notification) = message else {
             return true;
         };
@@ -268,7 +268,7 @@ impl OpenRequests {
     }
 
     /// Takes note of the revision that a handshake agrees on.
-    fn note_revision(&self, message: &TxJsonRpcMessage<RoleServer>) {
+    fn record_revision(&self, message: &TxJsonRpcMessage<RoleServer>) {
         if let JsonRpcMessage::Response(response) = message
             && let ServerResult::InitializeResult(result) = &response.result
         {
@@ -277,17 +277,17 @@ impl OpenRequests {
     }
 
     /// Frees the id that a message answers; none if it answers no open request.
-    pub(super) fn end(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Ended> {
-        self.note_revision(message);
-        self.forget(answered_id(message)?)
+    pub(super) fn end(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<EndedRequest> {
+        self.record_revision(message);
+        self.end_id(answered_id(message)?)
     }
 
     /// Frees an id; none if it was free.
-    pub(super) fn forget(&self, id: &NumberOrString) -> Option<Ended> {
+    pub(super) fn end_id(&self, id: &NumberOrString) -> Option<EndedRequest> {
         let ended = self.state().open.remove(id);
         self.0.answered.notify_waiters();
-        ended.map(|open| Ended {
-            wanted: !open.cancelled,
+        ended.map(|open| EndedRequest {
+            is_expected: !open.cancelled,
             batch: open.batch,
         })
     }
@@ -303,7 +303,12 @@ impl OpenRequests {
 
     /// Ends the requests that would otherwise stay open; they are answered.
     pub(super) fn stop_listening(&self) {
-        for open in self.state().open.values().filter(|open| open.listens) {
+        for open in self
+            .state()
+            .open
+            .values()
+            .filter(|open| open.is_subscription)
+        {
             open.stop.cancel();
         }
     }
@@ -327,11 +332,11 @@ impl OpenRequests {
     }
 
     /// Frees all ids.
-    pub(super) fn take_all(&self) -> Vec<(NumberOrString, Ended)> {
+    pub(super) fn take_all(&self) -> Vec<(NumberOrString, EndedRequest)> {
         let open = std::mem::take(&mut self.state().open);
         let ended = open.into_iter().map(|(id, open)| {
-            let ended = Ended {
-                wanted: !open.cancelled,
+            let ended = EndedRequest {
+                is_expected: !open.cancelled,
                 batch: open.batch,
             };
             (id, ended)
@@ -351,29 +356,29 @@ fn answered_id(message: &TxJsonRpcMessage<RoleServer>) -> Option<&NumberOrString
 
 /// An answer that is handed to the transport; frees its id when dropped.
 #[cfg(feature = "http")]
-pub(super) struct Answer {
+pub(super) struct AnswerGuard {
     open: OpenRequests,
     id: NumberOrString,
 }
 
 #[cfg(feature = "http")]
-impl Drop for Answer {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
-        self.open.forget(&self.id);
+        self.open.end_id(&self.id);
     }
 }
 
 /// Whether the client had ended its handshake before it sent the request; only then may it be asked anything.
-pub(super) fn had_handshake(context: &RequestContext<RoleServer>) -> bool {
-    let ticket = context.extensions.get::<Ticket>();
-    ticket.is_some_and(|ticket| ticket.initialized)
+pub(super) fn is_initialized(context: &RequestContext<RoleServer>) -> bool {
+    let handle = context.extensions.get::<RequestHandle>();
+    handle.is_some_and(|handle| handle.initialized)
 }
 
 /// Returns once nobody waits for the answer of a request: its client cancelled it, or the connection ends.
-pub(super) async fn withdrawn(context: &RequestContext<RoleServer>) {
-    match context.extensions.get::<Ticket>() {
-        Some(ticket) => tokio::select! {
-            () = ticket.stop.cancelled() => {}
+pub(super) async fn request_cancelled(context: &RequestContext<RoleServer>) {
+    match context.extensions.get::<RequestHandle>() {
+        Some(handle) => tokio::select! {
+            () = handle.stop.cancelled() => {}
             () = context.ct.cancelled() => {}
         },
         None => context.ct.cancelled().await,
@@ -382,18 +387,18 @@ pub(super) async fn withdrawn(context: &RequestContext<RoleServer>) {
 
 /// A service that also answers the requests whose handlers panic.
 #[derive(Clone, Debug)]
-pub(super) struct Answering<S>(pub(super) S);
+pub(super) struct CatchPanic<S>(pub(super) S);
 
-impl<S: Service<RoleServer>> Service<RoleServer> for Answering<S> {
+impl<S: Service<RoleServer>> Service<RoleServer> for CatchPanic<S> {
     async fn handle_request(
         &self,
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        let mut handling = pin!(self.0.handle_request(request, context));
+        let mut future = pin!(self.0.handle_request(request, context));
         poll_fn(|cx| {
             // Nothing of the future is used after it panicked.
-            let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
+            let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
             polled.unwrap_or_else(|_| {
                 let reason = "the request failed by a fault of the server";
                 Poll::Ready(Err(ErrorData::internal_error(reason, None)))

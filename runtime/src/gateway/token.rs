@@ -21,7 +21,7 @@ impl Token {
 
     /// A token that somebody chose; none if it has fewer than 32 characters or one that no header can carry.
     #[must_use]
-    pub fn chosen(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
         (text.len() >= 32 && visible).then(|| Self(text.to_owned()))
     }
@@ -33,7 +33,7 @@ impl Token {
     }
 
     /// Whether `given` is this token; takes as long for any wrong one of its length.
-    pub(super) fn is(&self, given: &str) -> bool {
+    pub(super) fn matches(&self, given: &str) -> bool {
         let (own, given) = (self.0.as_bytes(), given.as_bytes());
         let differ = own.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
         own.len() == given.len() && differ == 0
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_token_is_itself_alone_and_never_shown() {
         let token = Token::random().unwrap();
-        assert!(token.is(token.reveal()));
+        assert!(token.matches(token.reveal()));
         assert_ne!(token.reveal(), Token::random().unwrap().reveal());
         let longer = format!("{}0", token.reveal());
         for other in [
@@ -62,11 +62,11 @@ mod tests {
             &longer,
             token.reveal().trim_start_matches(char::is_alphanumeric),
         ] {
-            assert!(!token.is(other));
+            assert!(!token.matches(other));
         }
         assert!(!format!("{token:?}").contains(token.reveal()));
-        assert!(Token::chosen("short").is_none());
-        assert!(Token::chosen(&"a b".repeat(20)).is_none());
-        assert!(Token::chosen(token.reveal()).is_some());
+        assert!(Token::parse("short").is_none());
+        assert!(Token::parse(&"a b".repeat(20)).is_none());
+        assert!(Token::parse(token.reveal()).is_some());
     }
 }

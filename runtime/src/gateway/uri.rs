@@ -5,12 +5,12 @@ use crate::path::VirtualPath;
 const SCHEME: &str = "file://";
 
 /// The address of a file or directory.
-pub(super) fn of_file(path: &VirtualPath) -> String {
+pub(super) fn from_path(path: &VirtualPath) -> String {
     path.address()
 }
 
 /// The path that a `file://` address names; none if it is no such address, or names another host.
-pub(super) fn path(uri: &str) -> Option<VirtualPath> {
+pub(super) fn to_path(uri: &str) -> Option<VirtualPath> {
     let rest = uri.strip_prefix(SCHEME)?;
     let rest = rest.strip_prefix("localhost").unwrap_or(rest);
     if !rest.starts_with('/') || rest.contains(['?', '#']) {
@@ -51,7 +51,7 @@ mod tests {
             ("https://r/a", None),
             ("r/a", None),
         ] {
-            let found = path(uri);
+            let found = to_path(uri);
             assert_eq!(found.as_ref().map(VirtualPath::as_str), expected, "{uri}");
         }
     }
@@ -61,7 +61,7 @@ mod tests {
         #[test]
         fn every_path_comes_back_from_its_address(name in "[^/\\x00]{1,12}") {
             if let Ok(there) = VirtualPath::parse(&format!("/r/{name}"), None) {
-                prop_assert_eq!(path(&of_file(&there)), Some(there));
+                prop_assert_eq!(to_path(&from_path(&there)), Some(there));
             }
         }
     }

@@ -93,7 +93,7 @@ async fn called(instance: &Instance, name: &str, arguments: Fields) -> Result<Va
     };
     let call = Call::new(entry.name.as_str(), arguments).meta(meta);
     let ended = ended(instance, call).await;
-    let ended = ended.and_then(|outcome| gateway::outcome(&outcome, gateway::Links::ALL));
+    let ended = ended.and_then(|outcome| gateway::outcome(&outcome, gateway::ResultLinks::ALL));
     told(ended.or_else(|error| gateway::failure(&error)))
 }
 

@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::gateway::decorate::decorate;
 
 /// Decorates the messages of a response.
-pub(super) async fn decorated(response: Response) -> Response {
+pub(super) async fn decorate_response(response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.starts_with("text/event-stream") {
         let (parts, body) = response.into_parts();
-        let mut events = Events::default();
+        let mut events = EventStreamDecorator::default();
         let stream = body
             .into_data_stream()
             .map(move |chunk| chunk.map(|bytes| events.push(&bytes)));
@@ -26,7 +26,7 @@ pub(super) async fn decorated(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     match axum::body::to_bytes(body, usize::MAX).await {
         Ok(bytes) => {
-            let body = message(&bytes).map_or(bytes, Bytes::from);
+            let body = decorate_message(&bytes).map_or(bytes, Bytes::from);
             parts.headers.remove(header::CONTENT_LENGTH);
             Response::from_parts(parts, Body::from(body))
         }
@@ -45,7 +45,7 @@ fn may_decorate(text: &[u8]) -> bool {
 }
 
 /// A message decorated; none if there is nothing to decorate.
-fn message(text: &[u8]) -> Option<Vec<u8>> {
+fn decorate_message(text: &[u8]) -> Option<Vec<u8>> {
     if !may_decorate(text) {
         return None;
     }
@@ -56,11 +56,11 @@ fn message(text: &[u8]) -> Option<Vec<u8>> {
 
 /// A stream of server-sent events, cut into lines.
 #[derive(Default)]
-struct Events {
+struct EventStreamDecorator {
     rest: Vec<u8>,
 }
 
-impl Events {
+impl EventStreamDecorator {
     /// What can be passed on now that `chunk` came: whole lines.
     fn push(&mut self, chunk: &[u8]) -> Bytes {
         self.rest.extend_from_slice(chunk);
@@ -72,7 +72,7 @@ impl Events {
         let mut out = Vec::with_capacity(whole.len());
         for line in whole.split_inclusive(|byte| *byte == b'\n') {
             let data = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii);
-            match data.and_then(message) {
+            match data.and_then(decorate_message) {
                 Some(message) => {
                     out.extend_from_slice(b"data: ");
                     out.extend_from_slice(&message);
@@ -96,14 +96,14 @@ mod tests {
             r#"data: {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","_meta":{"previews":true}}]}}"#,
             "\n\n: ping\n\n"
         );
-        let mut whole = Events::default();
+        let mut whole = EventStreamDecorator::default();
         let expected = whole.push(event.as_bytes());
         let text = std::str::from_utf8(&expected).unwrap();
         assert!(text.starts_with("id: 1\ndata: ") && text.ends_with("\n\n: ping\n\n"));
         assert!(text.contains(r#""annotations":{"preview":true}"#));
         for cut in 0..event.len() {
             let (head, tail) = event.as_bytes().split_at(cut);
-            let mut events = Events::default();
+            let mut events = EventStreamDecorator::default();
             let pieces = [events.push(head), events.push(tail)].concat();
             assert_eq!(pieces, expected, "cut at {cut}");
         }

@@ -24,17 +24,17 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::body::json_error;
-use crate::gateway::requests::{OpenRequests, Refusal, Shared};
+use crate::gateway::requests::{OpenRequests, RequestRefusal, RequestsInner};
 
 tokio::task_local! {
     /// The answer to the request of this task if it is refused. rmcp answers whatever a manager says with a plain 500.
-    static REFUSED: RefCell<Option<Response>>;
+    static REJECTION: RefCell<Option<Response>>;
 }
 
 /// When a client may try again that found all sessions taken, in seconds.
-const AFTER_SESSIONS: &str = "30";
+const RETRY_AFTER_SESSIONS: &str = "30";
 /// The same where too many of its requests were open.
-const AFTER_REQUESTS: &str = "1";
+const RETRY_AFTER_REQUESTS: &str = "1";
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub(super) enum SessionsError {
     #[error("all {0} sessions are taken")]
     Full(usize),
     #[error("a request was refused: {0:?}")]
-    Request(Refusal),
+    Request(RequestRefusal),
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),
 }
@@ -51,21 +51,21 @@ pub(super) enum SessionsError {
 #[derive(Debug)]
 pub(super) struct Sessions {
     local: LocalSessionManager,
-    most: usize,
+    max_sessions: usize,
     /// Held while room is looked for, so that no two find the last one.
-    looking: Mutex<()>,
+    creating: Mutex<()>,
     /// The open requests of each session that lives.
-    open: StdMutex<HashMap<SessionId, Weak<Shared>>>,
+    open: StdMutex<HashMap<SessionId, Weak<RequestsInner>>>,
 }
 
 impl Sessions {
-    pub(super) fn new(most: usize, idle: Duration) -> Self {
+    pub(super) fn new(max_sessions: usize, idle: Duration) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(idle);
         Self {
             local,
-            most,
-            looking: Mutex::default(),
+            max_sessions,
+            creating: Mutex::default(),
             open: StdMutex::default(),
         }
     }
@@ -81,22 +81,22 @@ impl Sessions {
     }
 
     /// Registers a request of a session.
-    async fn begin(
+    async fn register(
         &self,
         session: &SessionId,
         message: &mut ClientJsonRpcMessage,
-    ) -> Result<Option<Begun>, SessionsError> {
+    ) -> Result<Option<RegisteredRequest>, SessionsError> {
         let (JsonRpcMessage::Request(request), Some(open)) = (message, self.open(session)) else {
             return Ok(None);
         };
         match open.begin_after_answer(request).await {
-            Ok(stop) => Ok(Some(Begun {
+            Ok(stop) => Ok(Some(RegisteredRequest {
                 id: request.id.clone(),
                 open,
                 stop,
             })),
             Err(refusal) => {
-                refuse(refused(refusal, &request.id));
+                reject(rejection(refusal, &request.id));
                 Err(SessionsError::Request(refusal))
             }
         }
@@ -104,7 +104,7 @@ impl Sessions {
 }
 
 /// A request that was registered.
-struct Begun {
+struct RegisteredRequest {
     open: OpenRequests,
     id: NumberOrString,
     /// Cancelled with the request.
@@ -112,31 +112,31 @@ struct Begun {
 }
 
 /// What a client is answered whose request is refused.
-fn refused(refusal: Refusal, id: &NumberOrString) -> Response {
+fn rejection(refusal: RequestRefusal, id: &NumberOrString) -> Response {
     let (status, id) = match refusal {
-        Refusal::InUse => (StatusCode::CONFLICT, None),
-        Refusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, Some(id.clone())),
+        RequestRefusal::InUse => (StatusCode::CONFLICT, None),
+        RequestRefusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, Some(id.clone())),
     };
     let mut response = json_error(status, id, refusal.error());
-    if refusal == Refusal::TooMany {
-        let after = HeaderValue::from_static(AFTER_REQUESTS);
+    if refusal == RequestRefusal::TooMany {
+        let after = HeaderValue::from_static(RETRY_AFTER_REQUESTS);
         response.headers_mut().insert(header::RETRY_AFTER, after);
     }
     response
 }
 
-fn refuse(response: Response) {
+fn reject(response: Response) {
     // Outside a request there is nobody to tell.
-    let _ = REFUSED.try_with(|refused| refused.replace(Some(response)));
+    let _ = REJECTION.try_with(|refused| refused.replace(Some(response)));
 }
 
 /// The transport of one session, whose open requests are counted.
-pub(super) struct Counted<T> {
+pub(super) struct TrackedTransport<T> {
     transport: T,
     open: OpenRequests,
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Counted<T> {
+impl<T: Transport<RoleServer>> Transport<RoleServer> for TrackedTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -164,36 +164,36 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Counted<T> {
 }
 
 /// Answers a client whose request was refused, and one that ended its session as SDKs expect it.
-pub(super) async fn seated(request: Request, next: Next) -> Response {
-    let ends = request.method() == Method::DELETE;
+pub(super) async fn limit_sessions(request: Request, next: Next) -> Response {
+    let is_delete = request.method() == Method::DELETE;
     let answering = async {
         let mut response = next.run(request).await;
-        if ends && response.status() == StatusCode::ACCEPTED {
+        if is_delete && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
-        REFUSED.with(RefCell::take).unwrap_or(response)
+        REJECTION.with(RefCell::take).unwrap_or(response)
     };
-    REFUSED.scope(RefCell::default(), answering).await
+    REJECTION.scope(RefCell::default(), answering).await
 }
 
 impl SessionManager for Sessions {
     type Error = SessionsError;
-    type Transport = Counted<<LocalSessionManager as SessionManager>::Transport>;
+    type Transport = TrackedTransport<<LocalSessionManager as SessionManager>::Transport>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
-        let _looking = self.looking.lock().await;
-        if self.local.sessions.read().await.len() >= self.most {
+        let _guard = self.creating.lock().await;
+        if self.local.sessions.read().await.len() >= self.max_sessions {
             let reason = "all sessions are taken; end one by DELETE, or wait until one was idle for long enough";
-            let headers = [(header::RETRY_AFTER, AFTER_SESSIONS)];
-            refuse((StatusCode::SERVICE_UNAVAILABLE, headers, reason).into_response());
-            return Err(SessionsError::Full(self.most));
+            let headers = [(header::RETRY_AFTER, RETRY_AFTER_SESSIONS)];
+            reject((StatusCode::SERVICE_UNAVAILABLE, headers, reason).into_response());
+            return Err(SessionsError::Full(self.max_sessions));
         }
         let (id, transport) = self.local.create_session().await?;
         let open = OpenRequests::default();
         let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, open| open.strong_count() > 0);
         all.insert(id.clone(), open.downgrade());
-        Ok((id, Counted { transport, open }))
+        Ok((id, TrackedTransport { transport, open }))
     }
 
     async fn initialize_session(
@@ -210,7 +210,7 @@ impl SessionManager for Sessions {
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
         if !self.local.has_session(id).await? {
-            refuse((StatusCode::NOT_FOUND, "there is no such session").into_response());
+            reject((StatusCode::NOT_FOUND, "there is no such session").into_response());
             return Ok(());
         }
         Ok(self.local.close_session(id).await?)
@@ -221,12 +221,14 @@ impl SessionManager for Sessions {
         id: &SessionId,
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
-        let begun = self.begin(id, &mut message).await?;
+        let registered = self.register(id, &mut message).await?;
         let stream = self.local.create_stream(id, message).await;
-        if let (Err(_), Some(begun)) = (&stream, &begun) {
-            begun.open.forget(&begun.id);
+        if let (Err(_), Some(registered)) = (&stream, &registered) {
+            registered.open.end_id(&registered.id);
         }
-        let stop = begun.map(|begun| begun.stop).unwrap_or_default();
+        let stop = registered
+            .map(|registered| registered.stop)
+            .unwrap_or_default();
         Ok(stream?.take_until(stop.cancelled_owned()))
     }
 
@@ -237,7 +239,7 @@ impl SessionManager for Sessions {
     ) -> Result<(), SessionsError> {
         // What follows over another connection may come to the session before this does. A cancellation ends here: the
         // session would end the stream of the next request with that id.
-        let passes = self.open(id).is_none_or(|open| open.note(&message));
+        let passes = self.open(id).is_none_or(|open| open.on_message(&message));
         if passes {
             self.local.accept_message(id, message).await?;
         }

@@ -8,18 +8,18 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::ConsoleSource;
-use super::record::Reading;
-use super::show::{self, Answered, State};
+use super::audit::AuditReader;
+use super::response::{self, SessionTally, StateResponse};
 use crate::id::{GrantId, QuestionId};
 use crate::permission::{GrantAuthority, GrantView, Run, Silenced};
 
 /// How long changes are gathered before pages are told.
-const GATHER: Duration = Duration::from_millis(50);
+const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// Every source of the console.
 #[derive(Debug)]
-pub(super) struct Office {
-    desks: Mutex<BTreeMap<u64, Arc<Desk>>>,
+pub(super) struct ConsoleState {
+    sources: Mutex<BTreeMap<u64, Arc<SourceState>>>,
     /// Goes up whenever there is something new to see.
     version: watch::Sender<u64>,
     pub(super) stop: CancellationToken,
@@ -27,16 +27,16 @@ pub(super) struct Office {
 
 /// One source, and what is remembered of it.
 #[derive(Debug)]
-pub(super) struct Desk {
-    pub(super) source: ConsoleSource,
+pub(super) struct SourceState {
+    pub(super) config: ConsoleSource,
     pub(super) run: Run,
     /// How far its record was read.
-    pub(super) reading: Arc<Mutex<Reading>>,
-    kept: Mutex<Kept>,
+    pub(super) reader: Arc<Mutex<AuditReader>>,
+    stats: Mutex<SourceStats>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct SourceStats {
     /// How often each grant was used when it was looked at last, and when that was seen to have grown.
     uses: BTreeMap<GrantId, (u64, Option<u64>)>,
     /// How many questions of each session were allowed and denied here.
@@ -46,7 +46,7 @@ pub(super) struct Kept {
 }
 
 /// What is compared to see whether there is something new.
-type Sight = (Vec<QuestionId>, Vec<GrantView>, Vec<Silenced>);
+type Snapshot = (Vec<QuestionId>, Vec<GrantView>, Vec<Silenced>);
 
 pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -55,59 +55,59 @@ pub(super) fn now_ms() -> u64 {
     })
 }
 
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Office {
+impl ConsoleState {
     pub(super) fn new(stop: CancellationToken) -> Self {
         Self {
-            desks: Mutex::default(),
+            sources: Mutex::default(),
             version: watch::Sender::new(1),
             stop,
         }
     }
 
-    pub(super) fn attend(self: &Arc<Self>, source: ConsoleSource) {
-        let run = source.grants.broker().run();
-        let desk = Arc::new(Desk {
-            source,
+    pub(super) fn add_source(self: &Arc<Self>, config: ConsoleSource) {
+        let run = config.grants.broker().run();
+        let source = Arc::new(SourceState {
+            config,
             run,
-            reading: Arc::default(),
-            kept: Mutex::default(),
+            reader: Arc::default(),
+            stats: Mutex::default(),
         });
-        locked(&self.desks).insert(run.nonce, Arc::clone(&desk));
-        let office = Arc::clone(self);
+        lock(&self.sources).insert(run.nonce, Arc::clone(&source));
+        let state = Arc::clone(self);
         tokio::spawn(async move {
-            let stop = office.stop.clone();
+            let stop = state.stop.clone();
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = office.watch(&desk) => {}
+                () = state.watch(&source) => {}
             }
-            locked(&office.desks).remove(&run.nonce);
-            office.renewed();
+            lock(&state.sources).remove(&run.nonce);
+            state.notify();
         });
     }
 
     /// Looks at a source whenever something of it may have changed, until its runtime is gone.
-    async fn watch(&self, desk: &Desk) {
-        let mut changes = desk.grants().changes();
-        let mut seen = None;
+    async fn watch(&self, source: &SourceState) {
+        let mut changes = source.grants().changes();
+        let mut previous = None;
         loop {
-            let sight = Some(desk.look().await);
-            if sight != seen {
-                seen = sight;
-                self.renewed();
+            let snapshot = Some(source.snapshot().await);
+            if snapshot != previous {
+                previous = snapshot;
+                self.notify();
             }
             if changes.next().await.is_none() {
                 return;
             }
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep(DEBOUNCE).await;
         }
     }
 
     /// Tells every page to look again.
-    pub(super) fn renewed(&self) {
+    pub(super) fn notify(&self) {
         self.version.send_modify(|version| *version += 1);
     }
 
@@ -115,26 +115,26 @@ impl Office {
         self.version.subscribe()
     }
 
-    pub(super) fn desk(&self, nonce: u64) -> Option<Arc<Desk>> {
-        locked(&self.desks).get(&nonce).cloned()
+    pub(super) fn source(&self, nonce: u64) -> Option<Arc<SourceState>> {
+        lock(&self.sources).get(&nonce).cloned()
     }
 
-    pub(super) fn desks(&self) -> Vec<Arc<Desk>> {
-        locked(&self.desks).values().cloned().collect()
+    pub(super) fn sources(&self) -> Vec<Arc<SourceState>> {
+        lock(&self.sources).values().cloned().collect()
     }
 
-    pub(super) async fn state(&self) -> State {
+    pub(super) async fn state(&self) -> StateResponse {
         // What changes while this looks is told anew.
         let version = *self.version.borrow();
-        let mut state = State {
+        let mut state = StateResponse {
             version,
             now: now_ms(),
-            ..State::default()
+            ..StateResponse::default()
         };
-        for desk in self.desks() {
-            desk.show(&mut state).await;
+        for source in self.sources() {
+            source.add_to(&mut state).await;
         }
-        state.omitted = show::Omitted {
+        state.omitted = response::Omitted {
             questions: state.questions.omitted(),
             grants: state.grants.omitted(),
             refusals: state.refusals.omitted(),
@@ -143,28 +143,28 @@ impl Office {
     }
 }
 
-impl Desk {
+impl SourceState {
     pub(super) fn grants(&self) -> &GrantAuthority {
-        &self.source.grants
+        &self.config.grants
     }
 
-    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
-        locked(&self.kept)
+    pub(super) fn stats(&self) -> MutexGuard<'_, SourceStats> {
+        lock(&self.stats)
     }
 
     /// Sees what is open, granted and silenced, and notes what was used.
-    async fn look(&self) -> Sight {
+    async fn snapshot(&self) -> Snapshot {
         // A runtime that is gone has nothing open, and its console is about to hear of that.
         let open = self.grants().questions().await.unwrap_or_default();
         let grants = self.grants().grants().await.unwrap_or_default();
         let silenced = self.grants().silenced().await.unwrap_or_default();
-        self.kept().note_uses(&grants);
+        self.stats().note_uses(&grants);
         let open = open.into_iter().map(|question| question.id).collect();
         (open, grants, silenced)
     }
 
-    async fn show(&self, state: &mut State) {
-        let (source, run) = (&self.source, self.run);
+    async fn add_to(&self, response: &mut StateResponse) {
+        let (config, run) = (&self.config, self.run);
         let (Ok(questions), Ok(grants), Ok(silenced)) = (
             self.grants().questions().await,
             self.grants().grants().await,
@@ -172,39 +172,44 @@ impl Desk {
         ) else {
             return;
         };
-        let asked = |question| show::asked(question, &source.server, &source.known);
-        state.questions.extend(questions.iter().map(asked));
+        let asked =
+            |question| response::question_view(question, &config.server, &config.known_servers);
+        response.questions.extend(questions.iter().map(asked));
         let batches = crate::permission::batches(&questions);
-        let together = batches.iter().map(|batch| show::together(run, batch));
-        state.batches.extend(together);
-        let mut kept = self.kept();
-        kept.note_uses(&grants);
-        state.grants.extend(grants.iter().map(|grant| {
-            let used = kept.uses.get(&grant.id).and_then(|(_, at)| *at);
-            show::granted(run, grant, used)
+        let together = batches.iter().map(|batch| response::batch_view(run, batch));
+        response.batches.extend(together);
+        let mut stats = self.stats();
+        stats.note_uses(&grants);
+        response.grants.extend(grants.iter().map(|grant| {
+            let used = stats.uses.get(&grant.id).and_then(|(_, at)| *at);
+            response::grant_entry(run, grant, used)
         }));
-        let refusals = silenced.iter().map(|one| show::still_refused(run, one));
-        state.refusals.extend(refusals);
-        let tallies = kept.tallies.iter();
-        state
+        let refusals = silenced.iter().map(|one| response::denial_view(run, one));
+        response.refusals.extend(refusals);
+        let tallies = stats.tallies.iter();
+        response
             .tallies
-            .extend(tallies.map(|(session, (allowed, denied))| Answered {
+            .extend(tallies.map(|(session, (allowed, denied))| SessionTally {
                 session: Arc::clone(session),
                 allowed: *allowed,
                 denied: *denied,
             }));
         let mounts = self.grants().authority().base().listed();
-        state.sources.push(show::Source {
-            run: show::run_name(run),
-            server: source.server.name.clone(),
+        response.sources.push(response::SourceView {
+            run: response::run_name(run),
+            server: config.server.name.clone(),
             roots: mounts.map(|root| root.place.path.clone()).collect(),
-            templates: source.templates.iter().map(show::offered).collect(),
-            recorded: source.record.is_some(),
+            templates: config
+                .templates
+                .iter()
+                .map(response::template_view)
+                .collect(),
+            recorded: config.audit.is_some(),
         });
     }
 }
 
-impl Kept {
+impl SourceStats {
     fn note_uses(&mut self, grants: &[GrantView]) {
         let before = std::mem::take(&mut self.uses);
         for grant in grants {

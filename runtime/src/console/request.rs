@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::faults::Fault;
+use super::error::ApiError;
 use crate::effect::LeftOut;
 use crate::id::{GrantId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::json::read_json;
@@ -22,8 +22,8 @@ use crate::scope::{Coverage, Operations, Reach, ScopePattern, Verb};
 const MAX_NOTE: usize = 1000;
 
 /// Reads a body.
-pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
-    read_json(body).map_err(|error| Fault::malformed(&error))
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    read_json(body).map_err(|error| ApiError::malformed(&error))
 }
 
 /// Reads `RUN-NUMBER`, which names a question or grant among those of all runtimes.
@@ -55,23 +55,23 @@ pub(super) fn run(text: &str) -> Option<u64> {
 /// A person's word on one question.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Said {
+pub(super) struct AnswerRequest {
     pub(super) question: String,
     /// The conversation that it was shown in.
     pub(super) session: Arc<str>,
-    pub(super) answer: Word,
+    pub(super) answer: AnswerBody,
 }
 
 /// Words on several questions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SaidOfEach {
-    pub(super) answers: Vec<Said>,
+pub(super) struct BatchAnswerRequest {
+    pub(super) answers: Vec<AnswerRequest>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Word {
+pub(super) enum AnswerBody {
     Allow {
         #[serde(default)]
         patterns: Vec<Coverage>,
@@ -89,8 +89,8 @@ pub(super) enum Word {
     },
 }
 
-impl Word {
-    pub(super) fn meant(self) -> Result<Answer, Fault> {
+impl AnswerBody {
+    pub(super) fn into_answer(self) -> Result<Answer, ApiError> {
         Ok(match self {
             Self::Allow {
                 patterns,
@@ -109,7 +109,7 @@ impl Word {
             } => {
                 let length = note.as_ref().map_or(0, |note| note.chars().count());
                 if length > MAX_NOTE {
-                    return Err(Fault::too_long("a note", MAX_NOTE));
+                    return Err(ApiError::too_long("a note", MAX_NOTE));
                 }
                 Answer::Deny {
                     note,
@@ -123,14 +123,14 @@ impl Word {
 /// Grants to take back.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Revoked {
+pub(super) struct RevokeRequest {
     pub(super) grants: Vec<String>,
 }
 
 /// Which grants are to be taken back: those for which everything that is said holds.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Swept {
+pub(super) struct RevokeQuery {
     agent: Option<Arc<str>>,
     session: Option<Arc<str>>,
     worker: Option<WorkerId>,
@@ -141,8 +141,8 @@ pub(super) struct Swept {
     all: bool,
 }
 
-impl Swept {
-    pub(super) fn meant(self) -> Result<GrantFilter, Fault> {
+impl RevokeQuery {
+    pub(super) fn into_filter(self) -> Result<GrantFilter, ApiError> {
         let Self {
             agent,
             session,
@@ -161,7 +161,7 @@ impl Swept {
         if all == (filter == GrantFilter::default()) {
             Ok(filter)
         } else {
-            Err(Fault::unnamed())
+            Err(ApiError::unnamed())
         }
     }
 }
@@ -169,7 +169,7 @@ impl Swept {
 /// Less of a grant.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Narrowed {
+pub(super) struct NarrowRequest {
     pub(super) grant: String,
     pattern: Option<ScopePattern>,
     reach: Option<Reach>,
@@ -180,8 +180,8 @@ pub(super) struct Narrowed {
     holder_only: bool,
 }
 
-impl Narrowed {
-    pub(super) fn change(&self) -> Narrowing {
+impl NarrowRequest {
+    pub(super) fn narrowing(&self) -> Narrowing {
         Narrowing {
             pattern: self.pattern.clone(),
             reach: self.reach,
@@ -196,18 +196,18 @@ impl Narrowed {
 /// Who is to hold a grant.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Holder {
+pub(super) enum HolderBody {
     Worker(WorkerId),
     Session { session: Arc<str>, worker: WorkerId },
     Agent(Arc<str>),
 }
 
-impl From<Holder> for GrantHolder {
-    fn from(holder: Holder) -> Self {
+impl From<HolderBody> for GrantHolder {
+    fn from(holder: HolderBody) -> Self {
         match holder {
-            Holder::Worker(worker) => Self::Worker(worker),
-            Holder::Session { session, worker } => Self::Session { session, worker },
-            Holder::Agent(agent) => Self::Agent(agent),
+            HolderBody::Worker(worker) => Self::Worker(worker),
+            HolderBody::Session { session, worker } => Self::Session { session, worker },
+            HolderBody::Agent(agent) => Self::Agent(agent),
         }
     }
 }
@@ -215,34 +215,34 @@ impl From<Holder> for GrantHolder {
 /// A grant that is given without a question.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Given {
+pub(super) struct GrantRequest {
     pub(super) run: String,
     pattern: ScopePattern,
     reach: Option<Reach>,
     operations: Option<Operations>,
-    pub(super) holder: Holder,
+    pub(super) holder: HolderBody,
     pub(super) lifetime: Lifetime,
     #[serde(default)]
     pub(super) descendants: bool,
 }
 
-impl Given {
+impl GrantRequest {
     /// What is to be granted: all of the pattern, unless the page says how far and what.
-    pub(super) fn covered(&self) -> Result<Coverage, Fault> {
+    pub(super) fn coverage(&self) -> Result<Coverage, ApiError> {
         let pattern = self.pattern.clone();
         let covered = match (self.reach, self.operations) {
             (None, None) => Some(pattern.into()),
             (Some(reach), Some(operations)) => Coverage::new(pattern, reach, operations),
             (Some(_), None) | (None, Some(_)) => None,
         };
-        covered.ok_or_else(|| Fault::from(AuthorityError::DoesNotFit))
+        covered.ok_or_else(|| ApiError::from(AuthorityError::DoesNotFit))
     }
 }
 
 /// A template and the directories it is for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Looked {
+pub(super) struct TemplatePreview {
     pub(super) run: String,
     pub(super) template: String,
     pub(super) roots: Vec<VirtualPath>,
@@ -251,18 +251,18 @@ pub(super) struct Looked {
 /// A template that is applied.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Applied {
+pub(super) struct TemplateRequest {
     pub(super) run: String,
     pub(super) template: String,
     pub(super) roots: Vec<VirtualPath>,
-    pub(super) holder: Holder,
+    pub(super) holder: HolderBody,
     pub(super) lifetime: Lifetime,
 }
 
 /// Whose later questions a rule might spare.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Often {
+pub(super) struct SuggestionQuery {
     pub(super) run: String,
     pub(super) agent: Arc<str>,
     pub(super) session: Arc<str>,
@@ -272,7 +272,7 @@ pub(super) struct Often {
 /// What was refused for the rest of a session and is to be asked again.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AskedAgain {
+pub(super) struct AskAgainRequest {
     pub(super) run: String,
     pub(super) refusal: SilencedId,
 }
@@ -280,7 +280,7 @@ pub(super) struct AskedAgain {
 /// Which part of a history is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Past {
+pub(super) struct HistoryQuery {
     /// Which runtime's; the first if it is not said.
     pub(super) source: Option<String>,
     agent: Option<Arc<str>>,
@@ -298,7 +298,7 @@ pub(super) struct Past {
     pub(super) anew: bool,
 }
 
-impl Past {
+impl HistoryQuery {
     pub(super) fn filter(&self) -> HistoryFilter {
         HistoryFilter {
             agent: self.agent.clone(),
@@ -318,7 +318,7 @@ mod tests {
 
     #[track_caller]
     fn check<T: DeserializeOwned>(text: &str, fits: bool) {
-        let read = read::<T>(text.as_bytes());
+        let read = parse::<T>(text.as_bytes());
         assert_eq!(read.is_ok(), fits, "{text}: {:?}", read.err());
     }
 
@@ -350,36 +350,39 @@ mod tests {
             (r#"{"maybe":{}}"#, false),
             (r#"{"allow":{"lifetime":"once"},"deny":{}}"#, false),
         ] {
-            check::<Said>(&said(answer), fits);
+            check::<AnswerRequest>(&said(answer), fits);
         }
-        check::<Said>(
+        check::<AnswerRequest>(
             r#"{"question":"a-1","session":"s","answer":{"deny":{}},"more":1}"#,
             false,
         );
-        check::<Past>(r#"{"agent":"main"}"#, true);
-        check::<Past>(r#"{"agnet":"main"}"#, false);
-        check::<Narrowed>(r#"{"grant":"a-1","uses":1}"#, true);
-        check::<Narrowed>(r#"{"grant":"a-1","use":1}"#, false);
+        check::<HistoryQuery>(r#"{"agent":"main"}"#, true);
+        check::<HistoryQuery>(r#"{"agnet":"main"}"#, false);
+        check::<NarrowRequest>(r#"{"grant":"a-1","uses":1}"#, true);
+        check::<NarrowRequest>(r#"{"grant":"a-1","use":1}"#, false);
     }
 
     #[test]
     fn all_grants_are_meant_only_if_that_is_said() {
-        let meant = |text: &str| read::<Swept>(text.as_bytes()).unwrap().meant();
-        assert_eq!(meant("{}").unwrap_err().code, "NOTHING_NAMED");
-        assert_eq!(meant(r#"{"all":true}"#).unwrap(), GrantFilter::default());
-        assert!(meant(r#"{"verb":"write"}"#).unwrap().verb.is_some());
-        let both = meant(r#"{"all":true,"verb":"write"}"#);
+        let filter = |text: &str| parse::<RevokeQuery>(text.as_bytes()).unwrap().into_filter();
+        assert_eq!(filter("{}").unwrap_err().code, "NOTHING_NAMED");
+        assert_eq!(filter(r#"{"all":true}"#).unwrap(), GrantFilter::default());
+        assert!(filter(r#"{"verb":"write"}"#).unwrap().verb.is_some());
+        let both = filter(r#"{"all":true,"verb":"write"}"#);
         assert_eq!(both.unwrap_err().code, "NOTHING_NAMED");
     }
 
     #[test]
     fn a_note_is_as_long_as_a_person_writes() {
-        let note = |length| Word::Deny {
+        let note = |length| AnswerBody::Deny {
             note: Some("n".repeat(length)),
             rest_of_session: false,
         };
-        assert!(note(MAX_NOTE).meant().is_ok());
-        assert_eq!(note(MAX_NOTE + 1).meant().unwrap_err().code, "TOO_LONG");
+        assert!(note(MAX_NOTE).into_answer().is_ok());
+        assert_eq!(
+            note(MAX_NOTE + 1).into_answer().unwrap_err().code,
+            "TOO_LONG"
+        );
     }
 
     #[test]

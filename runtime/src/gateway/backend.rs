@@ -10,8 +10,8 @@ use rmcp::model::ClientCapabilities;
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::client_roots::only_restricts;
-use super::{Desk, Gateway, Trust};
+use super::client_roots::reject_widening_keys;
+use super::{Gateway, GatewayState, Trust};
 use crate::audit::AuditFileError;
 use crate::call::Origin;
 use crate::host::{BuildError, Runtime};
@@ -23,7 +23,7 @@ use crate::worker::{OF_CLIENTS, Worker, WorkerSpec};
 /// Why there is nothing to serve a connection with.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum BackendError {
     /// What the client configures cannot be used.
     #[error(transparent)]
     Configuration(#[from] PolicyError),
@@ -46,7 +46,7 @@ pub enum OpenError {
 
 /// What ends along with a connection, since nobody else has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Own {
+enum Ownership {
     Nothing,
     Worker,
     Runtime,
@@ -54,24 +54,24 @@ enum Own {
 
 /// What a connection is served with; it lives as long as the connection.
 #[derive(Debug)]
-pub struct Served {
+pub struct Backend {
     /// Ends its workers when it goes.
     runtime: Option<Runtime>,
     worker: Worker,
     grants: Option<Arc<GrantAuthority>>,
-    own: Own,
+    ownership: Ownership,
     /// Names the worker among those of all runtimes of this process.
     name: String,
 }
 
-impl Served {
+impl Backend {
     /// Serves `worker` of `runtime`; `grants` carries out calls that a trusted client says people allowed.
     #[must_use]
     pub fn new(runtime: Runtime, worker: &Worker, grants: Option<GrantAuthority>) -> Self {
-        let mut served = Self::of(worker);
-        served.runtime = Some(runtime);
-        served.grants = grants.map(Arc::new);
-        served
+        let mut backend = Self::borrowed(worker);
+        backend.runtime = Some(runtime);
+        backend.grants = grants.map(Arc::new);
+        backend
     }
 
     /// The same, where a person may also answer elsewhere, such as at a `Console`.
@@ -82,12 +82,12 @@ impl Served {
     }
 
     /// A worker that somebody else owns.
-    fn of(worker: &Worker) -> Self {
+    fn borrowed(worker: &Worker) -> Self {
         Self {
             runtime: None,
             worker: worker.clone(),
             grants: None,
-            own: Own::Nothing,
+            ownership: Ownership::Nothing,
             name: worker.name_in_process(),
         }
     }
@@ -105,30 +105,30 @@ impl Served {
     }
 
     /// Another worker under the same runtime, for one connection alone.
-    fn another(&self, worker: Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
+    fn with_worker(&self, worker: Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
         Self {
             runtime: self.runtime.clone(),
             name: worker.name_in_process(),
             worker,
             grants,
-            own: Own::Worker,
+            ownership: Ownership::Worker,
         }
     }
 
-    pub(super) fn ends_with_its_connection(&self) -> bool {
-        self.own != Own::Nothing
+    pub(super) fn is_owned(&self) -> bool {
+        self.ownership != Ownership::Nothing
     }
 
     /// Ends what is this connection's own, and waits until all it did is recorded.
     pub(super) async fn end(&self) {
-        match (self.own, &self.runtime) {
-            (Own::Runtime, Some(runtime)) => {
+        match (self.ownership, &self.runtime) {
+            (Ownership::Runtime, Some(runtime)) => {
                 runtime.shutdown().await;
             }
-            (Own::Worker, _) => {
+            (Ownership::Worker, _) => {
                 self.worker.revoke().await;
             }
-            (Own::Runtime, None) | (Own::Nothing, _) => {}
+            (Ownership::Runtime, None) | (Ownership::Nothing, _) => {}
         }
         if let Some(runtime) = &self.runtime {
             // A log that cannot be written has told every caller so already.
@@ -138,70 +138,70 @@ impl Served {
 }
 
 /// Opens what connections are served with.
-pub trait Opener: Send + Sync + 'static {
+pub trait BackendFactory: Send + Sync + 'static {
     /// Opens what a client that sends `configuration` is served with; without one, what clients that send none share.
-    fn open(
+    fn create(
         &self,
         configuration: Option<Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>>;
+    ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>>;
 }
 
 /// Who connections speak to.
-pub(super) enum Door {
+pub(super) enum BackendSource {
     /// One worker that somebody else owns.
-    Worker(Arc<Served>),
+    Worker(Arc<Backend>),
     /// What is opened when it is needed.
-    Opening {
-        opener: Box<dyn Opener>,
-        shared: OnceCell<Arc<Served>>,
+    Factory {
+        factory: Box<dyn BackendFactory>,
+        shared: OnceCell<Arc<Backend>>,
     },
 }
 
-impl Door {
+impl BackendSource {
     pub(super) fn worker(worker: &Worker) -> Self {
-        Self::Worker(Arc::new(Served::of(worker)))
+        Self::Worker(Arc::new(Backend::borrowed(worker)))
     }
 
-    pub(super) fn opening(opener: impl Opener) -> Self {
-        Self::Opening {
-            opener: Box::new(opener),
+    pub(super) fn factory(factory: impl BackendFactory) -> Self {
+        Self::Factory {
+            factory: Box::new(factory),
             shared: OnceCell::new(),
         }
     }
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for BackendSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Worker(served) => f.debug_tuple("Worker").field(served).finish(),
-            Self::Opening { shared, .. } => f.debug_tuple("Opening").field(shared).finish(),
+            Self::Worker(backend) => f.debug_tuple("Worker").field(backend).finish(),
+            Self::Factory { shared, .. } => f.debug_tuple("Factory").field(shared).finish(),
         }
     }
 }
 
-impl Desk {
+impl GatewayState {
     /// A runtime of its own for one connection.
-    pub(super) async fn open(
+    pub(super) async fn create_backend(
         &self,
         configuration: Map<String, Value>,
-    ) -> Result<Served, ErrorData> {
-        let Door::Opening { opener, .. } = &self.door else {
-            return Err(closed(&OpenError::Stopped));
+    ) -> Result<Backend, ErrorData> {
+        let BackendSource::Factory { factory, .. } = &self.backends else {
+            return Err(internal_error(&BackendError::Stopped));
         };
-        let opened = opener.open(Some(Value::Object(configuration))).await;
-        let mut served = opened.map_err(|error| not_open(&error))?;
-        served.own = Own::Runtime;
-        Ok(served)
+        let created = factory.create(Some(Value::Object(configuration))).await;
+        let mut backend = created.map_err(|error| configuration_error(&error))?;
+        backend.ownership = Ownership::Runtime;
+        Ok(backend)
     }
 
     /// What clients share that configure nothing, and so are told of none of its faults.
-    async fn shared(&self) -> Result<Arc<Served>, ErrorData> {
-        match &self.door {
-            Door::Worker(served) => Ok(Arc::clone(served)),
-            Door::Opening { opener, shared } => {
-                let open = || async { opener.open(None).await.map(Arc::new) };
-                let served = shared.get_or_try_init(open).await.cloned();
-                served.map_err(|error| closed(&error))
+    async fn shared_backend(&self) -> Result<Arc<Backend>, ErrorData> {
+        match &self.backends {
+            BackendSource::Worker(backend) => Ok(Arc::clone(backend)),
+            BackendSource::Factory { factory, shared } => {
+                let create = || async { factory.create(None).await.map(Arc::new) };
+                let backend = shared.get_or_try_init(create).await.cloned();
+                backend.map_err(|error| internal_error(&error))
             }
         }
     }
@@ -209,84 +209,86 @@ impl Desk {
 
 impl Gateway {
     /// What this connection is served with.
-    pub(super) async fn served(&self) -> Result<Arc<Served>, ErrorData> {
-        self.session.roots.known().await?;
-        match self.session.served.load_full() {
-            Some(served) => Ok(served),
-            None => self.desk.shared().await,
+    pub(super) async fn backend(&self) -> Result<Arc<Backend>, ErrorData> {
+        self.session.roots.wait().await?;
+        match self.session.backend.load_full() {
+            Some(backend) => Ok(backend),
+            None => self.state.shared_backend().await,
         }
     }
 
     /// Begins a connection with a handshake: it gets a worker of its own, and its own runtime if it configures one.
-    pub(super) async fn begin(
+    pub(super) async fn begin_session(
         &self,
         client: &str,
         configuration: Option<Map<String, Value>>,
         capabilities: &ClientCapabilities,
     ) -> Result<(), ErrorData> {
-        let names_roots = self.desk.client_roots
-            && (configuration.as_ref()).is_some_and(|said| said.contains_key("roots"));
-        if !names_roots && self.asks_for_roots(capabilities) {
+        let names_roots = self.state.client_roots
+            && (configuration.as_ref()).is_some_and(|keys| keys.contains_key("roots"));
+        if !names_roots && self.needs_client_roots(capabilities) {
             let configuration = configuration.unwrap_or_default();
-            only_restricts(&configuration, self.desk.trust)?;
+            reject_widening_keys(&configuration, self.state.trust)?;
             self.session.roots.expect(configuration);
             return Ok(());
         }
-        let served = match (&self.desk.door, self.desk.trust, configuration) {
-            (Door::Opening { .. }, trust, Some(configuration))
+        let backend = match (&self.state.backends, self.state.trust, configuration) {
+            (BackendSource::Factory { .. }, trust, Some(configuration))
                 if names_roots || trust == Trust::Host =>
             {
-                only_restricts(&configuration, trust)?;
-                self.desk.open(configuration).await?
+                reject_widening_keys(&configuration, trust)?;
+                self.state.create_backend(configuration).await?
             }
             // Whoever is not trusted can only restrict, by configuration as by anything else.
             (_, trust, Some(configuration)) => {
                 let configuration = Value::Object(configuration);
                 let parsing = tokio::task::spawn_blocking(move || Policy::parse(&configuration));
-                let policy = parsing.await.map_err(|_| closed(&OpenError::Stopped))?;
-                let policy = policy.map_err(|error| not_open(&error.into()))?;
-                let spec = WorkerSpec::of_client(visible(client)).policy(policy);
-                let shared = self.desk.shared().await?;
+                let policy = parsing
+                    .await
+                    .map_err(|_| internal_error(&BackendError::Stopped))?;
+                let policy = policy.map_err(|error| configuration_error(&error.into()))?;
+                let spec = WorkerSpec::of_client(worker_name(client)).policy(policy);
+                let shared = self.state.shared_backend().await?;
                 let grants = shared.grants.clone().filter(|_| trust != Trust::Agent);
-                let narrowed = narrowed(&shared, spec, grants).await;
-                narrowed.map_err(|error| not_open(&error.into()))?
+                let backend = spawn_narrowed(&shared, spec, grants).await;
+                backend.map_err(|error| configuration_error(&error.into()))?
             }
-            (Door::Worker(served), _, None) => {
+            (BackendSource::Worker(backend), _, None) => {
                 // A second handshake on one connection is refused before it comes here.
-                self.session.served.store(Some(Arc::clone(served)));
+                self.session.backend.store(Some(Arc::clone(backend)));
                 return Ok(());
             }
-            (Door::Opening { .. }, _, None) => {
-                let own = own(&*self.desk.shared().await?, client).await;
-                own.map_err(|error| closed(&error.into()))?
+            (BackendSource::Factory { .. }, _, None) => {
+                let backend = spawn_worker(&*self.state.shared_backend().await?, client).await;
+                backend.map_err(|error| internal_error(&error.into()))?
             }
         };
         // A second handshake on one connection is refused before it comes here.
-        self.session.served.store(Some(Arc::new(served)));
+        self.session.backend.store(Some(Arc::new(backend)));
         Ok(())
     }
 
-    /// Serves this connection with `served` from now on; what it was served with alone before ends.
-    pub(super) fn replace_served(&self, served: Option<Arc<Served>>) {
-        let before = self.session.served.swap(served);
-        if let Some(before) = before.filter(|before| before.ends_with_its_connection()) {
+    /// Serves this connection with `backend` from now on; what it was served with alone before ends.
+    pub(super) fn replace_backend(&self, backend: Option<Arc<Backend>>) {
+        let before = self.session.backend.swap(backend);
+        if let Some(before) = before.filter(|before| before.is_owned()) {
             tokio::spawn(async move { before.end().await });
         }
     }
 
     /// What this connection is served with, if that is open already.
-    pub(super) fn served_now(&self) -> Option<Arc<Served>> {
-        match (self.session.served.load_full(), &self.desk.door) {
-            (Some(served), _) => Some(served),
-            (None, Door::Worker(served)) => Some(Arc::clone(served)),
-            (None, Door::Opening { shared, .. }) => shared.get().cloned(),
+    pub(super) fn open_backend(&self) -> Option<Arc<Backend>> {
+        match (self.session.backend.load_full(), &self.state.backends) {
+            (Some(backend), _) => Some(backend),
+            (None, BackendSource::Worker(backend)) => Some(Arc::clone(backend)),
+            (None, BackendSource::Factory { shared, .. }) => shared.get().cloned(),
         }
     }
 
     /// Ends what is this connection's own, and waits until all it did is recorded.
-    pub(super) async fn settle(&self) {
-        if let Some(served) = self.served_now() {
-            served.end().await;
+    pub(super) async fn end_session(&self) {
+        if let Some(backend) = self.open_backend() {
+            backend.end().await;
         }
     }
 
@@ -294,8 +296,8 @@ impl Gateway {
     /// recorded; no such client is served afterwards. What one connection has alone ends with that, and a worker that
     /// somebody else owns is left to them.
     pub async fn shutdown(&self) {
-        if let Door::Opening { shared, .. } = &self.desk.door
-            && let Some(runtime) = shared.get().and_then(|served| served.runtime.as_ref())
+        if let BackendSource::Factory { shared, .. } = &self.state.backends
+            && let Some(runtime) = shared.get().and_then(|backend| backend.runtime.as_ref())
         {
             runtime.shutdown().await;
         }
@@ -303,39 +305,39 @@ impl Gateway {
 
     /// Waits until every connection that came of this one is gone, and what was its own has ended.
     #[cfg(feature = "http")]
-    pub(super) async fn all_ended(&self) {
-        self.session.heirless().await;
+    pub(super) async fn wait_for_children(&self) {
+        self.session.wait_for_children().await;
     }
 
     /// Whether this connection had its handshake.
     pub(super) fn has_begun(&self) -> bool {
-        self.session.served.load().is_some() || self.session.roots.are_expected()
+        self.session.backend.load().is_some() || self.session.roots.are_expected()
     }
 }
 
 /// A worker beneath the one that is shared.
-async fn narrowed(
-    shared: &Served,
+async fn spawn_narrowed(
+    shared: &Backend,
     spec: WorkerSpec,
     grants: Option<Arc<GrantAuthority>>,
-) -> Result<Served, SpawnError> {
+) -> Result<Backend, SpawnError> {
     let worker = shared.worker.spawn(spec.written_by(Origin::Model)).await?;
-    Ok(shared.another(worker, grants))
+    Ok(shared.with_worker(worker, grants))
 }
 
 /// A worker for one connection, under the configuration that is shared.
-async fn own(shared: &Served, client: &str) -> Result<Served, SpawnError> {
-    let spec = WorkerSpec::of_client(visible(client)).policy(Policy::new());
+async fn spawn_worker(shared: &Backend, client: &str) -> Result<Backend, SpawnError> {
+    let spec = WorkerSpec::of_client(worker_name(client)).policy(Policy::new());
     let worker = match &shared.runtime {
         Some(runtime) => runtime.spawn(spec).await?,
         None => shared.worker.spawn(spec).await?,
     };
-    Ok(shared.another(worker, shared.grants.clone()))
+    Ok(shared.with_worker(worker, shared.grants.clone()))
 }
 
 /// A name for a worker out of what a client calls itself. It begins with a mark that no host's own workers have, so that
 /// a client gets nothing by taking the name of one of them.
-pub(super) fn visible(client: &str) -> String {
+pub(super) fn worker_name(client: &str) -> String {
     let name: String = crate::escape(client)
         .chars()
         .map(|c| {
@@ -353,35 +355,36 @@ pub(super) fn visible(client: &str) -> String {
 
 /// Why a connection gets nothing, as an error of the protocol: a client is told which member of what it configured is to
 /// blame, and of nothing else.
-fn not_open(error: &OpenError) -> ErrorData {
+fn configuration_error(error: &BackendError) -> ErrorData {
     const LAYER: &str = "initialize";
     let data = match error {
-        OpenError::Configuration(error) | OpenError::Spawn(SpawnError::Policy(error)) => {
+        BackendError::Configuration(error) | BackendError::Spawn(SpawnError::Policy(error)) => {
             Some(error.data(LAYER))
         }
-        OpenError::Build(error) => error.data(LAYER),
-        OpenError::Spawn(_) | OpenError::Audit(_) | OpenError::Grants(_) | OpenError::Stopped => {
-            None
-        }
+        BackendError::Build(error) => error.data(LAYER),
+        BackendError::Spawn(_)
+        | BackendError::Audit(_)
+        | BackendError::Grants(_)
+        | BackendError::Stopped => None,
     };
     match data {
         Some(data) => {
-            ErrorData::invalid_params(crate::escape(&chain(error)).into_owned(), Some(data))
+            ErrorData::invalid_params(crate::escape(&error_chain(error)).into_owned(), Some(data))
         }
-        None => closed(error),
+        None => internal_error(error),
     }
 }
 
 /// What a client is told whatever it is that the host did wrong; the log has it.
-fn closed(error: &OpenError) -> ErrorData {
-    tracing::error!(error = chain(error), "a client cannot be served");
+fn internal_error(error: &BackendError) -> ErrorData {
+    tracing::error!(error = error_chain(error), "a client cannot be served");
     let reason = "the server could not be opened; its operator can see why in its log";
     ErrorData::internal_error(reason, None)
 }
 
 /// An error with its causes.
-fn chain(error: &OpenError) -> String {
+fn error_chain(error: &BackendError) -> String {
     let causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
-    let told: Vec<String> = causes.map(ToString::to_string).collect();
-    told.join(": ")
+    let messages: Vec<String> = causes.map(ToString::to_string).collect();
+    messages.join(": ")
 }

@@ -7,14 +7,14 @@ use crate::permission::AuthorityError;
 
 /// What a page is told when a request had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Fault {
+pub(super) struct ApiError {
     #[serde(skip)]
     pub(super) status: StatusCode,
     pub(super) code: &'static str,
     pub(super) message: String,
 }
 
-impl Fault {
+impl ApiError {
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-impl From<AuthorityError> for Fault {
+impl From<AuthorityError> for ApiError {
     fn from(error: AuthorityError) -> Self {
         let (status, code) = match &error {
             AuthorityError::NoQuestion => (StatusCode::NOT_FOUND, "NO_QUESTION"),

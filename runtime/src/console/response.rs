@@ -16,22 +16,22 @@ use crate::scope::{Coverage, Scope};
 
 /// Everything that a page shows of what is open and granted.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct State {
+pub(super) struct StateResponse {
     pub(super) version: u64,
     /// What time it is, in milliseconds since 1970.
     pub(super) now: u64,
-    pub(super) sources: Vec<Source>,
-    pub(super) questions: Bounded<Asked, { 256 << 10 }>,
-    pub(super) batches: Vec<Together>,
-    pub(super) grants: Bounded<Granted, { 256 << 10 }>,
-    pub(super) refusals: Bounded<StillRefused, { 64 << 10 }>,
+    pub(super) sources: Vec<SourceView>,
+    pub(super) questions: BoundedList<QuestionView, { 256 << 10 }>,
+    pub(super) batches: Vec<BatchView>,
+    pub(super) grants: BoundedList<GrantEntry, { 256 << 10 }>,
+    pub(super) refusals: BoundedList<DenialView, { 64 << 10 }>,
     /// How a person answered in each session.
-    pub(super) tallies: Bounded<Answered, { 64 << 10 }>,
+    pub(super) tallies: BoundedList<SessionTally, { 64 << 10 }>,
     /// What did not fit.
     pub(super) omitted: Omitted,
 }
 
-/// How many items are not in the lists of a [`State`].
+/// How many items are not in the lists of a [`StateResponse`].
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Omitted {
     pub(super) questions: usize,
@@ -42,7 +42,7 @@ pub(super) struct Omitted {
 /// The first of some items, whose JSON has at most `MOST` bytes together; one item at least.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub(super) struct Bounded<T, const MOST: usize> {
+pub(super) struct BoundedList<T, const MOST: usize> {
     items: Vec<T>,
     #[serde(skip)]
     bytes: usize,
@@ -50,7 +50,7 @@ pub(super) struct Bounded<T, const MOST: usize> {
     omitted: usize,
 }
 
-impl<T, const MOST: usize> Default for Bounded<T, MOST> {
+impl<T, const MOST: usize> Default for BoundedList<T, MOST> {
     fn default() -> Self {
         Self {
             items: Vec::new(),
@@ -60,7 +60,7 @@ impl<T, const MOST: usize> Default for Bounded<T, MOST> {
     }
 }
 
-impl<T: Serialize, const MOST: usize> Bounded<T, MOST> {
+impl<T: Serialize, const MOST: usize> BoundedList<T, MOST> {
     /// Adds what fits. Once an item did not fit none follows it, so that the order stays.
     pub(super) fn extend(&mut self, items: impl IntoIterator<Item = T>) {
         for item in items {
@@ -82,31 +82,31 @@ impl<T: Serialize, const MOST: usize> Bounded<T, MOST> {
 
 /// One runtime.
 #[derive(Debug, Serialize)]
-pub(super) struct Source {
+pub(super) struct SourceView {
     pub(super) run: String,
     pub(super) server: String,
     pub(super) roots: Vec<VirtualPath>,
-    pub(super) templates: Vec<Offered>,
+    pub(super) templates: Vec<TemplateView>,
     /// Whether there is a history to show.
     pub(super) recorded: bool,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Offered {
+pub(super) struct TemplateView {
     name: String,
     about: String,
 }
 
 /// A question: the block of a chat, and what a host's own page shows beside it.
 #[derive(Debug, Serialize)]
-pub(super) struct Asked {
+pub(super) struct QuestionView {
     #[serde(flatten)]
     block: PermissionBlock,
-    bailiwick: Details,
+    bailiwick: QuestionDetails,
 }
 
 #[derive(Debug, Serialize)]
-struct Details {
+struct QuestionDetails {
     run: String,
     session: Arc<str>,
     worker: u64,
@@ -117,7 +117,7 @@ struct Details {
     sensitive: bool,
     protected: Vec<Scope>,
     protected_because: Vec<&'static str>,
-    rungs: Vec<Rung>,
+    rungs: Vec<ChoiceView>,
     divisible: bool,
     preview: Option<Summary>,
     /// How long the arguments are, if the block has only their beginning; all of them are asked for apart.
@@ -140,7 +140,7 @@ enum Trust {
 }
 
 #[derive(Debug, Serialize)]
-struct Rung {
+struct ChoiceView {
     /// The patterns as text, to be shown.
     patterns: Vec<String>,
     /// What an answer says to grant just this.
@@ -175,7 +175,7 @@ pub(super) fn arguments(question: &Question) -> Arguments {
 
 /// Questions that can be looked at together.
 #[derive(Debug, Serialize)]
-pub(super) struct Together {
+pub(super) struct BatchView {
     session: Arc<str>,
     verb: String,
     resource: String,
@@ -185,7 +185,7 @@ pub(super) struct Together {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Granted {
+pub(super) struct GrantEntry {
     grant: String,
     run: String,
     #[serde(flatten)]
@@ -208,7 +208,7 @@ pub(super) struct Granted {
 
 /// What a person refused for the rest of a session, on this page or elsewhere.
 #[derive(Debug, Serialize)]
-pub(super) struct StillRefused {
+pub(super) struct DenialView {
     run: String,
     refusal: SilencedId,
     agent: String,
@@ -217,8 +217,8 @@ pub(super) struct StillRefused {
     refused: String,
 }
 
-pub(super) fn still_refused(run: Run, silenced: &Silenced) -> StillRefused {
-    StillRefused {
+pub(super) fn denial_view(run: Run, silenced: &Silenced) -> DenialView {
+    DenialView {
         run: run_name(run),
         refusal: silenced.id,
         agent: silenced.agent.clone(),
@@ -228,7 +228,7 @@ pub(super) fn still_refused(run: Run, silenced: &Silenced) -> StillRefused {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Answered {
+pub(super) struct SessionTally {
     pub(super) session: Arc<str>,
     pub(super) allowed: u64,
     pub(super) denied: u64,
@@ -258,7 +258,11 @@ fn at(run: Run, since: Duration) -> u64 {
     run.began_ms.saturating_add(since)
 }
 
-pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard]) -> Asked {
+pub(super) fn question_view(
+    question: &Question,
+    own: &ServerCard,
+    known: &[ServerCard],
+) -> QuestionView {
     let request = &question.request;
     let server = request.server.as_deref();
     let card = server.and_then(|name| known.iter().find(|card| card.name == name));
@@ -284,9 +288,9 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
     }
     // The page shows the intent and the needs by themselves.
     block.content.clone_from(&request.intent);
-    Asked {
+    QuestionView {
         block,
-        bailiwick: Details {
+        bailiwick: QuestionDetails {
             run: run_name(question.run),
             session: Arc::clone(&request.session),
             worker: request.worker.0,
@@ -297,7 +301,7 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
             sensitive: request.sensitive,
             protected: request.protected.clone(),
             protected_because: request.protected_because.clone(),
-            rungs: rungs(request),
+            rungs: choices(request),
             divisible: request.divisible,
             preview: summary(request),
             arguments_bytes,
@@ -307,8 +311,8 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
     }
 }
 
-fn rungs(request: &Request) -> Vec<Rung> {
-    let rung = |choice: &Choice| Rung {
+fn choices(request: &Request) -> Vec<ChoiceView> {
+    let rung = |choice: &Choice| ChoiceView {
         patterns: choice
             .patterns
             .iter()
@@ -332,10 +336,10 @@ fn summary(request: &Request) -> Option<Summary> {
     })
 }
 
-pub(super) fn together(run: Run, batch: &Batch) -> Together {
+pub(super) fn batch_view(run: Run, batch: &Batch) -> BatchView {
     let name =
         |item: &crate::permission::BatchItem| format!("{:016x}-{}", run.nonce, item.question.0);
-    Together {
+    BatchView {
         session: Arc::clone(&batch.session),
         verb: batch.verb.to_string(),
         resource: batch.resource.clone(),
@@ -344,8 +348,8 @@ pub(super) fn together(run: Run, batch: &Batch) -> Together {
     }
 }
 
-pub(super) fn granted(run: Run, grant: &GrantView, used_at: Option<u64>) -> Granted {
-    Granted {
+pub(super) fn grant_entry(run: Run, grant: &GrantView, used_at: Option<u64>) -> GrantEntry {
+    GrantEntry {
         grant: grant_name(run, grant.id),
         run: run_name(run),
         pattern: grant.pattern.clone(),
@@ -357,8 +361,8 @@ pub(super) fn granted(run: Run, grant: &GrantView, used_at: Option<u64>) -> Gran
             .resource()
             .map(|resource| resource.as_str().to_owned()),
         holder: grant.holder.clone(),
-        held: held(&grant.holder),
-        whose: whose(grant),
+        held: holder_text(&grant.holder),
+        whose: owners(grant),
         descendants: grant.descendants,
         uses_left: grant.uses_left,
         expires_at: grant.expires_at.map(|end| at(run, end)),
@@ -367,7 +371,7 @@ pub(super) fn granted(run: Run, grant: &GrantView, used_at: Option<u64>) -> Gran
     }
 }
 
-fn held(holder: &GrantHolder) -> String {
+fn holder_text(holder: &GrantHolder) -> String {
     match holder {
         GrantHolder::Agent(agent) => format!("agent {agent}"),
         GrantHolder::Session { session, worker } => {
@@ -377,7 +381,7 @@ fn held(holder: &GrantHolder) -> String {
     }
 }
 
-fn whose(grant: &GrantView) -> Vec<String> {
+fn owners(grant: &GrantView) -> Vec<String> {
     let holder = match &grant.holder {
         GrantHolder::Agent(agent) => Some(format!("agent {agent}")),
         GrantHolder::Session { session, .. } => Some(format!("session {session}")),
@@ -391,8 +395,8 @@ fn whose(grant: &GrantView) -> Vec<String> {
     holder.into_iter().chain(server).collect()
 }
 
-pub(super) fn offered(template: &Template) -> Offered {
-    Offered {
+pub(super) fn template_view(template: &Template) -> TemplateView {
+    TemplateView {
         name: template.name().to_owned(),
         about: template.about().to_owned(),
     }
@@ -415,11 +419,11 @@ mod tests {
 
     #[test]
     fn a_bounded_list_keeps_its_first_items_and_counts_the_rest() {
-        let mut list: Bounded<String, 100> = Bounded::default();
+        let mut list: BoundedList<String, 100> = BoundedList::default();
         list.extend((0..3).map(|_| "x".repeat(40)));
         list.extend(["y".to_owned()]);
         assert_eq!((list.items.len(), list.omitted()), (2, 2));
-        let mut list: Bounded<String, 100> = Bounded::default();
+        let mut list: BoundedList<String, 100> = BoundedList::default();
         list.extend(["x".repeat(1000)]);
         assert_eq!((list.items.len(), list.omitted()), (1, 0));
     }

@@ -32,7 +32,7 @@ pub(super) fn page<T>(
 /// what a list shows depends on who asks and on what they did.
 macro_rules! listed {
     ($result:ident, $items:expr, $request:expr) => {{
-        let (items, next) = $crate::gateway::pages::page($items, $request)?;
+        let (items, next) = $crate::gateway::pagination::page($items, $request)?;
         let mut result = $result::with_all_items(items)
             .with_ttl_ms(0)
             .with_cache_scope(rmcp::model::CacheScope::Private);

@@ -8,18 +8,18 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::wire::Past;
+use super::request::HistoryQuery;
 use crate::audit::{AuditBroken, BreakReason, MemoryAudit, open_segment, without_gap};
 use crate::id::ToolName;
 use crate::permission::{GrantUse, History, HistoryEntry, HistoryEvent, Tally};
 
 /// How many entries a page shows at a time.
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 
 /// Where a runtime records what it does.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum ConsoleRecord {
+pub enum ConsoleAudit {
     /// In memory, as far back as that reaches.
     Memory(MemoryAudit),
     /// In a file of JSON lines, and the segments that were finished before it.
@@ -29,7 +29,7 @@ pub enum ConsoleRecord {
 /// Whether a record is as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
-pub(super) enum Chain {
+pub(super) enum ChainStatus {
     /// Every record continues the one before.
     Verified { records: u64 },
     /// All but a last line, which may be about to be written.
@@ -42,9 +42,9 @@ pub(super) enum Chain {
     Partial { records: u64 },
 }
 
-impl Chain {
+impl ChainStatus {
     /// The same in words for people.
-    fn words(&self) -> String {
+    fn message(&self) -> String {
         match self {
             Self::Verified { records } => {
                 format!("✓ The record is whole: {records} records, each continues the one before.")
@@ -72,8 +72,8 @@ impl Chain {
 
 /// One page of a history.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
-    chain: Chain,
+pub(super) struct HistoryPage {
+    chain: ChainStatus,
     /// What the chain comes to, in words.
     words: String,
     /// The latest first.
@@ -91,7 +91,7 @@ pub(super) struct Shown {
 
 /// What was read of a record so far.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct AuditReader {
     history: History,
     records: u64,
     /// How many finished segments were read.
@@ -99,46 +99,46 @@ pub(super) struct Reading {
     /// Bytes of the whole lines that were read of the file after them.
     end: u64,
     /// How long that file was, and when it was changed.
-    looks: Option<(u64, SystemTime)>,
+    file_stamp: Option<(u64, SystemTime)>,
     /// What was read is not to be read on from.
-    over: bool,
+    must_restart: bool,
 }
 
-impl ConsoleRecord {
+impl ConsoleAudit {
     /// Reads what was added since `reading` was read last; all of it if that was rewritten, or `anew`. Blocks.
     ///
     /// # Errors
     /// The system's.
     pub(super) fn read<'r>(
         &self,
-        reading: &'r mut Reading,
+        reader: &'r mut AuditReader,
         anew: bool,
-    ) -> io::Result<(&'r History, Chain)> {
+    ) -> io::Result<(&'r History, ChainStatus)> {
         let chain = match self {
             Self::File(audit) => {
-                if anew || reading.over {
-                    *reading = Reading::default();
+                if anew || reader.must_restart {
+                    *reader = AuditReader::default();
                 }
-                reading.read_on(audit)?
+                reader.read_more(audit)?
             }
             Self::Memory(audit) => {
-                reading.history = History::new();
-                of_memory(audit, &mut reading.history)?
+                reader.history = History::new();
+                read_memory(audit, &mut reader.history)?
             }
         };
-        Ok((&reading.history, chain))
+        Ok((&reader.history, chain))
     }
 }
 
-impl Reading {
+impl AuditReader {
     /// Whether a file that looks so now has changed other than by growing.
     fn is_rewritten(&self, (length, changed): (u64, SystemTime)) -> bool {
         let as_long = |was: (u64, SystemTime)| was.0 == length && was.1 != changed;
-        length < self.end || self.looks.is_some_and(as_long)
+        length < self.end || self.file_stamp.is_some_and(as_long)
     }
 
     /// Reads the rest of the file that was read last, and the files that continue it.
-    fn read_on(&mut self, audit: &Path) -> io::Result<Chain> {
+    fn read_more(&mut self, audit: &Path) -> io::Result<ChainStatus> {
         let mut earlier = self.records;
         loop {
             let next = open_segment(audit, self.finished + 1).map_err(io::Error::other)?;
@@ -146,22 +146,22 @@ impl Reading {
                 // A segment may be missing before others.
                 return Ok(match without_gap(audit) {
                     Ok(()) => self.chain(earlier, true),
-                    Err(error) => Chain::Broken {
+                    Err(error) => ChainStatus::Broken {
                         record: self.records + 1,
                         reason: crate::escape(&error.to_string()).into_owned(),
                     },
                 });
             };
             let found = next.file.metadata()?;
-            let looks = (found.len(), found.modified()?);
-            if self.is_rewritten(looks) {
+            let file_stamp = (found.len(), found.modified()?);
+            if self.is_rewritten(file_stamp) {
                 (*self, earlier) = (Self::default(), 0);
                 continue;
             }
-            self.looks = Some(looks);
+            self.file_stamp = Some(file_stamp);
             next.file.seek(SeekFrom::Start(self.end))?;
             // What it read before it failed would be added twice.
-            self.over = true;
+            self.must_restart = true;
             let end = match self.history.read_on(BufReader::new(next.file)) {
                 Ok(end) if end.torn.is_empty() || !next.finished => end,
                 // It may be another file by now.
@@ -175,29 +175,29 @@ impl Reading {
                 }
                 Err(AuditBroken { line, reason }) => return broken(self.records + line, reason),
             };
-            self.over = false;
+            self.must_restart = false;
             self.records += end.records;
             if !next.finished {
                 self.end += end.intact;
                 return Ok(self.chain(earlier, end.torn.is_empty()));
             }
             self.finished += 1;
-            (self.end, self.looks) = (0, None);
+            (self.end, self.file_stamp) = (0, None);
         }
     }
 
     /// The state of a chain of which `earlier` records were read before.
-    fn chain(&self, earlier: u64, whole: bool) -> Chain {
+    fn chain(&self, earlier: u64, whole: bool) -> ChainStatus {
         let records = self.records;
         match (earlier, whole) {
-            (0, true) => Chain::Verified { records },
-            (0, false) => Chain::Torn { records },
-            (earlier, _) => Chain::Continued { records, earlier },
+            (0, true) => ChainStatus::Verified { records },
+            (0, false) => ChainStatus::Torn { records },
+            (earlier, _) => ChainStatus::Continued { records, earlier },
         }
     }
 }
 /// Reads what is kept in memory.
-fn of_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<Chain> {
+fn read_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<ChainStatus> {
     let records = audit.records();
     let count = records.len() as u64;
     if records.first().is_none_or(|first| first.seq() == 0) {
@@ -206,7 +206,7 @@ fn of_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<Chain> {
             .map(|record| record.line().to_owned() + "\n")
             .collect();
         return match history.read(lines.as_bytes()) {
-            Ok(verified) => Ok(Chain::Verified {
+            Ok(verified) => Ok(ChainStatus::Verified {
                 records: verified.records,
             }),
             Err(AuditBroken { line, reason }) => broken(line, reason),
@@ -217,13 +217,13 @@ fn of_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<Chain> {
             return broken(line, reason);
         }
     }
-    Ok(Chain::Partial { records: count })
+    Ok(ChainStatus::Partial { records: count })
 }
 
-fn broken(record: u64, reason: BreakReason) -> io::Result<Chain> {
+fn broken(record: u64, reason: BreakReason) -> io::Result<ChainStatus> {
     match reason {
         BreakReason::Read(error) => Err(error),
-        reason => Ok(Chain::Broken {
+        reason => Ok(ChainStatus::Broken {
             record,
             reason: crate::escape(&reason.to_string()).into_owned(),
         }),
@@ -231,7 +231,7 @@ fn broken(record: u64, reason: BreakReason) -> io::Result<Chain> {
 }
 
 /// Chooses what `past` wants to see.
-pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
+pub(super) fn page(history: &History, chain: ChainStatus, past: &HistoryQuery) -> HistoryPage {
     let filter = past.filter();
     let meant =
         |entry: &&HistoryEntry| filter.admits(entry) && past.run.is_none_or(|run| entry.run == run);
@@ -246,8 +246,8 @@ pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
     let runs: BTreeSet<u64> = entries().map(|entry| entry.run).collect();
     let agents: BTreeSet<Arc<str>> = agents.filter(|agent| !agent.is_empty()).collect();
     let report = history.report(&filter);
-    Shown {
-        words: chain.words(),
+    HistoryPage {
+        words: chain.message(),
         chain,
         total: all.len(),
         tally: tally(&all),
@@ -260,7 +260,7 @@ pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
             .into_iter()
             .rev()
             .skip(past.skip)
-            .take(PAGE)
+            .take(PAGE_SIZE)
             .cloned()
             .collect(),
         agents,
@@ -324,25 +324,25 @@ mod tests {
         };
         let path = temp.path().join("audit");
         fs::write(&path, first).unwrap();
-        let record = ConsoleRecord::File(path.clone());
-        let mut reading = Reading::default();
-        let mut look = |anew| record.read(&mut reading, anew).unwrap().1;
-        assert_eq!(look(false), Chain::Verified { records: 1 });
+        let record = ConsoleAudit::File(path.clone());
+        let mut reader = AuditReader::default();
+        let mut look = |anew| record.read(&mut reader, anew).unwrap().1;
+        assert_eq!(look(false), ChainStatus::Verified { records: 1 });
         let (half, rest) = second.split_at(second.len() / 2);
         add(&path, half);
-        let continued = |records, earlier| Chain::Continued { records, earlier };
+        let continued = |records, earlier| ChainStatus::Continued { records, earlier };
         assert_eq!(look(false), continued(1, 1));
         add(&path, rest);
         assert_eq!(look(false), continued(2, 1));
-        assert_eq!(look(true), Chain::Verified { records: 2 });
+        assert_eq!(look(true), ChainStatus::Verified { records: 2 });
         // What was read before is not read again, unless a person wants that.
         let other = first.replacen(r#""at_ms":1"#, r#""at_ms":2"#, 1);
         assert_ne!(other, *first);
         fs::write(&path, format!("{other}{second}{third}")).unwrap();
         let unchecked = look(false);
         assert_eq!(unchecked, continued(3, 2));
-        assert!(!unchecked.words().contains("whole"));
-        assert!(matches!(look(true), Chain::Broken { record: 1, .. }));
+        assert!(!unchecked.message().contains("whole"));
+        assert!(matches!(look(true), ChainStatus::Broken { record: 1, .. }));
     }
 
     #[tokio::test]
@@ -354,29 +354,29 @@ mod tests {
         };
         let path = temp.path().join("audit");
         let segment = |number: u32| temp.path().join(format!("audit.{number:08}"));
-        let record = ConsoleRecord::File(path.clone());
-        let mut reading = Reading::default();
-        let mut look = |anew| record.read(&mut reading, anew).unwrap().1;
-        let continued = |records, earlier| Chain::Continued { records, earlier };
+        let record = ConsoleAudit::File(path.clone());
+        let mut reader = AuditReader::default();
+        let mut look = |anew| record.read(&mut reader, anew).unwrap().1;
+        let continued = |records, earlier| ChainStatus::Continued { records, earlier };
         fs::write(&path, first).unwrap();
-        assert_eq!(look(false), Chain::Verified { records: 1 });
+        assert_eq!(look(false), ChainStatus::Verified { records: 1 });
         // It is rotated after one more record, and its writer is killed before it made the next file.
         add(&path, second);
         fs::rename(&path, segment(1)).unwrap();
         assert_eq!(look(false), continued(2, 1));
         fs::write(&path, third).unwrap();
         assert_eq!(look(false), continued(3, 2));
-        assert_eq!(look(true), Chain::Verified { records: 3 });
+        assert_eq!(look(true), ChainStatus::Verified { records: 3 });
         fs::rename(&path, segment(3)).unwrap();
         let missing = look(true);
         assert!(
-            matches!(&missing, Chain::Broken { record: 3, reason } if reason.contains("audit.00000002")),
+            matches!(&missing, ChainStatus::Broken { record: 3, reason } if reason.contains("audit.00000002")),
             "{missing:?}"
         );
         fs::rename(segment(3), &path).unwrap();
         fs::write(segment(1), first).unwrap();
-        assert!(matches!(look(true), Chain::Broken { record: 2, .. }));
+        assert!(matches!(look(true), ChainStatus::Broken { record: 2, .. }));
         fs::write(segment(1), &first.as_bytes()[..first.len() - 1]).unwrap();
-        assert!(matches!(look(true), Chain::Broken { record: 1, .. }));
+        assert!(matches!(look(true), ChainStatus::Broken { record: 1, .. }));
     }
 }
