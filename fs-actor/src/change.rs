@@ -1,7 +1,7 @@
 //! Steps in, the changes made out, each only if everything is still as the plan found it; and steps that take them back.
 
-mod carry;
 mod contents;
+mod execute;
 pub(crate) mod repository;
 pub(crate) mod state;
 pub(crate) mod target;
@@ -14,14 +14,14 @@ use std::sync::OnceLock;
 use bailiwick::{CallError, Code, ContentHash, Entry, VirtualPath};
 use bytes::Bytes;
 
-use crate::lens::Lens;
-use crate::replace::{Durability, Reached, Sweeper};
+use crate::read_view::ReadView;
+use crate::replace::{Durability, ReachedDurability, Sweeper};
 use crate::resolve::{self, Meta};
 use crate::sys::{AtFlags, unlinkat};
 
-pub(crate) use carry::other_device;
-pub(crate) use state::{State, see};
-pub(crate) use tree::Temporaries;
+pub(crate) use execute::other_device;
+pub(crate) use state::{State, inspect};
+pub(crate) use tree::TemporaryFiles;
 
 /// One change to the files, as data: what it needs is in it, so it can be kept, shown, and taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) enum Step {
         path: VirtualPath,
         content: Bytes,
         /// What it replaces; [`State::Absent`] for a new file.
-        over: State,
+        existing: State,
         /// The mode of a new file, if not the usual one.
         mode: Option<u32>,
     },
@@ -46,7 +46,7 @@ pub(crate) enum Step {
         to: VirtualPath,
         what: State,
         /// The file it replaces, or nothing.
-        over: State,
+        existing: State,
     },
     /// Copies a file or directory.
     Copy {
@@ -54,7 +54,7 @@ pub(crate) enum Step {
         to: VirtualPath,
         what: State,
         /// The file it replaces, or nothing.
-        over: State,
+        existing: State,
     },
     /// Removes a file, or a directory with all it holds.
     Remove { path: VirtualPath, what: State },
@@ -62,16 +62,20 @@ pub(crate) enum Step {
 
 /// All that one call changes.
 #[derive(Clone, Debug)]
-pub(crate) struct Work {
+pub(crate) struct ChangeSet {
     pub(crate) steps: Vec<Step>,
     /// What the changes are to survive.
     pub(crate) durability: Durability,
     /// What they survive once they are made.
-    pub(crate) reached: Reached,
+    pub(crate) reached: ReachedDurability,
 }
 
-impl Work {
-    pub(crate) fn new(steps: Vec<Step>, durability: Durability, reached: Reached) -> Self {
+impl ChangeSet {
+    pub(crate) fn new(
+        steps: Vec<Step>,
+        durability: Durability,
+        reached: ReachedDurability,
+    ) -> Self {
         Self {
             steps,
             durability,
@@ -80,21 +84,21 @@ impl Work {
     }
 }
 
-impl From<Vec<Step>> for Work {
+impl From<Vec<Step>> for ChangeSet {
     fn from(steps: Vec<Step>) -> Self {
-        Self::new(steps, Durability::default(), Reached::default())
+        Self::new(steps, Durability::default(), ReachedDurability::default())
     }
 }
 
 /// Carries steps out; each tool has one.
 #[derive(Debug, Default)]
-pub(crate) struct Changer {
+pub(crate) struct StepExecutor {
     durability: Durability,
     sweeper: Sweeper,
-    veil: OnceLock<[u8; 32]>,
+    mask_key: OnceLock<[u8; 32]>,
 }
 
-impl Changer {
+impl StepExecutor {
     /// One whose changes are to survive that much.
     pub(crate) fn new(durability: Durability) -> Self {
         Self {
@@ -113,21 +117,21 @@ impl Changer {
     /// # Errors
     /// `STALE_PREVIEW` if the files are not those of the plan, `CONFLICT` if another writer was quicker, `IO` and
     /// the like from the system. `details.done` counts the steps that were made before.
-    pub(crate) fn carry_out<P>(
+    pub(crate) fn execute<P>(
         &self,
-        work: &Work,
-        lens: &dyn Lens,
+        work: &ChangeSet,
+        view: &dyn ReadView,
         begin: impl Fn() -> Result<P, CallError>,
     ) -> Result<(), CallError> {
         let mut reached = None;
         for (done, step) in work.steps.iter().enumerate() {
-            match self.carry(step, work.durability, lens, &begin) {
+            match self.execute_step(step, work.durability, view, &begin) {
                 Ok(level) => {
                     reached = Some(reached.map_or(level, |least: Durability| least.min(level)));
                 }
                 Err(error) => {
                     let made = work.steps.get(..done).unwrap_or_default();
-                    let left = take_directories_back(made, lens);
+                    let left = remove_created_directories(made, view);
                     return Err(if left == 0 {
                         error
                     } else {
@@ -153,7 +157,7 @@ impl Changer {
     ) -> Result<Entry, CallError> {
         match (state.entry(), meta) {
             (Entry::File { hash, .. }, Some(meta)) if !shown => Ok(Entry::File {
-                hash: self.veiled(hash, tree::stamp(meta))?,
+                hash: self.masked(hash, tree::stamp(meta))?,
                 bytes: 0,
             }),
             (Entry::File { .. }, None) if !shown => Ok(Entry::Absent),
@@ -161,15 +165,15 @@ impl Changer {
         }
     }
 
-    fn veiled(&self, hash: ContentHash, stamp: ContentHash) -> Result<ContentHash, CallError> {
-        let key = match self.veil.get() {
+    fn masked(&self, hash: ContentHash, stamp: ContentHash) -> Result<ContentHash, CallError> {
+        let key = match self.mask_key.get() {
             Some(key) => key,
             None => {
                 let mut key = [0; 32];
                 getrandom::fill(&mut key).map_err(|_| {
                     CallError::new(Code::Io, "the operating system has no random numbers")
                 })?;
-                self.veil.get_or_init(|| key)
+                self.mask_key.get_or_init(|| key)
             }
         };
         let mut keyed = key.to_vec();
@@ -188,13 +192,13 @@ pub(crate) fn stale(path: &VirtualPath) -> CallError {
 }
 
 /// Removes the directories that `steps` made, as far as they are still empty. Returns how many steps are left made.
-fn take_directories_back(steps: &[Step], lens: &dyn Lens) -> usize {
+fn remove_created_directories(steps: &[Step], view: &dyn ReadView) -> usize {
     let mut left = steps.len();
     for step in steps.iter().rev() {
         let Step::MakeDirectory { path, .. } = step else {
             break;
         };
-        let Ok((dir, name)) = resolve::parent(lens, path) else {
+        let Ok((dir, name)) = resolve::parent(view, path) else {
             break;
         };
         if unlinkat(dir.as_fd(), name.as_str(), AtFlags::REMOVEDIR).is_err() {

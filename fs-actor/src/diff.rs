@@ -382,7 +382,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::testing::laws())]
+        #![proptest_config(crate::testing::full_property_config())]
         #[test]
         fn the_hunks_of_a_diff_make_the_new_text(old in "([ab]?\r?\n){0,40}[ab]?", new in "([ab]?\r?\n){0,40}[ab]?") {
             prop_assert_eq!(apply(&old, &of(&old, &new)), new);

@@ -1,10 +1,10 @@
 //! A text and edits in, the edited text out, with the way each edit was matched; or the text as it was and the reason.
 
 mod indent;
+mod line_index;
 mod locate;
 mod nearest;
 mod patch;
-mod sequence;
 
 use crate::text::Text;
 
@@ -19,12 +19,12 @@ const SHOWN: usize = 20;
 pub(crate) struct Edit {
     pub(crate) old: String,
     pub(crate) new: String,
-    pub(crate) places: Places,
+    pub(crate) occurrences: Occurrences,
 }
 
 /// Which of the places where the old text stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Places {
+pub(crate) enum Occurrences {
     /// The only one; it is an error if there are more.
     #[default]
     Only,
@@ -41,7 +41,7 @@ pub(crate) enum Places {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+pub enum MatchStrategy {
     /// Byte for byte.
     Exact,
     /// All but the line endings, which stayed those of the file.
@@ -52,8 +52,8 @@ pub enum Strategy {
 
 /// What became of one edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Applied {
-    pub(crate) strategy: Strategy,
+pub(crate) struct EditOutcome {
+    pub(crate) strategy: MatchStrategy,
     /// How many places were replaced.
     pub(crate) count: usize,
     /// The lines of the old text where they begin, the first few.
@@ -65,7 +65,7 @@ pub(crate) struct Applied {
 pub(crate) struct Edited {
     pub(crate) text: String,
     /// One for each edit, in order.
-    pub(crate) applied: Vec<Applied>,
+    pub(crate) applied: Vec<EditOutcome>,
 }
 
 /// Why no edit was made. Edits are numbered from 1.
@@ -101,7 +101,7 @@ pub(crate) enum EditError {
         total: usize,
     },
     /// The old text is in more places than can be held, or all edits together would change or search more.
-    #[error("the old_text of edit {0} stands in too many places, or the edits need too long a search; at most {max} places can be changed at once, so make fewer edits, take more of the text around them, give the exact indentation, or write the file anew", max = locate::MAX_PLACES)]
+    #[error("the old_text of edit {0} stands in too many places, or the edits need too long a search; at most {max} places can be changed at once, so make fewer edits, take more of the text around them, give the exact indentation, or write the file anew", max = locate::MAX_MATCHES)]
     TooMany(usize),
     /// Two edits want to change the same text.
     #[error("edits {first} and {second} overlap at line {line}; make them one edit")]
@@ -132,14 +132,14 @@ pub(crate) fn apply<E: From<EditError>>(
     limit: usize,
     mut pause: impl FnMut() -> Result<(), E>,
 ) -> Result<Edited, E> {
-    let source = locate::Source::of(text);
+    let source = locate::SearchText::of(text);
     let mut replacements = Vec::new();
     let mut applied = Vec::with_capacity(edits.len());
     let mut size = text.as_str().len();
     for (index, edit) in edits.iter().enumerate() {
         pause()?;
-        let (done, found) = place(&source, index + 1, edit)?;
-        if replacements.len() + found.len() > locate::MAX_PLACES {
+        let (done, found) = locate_edit(&source, index + 1, edit)?;
+        if replacements.len() + found.len() > locate::MAX_MATCHES {
             return Err(EditError::TooMany(index + 1).into());
         }
         let gone: usize = found.iter().map(|found| found.end - found.start).sum();
@@ -165,13 +165,13 @@ pub(crate) fn apply_patch<E: From<PatchError>>(
     limit: usize,
     mut pause: impl FnMut() -> Result<(), E>,
 ) -> Result<Edited, E> {
-    let source = locate::Source::of(text);
+    let source = locate::SearchText::of(text);
     let mut replacements = Vec::new();
     let mut applied = Vec::new();
     for (index, hunk) in patch::parse(patch)?.iter().enumerate() {
         pause()?;
-        let found = patch::place(&source, hunk, index + 1)?;
-        applied.push(Applied {
+        let found = patch::locate_edit(&source, hunk, index + 1)?;
+        applied.push(EditOutcome {
             strategy: found.strategy,
             count: 1,
             lines: vec![text.number_of(found.start)],
@@ -192,11 +192,11 @@ fn within(bytes: usize, limit: usize) -> Result<(), EditError> {
 }
 
 /// Finds the places that `edit` names.
-fn place(
-    source: &locate::Source<'_>,
+fn locate_edit(
+    source: &locate::SearchText<'_>,
     number: usize,
     edit: &Edit,
-) -> Result<(Applied, Vec<locate::Found>), EditError> {
+) -> Result<(EditOutcome, Vec<locate::TextMatch>), EditError> {
     if edit.old.is_empty() {
         return Err(EditError::Empty(number));
     }
@@ -205,7 +205,7 @@ fn place(
     }
     let found = source
         .locate(&edit.old, &edit.new)
-        .map_err(|locate::TooMany| EditError::TooMany(number))?;
+        .map_err(|locate::TooManyMatches| EditError::TooMany(number))?;
     let total = found.len();
     let first_lines = || -> Vec<usize> {
         let starts = found.iter().map(|found| found.start);
@@ -220,33 +220,35 @@ fn place(
         lines: first_lines(),
         total,
     };
-    match edit.places {
+    match edit.occurrences {
         _ if total == 0 => {
             return Err(EditError::NoMatch {
                 edit: number,
                 nearest: nearest::find(source.text, &edit.old),
             });
         }
-        Places::Only if total > 1 => {
+        Occurrences::Only if total > 1 => {
             return Err(EditError::Ambiguous {
                 edit: number,
                 lines: first_lines(),
                 total,
             });
         }
-        Places::Nth(nth) if nth == 0 || nth > total => return Err(count_is(nth)),
-        Places::Exactly(wanted) if wanted != total => return Err(count_is(wanted)),
-        Places::Only | Places::Nth(_) | Places::Exactly(_) | Places::All => {}
+        Occurrences::Nth(nth) if nth == 0 || nth > total => return Err(count_is(nth)),
+        Occurrences::Exactly(wanted) if wanted != total => return Err(count_is(wanted)),
+        Occurrences::Only | Occurrences::Nth(_) | Occurrences::Exactly(_) | Occurrences::All => {}
     }
-    let chosen: Vec<_> = match edit.places {
-        Places::Nth(nth) => found.into_iter().skip(nth - 1).take(1).collect(),
-        Places::Only | Places::Exactly(_) | Places::All => locate::disjoint(found),
+    let chosen: Vec<_> = match edit.occurrences {
+        Occurrences::Nth(nth) => found.into_iter().skip(nth - 1).take(1).collect(),
+        Occurrences::Only | Occurrences::Exactly(_) | Occurrences::All => {
+            locate::without_overlaps(found)
+        }
     };
     let lines = chosen
         .iter()
         .map(|found| source.text.number_of(found.start));
-    let applied = Applied {
-        strategy: locate::weakest(&chosen),
+    let applied = EditOutcome {
+        strategy: locate::least_exact(&chosen),
         count: chosen.len(),
         lines: lines.take(SHOWN).collect(),
     };
@@ -286,14 +288,14 @@ fn listed(lines: &[usize], total: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Strategy, *};
+    use super::{MatchStrategy, *};
     use proptest::prelude::*;
 
     fn edit(old: &str, new: &str) -> Edit {
         Edit {
             old: old.into(),
             new: new.into(),
-            places: Places::Only,
+            occurrences: Occurrences::Only,
         }
     }
 
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(text: &str, old: &str, new: &str, expected: &str, strategy: Strategy) {
+    fn check(text: &str, old: &str, new: &str, expected: &str, strategy: MatchStrategy) {
         let edited = made(text, &[edit(old, new)]).unwrap();
         assert_eq!(edited.text, expected);
         assert_eq!(edited.applied[0].strategy, strategy);
@@ -318,7 +320,7 @@ mod tests {
         let lines = 100_000;
         let text: String = (0..lines).map(|line| format!("  l{line}\n")).collect();
         let text = Text::of(&text);
-        let source = locate::Source::of(&text);
+        let source = locate::SearchText::of(&text);
         for line in 0..1_000 {
             let old = format!("l{line}\nl{}\n", line + 1);
             assert_eq!(source.locate(&old, "x\n").unwrap().len(), 1);
@@ -328,7 +330,7 @@ mod tests {
 
         let text = Text::of("  a\n").as_str().repeat(lines);
         let text = Text::of(&text);
-        let source = locate::Source::of(&text);
+        let source = locate::SearchText::of(&text);
         let old = "a\n".repeat(1_000) + "b\n";
         assert_eq!(source.locate(&old, "x\n").unwrap(), []);
         let old = "a\n".repeat(1_000);
@@ -338,9 +340,9 @@ mod tests {
 
     #[test]
     fn text_in_more_places_than_can_be_held_is_refused() {
-        let most = locate::MAX_PLACES;
+        let most = locate::MAX_MATCHES;
         let all = |old: &str, new: &str| Edit {
-            places: Places::All,
+            occurrences: Occurrences::All,
             ..edit(old, new)
         };
         let full = "a".repeat(most);
@@ -373,9 +375,15 @@ mod tests {
             "= 1",
             "= 2",
             "let a = 2;\n",
-            Strategy::Exact,
+            MatchStrategy::Exact,
         );
-        check("a b\nc d\n", "b\nc", "x\ny", "a x\ny d\n", Strategy::Exact);
+        check(
+            "a b\nc d\n",
+            "b\nc",
+            "x\ny",
+            "a x\ny d\n",
+            MatchStrategy::Exact,
+        );
     }
 
     #[test]
@@ -386,11 +394,17 @@ mod tests {
             "a\nb\n",
             "a\nx\ny\n",
             "a\r\nx\r\ny\r\nc\r\n",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
-        check(text, "b", "b\nb2", "a\r\nb\r\nb2\r\nc\r\n", Strategy::Exact);
-        check(text, "\nb", "", "a\r\nc\r\n", Strategy::LineEndings);
-        check(text, "b\n", "", "a\r\nc\r\n", Strategy::LineEndings);
+        check(
+            text,
+            "b",
+            "b\nb2",
+            "a\r\nb\r\nb2\r\nc\r\n",
+            MatchStrategy::Exact,
+        );
+        check(text, "\nb", "", "a\r\nc\r\n", MatchStrategy::LineEndings);
+        check(text, "b\n", "", "a\r\nc\r\n", MatchStrategy::LineEndings);
     }
 
     #[test]
@@ -400,27 +414,33 @@ mod tests {
             "a\nb\nc\n",
             "a\nB\nc\n",
             "a\r\nB\nc\r\nd",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
         check(
             "a\nb\r\n",
             "a\nb\n",
             "a\nx\nb\n",
             "a\nx\r\nb\r\n",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
     }
 
     #[test]
     fn endings_that_are_asked_for_are_written_as_asked() {
-        check("a\nb\n", "a\n", "a\r\n", "a\r\nb\n", Strategy::Exact);
-        check("a\r\nb\r\n", "a\r\n", "a\n", "a\nb\r\n", Strategy::Exact);
+        check("a\nb\n", "a\n", "a\r\n", "a\r\nb\n", MatchStrategy::Exact);
+        check(
+            "a\r\nb\r\n",
+            "a\r\n",
+            "a\n",
+            "a\nb\r\n",
+            MatchStrategy::Exact,
+        );
         check(
             "a\nb\n",
             "a\r\nb\r\n",
             "x\r\n",
             "x\n",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
     }
 
@@ -428,7 +448,7 @@ mod tests {
     fn half_a_crlf_is_never_taken_away() {
         let error = made("a\r\nb\r\n", &[edit("a\r", "x")]).unwrap_err();
         assert!(matches!(error, EditError::NoMatch { .. }));
-        check("50%\r100%\n", "50%\r", "", "100%\n", Strategy::Exact);
+        check("50%\r100%\n", "50%\r", "", "100%\n", MatchStrategy::Exact);
     }
 
     #[test]
@@ -438,7 +458,7 @@ mod tests {
             "a\nb\n",
             "a\nx\n",
             "a\rx\rc\r",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
     }
 
@@ -449,14 +469,14 @@ mod tests {
             "a\n",
             "x\n",
             "\u{feff}x\nb\n",
-            Strategy::Exact,
+            MatchStrategy::Exact,
         );
         check(
             "\u{feff}  a\nb\n",
             "a\nb",
             "x\nb",
             "\u{feff}  x\nb\n",
-            Strategy::Exact,
+            MatchStrategy::Exact,
         );
     }
 
@@ -467,14 +487,14 @@ mod tests {
             "if a {\n    b();\n}\n",
             "if a {\n    b();\n    c();\n}\n",
             "fn f() {\n        if a {\n            b();\n            c();\n        }\n}\n",
-            Strategy::Whitespace,
+            MatchStrategy::Whitespace,
         );
         check(
             "\tif a {\n\t\tb();\n\t}\n",
             "    if a {\n        b();\n    }",
             "    if a {\n        b();\n            c();\n    }",
             "\tif a {\n\t\tb();\n\t\t\tc();\n\t}\n",
-            Strategy::Whitespace,
+            MatchStrategy::Whitespace,
         );
     }
 
@@ -485,15 +505,15 @@ mod tests {
             "a\nb\nc\n",
             "a\nB\nc\n",
             "a  \nB\nc\n",
-            Strategy::Whitespace,
+            MatchStrategy::Whitespace,
         );
     }
 
     #[test]
     fn a_last_line_without_an_end_stays_without() {
-        check("a\nb", "b\n", "c\n", "a\nc", Strategy::Whitespace);
-        check("a\nb", "b", "c", "a\nc", Strategy::Exact);
-        check("a\nb", "a\n", "", "b", Strategy::Exact);
+        check("a\nb", "b\n", "c\n", "a\nc", MatchStrategy::Whitespace);
+        check("a\nb", "b", "c", "a\nc", MatchStrategy::Exact);
+        check("a\nb", "a\n", "", "b", MatchStrategy::Exact);
     }
 
     #[test]
@@ -505,7 +525,7 @@ mod tests {
             "a\nb\n",
             "a\nc\n",
             "  a\n  c\n",
-            Strategy::Whitespace,
+            MatchStrategy::Whitespace,
         );
     }
 
@@ -586,18 +606,21 @@ mod tests {
 
     #[test]
     fn one_place_or_all_or_so_many_can_be_asked_for() {
-        let with = |places| {
+        let with = |occurrences| {
             made(
                 "x\nx\r\nx",
                 &[Edit {
-                    places,
+                    occurrences,
                     ..edit("x", "y\nz")
                 }],
             )
         };
-        assert_eq!(with(Places::All).unwrap().text, "y\nz\ny\r\nz\r\ny\r\nz");
-        assert_eq!(with(Places::Exactly(3)).unwrap().applied[0].count, 3);
-        assert_eq!(with(Places::Nth(1)).unwrap().text, "y\nz\nx\r\nx");
+        assert_eq!(
+            with(Occurrences::All).unwrap().text,
+            "y\nz\ny\r\nz\r\ny\r\nz"
+        );
+        assert_eq!(with(Occurrences::Exactly(3)).unwrap().applied[0].count, 3);
+        assert_eq!(with(Occurrences::Nth(1)).unwrap().text, "y\nz\nx\r\nx");
         let lines = vec![1, 2, 3];
         let count = |wanted| EditError::Count {
             edit: 1,
@@ -605,9 +628,9 @@ mod tests {
             lines: lines.clone(),
             total: 3,
         };
-        assert_eq!(with(Places::Exactly(2)), Err(count(2)));
-        assert_eq!(with(Places::Nth(4)), Err(count(4)));
-        assert_eq!(with(Places::Nth(0)), Err(count(0)));
+        assert_eq!(with(Occurrences::Exactly(2)), Err(count(2)));
+        assert_eq!(with(Occurrences::Nth(4)), Err(count(4)));
+        assert_eq!(with(Occurrences::Nth(0)), Err(count(0)));
     }
 
     #[test]
@@ -642,7 +665,7 @@ mod tests {
     #[test]
     fn the_result_is_measured_before_it_is_built() {
         let all = Edit {
-            places: Places::All,
+            occurrences: Occurrences::All,
             ..edit("x", &"y".repeat(1 << 10))
         };
         let error = made(&"x".repeat(1 << 12), &[all]).unwrap_err();
@@ -775,7 +798,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::testing::laws())]
+        #![proptest_config(crate::testing::full_property_config())]
         #[test]
         fn bytes_outside_an_edit_stay_as_they_were(
             head in "\u{feff}?([ab ]{0,3}(\r|\n|\r\n)){0,8}", middle in "[xy]{1,3}((\r\n|\n)[xy]{1,3}){0,2}",
@@ -811,8 +834,8 @@ mod tests {
 
         #[test]
         fn no_edit_of_any_text_panics(text in "[ab \t\r\n\u{e9}\u{feff}]{0,30}", old in "[ab \t\r\n\u{e9}]{0,8}", new in "[ab \t\r\n]{0,8}", nth in 0_usize..3) {
-            for places in [Places::Only, Places::All, Places::Nth(nth), Places::Exactly(nth)] {
-                let made = made(&text, &[Edit { old: old.clone(), new: new.clone(), places }]);
+            for occurrences in [Occurrences::Only, Occurrences::All, Occurrences::Nth(nth), Occurrences::Exactly(nth)] {
+                let made = made(&text, &[Edit { old: old.clone(), new: new.clone(), occurrences }]);
                 prop_assert!(made.is_ok() || !made.unwrap_err().to_string().is_empty());
             }
         }

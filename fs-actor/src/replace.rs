@@ -7,8 +7,8 @@
 //! `SIGXFSZ`, which ends a process that writes beyond its file size limit, needs no handler: the limit is
 //! compared before each write, so the signal is never earned.
 
-mod keep;
 mod lock;
+mod metadata;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use bailiwick::{CallError, Code, VirtualPath};
 use crate::resolve::{self, Meta};
 use crate::sys::{self, AtFlags, Errno, Mode, OFlags, RenameFlags, Resource, getrlimit};
 
-pub(crate) use lock::{Lock, mark_as_live};
+pub(crate) use lock::{DirLock, hold_live_lock};
 #[cfg(test)]
 pub(crate) use sweep::empty;
 pub(crate) use sweep::{Sweeper, discard, is_temporary, temporary_name};
@@ -44,12 +44,12 @@ pub enum Durability {
 
 /// What the changes of a call survive: what was asked, or less where the file system turns out to do no more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
+pub struct ReachedDurability {
     asked: Option<Durability>,
     reached: Arc<OnceLock<Durability>>,
 }
 
-impl Reached {
+impl ReachedDurability {
     /// `asked` is none if nothing is to change.
     pub(crate) fn at_best(asked: Option<Durability>) -> Self {
         Self {
@@ -89,7 +89,7 @@ pub(crate) enum ReplaceError {
 
 impl ReplaceError {
     /// The answer for what went wrong at `path`.
-    pub(crate) fn say(&self, path: &VirtualPath) -> CallError {
+    pub(crate) fn to_call_error(&self, path: &VirtualPath) -> CallError {
         let (code, message) = match self {
             Self::Changed => (
                 Code::Conflict,
@@ -113,7 +113,7 @@ impl ReplaceError {
                 Code::Io,
                 format!("`{path}` was not written: it would be larger than a file may be"),
             ),
-            Self::System(errno) => return resolve::say(*errno, path),
+            Self::System(errno) => return resolve::to_call_error(*errno, path),
         };
         CallError::new(code, message)
     }
@@ -121,34 +121,34 @@ impl ReplaceError {
 
 /// A file written and not yet in its place. Dropped, it leaves nothing behind.
 #[derive(Debug)]
-pub(crate) struct Staged<'d> {
+pub(crate) struct StagedFile<'d> {
     dir: BorrowedFd<'d>,
     file: OwnedFd,
     /// The name it has until it takes its place; none while it has no name at all.
-    name: Option<Temporary<'d>>,
+    name: Option<TemporaryName<'d>>,
 }
 
 /// A name of ours in a directory, removed when dropped.
 #[derive(Debug)]
-struct Temporary<'d> {
+struct TemporaryName<'d> {
     dir: BorrowedFd<'d>,
     name: String,
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TemporaryName<'_> {
     fn drop(&mut self) {
         // It may have taken its place already, and what remains is swept later.
         let _ = sys::unlinkat(self.dir, self.name.as_str(), AtFlags::empty());
     }
 }
 
-impl<'d> Staged<'d> {
+impl<'d> StagedFile<'d> {
     /// Begins a file that will stand in `dir`; with the mode, owner and attributes of `like`, once it is [`finish`](Self::finish)ed.
     fn begin(dir: BorrowedFd<'d>, mode: Mode) -> Result<Self, ReplaceError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         match sys::openat(dir, ".", flags | OFlags::TMPFILE, mode) {
             Ok(file) => {
-                lock::mark_as_live(file.as_fd());
+                lock::hold_live_lock(file.as_fd());
                 Ok(Self {
                     dir,
                     file,
@@ -159,11 +159,11 @@ impl<'d> Staged<'d> {
                 let name = sweep::temporary_name()?;
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                 let file = sys::openat(dir, name.as_str(), flags, mode)?;
-                lock::mark_as_live(file.as_fd());
+                lock::hold_live_lock(file.as_fd());
                 Ok(Self {
                     dir,
                     file,
-                    name: Some(Temporary { dir, name }),
+                    name: Some(TemporaryName { dir, name }),
                 })
             }
             Err(errno) => Err(errno.into()),
@@ -192,23 +192,23 @@ impl<'d> Staged<'d> {
     ) -> Result<Self, ReplaceError> {
         let staged = Self::begin(dir, Mode::RUSR | Mode::WUSR)?;
         staged.write(bytes, 0)?;
-        keep::ownership_and_attributes(old, &staged.file)?;
+        metadata::ownership_and_attributes(old, &staged.file)?;
         Ok(staged)
     }
 
-    /// Stages a copy of what `from` holds, with its mode but not its owner; `pause` is asked between pieces.
+    /// Stages a copy of what `from` holds, with its mode but not its owner; `checkpoint` is asked between pieces.
     pub(crate) fn copy_of<E: From<ReplaceError>>(
         dir: BorrowedFd<'d>,
         from: &File,
         mode: u32,
         limit: u64,
-        mut pause: impl FnMut() -> Result<(), E>,
+        mut checkpoint: impl FnMut() -> Result<(), E>,
     ) -> Result<(Self, u64), E> {
         let staged = Self::begin(dir, Mode::RUSR | Mode::WUSR)?;
         let mut buffer = vec![0; CHUNK];
         let mut at = 0;
         loop {
-            pause()?;
+            checkpoint()?;
             let read = match sys::pread(from, &mut buffer, at) {
                 Ok(0) => break,
                 Ok(read) => read,
@@ -249,47 +249,52 @@ impl<'d> Staged<'d> {
     }
 
     /// Gives it the name `name`, which must be free. Returns the durability reached.
-    pub(crate) fn create(self, name: &str, wanted: Durability) -> Result<Durability, ReplaceError> {
-        self.flush(wanted)?;
+    pub(crate) fn create(
+        self,
+        name: &str,
+        requested: Durability,
+    ) -> Result<Durability, ReplaceError> {
+        self.flush(requested)?;
         let Some(temporary) = &self.name else {
             link(&self.file, self.dir, name)?;
-            return Ok(settle(self.dir, wanted));
+            return Ok(sync_dir(self.dir, requested));
         };
         let own = temporary.name.as_str();
         match sys::renameat_with(self.dir, own, self.dir, name, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => {
-                sys::linkat(self.dir, own, self.dir, name, AtFlags::empty()).map_err(taken)?;
+                sys::linkat(self.dir, own, self.dir, name, AtFlags::empty())
+                    .map_err(exists_error)?;
             }
-            done => done.map_err(taken)?,
+            done => done.map_err(exists_error)?,
         }
-        Ok(settle(self.dir, wanted))
+        Ok(sync_dir(self.dir, requested))
     }
 
     /// Puts it in the place of `old`, the file that stands at `name`. Returns the durability reached.
     ///
-    /// The caller holds the [`Lock`] of the directory, so of all who write through this crate none comes between.
+    /// The caller holds the [`DirLock`] of the directory, so of all who write through this crate none comes between.
     pub(crate) fn replace(
         mut self,
         name: &str,
         old: &File,
         was: &Meta,
-        wanted: Durability,
+        requested: Durability,
     ) -> Result<Durability, ReplaceError> {
-        self.flush(wanted)?;
+        self.flush(requested)?;
         let temporary = match self.name.take() {
             Some(temporary) => temporary,
-            None => self.give_a_name()?,
+            None => self.link_temporary()?,
         };
-        still_there(self.dir, name, old, was)?;
+        check_unchanged(self.dir, name, old, was)?;
         let own = temporary.name.as_str();
-        let reached = match wanted {
+        let reached = match requested {
             Durability::Visible => self.exchange(own, name, was)?,
             Durability::Ordered | Durability::Durable => {
                 sys::renameat(self.dir, own, self.dir, name)?;
-                wanted
+                requested
             }
         };
-        Ok(settle(self.dir, reached))
+        Ok(sync_dir(self.dir, reached))
     }
 
     /// Swaps the two names, so that what was replaced can be looked at once more before it goes.
@@ -312,21 +317,21 @@ impl<'d> Staged<'d> {
             return Ok(Durability::Visible);
         }
         let ours = Meta::of(&self.file)?;
-        put_back((ours.dev, ours.ino), out, swap, taken_out)?;
+        swap_back((ours.dev, ours.ino), out, swap, taken_out)?;
         Err(ReplaceError::Changed)
     }
 
-    fn give_a_name(&self) -> Result<Temporary<'d>, ReplaceError> {
+    fn link_temporary(&self) -> Result<TemporaryName<'d>, ReplaceError> {
         let name = sweep::temporary_name()?;
         link(&self.file, self.dir, &name)?;
-        Ok(Temporary {
+        Ok(TemporaryName {
             dir: self.dir,
             name,
         })
     }
 
-    fn flush(&self, wanted: Durability) -> Result<(), ReplaceError> {
-        match wanted {
+    fn flush(&self, requested: Durability) -> Result<(), ReplaceError> {
+        match requested {
             Durability::Durable => Ok(sys::fsync(&self.file)?),
             Durability::Visible | Durability::Ordered => Ok(()),
         }
@@ -338,15 +343,15 @@ impl<'d> Staged<'d> {
 /// Somebody who takes no lock may have put a third file in the place of `put_in` meanwhile. The swap takes that out, and
 /// since it is the newest it is put in again, until what comes out is what was put in. So what is left under our
 /// name, and goes with it, is never the newest file.
-fn put_back<I: PartialEq>(
+fn swap_back<I: PartialEq>(
     mut put_in: I,
     mut taken_out: I,
     swap: impl Fn() -> Result<(), Errno>,
-    look: impl Fn() -> Result<I, Errno>,
+    inspect: impl Fn() -> Result<I, Errno>,
 ) -> Result<(), Errno> {
     loop {
         swap()?;
-        let out = look()?;
+        let out = inspect()?;
         if out == put_in {
             return Ok(());
         }
@@ -360,13 +365,13 @@ fn link(file: &OwnedFd, dir: BorrowedFd<'_>, name: &str) -> Result<(), ReplaceEr
         // Older systems want a privilege for this, and none for the same by way of procfs.
         Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {
             let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
-            sys::linkat(sys::CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW).map_err(taken)
+            sys::linkat(sys::CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW).map_err(exists_error)
         }
-        done => done.map_err(taken),
+        done => done.map_err(exists_error),
     }
 }
 
-fn taken(errno: Errno) -> ReplaceError {
+fn exists_error(errno: Errno) -> ReplaceError {
     match errno {
         Errno::EXIST => ReplaceError::Exists,
         errno => ReplaceError::System(errno),
@@ -374,7 +379,7 @@ fn taken(errno: Errno) -> ReplaceError {
 }
 
 /// Makes the new name last, if that was asked for and the file system can.
-pub(crate) fn settle(dir: BorrowedFd<'_>, reached: Durability) -> Durability {
+pub(crate) fn sync_dir(dir: BorrowedFd<'_>, reached: Durability) -> Durability {
     match reached {
         Durability::Durable if sys::fsync(dir).is_err() => Durability::Ordered,
         reached => reached,
@@ -382,7 +387,7 @@ pub(crate) fn settle(dir: BorrowedFd<'_>, reached: Durability) -> Durability {
 }
 
 /// Checks that `name` is still `old`, and that nobody wrote into it since it `was` read.
-pub(crate) fn still_there(
+pub(crate) fn check_unchanged(
     dir: BorrowedFd<'_>,
     name: &str,
     old: &File,

@@ -16,7 +16,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::lens::{Lens, Place};
+use crate::read_view::{MountPoint, ReadView};
 use crate::resolve::OpenDir;
 
 /// How many cases a law or race runs: `BAILIWICK_CASES`, else 20,000. A full run has 1,000,000.
@@ -26,7 +26,7 @@ pub(crate) fn cases() -> usize {
 }
 
 /// How often a law is tried.
-pub(crate) fn law() -> proptest::test_runner::Config {
+pub(crate) fn property_config() -> proptest::test_runner::Config {
     let cases = u32::try_from(cases() / 20).unwrap_or(u32::MAX);
     proptest::test_runner::Config::with_cases(cases.max(1))
 }
@@ -44,7 +44,7 @@ pub(crate) struct World {
     pub(crate) max_bytes: u64,
     pub(crate) max_results: u64,
     /// How many looks at whether to stop find that there is no need to.
-    pub(crate) patience: AtomicUsize,
+    pub(crate) checkpoints_left: AtomicUsize,
 }
 
 impl World {
@@ -68,7 +68,7 @@ impl World {
             denied: |path| path.split('/').any(|name| name == "secrets"),
             max_bytes: 1 << 20,
             max_results: 1000,
-            patience: AtomicUsize::new(usize::MAX),
+            checkpoints_left: AtomicUsize::new(usize::MAX),
         };
         lines.iter().for_each(|line| world.make(line));
         world
@@ -100,19 +100,22 @@ impl World {
         self.temp.path().canonicalize().unwrap().join(name)
     }
 
-    pub(crate) fn lens(&self) -> View<'_> {
-        View {
+    pub(crate) fn view(&self) -> TestView<'_> {
+        TestView {
             world: self,
             moved: Vec::new(),
         }
     }
 
     /// Does `work` as the pipeline would: what it moved to is judged, then it begins anew.
-    pub(crate) fn run<T>(&self, work: impl Fn(&View<'_>) -> Result<T, Halt>) -> Result<T, Code> {
-        let mut view = self.lens();
+    pub(crate) fn run<T>(
+        &self,
+        work: impl Fn(&TestView<'_>) -> Result<T, Halt>,
+    ) -> Result<T, Code> {
+        let mut view = self.view();
         for _ in 0..50 {
             match work(&view) {
-                Err(halt) => view.take_up(halt)?,
+                Err(halt) => view.handle_halt(halt)?,
                 Ok(done) => return Ok(done),
             }
         }
@@ -132,13 +135,13 @@ impl Drop for World {
 }
 
 /// What one call sees of a [`World`].
-pub(crate) struct View<'w> {
+pub(crate) struct TestView<'w> {
     world: &'w World,
     moved: Vec<(VirtualPath, VirtualPath)>,
 }
 
-impl View<'_> {
-    fn take_up(&mut self, halt: Halt) -> Result<(), Code> {
+impl TestView<'_> {
+    fn handle_halt(&mut self, halt: Halt) -> Result<(), Code> {
         match halt {
             Halt::Moved { from, to } if self.judge(&to) == Verdict::Allow => {
                 self.moved.retain(|(old, _)| *old != from);
@@ -148,20 +151,25 @@ impl View<'_> {
             Halt::Moved { from, .. } => Err(not_yours(&from).code()),
             Halt::Failed(error) => Err(error.code()),
             Halt::Needs(_) | Halt::Protected(_) => Err(Code::ScopeRequired),
-            Halt::All(halts) => halts.into_iter().try_for_each(|halt| self.take_up(halt)),
+            Halt::All(halts) => halts
+                .into_iter()
+                .try_for_each(|halt| self.handle_halt(halt)),
         }
     }
 
-    fn place<'l>(&'l self, (mount, _, dir): &'l (VirtualPath, PathBuf, Dir)) -> Place<'l> {
-        Place {
-            mount,
+    fn to_mount_point<'l>(
+        &'l self,
+        (path, _, dir): &'l (VirtualPath, PathBuf, Dir),
+    ) -> MountPoint<'l> {
+        MountPoint {
+            path,
             dir,
             crosses_mounts: self.world.crosses_mounts,
         }
     }
 }
 
-impl Lens for View<'_> {
+impl ReadView for TestView<'_> {
     fn judge(&self, path: &VirtualPath) -> Verdict {
         let inside = self
             .world
@@ -182,12 +190,12 @@ impl Lens for View<'_> {
         found.map_or(asked, |(_, to)| to)
     }
 
-    fn place_of<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(Place<'l>, &'p str)> {
+    fn mount_point<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(MountPoint<'l>, &'p str)> {
         let mut mounts = self.world.mounts.iter();
-        mounts.find_map(|mount| Some((self.place(mount), path.beneath(&mount.0)?)))
+        mounts.find_map(|mount| Some((self.to_mount_point(mount), path.beneath(&mount.0)?)))
     }
 
-    fn above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf> {
+    fn host_path_above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf> {
         let mut mounts = self.world.mounts.iter();
         let (_, host, _) = mounts.find(|(own, ..)| own == mount)?;
         let ups = target.split('/').take_while(|name| *name == "..").count();
@@ -195,7 +203,7 @@ impl Lens for View<'_> {
         Some(host.ancestors().nth(ups)?.join(rest.join("/")))
     }
 
-    fn of_host(&self, target: &Path) -> Option<VirtualPath> {
+    fn from_host_path(&self, target: &Path) -> Option<VirtualPath> {
         self.world.mounts.iter().find_map(|(mount, host, _)| {
             let rest = target.strip_prefix(host).ok()?.to_str()?;
             VirtualPath::parse(if rest.is_empty() { "." } else { rest }, Some(mount)).ok()
@@ -204,10 +212,10 @@ impl Lens for View<'_> {
 
     fn checkpoint(&self) -> Result<(), CallError> {
         let less = |left: usize| left.checked_sub(1);
-        let left = self
-            .world
-            .patience
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        let left =
+            self.world
+                .checkpoints_left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         left.map(drop)
             .map_err(|_| CallError::new(Code::Cancelled, "the call was cancelled"))
     }
@@ -231,7 +239,7 @@ impl Lens for View<'_> {
 
 /// What the kernel is made to answer to `openat2`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kernel {
+pub(crate) enum KernelMode {
     /// What it would.
     Whole,
     /// That it has no such call.
@@ -240,7 +248,7 @@ pub(crate) enum Kernel {
     Filtered,
 }
 
-impl Kernel {
+impl KernelMode {
     pub(crate) const ALL: [Self; 3] = [Self::Whole, Self::Old, Self::Filtered];
 
     /// Runs `work` on a thread of this kernel.
@@ -307,12 +315,12 @@ pub(crate) fn in_child(name: &str, prelude: &str) -> bool {
 }
 
 /// How often each law is tried: as [`cases`].
-pub(crate) fn laws() -> proptest::test_runner::Config {
+pub(crate) fn full_property_config() -> proptest::test_runner::Config {
     proptest::test_runner::Config::with_cases(u32::try_from(cases()).unwrap())
 }
 
 /// How many looks of a race must see an exchange happen, and how many must read the file itself.
-const MIN_MET: usize = 8;
+const MIN_LOOKS: usize = 8;
 /// How long a race may take to come to that. It is far more than a busy machine needs.
 const RACE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -322,7 +330,7 @@ const RACE_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn race(
     world: &World,
     pairs: &[(&str, &str)],
-    kernel: Kernel,
+    kernel: KernelMode,
     tries: usize,
     look: impl Fn() -> Result<String, Code> + Sync,
 ) {
@@ -340,8 +348,8 @@ pub(crate) fn race(
         let looks = scope.spawn(|| {
             let _over = SetOnDrop(&over);
             kernel.filter();
-            let (began, mut raced) = (Instant::now(), Raced::default());
-            while raced.looks < tries || !raced.met() && began.elapsed() < RACE_LIMIT {
+            let (began, mut raced) = (Instant::now(), RaceStats::default());
+            while raced.looks < tries || !raced.is_conclusive() && began.elapsed() < RACE_LIMIT {
                 let before = exchanges.load(Ordering::SeqCst);
                 let got = look();
                 // The first of them may have ended before the look began and be counted after that.
@@ -359,12 +367,15 @@ pub(crate) fn race(
         looks.join().unwrap()
     });
     assert_eq!(raced.leaked, 0, "{kernel:?}: {raced:?}");
-    assert!(raced.met(), "{kernel:?}: the threads never met: {raced:?}");
+    assert!(
+        raced.is_conclusive(),
+        "{kernel:?}: the threads never met: {raced:?}"
+    );
 }
 
 /// How the looks of a race went.
 #[derive(Debug, Default)]
-struct Raced {
+struct RaceStats {
     looks: usize,
     /// Looks during which an exchange happened.
     exchanged: usize,
@@ -374,9 +385,9 @@ struct Raced {
     leaked: usize,
 }
 
-impl Raced {
-    fn met(&self) -> bool {
-        self.exchanged >= MIN_MET && self.inside >= MIN_MET
+impl RaceStats {
+    fn is_conclusive(&self) -> bool {
+        self.exchanged >= MIN_LOOKS && self.inside >= MIN_LOOKS
     }
 }
 

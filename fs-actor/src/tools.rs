@@ -19,22 +19,22 @@ mod write_file;
 
 use bailiwick::ToolSet;
 
-use crate::change::Changer;
+use crate::change::StepExecutor;
 use crate::replace::Durability;
 
-pub use copy::{Copied, CopyArgs};
-pub use delete::{DeleteArgs, Deleted};
-pub use edit_file::{EditArgs, EditFileArgs, FileEdited, Made};
-pub use find::{FindArgs, PathsFound, Wanted};
-pub use grep::{CaseArg, FileMatches, GrepArgs, MatchLine, Matches, Mode};
+pub use copy::{CopyArgs, CopyOutput};
+pub use delete::{DeleteArgs, DeleteOutput};
+pub use edit_file::{AppliedEdit, EditArgs, EditFileArgs, EditFileOutput};
+pub use find::{FindArgs, FindOutput, KindFilter};
+pub use grep::{CaseArg, FileMatches, GrepArgs, GrepMode, GrepOutput, MatchLine};
 pub use hash::{HashPrefix, ParseHashPrefixError};
-pub use list_directory::{ListDirectoryArgs, Listed, Listing};
-pub use list_roots::{ListRootsArgs, Roots};
-pub use make_directory::{DirectoriesMade, MakeDirectoryArgs};
-pub use move_entry::{MoveArgs, Moved};
-pub use read_file::{FileRead, FilesRead, Hash, ReadFileArgs};
-pub use stat::{FactsFound, StatArgs};
-pub use write_file::{IfExists, WriteFileArgs, Written};
+pub use list_directory::{DirectoryEntry, ListDirectoryArgs, ListDirectoryOutput};
+pub use list_roots::{ListRootsArgs, ListRootsOutput};
+pub use make_directory::{MakeDirectoryArgs, MakeDirectoryOutput};
+pub use move_entry::{MoveArgs, MoveOutput};
+pub use read_file::{FileContent, LazyHash, ReadFileArgs, ReadFileOutput};
+pub use stat::{StatArgs, StatOutput};
+pub use write_file::{IfExists, WriteFileArgs, WriteFileOutput};
 
 /// The file tools. Changes survive a crash of the program and, on file systems that order renames, of the machine
 /// ([`Durability::Ordered`]).
@@ -48,7 +48,7 @@ pub fn tools() -> ToolSet {
 }
 
 /// The file tools, with changes that survive as much as `durability` says. A call's typed output
-/// ([`Written::durability`] and the like) has the level that was reached, which the file system may lower.
+/// ([`WriteFileOutput::durability`] and the like) has the level that was reached, which the file system may lower.
 ///
 /// ```
 /// use bailiwick_fs::Durability;
@@ -57,7 +57,7 @@ pub fn tools() -> ToolSet {
 /// ```
 #[must_use]
 pub fn tools_with(durability: Durability) -> ToolSet {
-    let changer = || Changer::new(durability);
+    let changer = || StepExecutor::new(durability);
     ToolSet::new()
         .reader(list_roots::ListRoots)
         .reader(list_directory::ListDirectory)

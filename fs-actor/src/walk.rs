@@ -4,7 +4,7 @@
 //! mount. It holds a few descriptors however deep it goes, and at most one buffer of names a level however large
 //! the directories are. Files under construction are nobody's yet, so it passes over them.
 
-mod ignored;
+mod gitignore;
 #[cfg(test)]
 mod tests;
 
@@ -12,23 +12,23 @@ use std::mem::MaybeUninit;
 
 use bailiwick::{Halt, VirtualPath};
 
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::replace::is_temporary;
-use crate::resolve::{Descent, Kind, Meta, OpenDir};
+use crate::resolve::{DirStack, Kind, Meta, OpenDir};
 use crate::sys::{AtFlags, Errno, FileType, RawDir, statat};
 
-pub(crate) use ignored::Ignoring;
+pub(crate) use gitignore::IgnoreRules;
 
 /// The deepest level that is entered.
 pub(crate) const MAX_DEPTH: usize = 256;
 /// How many entries pass between two looks at whether the call must stop.
-const STRIDE: u64 = 256;
+const CHECKPOINT_INTERVAL: u64 = 256;
 /// Room for about a thousand names.
-const BUFFER: usize = 32 * 1024;
+const BUFFER_SIZE: usize = 32 * 1024;
 
 /// What the walk comes upon.
 #[derive(Debug)]
-pub(crate) struct Found<'w> {
+pub(crate) struct WalkEntry<'w> {
     /// Its path; if `raw`, the one it was judged by, which does not open it.
     pub(crate) path: VirtualPath,
     /// Its name as it is, if no path can hold it: not UTF-8, or with control characters.
@@ -42,7 +42,7 @@ pub(crate) struct Found<'w> {
     name: &'w [u8],
 }
 
-impl Found<'_> {
+impl WalkEntry<'_> {
     /// The facts about it, if it is still there.
     pub(crate) fn meta(&self) -> Option<Meta> {
         let stat = statat(self.holder.as_fd(), self.name, AtFlags::SYMLINK_NOFOLLOW);
@@ -52,23 +52,23 @@ impl Found<'_> {
 
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Onward {
+pub(crate) enum WalkControl {
     /// Into it, if it is a directory.
     Enter,
     /// Past it.
-    Pass,
+    Skip,
     /// No further.
     Stop,
 }
 
 /// What was left out, apart from what may not be shown, which is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftOut {
+pub(crate) struct WalkSkipped {
     /// Directories that could not be opened, lie on another file system or too deep.
     pub(crate) directories: u64,
 }
 
-impl LeftOut {
+impl WalkSkipped {
     /// A line that says so, if something was left out.
     pub(crate) fn text(self) -> String {
         match self.directories {
@@ -129,86 +129,86 @@ fn kind(dir: &OpenDir, name: &[u8], listed: FileType) -> Option<Kind> {
 /// # Errors
 /// What `visit` returns, `CANCELLED` or `DEADLINE`, and the system's error on `top` itself.
 pub(crate) fn walk(
-    lens: &dyn Lens,
+    view: &dyn ReadView,
     top: OpenDir,
     at: &VirtualPath,
-    mut ignoring: Option<Ignoring>,
-    visit: &mut dyn FnMut(&Found<'_>) -> Result<Onward, Halt>,
-) -> Result<LeftOut, Halt> {
-    let mut left_out = LeftOut::default();
-    let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
+    mut ignore_rules: Option<IgnoreRules>,
+    visit: &mut dyn FnMut(&WalkEntry<'_>) -> Result<WalkControl, Halt>,
+) -> Result<WalkSkipped, Halt> {
+    let mut skipped = WalkSkipped::default();
+    let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
     let mut seen = 0_u64;
-    if let Some(ignoring) = &mut ignoring {
-        ignoring.enter(lens, &top, at);
+    if let Some(ignore_rules) = &mut ignore_rules {
+        ignore_rules.enter(view, &top, at);
     }
-    let mut way = Descent::new(top);
+    let mut stack = DirStack::new(top);
     let mut levels = vec![Level::new(at.clone())];
     while let Some(level) = levels.last_mut() {
-        let Ok(here) = way.here() else {
+        let Ok(dir) = stack.current() else {
             // It went, or was moved, while the walk was beneath it.
-            left_out.directories += 1;
-            ascend(&mut way, &mut levels, &mut ignoring);
+            skipped.directories += 1;
+            ascend(&mut stack, &mut levels, &mut ignore_rules);
             continue;
         };
         let Some((name, listed)) = level.names.pop() else {
-            if !level.read && level.refill(here, &mut buffer).is_ok() {
-                lens.checkpoint()?;
+            if !level.read && level.refill(dir, &mut buffer).is_ok() {
+                view.checkpoint()?;
                 continue;
             }
-            left_out.directories += u64::from(!level.read);
-            ascend(&mut way, &mut levels, &mut ignoring);
+            skipped.directories += u64::from(!level.read);
+            ascend(&mut stack, &mut levels, &mut ignore_rules);
             continue;
         };
         seen += 1;
-        if seen.is_multiple_of(STRIDE) {
-            lens.checkpoint()?;
+        if seen.is_multiple_of(CHECKPOINT_INTERVAL) {
+            view.checkpoint()?;
         }
         let depth = levels.len();
         let Some(level) = levels.last() else { break };
-        let Some(found) = look(lens, (here, &level.path), &name, listed, depth) else {
+        let Some(found) = inspect(view, (dir, &level.path), &name, listed, depth) else {
             continue;
         };
-        if ignoring
+        if ignore_rules
             .as_ref()
-            .is_some_and(|ignoring| ignoring.ignores(&found))
+            .is_some_and(|ignore_rules| ignore_rules.ignores(&found))
         {
             continue;
         }
         match visit(&found)? {
-            Onward::Stop => break,
-            Onward::Pass => continue,
-            Onward::Enter if found.kind != Kind::Directory || found.raw.is_some() => continue,
-            Onward::Enter => {}
+            WalkControl::Stop => break,
+            WalkControl::Skip => continue,
+            WalkControl::Enter if found.kind != Kind::Directory || found.raw.is_some() => continue,
+            WalkControl::Enter => {}
         }
         let path = found.path;
-        match descend(&mut way, &path, depth) {
+        match descend(&mut stack, &path, depth) {
             Ok(()) => {
-                if let (Some(ignoring), Ok(dir)) = (&mut ignoring, way.here()) {
-                    ignoring.enter(lens, dir, &path);
+                if let (Some(ignore_rules), Ok(dir)) = (&mut ignore_rules, stack.current()) {
+                    ignore_rules.enter(view, dir, &path);
                 }
                 levels.push(Level::new(path));
             }
             // It went, or became something else, between the two looks.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(_) => left_out.directories += 1,
+            Err(_) => skipped.directories += 1,
         }
     }
-    Ok(left_out)
+    Ok(skipped)
 }
 
-fn descend(way: &mut Descent, path: &VirtualPath, depth: usize) -> Result<(), Errno> {
+fn descend(stack: &mut DirStack, path: &VirtualPath, depth: usize) -> Result<(), Errno> {
     // Beneath the deepest path there is nothing that a path could name.
     if depth.max(path.depth()) >= MAX_DEPTH {
         return Err(Errno::NAMETOOLONG);
     }
-    way.enter(path.name().unwrap_or_default())
+    stack.enter(path.name().unwrap_or_default())
 }
 
-fn ascend(way: &mut Descent, levels: &mut Vec<Level>, ignoring: &mut Option<Ignoring>) {
-    way.leave();
+fn ascend(stack: &mut DirStack, levels: &mut Vec<Level>, ignore_rules: &mut Option<IgnoreRules>) {
+    stack.pop();
     levels.pop();
-    if let Some(ignoring) = ignoring {
-        ignoring.leave();
+    if let Some(ignore_rules) = ignore_rules {
+        ignore_rules.pop();
     }
 }
 
@@ -216,26 +216,26 @@ fn ascend(way: &mut Descent, levels: &mut Vec<Level>, ignoring: &mut Option<Igno
 ///
 /// A name that no path can hold is judged by what it looks like, with U+FFFD for what cannot stand there.
 /// It is only ever listed: nothing can open or enter it.
-fn look<'w>(
-    lens: &dyn Lens,
+fn inspect<'w>(
+    view: &dyn ReadView,
     (holder, at): (&'w OpenDir, &VirtualPath),
     name: &'w [u8],
     listed: FileType,
     depth: usize,
-) -> Option<Found<'w>> {
+) -> Option<WalkEntry<'w>> {
     let plain = std::str::from_utf8(name)
         .ok()
         .and_then(|name| at.join(name).ok());
     let raw = plain.is_none().then_some(name);
     let path = match plain {
         Some(path) => path,
-        None => at.join(&likeness(name)).ok()?,
+        None => at.join(&lossy_name(name)).ok()?,
     };
-    if !lens.shows(&path) {
+    if !view.shows(&path) {
         return None;
     }
     let kind = kind(holder, name, listed)?;
-    Some(Found {
+    Some(WalkEntry {
         path,
         raw,
         kind,
@@ -245,13 +245,16 @@ fn look<'w>(
     })
 }
 
-fn likeness(name: &[u8]) -> String {
+fn lossy_name(name: &[u8]) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     String::from_utf8_lossy(name).replace(odd, "\u{fffd}")
 }
 
 /// Opens the directory at `path` for a walk, with the path it really has.
-pub(crate) fn start(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, VirtualPath), Halt> {
-    let dir = crate::resolve::directory(lens, path)?;
-    Ok((dir, lens.actual(path).clone()))
+pub(crate) fn start(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+) -> Result<(OpenDir, VirtualPath), Halt> {
+    let dir = crate::resolve::directory(view, path)?;
+    Ok((dir, view.actual(path).clone()))
 }

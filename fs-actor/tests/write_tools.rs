@@ -137,7 +137,7 @@ async fn a_file_is_created_once_and_overwritten_only_on_request() {
             .collect::<Vec<_>>(),
         [Op::MakeDirectory, Op::Create]
     );
-    let written = outcome.output::<bailiwick_fs::Written>().unwrap();
+    let written = outcome.output::<bailiwick_fs::WriteFileOutput>().unwrap();
     assert_eq!(written.hash, Some(ContentHash::of(b"a")));
     assert_eq!(outcome.structured().unwrap().get("hash"), None);
     stage

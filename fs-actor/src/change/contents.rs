@@ -5,27 +5,27 @@ use bailiwick::{
     VirtualPath,
 };
 
-use super::state::{Seen, State};
-use super::{Changer, tree};
+use super::state::{Inspected, State};
+use super::{StepExecutor, tree};
 use crate::diff;
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::resolve::{Kind, Meta};
 
 /// The most entries that are listed, and the most bytes that their paths have together.
 const MAX_FIRST: usize = 50;
 const MAX_FIRST_BYTES: usize = 8 << 10;
 
-impl Changer {
+impl StepExecutor {
     /// What the worker may know of the object at `path` and of what lies beneath it: the entry, and a difference
     /// without content.
-    pub(crate) fn described(
+    pub(crate) fn describe(
         &self,
-        lens: &dyn Lens,
+        view: &dyn ReadView,
         path: &VirtualPath,
-        seen: &Seen,
+        seen: &Inspected,
     ) -> Result<(Entry, FileDiff), CallError> {
-        let shown = lens.shows(path);
-        let State::Directory { mark, .. } = seen.state else {
+        let shown = view.shows(path);
+        let State::Directory { digest, .. } = seen.state else {
             let diff = if shown {
                 FileDiff::default()
             } else {
@@ -37,13 +37,13 @@ impl Changer {
         let visible: Vec<(&str, &Meta)> = seen
             .items
             .iter()
-            .filter(|item| shown && lens.shows(&item.path))
+            .filter(|item| shown && view.shows(&item.path))
             .filter_map(|item| Some((item.path.beneath(path)?, &item.meta)))
             .collect();
         let hidden = !shown || visible.len() < seen.items.len();
         let hash = match &seen.meta {
-            Some(meta) if hidden => self.veiled(mark, tree::stamp(meta))?,
-            _ => mark,
+            Some(meta) if hidden => self.masked(digest, tree::stamp(meta))?,
+            _ => digest,
         };
         let contents = contents(visible, hash);
         let entry = Entry::Directory {
@@ -59,10 +59,10 @@ impl Changer {
 }
 
 fn contents(visible: Vec<(&str, &Meta)>, hash: ContentHash) -> DirectoryContents {
-    let count = |wanted: &[Kind]| {
+    let count = |kinds: &[Kind]| {
         let matching = visible
             .iter()
-            .filter(|(_, meta)| wanted.contains(&meta.kind));
+            .filter(|(_, meta)| kinds.contains(&meta.kind));
         matching.count() as u64
     };
     let files = visible.iter().filter(|(_, meta)| meta.kind == Kind::File);

@@ -9,7 +9,7 @@ use bailiwick::{CallError, Code, Halt, ReadPermit, VirtualPath, fold};
 
 use super::tree::{self, Item};
 use super::{Step, target};
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::resolve::{self, OpenDir};
 use crate::sys::Errno;
 
@@ -66,7 +66,7 @@ fn is_run(rest: &[&str]) -> bool {
 }
 
 /// Whether an entry of this name may complete a repository, or is run in one.
-pub(super) fn matters(name: &str) -> bool {
+pub(super) fn is_relevant(name: &str) -> bool {
     Markers::default().with(name) != Markers::default() || is_run(&[name])
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn require(permit: &ReadPermit, steps: &[Step], items: &[Item]) -> Re
 
 /// The protected files that `steps` change.
 pub(super) fn protected(
-    lens: &dyn Lens,
+    view: &dyn ReadView,
     steps: &[Step],
     items: &[Item],
 ) -> Result<Vec<VirtualPath>, Halt> {
@@ -100,17 +100,17 @@ pub(super) fn protected(
     for step in steps {
         match step {
             Step::Write { path, .. } | Step::MakeDirectory { path, .. } => {
-                Change::new(lens, path, path, &[], true).protected(&mut found)?;
+                EntryChange::new(view, path, path, &[], true).protected(&mut found)?;
             }
             Step::Remove { path, .. } => {
-                Change::new(lens, path, path, items, false).protected(&mut found)?;
+                EntryChange::new(view, path, path, items, false).protected(&mut found)?;
             }
             Step::Move { from, to, .. } => {
-                Change::new(lens, from, from, items, false).protected(&mut found)?;
-                Change::new(lens, from, to, items, true).protected(&mut found)?;
+                EntryChange::new(view, from, from, items, false).protected(&mut found)?;
+                EntryChange::new(view, from, to, items, true).protected(&mut found)?;
             }
             Step::Copy { from, to, .. } => {
-                Change::new(lens, from, to, items, true).protected(&mut found)?;
+                EntryChange::new(view, from, to, items, true).protected(&mut found)?;
             }
         }
     }
@@ -118,26 +118,26 @@ pub(super) fn protected(
 }
 
 /// Something that is put at `at` or removed from there, with what lies beneath it.
-struct Change<'c> {
-    lens: &'c dyn Lens,
+struct EntryChange<'c> {
+    view: &'c dyn ReadView,
     /// What `items` are beneath.
     base: &'c VirtualPath,
     at: &'c VirtualPath,
     items: &'c [Item],
-    put: bool,
+    is_added: bool,
     /// The markers of directories beneath `at`, by their path relative to it.
     inside: HashMap<&'c str, Markers>,
     /// Those of directories above.
     outside: HashMap<VirtualPath, Markers>,
 }
 
-impl<'c> Change<'c> {
+impl<'c> EntryChange<'c> {
     fn new(
-        lens: &'c dyn Lens,
+        view: &'c dyn ReadView,
         base: &'c VirtualPath,
         at: &'c VirtualPath,
         items: &'c [Item],
-        put: bool,
+        is_added: bool,
     ) -> Self {
         let mut inside: HashMap<&str, Markers> = HashMap::new();
         for item in items {
@@ -150,23 +150,23 @@ impl<'c> Change<'c> {
             }
         }
         Self {
-            lens,
+            view,
             base,
             at,
             items,
-            put,
+            is_added,
             inside,
             outside: HashMap::new(),
         }
     }
 
     fn protected(mut self, found: &mut Vec<VirtualPath>) -> Result<(), Halt> {
-        if self.is_run("")? || self.put && self.completes()? {
+        if self.is_run("")? || self.is_added && self.completes()? {
             found.push(self.at.clone());
         }
         for item in self.items {
             let relative = item.path.beneath(self.base).unwrap_or_default();
-            if self.is_run(relative)? || self.put && self.is_head(relative) {
+            if self.is_run(relative)? || self.is_added && self.is_head(relative) {
                 found.push(target::relocated(&item.path, self.base, self.at)?);
             }
         }
@@ -229,21 +229,21 @@ impl<'c> Change<'c> {
         if let Some(known) = self.outside.get(dir) {
             return Ok(*known);
         }
-        let markers = self.look(dir)?;
+        let markers = self.read_markers(dir)?;
         self.outside.insert(dir.clone(), markers);
         Ok(markers)
     }
 
-    fn look(&self, dir: &VirtualPath) -> Result<Markers, Halt> {
-        if self.lens.place_of(dir).is_none() {
+    fn read_markers(&self, dir: &VirtualPath) -> Result<Markers, Halt> {
+        if self.view.mount_point(dir).is_none() {
             return Ok(Markers::default());
         }
         let Ok(entry) = dir.join("HEAD") else {
             return Ok(Markers::default());
         };
-        match resolve::parent(self.lens, &entry) {
+        match resolve::parent(self.view, &entry) {
             Ok((opened, _)) => {
-                Markers::of(&opened).map_err(|errno| resolve::say(errno, dir).into())
+                Markers::of(&opened).map_err(|errno| resolve::to_call_error(errno, dir).into())
             }
             Err(Halt::Failed(error)) if error.code() == Code::NotFound => Ok(Markers::default()),
             Err(halt) => Err(halt),

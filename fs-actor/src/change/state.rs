@@ -2,8 +2,8 @@
 
 use bailiwick::{CallError, ContentHash, Entry, Halt, VirtualPath};
 
-use super::tree::{self, Item, Pause, Temporaries};
-use crate::lens::Lens;
+use super::tree::{self, Checkpoint, Item, TemporaryFiles};
+use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, Meta, OpenDir};
 use crate::sys::Errno;
 
@@ -21,10 +21,10 @@ pub(crate) enum State {
     Object { stamp: ContentHash, bytes: u64 },
     /// A directory, and everything beneath it.
     Directory {
-        mark: ContentHash,
+        digest: ContentHash,
         entries: u64,
         /// Whether a copy has the same mark.
-        exact: bool,
+        content_only: bool,
     },
 }
 
@@ -40,9 +40,9 @@ impl State {
     /// The state of a directory that holds nothing.
     pub(crate) fn empty_directory() -> Self {
         Self::Directory {
-            mark: ContentHash::of(b""),
+            digest: ContentHash::of(b""),
             entries: 0,
-            exact: true,
+            content_only: true,
         }
     }
 
@@ -61,7 +61,7 @@ impl State {
 
 /// What stands at a path, and what lies beneath it.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Inspected {
     pub(crate) state: State,
     /// None if nothing stands there.
     pub(crate) meta: Option<Meta>,
@@ -73,8 +73,8 @@ pub(crate) struct Seen {
     pub(crate) left_out: u64,
 }
 
-impl Seen {
-    const NOTHING: Self = Self {
+impl Inspected {
+    const ABSENT: Self = Self {
         state: State::Absent,
         meta: None,
         items: Vec::new(),
@@ -87,37 +87,37 @@ impl Seen {
 ///
 /// # Errors
 /// As [`resolve::parent`]; `TOO_LARGE` for a tree beyond the limits.
-pub(crate) fn see(
-    lens: &dyn Lens,
+pub(crate) fn inspect(
+    view: &dyn ReadView,
     path: &VirtualPath,
-    temporaries: Temporaries,
-) -> Result<Seen, Halt> {
-    let (dir, name) = match resolve::parent(lens, path) {
+    temporaries: TemporaryFiles,
+) -> Result<Inspected, Halt> {
+    let (dir, name) = match resolve::parent(view, path) {
         Ok(found) => found,
         Err(Halt::Failed(error)) if error.code() == bailiwick::Code::NotFound => {
-            return Ok(Seen::NOTHING);
+            return Ok(Inspected::ABSENT);
         }
         Err(halt) => return Err(halt),
     };
-    let pause = || lens.checkpoint();
-    Ok(see_in(&dir, &name, path, temporaries, &pause)?)
+    let checkpoint = || view.checkpoint();
+    Ok(inspect_in(&dir, &name, path, temporaries, &checkpoint)?)
 }
 
 /// Looks at `name` in `dir`, which is `path` in the namespace.
-pub(crate) fn see_in(
+pub(crate) fn inspect_in(
     dir: &OpenDir,
     name: &str,
     path: &VirtualPath,
-    temporaries: Temporaries,
-    pause: Pause<'_>,
-) -> Result<Seen, CallError> {
-    let failed = |errno| resolve::say(errno, path);
+    temporaries: TemporaryFiles,
+    checkpoint: Checkpoint<'_>,
+) -> Result<Inspected, CallError> {
+    let failed = |errno| resolve::to_call_error(errno, path);
     let meta = match tree::stat(dir.as_fd(), name) {
         Ok(meta) => meta,
-        Err(Errno::NOENT) => return Ok(Seen::NOTHING),
+        Err(Errno::NOENT) => return Ok(Inspected::ABSENT),
         Err(errno) => return Err(failed(errno)),
     };
-    let mut seen = Seen {
+    let mut seen = Inspected {
         state: State::Object {
             stamp: tree::stamp(&meta),
             bytes: meta.len,
@@ -130,16 +130,16 @@ pub(crate) fn see_in(
     match meta.kind {
         Kind::File if meta.len <= MAX_HASHED => {
             let file = dir.read(name).map_err(failed)?;
-            let (hash, bytes) = tree::hash_of(&file.file, MAX_HASHED, path, pause)?;
+            let (hash, bytes) = tree::hash_file(&file.file, MAX_HASHED, path, checkpoint)?;
             seen.state = State::File { hash, bytes };
         }
         Kind::Directory => {
             let inner = dir.enter(name).map_err(failed)?;
-            let tree = tree::look(inner, path, temporaries, pause)?;
+            let tree = tree::scan(inner, path, temporaries, checkpoint)?;
             seen.state = State::Directory {
-                mark: tree.mark.unwrap_or_else(|| ContentHash::of(b"")),
+                digest: tree.digest.unwrap_or_else(|| ContentHash::of(b"")),
                 entries: tree.items.len() as u64,
-                exact: tree.exact,
+                content_only: tree.content_only,
             };
             seen.bytes = tree.bytes;
             seen.left_out = tree.left_out;

@@ -5,25 +5,25 @@ use bailiwick::{
     Scope, Verdict, VirtualPath, WriteMode, not_yours,
 };
 
-use super::state::Seen;
+use super::state::Inspected;
 use super::tree::{self, Item};
-use super::{Changer, State, Step, Temporaries, Work, repository, see};
+use super::{ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository};
 use bytes::Bytes;
 
 use crate::diff;
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::replace::is_temporary;
 use crate::resolve::{self, Kind, Meta};
 use crate::tools::HashPrefix;
 
 /// The most entries of a tree that a person is asked about one by one.
-const MAX_ASKED: usize = 1_000;
+const MAX_ASKED_ENTRIES: usize = 1_000;
 /// The largest file that is read whole, so that its change can be shown and taken back.
-const MAX_KEPT: u64 = 64 << 20;
+const MAX_RESTORABLE_BYTES: u64 = 64 << 20;
 
 /// The file that a call is to change.
 #[derive(Debug)]
-pub(crate) struct Old {
+pub(crate) struct OldFile {
     pub(crate) state: State,
     /// Its bytes, unless there are too many.
     pub(crate) bytes: Option<Bytes>,
@@ -34,14 +34,14 @@ pub(crate) struct Old {
 ///
 /// # Errors
 /// `NOT_REGULAR` for anything but a regular file, and as [`resolve::file`].
-pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Halt> {
-    if resolve::entry(lens, path)?.is_none() {
+pub(crate) fn read_old(view: &dyn ReadView, path: &VirtualPath) -> Result<Option<OldFile>, Halt> {
+    if resolve::entry(view, path)?.is_none() {
         return Ok(None);
     }
-    let file = resolve::file(lens, path)?;
-    let pause = || lens.checkpoint();
-    if file.meta.len > MAX_KEPT {
-        return Ok(Some(Old {
+    let file = resolve::file(view, path)?;
+    let checkpoint = || view.checkpoint();
+    if file.meta.len > MAX_RESTORABLE_BYTES {
+        return Ok(Some(OldFile {
             state: State::Object {
                 stamp: tree::stamp(&file.meta),
                 bytes: file.meta.len,
@@ -50,8 +50,8 @@ pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Ha
             meta: file.meta,
         }));
     }
-    let bytes = tree::bytes_of(&file.file, MAX_KEPT, path, &pause)?;
-    Ok(Some(Old {
+    let bytes = tree::read_file(&file.file, MAX_RESTORABLE_BYTES, path, &checkpoint)?;
+    Ok(Some(OldFile {
         state: State::of_file(&bytes),
         bytes: Some(bytes.into()),
         meta: file.meta,
@@ -62,7 +62,7 @@ pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Ha
 ///
 /// # Errors
 /// `CONFLICT`
-pub(crate) fn expect(
+pub(crate) fn check_expected_hash(
     path: &VirtualPath,
     state: &State,
     expected: Option<&HashPrefix>,
@@ -87,7 +87,7 @@ pub(crate) fn expect(
 ///
 /// # Errors
 /// `INVALID_ARGUMENTS`
-pub(crate) fn free_name(path: &VirtualPath) -> Result<(), CallError> {
+pub(crate) fn reject_temporary_name(path: &VirtualPath) -> Result<(), CallError> {
     if path.names().any(is_temporary) {
         return Err(CallError::new(
             Code::InvalidArguments,
@@ -98,24 +98,24 @@ pub(crate) fn free_name(path: &VirtualPath) -> Result<(), CallError> {
 }
 
 /// Refuses steps that write in a way the policy leaves out. What moves or removes something that was there
-/// overwrites; so does an edit. `adding` says that what is rewritten only gets longer.
+/// overwrites; so does an edit. `appends` says that what is rewritten only gets longer.
 ///
 /// # Errors
 /// `PERMISSION_DENIED`
-pub(crate) fn within_modes(
+pub(crate) fn check_write_modes(
     permit: &ReadPermit,
     steps: &[Step],
-    adding: bool,
+    appends: bool,
 ) -> Result<(), CallError> {
-    let anew = |over: &State| match over {
+    let anew = |existing: &State| match existing {
         State::Absent => WriteMode::Create,
-        _ if adding => WriteMode::Append,
+        _ if appends => WriteMode::Append,
         State::File { .. } | State::Object { .. } | State::Directory { .. } => WriteMode::Overwrite,
     };
     let modes = steps.iter().flat_map(|step| match step {
         Step::MakeDirectory { .. } => vec![WriteMode::Create],
-        Step::Write { over, .. } | Step::Copy { over, .. } => vec![anew(over)],
-        Step::Move { over, .. } => vec![WriteMode::Overwrite, anew(over)],
+        Step::Write { existing, .. } | Step::Copy { existing, .. } => vec![anew(existing)],
+        Step::Move { existing, .. } => vec![WriteMode::Overwrite, anew(existing)],
         Step::Remove { .. } => vec![WriteMode::Overwrite],
     });
     let mut left_out = modes.filter(|mode| !permit.allows_write_mode(*mode));
@@ -158,11 +158,11 @@ pub(crate) fn require_all(checks: impl IntoIterator<Item = Result<(), Halt>>) ->
 /// call may make them.
 ///
 /// # Errors
-/// `NOT_FOUND` if there are some and `wanted` says not to make them.
+/// `NOT_FOUND` if there are some and `create` says not to make them.
 pub(crate) fn missing_parents(
     permit: &ReadPermit,
     path: &VirtualPath,
-    wanted: bool,
+    create: bool,
 ) -> Result<Vec<Step>, Halt> {
     let mut missing = Vec::new();
     let mut above = path.parent();
@@ -182,7 +182,7 @@ pub(crate) fn missing_parents(
         above = path.parent();
     }
     missing.reverse();
-    if let Some(first) = missing.first().filter(|_| !wanted) {
+    if let Some(first) = missing.first().filter(|_| !create) {
         let message = format!(
             "{}; set create_parents to make it",
             not_yours(first).message()
@@ -195,17 +195,17 @@ pub(crate) fn missing_parents(
     Ok(steps.collect())
 }
 
-/// Requires that the call may carry out `steps`, which make or change what is at `path`; `adding` is as in [`within_modes`].
+/// Requires that the call may carry out `steps`, which make or change what is at `path`; `appends` is as in [`check_write_modes`].
 ///
 /// # Errors
-/// As [`within_modes`] and [`require_all`].
+/// As [`check_write_modes`] and [`require_all`].
 pub(crate) fn require_put(
     permit: &ReadPermit,
     path: &VirtualPath,
     steps: &[Step],
-    adding: bool,
+    appends: bool,
 ) -> Result<(), Halt> {
-    within_modes(permit, steps, adding)?;
+    check_write_modes(permit, steps, appends)?;
     require_all([
         require_parents(permit, path, steps),
         repository::require(permit, steps, &[]),
@@ -233,7 +233,7 @@ pub(crate) fn require_parents(
 }
 
 /// What takes the making of these directories back.
-pub(crate) fn unmake(made: &[Step]) -> Vec<Step> {
+pub(crate) fn undo_directories(made: &[Step]) -> Vec<Step> {
     let remove = |step: &Step| match step {
         Step::MakeDirectory { path, .. } => Some(Step::Remove {
             path: path.clone(),
@@ -260,7 +260,9 @@ pub(crate) fn require_beneath(
         let need = Scope::doing(operation, at(&item.path)?);
         match permit.judge_need(&need) {
             Verdict::Allow => {}
-            Verdict::Ask if permit.shows(&item.path) && asked.len() < MAX_ASKED => asked.push(need),
+            Verdict::Ask if permit.shows(&item.path) && asked.len() < MAX_ASKED_ENTRIES => {
+                asked.push(need)
+            }
             Verdict::Ask | Verdict::Deny => {
                 let message = format!(
                     "`{top}` holds what this worker may not touch; name smaller parts of it"
@@ -273,7 +275,7 @@ pub(crate) fn require_beneath(
 }
 
 /// The need to put something at `to`, in place of a file if `overwrite` says so.
-pub(crate) fn put(to: &VirtualPath, overwrite: bool) -> Scope {
+pub(crate) fn put_need(to: &VirtualPath, overwrite: bool) -> Scope {
     let create = Scope::doing(Operation::Create, to.clone());
     if overwrite {
         create.or(Operation::Change)
@@ -289,7 +291,7 @@ pub(crate) fn put(to: &VirtualPath, overwrite: bool) -> Scope {
 pub(crate) fn require_whole(
     permit: &ReadPermit,
     operation: Operation,
-    (from, seen): (&VirtualPath, &Seen),
+    (from, seen): (&VirtualPath, &Inspected),
     to: &VirtualPath,
 ) -> Result<(), Halt> {
     if !matches!(seen.state, State::Directory { .. }) {
@@ -319,7 +321,7 @@ pub(crate) fn relocated(
 ///
 /// # Errors
 /// `INVALID_ARGUMENTS`
-pub(crate) fn not_a_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(), CallError> {
+pub(crate) fn reject_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(), CallError> {
     let mut roots = permit.roots().filter(|root| !root.is_for_one_call());
     if roots.any(|root| root.mount().starts_with(path)) {
         return Err(CallError::new(
@@ -333,7 +335,7 @@ pub(crate) fn not_a_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(), 
 }
 
 /// The changes that people see of the directories made on the way.
-pub(crate) fn made(steps: &[Step]) -> Vec<Change> {
+pub(crate) fn directory_changes(steps: &[Step]) -> Vec<Change> {
     let change = |step: &Step| match step {
         Step::MakeDirectory { path, .. } => Some(Change {
             path: path.clone(),
@@ -349,7 +351,7 @@ pub(crate) fn made(steps: &[Step]) -> Vec<Change> {
 }
 
 /// The plan of a call that would change nothing.
-pub(crate) fn nothing(reply: Reply) -> Plan<Work> {
+pub(crate) fn empty_plan(reply: Reply) -> Plan<ChangeSet> {
     Plan {
         changes: Vec::new(),
         reply,
@@ -367,8 +369,8 @@ pub(crate) fn destination(
     permit: &ReadPermit,
     to: &VirtualPath,
     overwrite: bool,
-) -> Result<Seen, Halt> {
-    let seen = see(permit, to, Temporaries::Counted)?;
+) -> Result<Inspected, Halt> {
+    let seen = inspect(permit, to, TemporaryFiles::Included)?;
     let path = permit.actual(to);
     let hint = match seen.meta.map(|meta| meta.kind) {
         None => return Ok(seen),
@@ -385,7 +387,7 @@ pub(crate) fn destination(
 ///
 /// # Errors
 /// `INVALID_ARGUMENTS`
-pub(crate) fn apart(from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
+pub(crate) fn reject_nested(from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
     if to.starts_with(from) || from.starts_with(to) {
         return Err(CallError::new(
             Code::InvalidArguments,
@@ -396,18 +398,18 @@ pub(crate) fn apart(from: &VirtualPath, to: &VirtualPath) -> Result<(), CallErro
 }
 
 /// The change that people see of a file that is replaced by another.
-pub(crate) fn replaced(
-    changer: &Changer,
+pub(crate) fn replaced_file(
+    changer: &StepExecutor,
     permit: &ReadPermit,
-    (from, what): (&VirtualPath, &Seen),
-    (to, over): (&VirtualPath, &Seen),
-) -> Result<(Option<Change>, Option<Old>), Halt> {
-    if over.state == State::Absent {
+    (from, what): (&VirtualPath, &Inspected),
+    (to, existing): (&VirtualPath, &Inspected),
+) -> Result<(Option<Change>, Option<OldFile>), Halt> {
+    if existing.state == State::Absent {
         return Ok((None, None));
     }
-    let kept = old(permit, to)?;
+    let kept = read_old(permit, to)?;
     let new = match what.state {
-        State::File { .. } => old(permit, from)?.and_then(|new| new.bytes),
+        State::File { .. } => read_old(permit, from)?.and_then(|new| new.bytes),
         State::Absent | State::Object { .. } | State::Directory { .. } => None,
     };
     let shown = permit.shows(to) && permit.shows(from);
@@ -423,7 +425,7 @@ pub(crate) fn replaced(
         path: to.clone(),
         op: Op::Modify,
         to: None,
-        before: changer.entry(&over.state, over.meta.as_ref(), permit.shows(to))?,
+        before: changer.entry(&existing.state, existing.meta.as_ref(), permit.shows(to))?,
         after: changer.entry(&what.state, what.meta.as_ref(), permit.shows(from))?,
         diff,
     };
@@ -431,14 +433,14 @@ pub(crate) fn replaced(
 }
 
 /// What puts a replaced file back where nothing is; none if it was too large to keep.
-pub(crate) fn put_back(path: &VirtualPath, kept: Option<Old>) -> Option<Vec<Step>> {
+pub(crate) fn restore_replaced(path: &VirtualPath, kept: Option<OldFile>) -> Option<Vec<Step>> {
     let Some(kept) = kept else {
         return Some(Vec::new());
     };
     Some(vec![Step::Write {
         path: path.clone(),
         content: kept.bytes?,
-        over: State::Absent,
+        existing: State::Absent,
         mode: Some(kept.meta.mode),
     }])
 }

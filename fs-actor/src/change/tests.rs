@@ -12,7 +12,7 @@ use std::path::Path;
 use bailiwick::{Code, Entry};
 
 use super::*;
-use crate::lens::Lens as _;
+use crate::read_view::ReadView as _;
 use crate::testing::{self, World, path};
 
 /// Every name beneath `dir`, with what a file holds, where a link leads, or the kind.
@@ -50,22 +50,22 @@ fn tree(dir: &Path) -> BTreeMap<String, String> {
 }
 
 fn state(world: &World, at: &str) -> State {
-    see(&world.lens(), &path(at), Temporaries::Counted)
+    inspect(&world.view(), &path(at), TemporaryFiles::Included)
         .unwrap()
         .state
 }
 
-fn carry(world: &World, steps: &[Step]) -> Result<(), Code> {
-    let changer = Changer::default();
-    let carried = changer.carry_out(&steps.to_vec().into(), &world.lens(), || Ok(()));
+fn execute_step(world: &World, steps: &[Step]) -> Result<(), Code> {
+    let changer = StepExecutor::default();
+    let carried = changer.execute(&steps.to_vec().into(), &world.view(), || Ok(()));
     carried.map_err(|error| error.code())
 }
 
-fn write(at: &str, content: &str, over: State) -> Step {
+fn write(at: &str, content: &str, existing: State) -> Step {
     Step::Write {
         path: path(at),
         content: Bytes::copy_from_slice(content.as_bytes()),
-        over,
+        existing,
         mode: None,
     }
 }
@@ -84,21 +84,21 @@ fn make(at: &str) -> Step {
     }
 }
 
-fn relocate(from: &str, to: &str, what: State, over: State) -> Step {
+fn relocate(from: &str, to: &str, what: State, existing: State) -> Step {
     Step::Move {
         from: path(from),
         to: path(to),
         what,
-        over,
+        existing,
     }
 }
 
-fn copy(from: &str, to: &str, what: State, over: State) -> Step {
+fn copy(from: &str, to: &str, what: State, existing: State) -> Step {
     Step::Copy {
         from: path(from),
         to: path(to),
         what,
-        over,
+        existing,
     }
 }
 
@@ -130,9 +130,9 @@ fn check(
         come.iter()
             .map(|(name, what)| ((*name).to_owned(), (*what).to_owned())),
     );
-    carry(&world, &steps(&world)).unwrap();
+    execute_step(&world, &steps(&world)).unwrap();
     assert_eq!(tree(&world.host("root")), expected);
-    carry(&world, &inverse(&world)).unwrap();
+    execute_step(&world, &inverse(&world)).unwrap();
     assert_eq!(tree(&world.host("root")), before);
 }
 
@@ -250,7 +250,7 @@ fn a_copy_has_the_state_of_its_original() {
 #[test]
 fn a_directory_is_removed_with_all_it_holds() {
     let world = World::new(&FILES);
-    carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
+    execute_step(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
     assert_eq!(
         tree(&world.host("root")).keys().collect::<Vec<_>>(),
         ["f", "g"]
@@ -265,7 +265,7 @@ fn check_stale(step: impl Fn(&World) -> Step, change: impl Fn(&Path)) {
     change(&world.host("root"));
     let before = tree(&world.host("root"));
     assert_eq!(
-        carry(&world, &[make("/r/first"), step]),
+        execute_step(&world, &[make("/r/first"), step]),
         Err(Code::StalePreview)
     );
     assert_eq!(tree(&world.host("root")), before);
@@ -382,7 +382,7 @@ fn a_directory_that_became_a_link_is_not_passed() {
         remove("/r/d/f", before),
         write("/r/d/n", "new", State::Absent),
     ] {
-        assert!(carry(&world, &[step]).is_err());
+        assert!(execute_step(&world, &[step]).is_err());
     }
     assert_eq!(
         tree(&world.host("outside")),
@@ -393,7 +393,7 @@ fn a_directory_that_became_a_link_is_not_passed() {
 #[test]
 fn a_link_is_moved_and_removed_itself() {
     let world = World::new(&["file root/f old", "link root/l f", "link root/m f"]);
-    carry(
+    execute_step(
         &world,
         &[
             relocate("/r/l", "/r/n", state(&world, "/r/l"), State::Absent),
@@ -412,7 +412,7 @@ fn a_removed_tree_takes_links_along_and_not_what_they_lead_to() {
         "link root/d/l @/outside",
         "file outside/kept y",
     ]);
-    carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
+    execute_step(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
     assert!(tree(&world.host("root")).is_empty());
     assert_eq!(fs::read_to_string(world.host("outside/kept")).unwrap(), "y");
 }
@@ -421,7 +421,7 @@ fn a_removed_tree_takes_links_along_and_not_what_they_lead_to() {
 fn a_tree_with_links_is_not_copied() {
     let world = World::new(&["file root/d/f x", "link root/d/l @/outside"]);
     let step = copy("/r/d", "/r/x", state(&world, "/r/d"), State::Absent);
-    assert_eq!(carry(&world, &[step]), Err(Code::NotRegular));
+    assert_eq!(execute_step(&world, &[step]), Err(Code::NotRegular));
     assert_eq!(tree(&world.host("root")).len(), 3);
 }
 
@@ -432,7 +432,7 @@ fn a_copy_is_never_more_open_than_its_original() {
     for (name, mode) in [("root/d", 0o750), ("root/d/e", 0o700), ("root/d/f", 0o4711)] {
         fs::set_permissions(world.host(name), fs::Permissions::from_mode(mode)).unwrap();
     }
-    carry(
+    execute_step(
         &world,
         &[copy("/r/d", "/r/x", state(&world, "/r/d"), State::Absent)],
     )
@@ -459,8 +459,8 @@ fn a_revoked_call_changes_nothing() {
         remove("/r/f", file("old")),
         remove("/r/d", state(&world, "/r/d")),
     ] {
-        let error = Changer::default()
-            .carry_out(&vec![step].into(), &world.lens(), revoked)
+        let error = StepExecutor::default()
+            .execute(&vec![step].into(), &world.view(), revoked)
             .unwrap_err();
         assert_eq!(error.code(), Code::Cancelled);
         assert_eq!(tree(&world.host("root")), before);
@@ -474,8 +474,8 @@ fn a_failure_after_other_steps_says_how_many_were_made() {
         write("/r/x", "new", State::Absent),
         write("/r/f", "new", file("odd")),
     ];
-    let error = Changer::default()
-        .carry_out(&steps.to_vec().into(), &world.lens(), || Ok(()))
+    let error = StepExecutor::default()
+        .execute(&steps.to_vec().into(), &world.view(), || Ok(()))
         .unwrap_err();
     assert_eq!(error.details()["done"], 1);
 }
@@ -499,12 +499,12 @@ fn a_move_to_another_file_system_is_refused_with_a_way_out() {
         "these tests mount a tmpfs, so they run as root"
     );
     let step = relocate("/r/f", "/r/mnt/f", file("old"), State::Absent);
-    let error = Changer::default()
-        .carry_out(&vec![step].into(), &world.lens(), || Ok(()))
+    let error = StepExecutor::default()
+        .execute(&vec![step].into(), &world.view(), || Ok(()))
         .unwrap_err();
     assert_eq!(error.code(), Code::InvalidArguments);
     assert!(error.message().contains("copy it, then delete"));
-    carry(
+    execute_step(
         &world,
         &[
             copy("/r/f", "/r/mnt/f", file("old"), State::Absent),
@@ -534,8 +534,8 @@ fn a_mount_inside_a_tree_is_neither_entered_nor_emptied() {
         "these tests mount a tmpfs, so they run as root"
     );
     fs::write(mount.join("theirs"), "x").unwrap();
-    let seen =
-        world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
+    let seen = world
+        .run(|view| inspect(view, &path("/r/d"), TemporaryFiles::Included).map(|seen| seen.state));
     assert_eq!(seen.unwrap_err(), Code::NotRegular);
     assert_eq!(fs::read_to_string(mount.join("theirs")).unwrap(), "x");
 }
@@ -545,11 +545,11 @@ fn a_deep_tree_goes_with_few_descriptors_and_too_deep_a_one_is_refused() {
     let world = World::new(&[]);
     let deep = |levels: usize| vec!["d"; levels].join("/");
     fs::create_dir_all(world.host("root").join(deep(200))).unwrap();
-    carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
+    execute_step(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
     assert!(tree(&world.host("root")).is_empty());
     fs::create_dir_all(world.host("root").join(deep(300))).unwrap();
-    let seen =
-        world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
+    let seen = world
+        .run(|view| inspect(view, &path("/r/d"), TemporaryFiles::Included).map(|seen| seen.state));
     assert_eq!(seen.unwrap_err(), Code::TooLarge);
 }
 
@@ -559,29 +559,29 @@ fn a_name_that_no_path_can_express_stops_the_call() {
     let world = World::new(&["file root/d/f x"]);
     let name = std::ffi::OsStr::from_bytes(b"\xff\n");
     fs::write(world.host("root/d").join(name), "").unwrap();
-    let seen =
-        world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
+    let seen = world
+        .run(|view| inspect(view, &path("/r/d"), TemporaryFiles::Included).map(|seen| seen.state));
     assert_eq!(seen.unwrap_err(), Code::PermissionDenied);
 }
 
 #[test]
 fn who_may_not_read_a_file_learns_only_whether_it_changed() {
     let world = World::new(&["file root/1 x", "file root/2 x"]);
-    let changer = Changer::default();
-    let entry = |changer: &Changer, name: &str, content: &str| {
+    let changer = StepExecutor::default();
+    let entry = |changer: &StepExecutor, name: &str, content: &str| {
         let seen = world
-            .run(|view| see(view, &path(name), Temporaries::Counted))
+            .run(|view| inspect(view, &path(name), TemporaryFiles::Included))
             .unwrap();
         changer
             .entry(&file(content), seen.meta.as_ref(), false)
             .unwrap()
     };
-    let veiled = |content: &str| entry(&changer, "/r/1", content);
-    assert_eq!(veiled("a"), veiled("a"));
-    assert_ne!(veiled("a"), veiled("b"));
-    assert_ne!(veiled("a"), entry(&Changer::default(), "/r/1", "a"));
-    assert_ne!(veiled("a"), entry(&changer, "/r/2", "a"));
-    let Entry::File { hash, bytes } = veiled("a") else {
+    let masked = |content: &str| entry(&changer, "/r/1", content);
+    assert_eq!(masked("a"), masked("a"));
+    assert_ne!(masked("a"), masked("b"));
+    assert_ne!(masked("a"), entry(&StepExecutor::default(), "/r/1", "a"));
+    assert_ne!(masked("a"), entry(&changer, "/r/2", "a"));
+    let Entry::File { hash, bytes } = masked("a") else {
         panic!("a file stays a file");
     };
     assert_ne!(hash, ContentHash::of(b"a"));
@@ -599,7 +599,7 @@ fn racing_creators_of_one_name_make_one_file() {
                 let world = world.host("root");
                 scope.spawn(move || {
                     let dir = fs::File::open(world).unwrap();
-                    let staged = crate::replace::Staged::new_file(
+                    let staged = crate::replace::StagedFile::new_file(
                         std::os::fd::AsFd::as_fd(&dir),
                         format!("{number}").as_bytes(),
                         None,
@@ -614,39 +614,39 @@ fn racing_creators_of_one_name_make_one_file() {
             .sum()
     });
     assert_eq!((made, tree(&world.host("root")).len()), (1, 1));
-    assert!(world.lens().shows(&path("/r/one")));
+    assert!(world.view().shows(&path("/r/one")));
 }
 
 #[test]
 fn the_level_of_durability_that_was_reached_is_told() {
-    let reached = |wanted, fsync_fails| {
+    let reached = |durability, fsync_fails| {
         let world = World::new(&FILES);
-        let mut work = Work::from(vec![
+        let mut work = ChangeSet::from(vec![
             make("/r/x"),
             relocate("/r/f", "/r/x/f", file("old"), State::Absent),
             copy("/r/d", "/r/y", state(&world, "/r/d"), State::Absent),
             remove("/r/g", file("other")),
         ]);
-        work.durability = wanted;
+        work.durability = durability;
         assert_eq!(work.reached.get(), None);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 if fsync_fails {
                     testing::forbid(testing::FSYNC, rustix::io::Errno::INVAL);
                 }
-                Changer::default()
-                    .carry_out(&work, &world.lens(), || Ok(()))
+                StepExecutor::default()
+                    .execute(&work, &world.view(), || Ok(()))
                     .unwrap();
             });
         });
         work.reached.get()
     };
-    for wanted in [
+    for durability in [
         Durability::Visible,
         Durability::Ordered,
         Durability::Durable,
     ] {
-        assert_eq!(reached(wanted, false), Some(wanted));
+        assert_eq!(reached(durability, false), Some(durability));
     }
     assert_eq!(
         reached(Durability::Durable, true),
@@ -672,7 +672,7 @@ fn racing_writers_do_not_complete_a_repository_between_them() {
             let writers = steps.map(|step| {
                 scope.spawn(move || {
                     start.wait();
-                    usize::from(carry(world, &[step]).is_ok())
+                    usize::from(execute_step(world, &[step]).is_ok())
                 })
             });
             writers
@@ -699,10 +699,10 @@ fn race_with_a_writer(step: impl Fn(State) -> Step, kept: &str) -> usize {
                 for _ in 0..round % 64 * 50 {
                     std::hint::spin_loop();
                 }
-                carry(world, &[write("/r/d/f", "new", file("old"))]).is_ok()
+                execute_step(world, &[write("/r/d/f", "new", file("old"))]).is_ok()
             });
             start.wait();
-            let made = carry(world, &[step]).is_ok();
+            let made = execute_step(world, &[step]).is_ok();
             (writer.join().unwrap(), made)
         });
         let tree = tree(&world.host("root"));

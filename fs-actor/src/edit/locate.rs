@@ -4,25 +4,25 @@ use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 
 use super::indent::{BLANKS, Indent, indent, trimmed};
-use super::sequence::LineIndex;
-use super::{Edit, Replacement, Strategy};
+use super::line_index::LineIndex;
+use super::{Edit, MatchStrategy, Replacement};
 use crate::text::{Ending, Line, Text};
 
 /// Lines that all edits of a call together may compare and fit in the search for re-indented text, so that no input makes
 /// it slow.
 const MAX_COMPARED: usize = 4_000_000;
 /// Places that one text may stand in, and all edits of a call may change.
-pub(super) const MAX_PLACES: usize = 100_000;
+pub(super) const MAX_MATCHES: usize = 100_000;
 /// Bytes of new text that all edits together may fit to places that differ in indentation.
 const MAX_FITTED: usize = 64 << 20;
 
 /// Old text stands in so many places that to hold them would fill the memory.
 #[derive(Debug)]
-pub(super) struct TooMany;
+pub(super) struct TooManyMatches;
 
 /// A text prepared for many searches.
 #[derive(Debug)]
-pub(super) struct Source<'t> {
+pub(super) struct SearchText<'t> {
     pub(super) text: &'t Text<'t>,
     /// The text with `\n` for each line ending.
     plain: Cow<'t, str>,
@@ -37,16 +37,16 @@ pub(super) struct Source<'t> {
 
 /// A place where old text stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct TextMatch {
     pub(super) start: usize,
     pub(super) end: usize,
-    pub(super) strategy: Strategy,
-    way: Way,
+    pub(super) strategy: MatchStrategy,
+    replacement: ReplacementText,
 }
 
 /// How the new text is fitted in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Way {
+enum ReplacementText {
     /// As it is: the edit names carriage returns itself.
     Literal,
     /// With the line endings of the place; `explicit` carriage returns stay.
@@ -59,12 +59,12 @@ enum Way {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NewLine {
     /// The line of the file with this index, as it stands there.
-    Kept(usize),
+    Existing(usize),
     /// This content.
-    Fresh(String),
+    New(String),
 }
 
-impl<'t> Source<'t> {
+impl<'t> SearchText<'t> {
     pub(super) fn of(text: &'t Text<'t>) -> Self {
         let source = text.as_str();
         let classic = text.lines().iter().any(|line| line.ending == Ending::Cr);
@@ -98,77 +98,79 @@ impl<'t> Source<'t> {
     /// Every place where `old` stands, in order; places may overlap. The first way that finds one counts.
     ///
     /// # Errors
-    /// [`TooMany`]
-    pub(super) fn locate(&self, old: &str, new: &str) -> Result<Vec<Found>, TooMany> {
+    /// [`TooManyMatches`]
+    pub(super) fn locate(&self, old: &str, new: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let explicit = old.contains('\r');
         if explicit {
-            let found = self.literally(old)?;
+            let found = self.exact(old)?;
             if !found.is_empty() {
                 return Ok(found);
             }
         }
         let plain = old.replace("\r\n", "\n");
-        let found = self.but_for_endings(&plain, old, !explicit)?;
+        let found = self.ignoring_line_endings(&plain, old, !explicit)?;
         if !found.is_empty() {
             return Ok(found);
         }
-        self.but_for_blanks(&plain, &new.replace("\r\n", "\n"))
+        self.ignoring_indentation(&plain, &new.replace("\r\n", "\n"))
     }
 
     /// Every place where the lines of `old` stand as whole lines, whatever ends them.
     ///
     /// # Errors
-    /// [`TooMany`]
-    pub(super) fn locate_lines(&self, old: &str) -> Result<Vec<Found>, TooMany> {
+    /// [`TooManyMatches`]
+    pub(super) fn locate_lines(&self, old: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let mut found = if old.contains('\r') {
-            self.literally(old)?
+            self.exact(old)?
         } else {
             Vec::new()
         };
         if found.is_empty() {
             let explicit = !old.contains('\r');
-            found = self.but_for_endings(&old.replace("\r\n", "\n"), old, explicit)?;
+            found = self.ignoring_line_endings(&old.replace("\r\n", "\n"), old, explicit)?;
         }
         found.retain(|found| found.is_whole_lines(self.text));
         Ok(found)
     }
 
-    fn literally(&self, old: &str) -> Result<Vec<Found>, TooMany> {
+    fn exact(&self, old: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let source = self.text.as_str();
         let bytes = source.as_bytes();
         // Half of a `\r\n` is never matched: to take it away would leave the other half.
         let splits = |at: usize| {
             at > 0 && bytes.get(at - 1) == Some(&b'\r') && bytes.get(at) == Some(&b'\n')
         };
-        let whole = |found: &Found| !splits(found.start) && !splits(found.end);
-        let found = occurrences(source, old)?.into_iter().map(|start| Found {
-            start,
-            end: start + old.len(),
-            strategy: Strategy::Exact,
-            way: Way::Literal,
-        });
+        let whole = |found: &TextMatch| !splits(found.start) && !splits(found.end);
+        let found = occurrences(source, old)?
+            .into_iter()
+            .map(|start| TextMatch {
+                start,
+                end: start + old.len(),
+                strategy: MatchStrategy::Exact,
+                replacement: ReplacementText::Literal,
+            });
         Ok(found.filter(whole).collect())
     }
 
     /// Line endings cannot be seen by who writes the edit, so a place counts whatever they are.
-    fn but_for_endings(
+    fn ignoring_line_endings(
         &self,
         plain: &str,
         old: &str,
         explicit: bool,
-    ) -> Result<Vec<Found>, TooMany> {
+    ) -> Result<Vec<TextMatch>, TooManyMatches> {
         let found = occurrences(&self.plain, plain)?.into_iter().map(|at| {
             let (start, end) = (self.original(at), self.original(at + plain.len()));
             let exact = self.text.as_str().get(start..end) == Some(old);
-            Found {
+            TextMatch {
                 start,
                 end,
                 strategy: if exact {
-                    Strategy::Exact
+                    MatchStrategy::Exact
                 } else {
-                    Strategy::LineEndings
+                    MatchStrategy::LineEndings
                 },
-                way: Way::Endings { explicit },
+                replacement: ReplacementText::Endings { explicit },
             }
         });
         Ok(found.collect())
@@ -180,7 +182,7 @@ impl<'t> Source<'t> {
     }
 
     /// Whole lines that differ in indentation and trailing blanks alone, all indented by the same rule.
-    fn but_for_blanks(&self, old: &str, new: &str) -> Result<Vec<Found>, TooMany> {
+    fn ignoring_indentation(&self, old: &str, new: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let (old_ends, old) = whole_lines(old);
         let size = new.len();
         let (new_ends, new) = whole_lines(new);
@@ -196,8 +198,8 @@ impl<'t> Source<'t> {
         for first in index.positions(&old, |lines| spend(&self.comparisons, lines))? {
             spend(&self.comparisons, old.len() + new.len())?;
             spend(&self.fitting, size)?;
-            if found.len() >= MAX_PLACES {
-                return Err(TooMany);
+            if found.len() >= MAX_MATCHES {
+                return Err(TooManyMatches);
             }
             let here = lines.get(first..first + old.len()).unwrap_or_default();
             let here: Vec<&str> = here.iter().map(content).collect();
@@ -213,13 +215,13 @@ impl<'t> Source<'t> {
             // Text without a last line end: what is asked to end a line there ends the file.
             let at_end = last.ending == Ending::None;
             if new_ends && !(old_ends && at_end) {
-                fitted.push(NewLine::Fresh(String::new()));
+                fitted.push(NewLine::New(String::new()));
             }
-            found.push(Found {
+            found.push(TextMatch {
                 start: begin.start,
                 end: if old_ends { last.next() } else { last.end },
-                strategy: Strategy::Whitespace,
-                way: Way::Lines(fitted),
+                strategy: MatchStrategy::Whitespace,
+                replacement: ReplacementText::Lines(fitted),
             });
         }
         Ok(found)
@@ -227,26 +229,26 @@ impl<'t> Source<'t> {
 }
 
 /// Takes `wanted` from a budget.
-fn spend(budget: &Cell<usize>, wanted: usize) -> Result<(), TooMany> {
-    budget.set(budget.get().checked_sub(wanted).ok_or(TooMany)?);
+fn spend(budget: &Cell<usize>, wanted: usize) -> Result<(), TooManyMatches> {
+    budget.set(budget.get().checked_sub(wanted).ok_or(TooManyMatches)?);
     Ok(())
 }
 
-impl Found {
+impl TextMatch {
     /// What stands in this place after `edit`.
     pub(super) fn replacement(&self, edit: &Edit, text: &Text<'_>) -> Replacement {
         let old = text.as_str().get(self.start..self.end).unwrap_or_default();
-        let with = match &self.way {
-            Way::Literal => edit.new.clone(),
-            Way::Endings { explicit: true } => {
+        let with = match &self.replacement {
+            ReplacementText::Literal => edit.new.clone(),
+            ReplacementText::Endings { explicit: true } => {
                 with_endings(&edit.new, &edit.old, old, text.ending_at(self.start))
             }
-            Way::Endings { explicit: false } => {
+            ReplacementText::Endings { explicit: false } => {
                 let new = edit.new.replace("\r\n", "\n");
                 let plain = edit.old.replace("\r\n", "\n");
                 with_endings(&new, &plain, old, text.ending_at(self.start))
             }
-            Way::Lines(lines) => joined(lines, text, text.ending_at(self.start)),
+            ReplacementText::Lines(lines) => joined(lines, text, text.ending_at(self.start)),
         };
         Replacement {
             start: self.start,
@@ -256,13 +258,13 @@ impl Found {
     }
 
     /// The place after the last byte, for what is added to an empty text.
-    pub(super) fn at_the_end(text: &Text<'_>) -> Self {
+    pub(super) fn end_of_text(text: &Text<'_>) -> Self {
         let end = text.as_str().len();
         Self {
             start: end,
             end,
-            strategy: Strategy::Exact,
-            way: Way::Literal,
+            strategy: MatchStrategy::Exact,
+            replacement: ReplacementText::Literal,
         }
     }
 
@@ -275,7 +277,7 @@ impl Found {
 }
 
 /// Leaves out what overlaps the place before it.
-pub(super) fn disjoint(found: Vec<Found>) -> Vec<Found> {
+pub(super) fn without_overlaps(found: Vec<TextMatch>) -> Vec<TextMatch> {
     let mut end = 0;
     let apart = found.into_iter().filter(|found| {
         let apart = found.start >= end;
@@ -286,17 +288,17 @@ pub(super) fn disjoint(found: Vec<Found>) -> Vec<Found> {
 }
 
 /// The least exact way among `found`.
-pub(super) fn weakest(found: &[Found]) -> Strategy {
+pub(super) fn least_exact(found: &[TextMatch]) -> MatchStrategy {
     let ways = found.iter().map(|found| found.strategy);
-    ways.max().unwrap_or(Strategy::Exact)
+    ways.max().unwrap_or(MatchStrategy::Exact)
 }
 
 /// Where `needle` stands in `text`, overlapping places included when they begin in the one before.
-fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooMany> {
+fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooManyMatches> {
     let all = text.match_indices(needle).map(|(at, _)| at);
-    let apart: Vec<usize> = all.take(MAX_PLACES + 1).collect();
-    if apart.len() > MAX_PLACES {
-        return Err(TooMany);
+    let apart: Vec<usize> = all.take(MAX_MATCHES + 1).collect();
+    if apart.len() > MAX_MATCHES {
+        return Err(TooManyMatches);
     }
     // `aa` stands twice in `aaa`: whoever wants the only place must hear of the second.
     let [only] = apart.as_slice() else {
@@ -370,16 +372,16 @@ fn fit(old: &[&str], new: &[&str], first: usize, rule: &Indent) -> Option<Vec<Ne
     let fitted = new.iter().enumerate().map(|(index, line)| {
         let from_end = new.len() - index;
         if index < before {
-            return Some(NewLine::Kept(first + index));
+            return Some(NewLine::Existing(first + index));
         }
         if from_end <= after {
-            return Some(NewLine::Kept(first + old.len() - from_end));
+            return Some(NewLine::Existing(first + old.len() - from_end));
         }
         if trimmed(line).is_empty() {
-            return Some(NewLine::Fresh(String::new()));
+            return Some(NewLine::New(String::new()));
         }
         let indent = rule.apply(indent(line))?;
-        Some(NewLine::Fresh(format!(
+        Some(NewLine::New(format!(
             "{indent}{}",
             line.trim_start_matches(BLANKS)
         )))
@@ -397,13 +399,13 @@ fn joined(lines: &[NewLine], text: &Text<'_>, fallback: Ending) -> String {
             out.push_str(ending.as_str());
         }
         match line {
-            NewLine::Kept(index) => {
+            NewLine::Existing(index) => {
                 let kept = text.lines().get(*index).copied();
                 out.push_str(kept.map_or("", |kept| text.content(kept)));
                 let own = kept.map(|kept| kept.ending);
                 ending = own.filter(|own| *own != Ending::None).or(Some(fallback));
             }
-            NewLine::Fresh(content) => {
+            NewLine::New(content) => {
                 out.push_str(content);
                 ending = Some(fallback);
             }

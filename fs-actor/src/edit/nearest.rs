@@ -55,7 +55,7 @@ pub(super) fn find(text: &Text<'_>, old: &str) -> Option<Nearest> {
         .enumerate()
         .max_by_key(|(_, line)| line.trim().len())?;
     let mut profile = Profile::of(&[old.get(anchor)?]);
-    let likeness = lines.iter().map(|line| profile.likeness(line));
+    let likeness = lines.iter().map(|line| profile.similarity(line));
     let mut best: Vec<(usize, usize)> = likeness.enumerate().map(|(at, like)| (like, at)).collect();
     best.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
     let mut whole = Profile::of(&old);
@@ -65,7 +65,7 @@ pub(super) fn find(text: &Text<'_>, old: &str) -> Option<Nearest> {
         (first, lines.get(first..last).unwrap_or_default())
     };
     let candidates = best.iter().take(8).map(|(_, at)| window(*at));
-    let scored = candidates.map(|(first, here)| (whole.likeness_of(here), first, here));
+    let scored = candidates.map(|(first, here)| (whole.similarity_to(here), first, here));
     let (similarity, first, here) =
         scored.max_by_key(|(like, first, _)| (*like, usize::MAX - first))?;
     let similarity = u8::try_from(similarity / 10).unwrap_or(100);
@@ -133,12 +133,12 @@ impl Profile {
         }
     }
 
-    fn likeness(&mut self, line: &str) -> usize {
-        self.likeness_of(&[line])
+    fn similarity(&mut self, line: &str) -> usize {
+        self.similarity_to(&[line])
     }
 
     /// How much `lines` have in common with this, in thousandths (the measure of Dice).
-    fn likeness_of(&mut self, lines: &[&str]) -> usize {
+    fn similarity_to(&mut self, lines: &[&str]) -> usize {
         let (mut common, mut total) = (0, 0);
         for class in lines.iter().flat_map(|line| classes(line)) {
             total += 1;

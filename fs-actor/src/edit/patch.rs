@@ -1,8 +1,8 @@
 //! A unified patch in, its hunks and the place of each out; a patch with a fault in it is refused whole.
 
-use super::locate::{self, Found, Source};
+use super::locate::{self, SearchText, TextMatch};
 use super::nearest::{self, Nearest};
-use super::{Edit, EditError, Places, SHOWN, listed};
+use super::{Edit, EditError, Occurrences, SHOWN, listed};
 
 /// Why a patch was not carried out. Hunks are numbered from 1, lines of the patch too.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -95,21 +95,21 @@ pub(super) fn parse(patch: &str) -> Result<Vec<PatchHunk>, PatchError> {
 }
 
 /// Finds where the old lines of `hunk` stand: at the line stated, else in the only place there is.
-pub(super) fn place(
-    source: &Source<'_>,
+pub(super) fn locate_edit(
+    source: &SearchText<'_>,
     hunk: &PatchHunk,
     number: usize,
-) -> Result<Found, PatchError> {
+) -> Result<TextMatch, PatchError> {
     let Edit { old, .. } = &hunk.edit;
     if old.is_empty() {
         let empty = source.text.lines().is_empty();
-        let found = empty.then(|| Found::at_the_end(source.text));
+        let found = empty.then(|| TextMatch::end_of_text(source.text));
         return found.ok_or(PatchError::NoContext(number));
     }
     let mut found = source
         .locate_lines(old)
-        .map_err(|locate::TooMany| PatchError::TooMany(number))?;
-    let number_of = |found: &Found| source.text.number_of(found.start);
+        .map_err(|locate::TooManyMatches| PatchError::TooMany(number))?;
+    let number_of = |found: &TextMatch| source.text.number_of(found.start);
     if let Some(index) = found
         .iter()
         .position(|found| number_of(found) == hunk.old_start)
@@ -222,7 +222,7 @@ fn body(
     let edit = Edit {
         old: old.text,
         new: new.text,
-        places: Places::Only,
+        occurrences: Occurrences::Only,
     };
     let old_start = header.old_start;
     Ok((PatchHunk { edit, old_start }, at))

@@ -6,26 +6,26 @@ use std::time::Duration;
 use crate::sys::{Errno, FlockOperation, flock};
 
 /// Tries for a lock that somebody else holds, and the pause between them.
-const TRIES: u32 = 2_000;
-const PAUSE: Duration = Duration::from_millis(1);
+const MAX_ATTEMPTS: u32 = 2_000;
+const RETRY_DELAY: Duration = Duration::from_millis(1);
 
 /// Held between the last look at a name and its change. All who write through this crate wait for each
 /// other, in this process and in others; the lock goes with the holder, however that ends.
 #[derive(Debug)]
-pub(crate) struct Lock<'d>(BorrowedFd<'d>);
+pub(crate) struct DirLock<'d>(BorrowedFd<'d>);
 
-impl<'d> Lock<'d> {
+impl<'d> DirLock<'d> {
     /// Locks `dir`, which must be open for this holder alone.
     ///
     /// # Errors
     /// `EBUSY` if somebody keeps it locked; a file system without locks is no error, as nobody can hold one there.
-    pub(crate) fn take(dir: BorrowedFd<'d>) -> Result<Self, Errno> {
-        for _ in 0..TRIES {
+    pub(crate) fn acquire(dir: BorrowedFd<'d>) -> Result<Self, Errno> {
+        for _ in 0..MAX_ATTEMPTS {
             match flock(dir, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) | Err(Errno::BADF | Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
                     return Ok(Self(dir));
                 }
-                Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(RETRY_DELAY),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -34,7 +34,7 @@ impl<'d> Lock<'d> {
     }
 }
 
-impl Drop for Lock<'_> {
+impl Drop for DirLock<'_> {
     fn drop(&mut self) {
         // Closing the directory frees it too.
         let _ = flock(self.0, FlockOperation::Unlock);
@@ -42,7 +42,7 @@ impl Drop for Lock<'_> {
 }
 
 /// Tells the sweeper, for as long as `file` is open, that its owner lives.
-pub(crate) fn mark_as_live(file: BorrowedFd<'_>) {
+pub(crate) fn hold_live_lock(file: BorrowedFd<'_>) {
     // Where there are no locks the sweeper cannot take one either, and leaves the file alone.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
 }

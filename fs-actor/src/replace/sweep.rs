@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
 use super::lock;
-use crate::resolve::{Descent, OpenDir};
+use crate::resolve::{DirStack, OpenDir};
 use crate::sys::{self, AtFlags, Dir, Errno, FileType, Mode, OFlags};
 
 const PREFIX: &str = ".bailiwick-";
@@ -41,7 +41,7 @@ pub(crate) struct Sweeper {
 
 impl Sweeper {
     /// Sweeps `dir` unless that was done before.
-    pub(crate) fn first_use(&self, dir: BorrowedFd<'_>) {
+    pub(crate) fn sweep_once(&self, dir: BorrowedFd<'_>) {
         let Ok(stat) = sys::fstat(dir) else { return };
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.len() >= MAX_SWEPT {
@@ -105,7 +105,7 @@ pub(crate) fn discard(dir: &OpenDir, name: &str) -> Result<(), Errno> {
 /// Removes up to `most` names beneath `top`.
 pub(crate) fn empty(top: OpenDir, most: usize) -> Result<(), Errno> {
     let mut levels = vec![(String::new(), names(&top)?)];
-    let mut way = Descent::new(top);
+    let mut stack = DirStack::new(top);
     let mut removed = 0;
     while let Some((_, left)) = levels.last_mut() {
         if removed == most {
@@ -113,18 +113,18 @@ pub(crate) fn empty(top: OpenDir, most: usize) -> Result<(), Errno> {
         }
         let Some(name) = left.pop() else {
             let done = levels.pop();
-            way.leave();
+            stack.pop();
             if let Some((name, _)) = done.filter(|_| !levels.is_empty()) {
-                sys::unlinkat(way.here()?.as_fd(), name, AtFlags::REMOVEDIR)?;
+                sys::unlinkat(stack.current()?.as_fd(), name, AtFlags::REMOVEDIR)?;
                 removed += 1;
             }
             continue;
         };
-        match sys::unlinkat(way.here()?.as_fd(), name.as_str(), AtFlags::empty()) {
+        match sys::unlinkat(stack.current()?.as_fd(), name.as_str(), AtFlags::empty()) {
             // Which of the two a directory gives depends on the system.
             Err(Errno::ISDIR | Errno::PERM) => {
-                way.enter(&name)?;
-                let inside = names(way.here()?)?;
+                stack.enter(&name)?;
+                let inside = names(stack.current()?)?;
                 levels.push((name, inside));
             }
             done => {

@@ -32,13 +32,13 @@ fn replace(
     dir: &Path,
     name: &str,
     bytes: &[u8],
-    wanted: Durability,
+    requested: Durability,
 ) -> Result<Durability, ReplaceError> {
     let (dir, old) = (open(dir), open(&dir.join(name)));
     let was = Meta::of(&old)?;
-    let staged = Staged::in_place_of(dir.as_fd(), bytes, &old)?;
-    let _lock = Lock::take(dir.as_fd())?;
-    staged.replace(name, &old, &was, wanted)
+    let staged = StagedFile::in_place_of(dir.as_fd(), bytes, &old)?;
+    let _lock = DirLock::acquire(dir.as_fd())?;
+    staged.replace(name, &old, &was, requested)
 }
 
 fn create(
@@ -48,7 +48,7 @@ fn create(
     mode: Option<u32>,
 ) -> Result<Durability, ReplaceError> {
     let dir = open(dir);
-    Staged::new_file(dir.as_fd(), bytes, mode)?.create(name, Durability::Ordered)
+    StagedFile::new_file(dir.as_fd(), bytes, mode)?.create(name, Durability::Ordered)
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -155,7 +155,7 @@ fn a_file_that_changed_since_it_was_read_is_left_alone() {
             fs::write(&file, "old").unwrap();
             let (dir, old) = (open(temp.path()), open(&file));
             let was = Meta::of(&old).unwrap();
-            let staged = Staged::in_place_of(dir.as_fd(), b"new", &old).unwrap();
+            let staged = StagedFile::in_place_of(dir.as_fd(), b"new", &old).unwrap();
             change();
             staged.replace("f", &old, &was, level)
         };
@@ -240,8 +240,8 @@ fn rival_writers_that_read_before_they_write_lose_no_update() {
         let mut text = String::new();
         old.read_to_string(&mut text).unwrap();
         let next = (text.parse::<usize>().unwrap() + 1).to_string();
-        let staged = Staged::in_place_of(dir.as_fd(), next.as_bytes(), &old)?;
-        let _lock = Lock::take(dir.as_fd())?;
+        let staged = StagedFile::in_place_of(dir.as_fd(), next.as_bytes(), &old)?;
+        let _lock = DirLock::acquire(dir.as_fd())?;
         staged.replace("count", &old, &was, Durability::Visible)
     };
     std::thread::scope(|scope| {
@@ -280,11 +280,11 @@ fn a_sweep_removes_what_nobody_writes_any_more_and_nothing_else() {
     fs::write(temp.path().join(&folder).join("a/f"), "x").unwrap();
     fs::create_dir(temp.path().join(&copied)).unwrap();
     let copier = open(&temp.path().join(&copied));
-    lock::mark_as_live(copier.as_fd());
+    lock::hold_live_lock(copier.as_fd());
     rustix::fs::mkfifoat(&dir, fifo.as_str(), Mode::RWXU).unwrap();
     fs::write(temp.path().join(".bailiwick-1.tmp"), "x").unwrap();
     let writer = open(&temp.path().join(&live));
-    lock::mark_as_live(writer.as_fd());
+    lock::hold_live_lock(writer.as_fd());
     assert_eq!(sweep::sweep(dir.as_fd()).unwrap(), 3);
     let mut left = vec![
         ".bailiwick-1.tmp".to_owned(),
@@ -310,7 +310,7 @@ fn a_directory_is_swept_when_it_is_first_used() {
     let (dir, sweeper) = (open(temp.path()), Sweeper::default());
     for expected in [0, 1] {
         fs::write(temp.path().join(sweep::temporary_name().unwrap()), "x").unwrap();
-        sweeper.first_use(dir.as_fd());
+        sweeper.sweep_once(dir.as_fd());
         assert_eq!(names(temp.path()).len(), expected);
     }
 }
@@ -428,7 +428,7 @@ fn a_failed_exchange_leaves_the_newest_file_of_other_writers_in_place() {
             names.set((own, used));
             Ok(())
         };
-        put_back("ours", "theirs", swap, || Ok(names.get().1)).unwrap();
+        swap_back("ours", "theirs", swap, || Ok(names.get().1)).unwrap();
         assert_eq!(names.get(), (left, gone));
     }
 }

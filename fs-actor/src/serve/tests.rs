@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use bailiwick_fs::{Durability, Written};
+use bailiwick_fs::{Durability, WriteFileOutput};
 use serde_json::json;
 
 use super::*;
@@ -48,7 +48,7 @@ async fn writes_are_as_durable_as_the_options_say() {
         let write = json!({"path": path, "content": "x"});
         let made = worker.await.unwrap().call("write_file", write).await;
         let made = made.unwrap();
-        let written = made.output::<Written>().unwrap();
+        let written = made.output::<WriteFileOutput>().unwrap();
         assert_eq!(written.durability.get(), Some(expected));
     }
 }

@@ -8,14 +8,16 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target, tree};
-use crate::replace::Reached;
+use crate::change::state::Inspected;
+use crate::change::{
+    ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository, target, tree,
+};
+use crate::replace::ReachedDurability;
 use crate::resolve::{self, Kind};
 
 /// Copies files and directories.
 #[derive(Debug)]
-pub(crate) struct Copy(pub(super) Changer);
+pub(crate) struct Copy(pub(super) StepExecutor);
 
 /// What to copy, and where to.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -37,7 +39,7 @@ pub struct CopyArgs {
 
 /// What was copied.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Copied {
+pub struct CopyOutput {
     /// The original.
     pub from: String,
     /// The copy.
@@ -52,7 +54,7 @@ pub struct Copied {
     pub left_out: u64,
     /// What the change survives, for the host: it is in no JSON.
     #[serde(skip)]
-    pub durability: Reached,
+    pub durability: ReachedDurability,
 }
 
 /// The arguments, understood.
@@ -89,9 +91,9 @@ const FAILURES: &[Failure] = &[
 
 impl WriteTool for Copy {
     type Args = CopyArgs;
-    type Output = Copied;
+    type Output = CopyOutput;
     type Job = Job;
-    type Steps = Work;
+    type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -120,12 +122,12 @@ impl WriteTool for Copy {
 
     fn prepare(&self, args: CopyArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let (from, to) = (names.path(&args.from)?, names.path(&args.to)?);
-        target::free_name(&to)?;
-        target::apart(&from, &to)?;
+        target::reject_temporary_name(&to)?;
+        target::reject_nested(&from, &to)?;
         Ok(Prepared {
             needs: vec![
                 Scope::file(Verb::Read, from.clone()),
-                target::put(&to, args.overwrite),
+                target::put_need(&to, args.overwrite),
             ],
             job: Job {
                 from,
@@ -136,31 +138,32 @@ impl WriteTool for Copy {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
-        let Judged {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+        let ResolvedCopy {
             from,
             to,
             seen,
-            over,
-        } = judged(job, permit)?;
+            existing,
+        } = resolve_args(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
         steps.push(Step::Copy {
             from: from.clone(),
             to: to.clone(),
             what: seen.state.clone(),
-            over: over.state.clone(),
+            existing: existing.state.clone(),
         });
         require(permit, (&from, &to), &seen, &steps)?;
         let limit = permit.limits().write_max_bytes;
         let every = seen.items.iter().map(|item| (&item.path, &item.meta));
         for (path, meta) in every.chain(seen.meta.as_ref().map(|meta| (&from, meta))) {
-            may_be_copied(path, meta, limit)?;
-            resolve::one_name(permit, path, meta)?;
+            check_copyable(path, meta, limit)?;
+            resolve::check_hard_links(permit, path, meta)?;
         }
-        let mut changes = target::made(&steps);
-        let (replaced, kept) = target::replaced(&self.0, permit, (&from, &seen), (&to, &over))?;
+        let mut changes = target::directory_changes(&steps);
+        let (replaced, replaced_content) =
+            target::replaced_file(&self.0, permit, (&from, &seen), (&to, &existing))?;
         changes.extend(replaced);
-        let (entry, diff) = self.0.described(permit, &from, &seen)?;
+        let (entry, diff) = self.0.describe(permit, &from, &seen)?;
         changes.push(Change {
             path: from.clone(),
             op: Op::Copy,
@@ -169,11 +172,11 @@ impl WriteTool for Copy {
             after: entry,
             diff,
         });
-        let inverse = inverse(&to, &seen.state, kept, &steps);
+        let inverse = inverse(&to, &seen.state, replaced_content, &steps);
         let entries = seen.items.len() as u64 + 1;
-        let reached = Reached::at_best(Some(self.0.durability()));
+        let reached = ReachedDurability::at_best(Some(self.0.durability()));
         Ok(Plan {
-            reply: reply(Copied {
+            reply: reply(CopyOutput {
                 from: from.to_string(),
                 to: to.to_string(),
                 entries,
@@ -186,13 +189,13 @@ impl WriteTool for Copy {
                 files: entries + changes.len() as u64 - 1,
             },
             changes,
-            steps: Work::new(steps, self.0.durability(), reached),
-            inverse: inverse.map(Work::from),
+            steps: ChangeSet::new(steps, self.0.durability(), reached),
+            inverse: inverse.map(ChangeSet::from),
         })
     }
 
-    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
-        self.0.carry_out(&work, permit.reading(), || permit.begin())
+    fn apply(&self, work: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0.execute(&work, permit.reading(), || permit.begin())
     }
 }
 
@@ -200,63 +203,63 @@ impl WriteTool for Copy {
 fn require(
     permit: &ReadPermit,
     (from, to): (&VirtualPath, &VirtualPath),
-    seen: &Seen,
+    seen: &Inspected,
     steps: &[Step],
 ) -> Result<(), Halt> {
-    target::within_modes(permit, steps, false)?;
+    target::check_write_modes(permit, steps, false)?;
     // What may not be read yet is not looked through for names.
     target::require_whole(permit, Operation::Read, (from, seen), to)?;
-    let (here, there) = (
+    let (source, destination) = (
         |path: &VirtualPath| Ok(path.clone()),
         |path: &VirtualPath| target::relocated(path, from, to),
     );
     target::require_all([
-        target::require_beneath(permit, Operation::Read, from, &seen.items, here),
-        target::require_beneath(permit, Operation::Create, from, &seen.items, there),
+        target::require_beneath(permit, Operation::Read, from, &seen.items, source),
+        target::require_beneath(permit, Operation::Create, from, &seen.items, destination),
         target::require_parents(permit, to, steps),
         repository::require(permit, steps, &seen.items),
     ])
 }
 
 /// A copy that makes sense: the real paths, what is copied and what is replaced.
-struct Judged {
+struct ResolvedCopy {
     from: VirtualPath,
     to: VirtualPath,
-    seen: Seen,
-    over: Seen,
+    seen: Inspected,
+    existing: Inspected,
 }
 
-fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
-    target::not_a_root(permit, &job.to)?;
+fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedCopy, Halt> {
+    target::reject_root(permit, &job.to)?;
     if resolve::entry(permit, &job.from)?.is_none() {
         let missing = not_yours(&job.from);
-        return Err(super::suggest::instead(permit, &job.from, missing).into());
+        return Err(super::suggest::with_suggestions(permit, &job.from, missing).into());
     }
-    let seen = see(permit, &job.from, Temporaries::LeftOut)?;
-    let over = target::destination(permit, &job.to, job.overwrite)?;
+    let seen = inspect(permit, &job.from, TemporaryFiles::Excluded)?;
+    let existing = target::destination(permit, &job.to, job.overwrite)?;
     let (from, to) = (
         permit.actual(&job.from).clone(),
         permit.actual(&job.to).clone(),
     );
-    target::not_a_root(permit, &to)?;
-    target::free_name(&to)?;
-    target::apart(&from, &to)?;
+    target::reject_root(permit, &to)?;
+    target::reject_temporary_name(&to)?;
+    target::reject_nested(&from, &to)?;
     let Some(meta) = seen.meta else {
         return Err(not_yours(&from).into());
     };
-    if over.state != State::Absent && meta.kind != Kind::File {
+    if existing.state != State::Absent && meta.kind != Kind::File {
         let message = format!("there is a file at `{to}`; a directory does not replace it");
         return Err(CallError::new(Code::AlreadyExists, message).into());
     }
-    Ok(Judged {
+    Ok(ResolvedCopy {
         from,
         to,
         seen,
-        over,
+        existing,
     })
 }
 
-fn may_be_copied(
+fn check_copyable(
     path: &VirtualPath,
     meta: &crate::resolve::Meta,
     limit: u64,
@@ -279,12 +282,20 @@ fn may_be_copied(
 fn inverse(
     to: &VirtualPath,
     what: &State,
-    kept: Option<target::Old>,
+    replaced_content: Option<target::OldFile>,
     made: &[Step],
 ) -> Option<Vec<Step>> {
     match what {
-        State::File { .. } | State::Directory { exact: true, .. } => {}
-        State::Absent | State::Object { .. } | State::Directory { exact: false, .. } => {
+        State::File { .. }
+        | State::Directory {
+            content_only: true, ..
+        } => {}
+        State::Absent
+        | State::Object { .. }
+        | State::Directory {
+            content_only: false,
+            ..
+        } => {
             return None;
         }
     }
@@ -292,16 +303,16 @@ fn inverse(
         path: to.clone(),
         what: what.clone(),
     };
-    let put_back = target::put_back(to, kept)?;
+    let put_back = target::restore_replaced(to, replaced_content)?;
     Some(
         std::iter::once(remove)
             .chain(put_back)
-            .chain(target::unmake(made))
+            .chain(target::undo_directories(made))
             .collect(),
     )
 }
 
-fn reply(copied: Copied) -> Reply {
+fn reply(copied: CopyOutput) -> Reply {
     let mut text = format!(
         "{}: copied to {}, {} entries, {} bytes",
         escape(&copied.from),

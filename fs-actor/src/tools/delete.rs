@@ -8,19 +8,21 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target};
+use crate::change::state::Inspected;
+use crate::change::{
+    ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository, target,
+};
 use crate::diff;
-use crate::replace::Reached;
+use crate::replace::ReachedDurability;
 use crate::resolve::{Kind, Meta};
 
 /// The most that is kept of a directory so that its removal can be taken back.
-const MAX_KEPT_BYTES: u64 = 8 << 20;
-const MAX_KEPT_ENTRIES: usize = 1_000;
+const MAX_RESTORABLE_BYTES: u64 = 8 << 20;
+const MAX_RESTORABLE_ENTRIES: usize = 1_000;
 
 /// Removes files and directories.
 #[derive(Debug)]
-pub(crate) struct Delete(pub(super) Changer);
+pub(crate) struct Delete(pub(super) StepExecutor);
 
 /// What to remove.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -35,7 +37,7 @@ pub struct DeleteArgs {
 
 /// What was removed.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Deleted {
+pub struct DeleteOutput {
     /// Where it was.
     pub path: String,
     /// Files, links and the like; left out of a directory not all of which may be read.
@@ -46,7 +48,7 @@ pub struct Deleted {
     pub directories: Option<u64>,
     /// What the change survives, for the host: it is in no JSON.
     #[serde(skip)]
-    pub durability: Reached,
+    pub durability: ReachedDurability,
 }
 
 /// The arguments, understood.
@@ -83,9 +85,9 @@ const FAILURES: &[Failure] = &[
 
 impl WriteTool for Delete {
     type Args = DeleteArgs;
-    type Output = Deleted;
+    type Output = DeleteOutput;
     type Job = Job;
-    type Steps = Work;
+    type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new("delete", "Delete", "Deletes a file or an empty directory.")
@@ -115,13 +117,13 @@ impl WriteTool for Delete {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
-        target::not_a_root(permit, &job.path)?;
-        let seen = see(permit, &job.path, Temporaries::Counted)?;
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+        target::reject_root(permit, &job.path)?;
+        let seen = inspect(permit, &job.path, TemporaryFiles::Included)?;
         let path = permit.actual(&job.path).clone();
-        target::not_a_root(permit, &path)?;
+        target::reject_root(permit, &path)?;
         let Some(meta) = seen.meta else {
-            return Err(super::suggest::instead(permit, &path, not_yours(&path)).into());
+            return Err(super::suggest::with_suggestions(permit, &path, not_yours(&path)).into());
         };
         let shown = permit.shows(&path);
         let directory = meta.kind == Kind::Directory;
@@ -135,7 +137,7 @@ impl WriteTool for Delete {
             path: path.clone(),
             what: seen.state.clone(),
         }];
-        target::within_modes(permit, &steps, false)?;
+        target::check_write_modes(permit, &steps, false)?;
         target::require_all([
             target::require_beneath(permit, Operation::Delete, &path, &seen.items, |path| {
                 Ok(path.clone())
@@ -143,8 +145,8 @@ impl WriteTool for Delete {
             repository::require(permit, &steps, &seen.items),
         ])?;
         let inverse = restore(permit, &path, &meta, &seen);
-        let (before, described) = self.0.described(permit, &path, &seen)?;
-        let reached = Reached::at_best(Some(self.0.durability()));
+        let (before, described) = self.0.describe(permit, &path, &seen)?;
+        let reached = ReachedDurability::at_best(Some(self.0.durability()));
         let reply = reply(
             &path,
             described.contents.as_ref().filter(|_| !described.hidden),
@@ -160,7 +162,7 @@ impl WriteTool for Delete {
             diff: if directory || !shown {
                 described
             } else {
-                removed(inverse.as_deref())
+                removed_lines(inverse.as_deref())
             },
         };
         Ok(Plan {
@@ -170,18 +172,18 @@ impl WriteTool for Delete {
                 bytes: 0,
                 files: seen.items.len() as u64 + 1,
             },
-            steps: Work::new(steps, self.0.durability(), reached),
-            inverse: inverse.map(Work::from),
+            steps: ChangeSet::new(steps, self.0.durability(), reached),
+            inverse: inverse.map(ChangeSet::from),
         })
     }
 
-    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
-        self.0.carry_out(&work, permit.reading(), || permit.begin())
+    fn apply(&self, work: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0.execute(&work, permit.reading(), || permit.begin())
     }
 }
 
 /// The content of a file that is removed, as lines removed.
-fn removed(inverse: Option<&[Step]>) -> FileDiff {
+fn removed_lines(inverse: Option<&[Step]>) -> FileDiff {
     match inverse {
         Some([Step::Write { content, .. }]) => diff::of_bytes(content, b""),
         Some(_) | None => FileDiff {
@@ -192,13 +194,24 @@ fn removed(inverse: Option<&[Step]>) -> FileDiff {
 }
 
 /// What brings all of it back, unless that is more than is kept.
-fn restore(permit: &ReadPermit, path: &VirtualPath, meta: &Meta, seen: &Seen) -> Option<Vec<Step>> {
+fn restore(
+    permit: &ReadPermit,
+    path: &VirtualPath,
+    meta: &Meta,
+    seen: &Inspected,
+) -> Option<Vec<Step>> {
     if let State::File { .. } = seen.state {
         return write_back(permit, path, meta).map(|step| vec![step]);
     }
-    let small = seen.bytes <= MAX_KEPT_BYTES && seen.items.len() <= MAX_KEPT_ENTRIES;
-    let exact = matches!(seen.state, State::Directory { exact: true, .. });
-    if !small || !exact {
+    let small = seen.bytes <= MAX_RESTORABLE_BYTES && seen.items.len() <= MAX_RESTORABLE_ENTRIES;
+    let content_only = matches!(
+        seen.state,
+        State::Directory {
+            content_only: true,
+            ..
+        }
+    );
+    if !small || !content_only {
         return None;
     }
     let every = seen.items.iter().map(|item| (&item.path, &item.meta));
@@ -217,11 +230,11 @@ fn restore(permit: &ReadPermit, path: &VirtualPath, meta: &Meta, seen: &Seen) ->
 
 fn write_back(permit: &ReadPermit, path: &VirtualPath, meta: &Meta) -> Option<Step> {
     // What cannot be read again just after it was looked at is not brought back; it is still removed only as it was.
-    let old = target::old(permit, path).ok().flatten()?;
+    let old = target::read_old(permit, path).ok().flatten()?;
     Some(Step::Write {
         path: path.clone(),
         content: old.bytes?,
-        over: State::Absent,
+        existing: State::Absent,
         mode: Some(meta.mode & 0o777),
     })
 }
@@ -230,7 +243,7 @@ fn reply(
     path: &VirtualPath,
     contents: Option<&DirectoryContents>,
     directory: bool,
-    durability: Reached,
+    durability: ReachedDurability,
 ) -> Reply {
     let counts = match contents {
         Some(contents) => Some((contents.files + contents.others, contents.directories + 1)),
@@ -247,7 +260,7 @@ fn reply(
         }
         None => format!("{}: deleted with everything in it", escape(&path)),
     };
-    let deleted = Deleted {
+    let deleted = DeleteOutput {
         path,
         files: counts.map(|(files, _)| files),
         directories: counts.map(|(_, directories)| directories),

@@ -12,10 +12,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{optional, suggest};
-use crate::lens::Lens;
-use crate::page::{self, Cursor, Page};
+use crate::pagination::{self, Cursor, PageBuilder};
+use crate::read_view::ReadView;
 use crate::resolve::Kind;
-use crate::walk::{self, Found, LeftOut, MAX_DEPTH, Onward};
+use crate::walk::{self, MAX_DEPTH, WalkControl, WalkEntry, WalkSkipped};
 
 /// Lists a directory.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct ListDirectory;
 #[serde(deny_unknown_fields)]
 pub struct ListDirectoryArgs {
     /// Directory to list.
-    #[serde(default = "optional::here", deserialize_with = "optional::path")]
+    #[serde(default = "optional::current_dir", deserialize_with = "optional::path")]
     pub path: String,
     /// Levels to list.
     #[serde(default = "one")]
@@ -49,11 +49,11 @@ fn page_length() -> u32 {
 
 /// One page of a listing.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Listing {
+pub struct ListDirectoryOutput {
     /// The directory, links followed.
     pub path: String,
     /// The entries of this page, in path order.
-    pub entries: Vec<Listed>,
+    pub entries: Vec<DirectoryEntry>,
     /// How many entries there are on all pages.
     pub total: u64,
     /// Where the next page begins.
@@ -67,7 +67,7 @@ pub struct Listing {
 
 /// One entry.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Listed {
+pub struct DirectoryEntry {
     /// Its path beneath the directory.
     pub name: String,
     /// What it is. Where a link leads is not told: read or `stat` it to follow it.
@@ -117,7 +117,7 @@ const FAILURES: &[Failure] = &[
 
 impl ReadTool for ListDirectory {
     type Args = ListDirectoryArgs;
-    type Output = Listing;
+    type Output = ListDirectoryOutput;
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
@@ -159,20 +159,22 @@ impl ReadTool for ListDirectory {
     }
 }
 
-fn list(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
     let (dir, at) =
-        walk::start(lens, &job.path).map_err(|halt| suggest::halted(lens, &job.path, halt))?;
-    let mut page = Page::new(job.limit, lens.max_results(), job.cursor.clone());
-    let left_out = walk::walk(lens, dir, &at, None, &mut |found| {
-        page.offer(page::key(&found.path, found.raw), || listed(found, &at));
+        walk::start(view, &job.path).map_err(|halt| suggest::on_halt(view, &job.path, halt))?;
+    let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
+    let left_out = walk::walk(view, dir, &at, None, &mut |found| {
+        page.add(pagination::key(&found.path, found.raw), || {
+            listed(found, &at)
+        });
         Ok(if found.depth < job.depth {
-            Onward::Enter
+            WalkControl::Enter
         } else {
-            Onward::Pass
+            WalkControl::Skip
         })
     })?;
     let page = page.finish();
-    let listing = Listing {
+    let listing = ListDirectoryOutput {
         path: at.to_string(),
         entries: page.entries,
         total: page.total,
@@ -182,7 +184,7 @@ fn list(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
     Ok(Reply::text(text(&listing, left_out), listing))
 }
 
-fn listed(found: &Found<'_>, at: &VirtualPath) -> Listed {
+fn listed(found: &WalkEntry<'_>, at: &VirtualPath) -> DirectoryEntry {
     let name = match found.raw {
         None => found.path.beneath(at).unwrap_or_default().to_owned(),
         Some(raw) => {
@@ -199,7 +201,7 @@ fn listed(found: &Found<'_>, at: &VirtualPath) -> Listed {
     // Whoever needs the name as it is gets its bytes wherever it is not shown as it is.
     let plain = found.raw.is_none() && shown == name;
     let raw = found.raw.unwrap_or(name.as_bytes());
-    Listed {
+    DirectoryEntry {
         kind: found.kind,
         bytes: (found.kind == Kind::File)
             .then(|| found.meta().map(|meta| meta.len))
@@ -209,10 +211,10 @@ fn listed(found: &Found<'_>, at: &VirtualPath) -> Listed {
     }
 }
 
-fn text(listing: &Listing, left_out: LeftOut) -> String {
+fn text(listing: &ListDirectoryOutput, left_out: WalkSkipped) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
-    for Listed {
+    for DirectoryEntry {
         name, kind, bytes, ..
     } in &listing.entries
     {
@@ -247,7 +249,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::testing::{Kernel, World, in_child, path};
+    use crate::testing::{KernelMode, World, in_child, path};
 
     fn job(asked: &str, depth: usize) -> Job {
         Job {
@@ -279,7 +281,7 @@ mod tests {
             "link root/l secrets",
             "file root/a/secrets x",
         ]);
-        for kernel in Kernel::ALL {
+        for kernel in KernelMode::ALL {
             let listed = |depth| kernel.run(|| names(&listing(&world, &job("/r", depth))));
             assert_eq!(listed(1), ["a", "a-b", "l"]);
             assert_eq!(listed(2), ["a", "a/b", "a-b", "l"]);
@@ -363,7 +365,7 @@ mod tests {
         for n in 0..5000 {
             world.make(&format!("dir root/d{n:04}"));
         }
-        for kernel in Kernel::ALL {
+        for kernel in KernelMode::ALL {
             let got = kernel.run(|| listing(&world, &job("/r", 3)));
             assert_eq!((&got["total"], names(&got).len()), (&5000.into(), 500));
             assert_eq!(got["unreadable"], serde_json::Value::Null);

@@ -20,7 +20,7 @@ pub struct ListRootsArgs {}
 
 /// The folders.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Roots {
+pub struct ListRootsOutput {
     /// The folders that you may read, with what is in them.
     pub roots: Vec<String>,
     /// Those that you may change, or folders and files in them.
@@ -31,12 +31,12 @@ pub struct Roots {
     /// Folders that were to be open and are not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailableFolder>,
 }
 
 /// A folder that is not open.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Unavailable {
+pub struct UnavailableFolder {
     /// Its path.
     pub path: String,
     /// Why it could not be opened.
@@ -58,7 +58,7 @@ const EXAMPLES: &[Example] = &[Example {
 
 impl ReadTool for ListRoots {
     type Args = ListRootsArgs;
-    type Output = Roots;
+    type Output = ListRootsOutput;
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
@@ -119,13 +119,13 @@ fn list(open: &[OpenFolder], job: &Job) -> Reply {
         }
         None => text.push_str("paths must be absolute\n"),
     }
-    let unavailable = job.unavailable.iter().map(|root| Unavailable {
+    let unavailable = job.unavailable.iter().map(|root| UnavailableFolder {
         path: root.path.to_string(),
         reason: root.reason.clone(),
     });
     Reply::text(
         text,
-        Roots {
+        ListRootsOutput {
             roots,
             writable,
             default_root: job.default_root.clone(),

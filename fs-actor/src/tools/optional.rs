@@ -7,13 +7,13 @@ use std::fmt::Display;
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 /// The default of a path to search or list.
-pub(super) fn here() -> String {
+pub(super) fn current_dir() -> String {
     ".".to_owned()
 }
 
-/// Reads a path that is [`here`] by default.
+/// Reads a path that is [`current_dir`] by default.
 pub(super) fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    text(deserializer).map(|path| path.unwrap_or_else(here))
+    text(deserializer).map(|path| path.unwrap_or_else(current_dir))
 }
 
 /// Reads an optional text, or what is parsed from it.

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::hash::HashPrefix;
 use super::suggest;
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, Meta, OpenFile};
 
 /// How much is read between two looks at whether the call must stop.
@@ -37,7 +37,7 @@ pub struct StatArgs {
 
 /// What stands there.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct FactsFound {
+pub struct StatOutput {
     /// Its path, links followed.
     pub path: String,
     /// What it is.
@@ -75,7 +75,7 @@ const FAILURES: &[Failure] = &[Failure {
 
 impl ReadTool for Stat {
     type Args = StatArgs;
-    type Output = FactsFound;
+    type Output = StatOutput;
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
@@ -108,7 +108,7 @@ impl ReadTool for Stat {
         if job.hash {
             return None;
         }
-        let meta = resolve::entry_at_hand(permit, &job.path)?;
+        let meta = resolve::try_stat_cached(permit, &job.path)?;
         Some(Ok(facts(permit, &job.path, &meta, None)))
     }
 
@@ -117,22 +117,22 @@ impl ReadTool for Stat {
     }
 }
 
-fn stat(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+fn stat(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
     let path = &job.path;
-    let Some(meta) = resolve::entry(lens, path)? else {
-        return Err(suggest::instead(lens, path, not_yours(path)).into());
+    let Some(meta) = resolve::entry(view, path)? else {
+        return Err(suggest::with_suggestions(view, path, not_yours(path)).into());
     };
     if !job.hash || meta.kind != Kind::File {
-        return Ok(facts(lens, path, &meta, None));
+        return Ok(facts(view, path, &meta, None));
     }
-    let mut opened = resolve::file(lens, path)?;
-    let hash = hash_of(lens, path, &mut opened)?;
-    Ok(facts(lens, path, &opened.meta, Some(hash.into())))
+    let mut opened = resolve::file(view, path)?;
+    let hash = hash_file(view, path, &mut opened)?;
+    Ok(facts(view, path, &opened.meta, Some(hash.into())))
 }
 
 /// The hash of all that a file holds.
-fn hash_of(
-    lens: &dyn Lens,
+fn hash_file(
+    view: &dyn ReadView,
     path: &VirtualPath,
     opened: &mut OpenFile,
 ) -> Result<ContentHash, Halt> {
@@ -140,7 +140,7 @@ fn hash_of(
     let mut buffer = vec![0; CHUNK];
     let mut left = MAX_HASHED;
     loop {
-        lens.checkpoint()?;
+        view.checkpoint()?;
         let read = opened.file.read(&mut buffer);
         let read = read.map_err(|error| {
             let message = format!("reading `{path}` failed: {}", error.kind());
@@ -159,9 +159,9 @@ fn hash_of(
     }
 }
 
-fn facts(lens: &dyn Lens, path: &VirtualPath, meta: &Meta, hash: Option<HashPrefix>) -> Reply {
-    let facts = FactsFound {
-        path: lens.actual(path).to_string(),
+fn facts(view: &dyn ReadView, path: &VirtualPath, meta: &Meta, hash: Option<HashPrefix>) -> Reply {
+    let facts = StatOutput {
+        path: view.actual(path).to_string(),
         kind: meta.kind,
         bytes: meta.len,
         modified: meta.modified_text(),

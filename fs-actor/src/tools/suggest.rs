@@ -3,19 +3,23 @@
 use bailiwick::{CallError, Code, Halt, VirtualPath};
 use similar::TextDiff;
 
-use crate::lens::Lens;
-use crate::walk::{self, Onward};
+use crate::read_view::ReadView;
+use crate::walk::{self, WalkControl};
 
 /// How many names beside the missing one are compared.
 const MAX_COMPARED: usize = 2000;
 /// How many are suggested.
 const MAX_SUGGESTED: usize = 3;
 /// How alike a name must be.
-const ALIKE: f32 = 0.6;
+const MIN_SIMILARITY: f32 = 0.6;
 
 /// Adds to `error` the names in the same directory that `path` may have meant, of those that may be shown.
-pub(crate) fn instead(lens: &dyn Lens, path: &VirtualPath, error: CallError) -> CallError {
-    let near = nearest(lens, path);
+pub(crate) fn with_suggestions(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+    error: CallError,
+) -> CallError {
+    let near = nearest(view, path);
     if near.is_empty() {
         return error;
     }
@@ -28,38 +32,40 @@ pub(crate) fn instead(lens: &dyn Lens, path: &VirtualPath, error: CallError) -> 
 }
 
 /// The same for a tool that stopped: only "there is nothing" becomes a suggestion.
-pub(crate) fn halted(lens: &dyn Lens, path: &VirtualPath, halt: Halt) -> Halt {
+pub(crate) fn on_halt(view: &dyn ReadView, path: &VirtualPath, halt: Halt) -> Halt {
     match halt {
-        Halt::Failed(error) if error.code() == Code::NotFound => instead(lens, path, error).into(),
+        Halt::Failed(error) if error.code() == Code::NotFound => {
+            with_suggestions(view, path, error).into()
+        }
         halt => halt,
     }
 }
 
-fn nearest(lens: &dyn Lens, path: &VirtualPath) -> Vec<String> {
+fn nearest(view: &dyn ReadView, path: &VirtualPath) -> Vec<String> {
     let (Some(above), Some(wanted)) = (path.parent(), path.name()) else {
         return Vec::new();
     };
-    if !lens.shows(&above) {
+    if !view.shows(&above) {
         return Vec::new();
     }
-    let Ok((dir, at)) = walk::start(lens, &above) else {
+    let Ok((dir, at)) = walk::start(view, &above) else {
         return Vec::new();
     };
     let mut near: Vec<(f32, String)> = Vec::new();
     let mut compared = 0;
-    let walked = walk::walk(lens, dir, &at, None, &mut |found| {
+    let walked = walk::walk(view, dir, &at, None, &mut |found| {
         compared += 1;
         if compared > MAX_COMPARED {
-            return Ok(Onward::Stop);
+            return Ok(WalkControl::Stop);
         }
         // A link that leads nowhere stands at the path itself.
         let name = found.path.name();
         let name = name.filter(|name| found.raw.is_none() && *name != wanted);
-        let likeness = name.map_or(0.0, |name| likeness(wanted, name));
-        if likeness >= ALIKE {
+        let likeness = name.map_or(0.0, |name| similarity(wanted, name));
+        if likeness >= MIN_SIMILARITY {
             near.push((likeness, found.path.to_string()));
         }
-        Ok(Onward::Pass)
+        Ok(WalkControl::Skip)
     });
     if walked.is_err() {
         return Vec::new();
@@ -71,7 +77,7 @@ fn nearest(lens: &dyn Lens, path: &VirtualPath) -> Vec<String> {
         .collect()
 }
 
-fn likeness(wanted: &str, name: &str) -> f32 {
+fn similarity(wanted: &str, name: &str) -> f32 {
     // Far too long or short cannot be alike enough, and comparing is quadratic.
     if wanted.len().abs_diff(name.len()) > wanted.len().min(16) {
         return 0.0;
@@ -89,9 +95,9 @@ mod tests {
     #[test]
     fn a_link_that_leads_nowhere_is_not_offered_in_place_of_itself() {
         let world = World::new(&["link root/here nowhere", "file root/there x"]);
-        assert_eq!(nearest(&world.lens(), &path("/r/here")), ["/r/there"]);
+        assert_eq!(nearest(&world.view(), &path("/r/here")), ["/r/there"]);
         assert_eq!(
-            nearest(&world.lens(), &path("/r/her")),
+            nearest(&world.view(), &path("/r/her")),
             ["/r/here", "/r/there"]
         );
     }
@@ -104,12 +110,12 @@ mod tests {
             "file root/other x",
             "dir root/secrets",
         ]);
-        let suggest = |asked: &str| nearest(&world.lens(), &path(asked));
+        let suggest = |asked: &str| nearest(&world.view(), &path(asked));
         assert_eq!(suggest("/r/Mian.rs"), ["/r/main.rs"]);
         assert_eq!(suggest("/r/secret"), Vec::<String>::new());
         assert_eq!(suggest("/r/others"), ["/r/other"]);
-        let error = instead(
-            &world.lens(),
+        let error = with_suggestions(
+            &world.view(),
             &path("/r/others"),
             not_yours(&path("/r/others")),
         );

@@ -6,14 +6,14 @@ use serde_json::json;
 
 use bailiwick::ContentHash;
 
-use super::render::WHOLE;
+use super::render::MAX_BUFFERED;
 use super::*;
-use crate::testing::{Kernel, World, path};
+use crate::testing::{KernelMode, World, path};
 
 fn job(asked: &str) -> Job {
     Job {
         paths: vec![path(asked)],
-        want: Want {
+        selection: LineSelection {
             offset: 1,
             limit: u64::MAX,
             max_bytes: u64::MAX,
@@ -26,12 +26,15 @@ fn job(asked: &str) -> Job {
 }
 
 fn range(asked: &str, offset: i64, limit: Option<u64>) -> Job {
-    let want = Want {
+    let selection = LineSelection {
         offset,
         limit: limit.unwrap_or(u64::MAX),
-        ..job(asked).want
+        ..job(asked).selection
     };
-    Job { want, ..job(asked) }
+    Job {
+        selection,
+        ..job(asked)
+    }
 }
 
 fn texts(reply: &Reply) -> Vec<&str> {
@@ -64,9 +67,9 @@ fn check(bytes: &[u8], job: &Job, expected: &[&str], facts: &serde_json::Value) 
     );
     assert_eq!(take("text"), json!(expected[0]));
     assert_eq!(got, *facts);
-    if bytes.len() as u64 <= AT_HAND {
-        let lens = world.lens();
-        let fast = read_at_hand(&lens, job, &Held::default())
+    if bytes.len() as u64 <= MAX_CACHED_READ {
+        let view = world.view();
+        let fast = try_read_cached(&view, job, &FileCache::default())
             .expect("a small file that was just written is at hand");
         let fast = fast.unwrap();
         assert_eq!(texts(&fast), expected);
@@ -110,7 +113,7 @@ fn a_range_tells_the_totals_and_where_to_go_on() {
         &facts,
     );
     let mut numbered = range("/r/f", 3, None);
-    numbered.want.line_numbers = true;
+    numbered.selection.line_numbers = true;
     let facts = json!({"path": "/r/f", "bytes": 8, "lines": 4, "first_line": 3, "last_line": 4});
     check(b"1\n2\n3\n4\n", &numbered, &["3\t3\n4\t4\n"], &facts);
 }
@@ -118,7 +121,7 @@ fn a_range_tells_the_totals_and_where_to_go_on() {
 #[test]
 fn a_range_beyond_the_end_is_refused_with_the_total() {
     let world = World::new(&["file root/f one"]);
-    let halt = read_files(&world.lens(), &range("/r/f", 5, None)).unwrap_err();
+    let halt = read_files(&world.view(), &range("/r/f", 5, None)).unwrap_err();
     assert!(halt.to_string().contains("the file has 1 lines"), "{halt}");
 }
 
@@ -212,7 +215,7 @@ fn large_file_in_another_encoding_is_returned_as_bytes_on_request() {
     let mut world = World::new(&[]);
     world.max_bytes = 8 << 20;
     let text = "caf\u{e9} ".repeat(300_000);
-    assert!(text.len() as u64 > WHOLE);
+    assert!(text.len() as u64 > MAX_BUFFERED);
     let latin: Vec<u8> = text.chars().filter_map(|c| u8::try_from(c).ok()).collect();
     for (bytes, is_text) in [(text.as_bytes(), true), (&latin, false)] {
         world.write("root/f", bytes);
@@ -233,7 +236,7 @@ fn asked(arguments: serde_json::Value) -> Job {
     paths.extend(args.paths);
     Job {
         paths: paths.iter().map(|asked| path(asked)).collect(),
-        want: Want::of(args.offset, args.limit, args.max_bytes, args.line_numbers),
+        selection: LineSelection::of(args.offset, args.limit, args.max_bytes, args.line_numbers),
         binary_bytes: args.max_bytes.unwrap_or(u64::MAX),
         known_hash: None,
         binary: args.binary,
@@ -294,7 +297,7 @@ fn many_files_are_read_and_one_that_is_missing_does_not_spoil_the_rest() {
 fn a_large_text_is_read_through_for_its_lines_and_totals() {
     let mut world = World::new(&[]);
     let text: String = (1..=300_000).map(|n| format!("line {n}\n")).collect();
-    assert!(text.len() as u64 > WHOLE);
+    assert!(text.len() as u64 > MAX_BUFFERED);
     world.write("root/f", &text);
     for (offset, expected) in [(299_999, 299_999), (-2, 299_999), (150_000, 150_000)] {
         let reply = read(&world, &range("/r/f", offset, Some(2))).unwrap();
@@ -326,7 +329,7 @@ fn a_sparse_file_of_a_tebibyte_costs_nothing() {
     let text = fs::File::create(world.host("root/text")).unwrap();
     std::io::Write::write_all(&mut &text, "head\n".repeat(4000).as_bytes()).unwrap();
     text.set_len(1 << 40).unwrap();
-    for kernel in Kernel::ALL {
+    for kernel in KernelMode::ALL {
         kernel.run(|| {
             assert_eq!(read(&world, &job("/r/zeros")).unwrap_err(), Code::NotText);
             let binary = Job {
@@ -348,13 +351,13 @@ fn what_is_at_hand_is_never_a_link_a_fifo_or_a_large_file() {
     let world = World::new(&["file root/f x", "link root/l f"]);
     world.write(
         "root/large",
-        vec![b'x'; usize::try_from(AT_HAND).unwrap() + 1],
+        vec![b'x'; usize::try_from(MAX_CACHED_READ).unwrap() + 1],
     );
-    let lens = world.lens();
-    assert!(read_at_hand(&lens, &job("/r/f"), &Held::default()).is_some());
+    let view = world.view();
+    assert!(try_read_cached(&view, &job("/r/f"), &FileCache::default()).is_some());
     for asked in ["/r/l", "/r/large", "/r", "/r/none"] {
         assert!(
-            read_at_hand(&lens, &job(asked), &Held::default()).is_none(),
+            try_read_cached(&view, &job(asked), &FileCache::default()).is_none(),
             "{asked}"
         );
     }

@@ -7,9 +7,9 @@ use cap_std::fs::Dir;
 
 /// One root as the resolver needs it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'r> {
+pub(crate) struct MountPoint<'r> {
     /// Where it stands in the namespace.
-    pub(crate) mount: &'r VirtualPath,
+    pub(crate) path: &'r VirtualPath,
     /// The handle that everything is opened beneath.
     pub(crate) dir: &'r Dir,
     /// Whether file systems mounted inside it belong to it.
@@ -19,17 +19,17 @@ pub(crate) struct Place<'r> {
 /// What a call may see. A [`ReadPermit`] is one; the tests of this crate have another, with their own verdicts.
 ///
 /// Whoever implements it promises that every answer comes from the same authority.
-pub(crate) trait Lens {
+pub(crate) trait ReadView {
     /// The verdict on reading `path`.
     fn judge(&self, path: &VirtualPath) -> Verdict;
     /// The path that was judged in place of `asked`.
     fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath;
     /// The root that holds `path`, and the path beneath it.
-    fn place_of<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(Place<'l>, &'p str)>;
+    fn mount_point<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(MountPoint<'l>, &'p str)>;
     /// The virtual path of an absolute link target, if a root holds it.
-    fn of_host(&self, target: &Path) -> Option<VirtualPath>;
+    fn from_host_path(&self, target: &Path) -> Option<VirtualPath>;
     /// The absolute host path of a relative link target that begins at the top of the root at `mount` and leads above it.
-    fn above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf>;
+    fn host_path_above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf>;
     /// Fails once the call must stop.
     fn checkpoint(&self) -> Result<(), CallError>;
     /// The most bytes in one answer.
@@ -49,7 +49,7 @@ pub(crate) trait Lens {
     }
 }
 
-impl Lens for ReadPermit {
+impl ReadView for ReadPermit {
     fn judge(&self, path: &VirtualPath) -> Verdict {
         Self::judge(self, Verb::Read, path)
     }
@@ -58,16 +58,16 @@ impl Lens for ReadPermit {
         Self::actual(self, asked)
     }
 
-    fn place_of<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(Place<'l>, &'p str)> {
+    fn mount_point<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(MountPoint<'l>, &'p str)> {
         let (root, rest) = self.root_of(path).ok()?;
-        Some((place(root), rest))
+        Some((mount_point(root), rest))
     }
 
-    fn of_host(&self, target: &Path) -> Option<VirtualPath> {
+    fn from_host_path(&self, target: &Path) -> Option<VirtualPath> {
         self.roots().find_map(|root| root.virtual_path(target))
     }
 
-    fn above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf> {
+    fn host_path_above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf> {
         self.root_of(mount).ok()?.0.above(target)
     }
 
@@ -92,9 +92,9 @@ impl Lens for ReadPermit {
     }
 }
 
-fn place(root: &bailiwick::Root) -> Place<'_> {
-    Place {
-        mount: root.mount(),
+fn mount_point(root: &bailiwick::Root) -> MountPoint<'_> {
+    MountPoint {
+        path: root.mount(),
         dir: root.dir(),
         crosses_mounts: root.crosses_mounts(),
     }

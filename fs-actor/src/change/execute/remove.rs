@@ -2,42 +2,42 @@
 
 use bailiwick::CallError;
 
-use super::Spot;
+use super::DirEntryRef;
 use crate::change::stale;
-use crate::change::state::{State, see_in};
-use crate::change::tree::{self, Item, Pause, Temporaries};
+use crate::change::state::{State, inspect_in};
+use crate::change::tree::{self, Checkpoint, Item, TemporaryFiles};
 use crate::sys::{self, AtFlags};
 
 pub(super) fn remove_file<P>(
-    spot: &Spot<'_>,
+    entry: &DirEntryRef<'_>,
     what: &State,
-    pause: Pause<'_>,
+    checkpoint: Checkpoint<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
-    let _lock = spot.lock()?;
-    spot.expect(what, pause)?;
+    let _lock = entry.lock()?;
+    entry.expect(what, checkpoint)?;
     let _commit = begin()?;
-    sys::unlinkat(spot.dir.as_fd(), spot.name.as_str(), AtFlags::empty())
-        .map_err(|errno| spot.say(errno))
+    sys::unlinkat(entry.dir.as_fd(), entry.name.as_str(), AtFlags::empty())
+        .map_err(|errno| entry.to_call_error(errno))
 }
 
 /// Removes what the plan saw, piece by piece and where it stands: a crash half way leaves the rest in its place, in
 /// sight, and what came meanwhile stays, with the directories it is in.
 pub(super) fn remove_directory<P>(
-    spot: &Spot<'_>,
+    entry: &DirEntryRef<'_>,
     what: &State,
-    pause: Pause<'_>,
+    checkpoint: Checkpoint<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
-    let all = Temporaries::Counted;
-    let seen = see_in(&spot.dir, &spot.name, spot.path, all, pause)?;
+    let all = TemporaryFiles::Included;
+    let seen = inspect_in(&entry.dir, &entry.name, entry.path, all, checkpoint)?;
     let Some(meta) = seen.meta.filter(|_| seen.state == *what) else {
-        return Err(stale(spot.path));
+        return Err(stale(entry.path));
     };
-    let inner = spot
+    let inner = entry
         .dir
-        .enter(&spot.name)
-        .map_err(|errno| spot.say(errno))?;
+        .enter(&entry.name)
+        .map_err(|errno| entry.to_call_error(errno))?;
     let _commit = begin()?;
     // It has begun, so it goes on: a removal that stops half way helps nobody.
     let (gone, removed) = tree::remove(inner, &seen.items);
@@ -50,8 +50,8 @@ pub(super) fn remove_directory<P>(
     };
     removed.map_err(told)?;
     let item = Item {
-        path: spot.path.clone(),
+        path: entry.path.clone(),
         meta,
     };
-    tree::unlink(&spot.dir, &item, AtFlags::REMOVEDIR).map_err(told)
+    tree::unlink(&entry.dir, &item, AtFlags::REMOVEDIR).map_err(told)
 }

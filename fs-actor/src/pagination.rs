@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 /// The most entries of one page, whatever is asked for: a page is kept in memory.
-pub(crate) const MOST: u32 = 10_000;
+pub(crate) const MAX_PAGE: u32 = 10_000;
 
 /// Where a page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,17 +42,17 @@ pub(crate) fn key(path: &VirtualPath, raw: Option<&[u8]>) -> Vec<u8> {
 
 /// One page being gathered.
 #[derive(Debug)]
-pub(crate) struct Page<T> {
+pub(crate) struct PageBuilder<T> {
     after: Option<Cursor>,
     limit: usize,
-    kept: BTreeMap<Vec<u8>, T>,
+    entries: BTreeMap<Vec<u8>, T>,
     total: u64,
     later: u64,
 }
 
 /// One page.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Paged<T> {
+pub(crate) struct Page<T> {
     /// Its entries, in order.
     pub(crate) entries: Vec<T>,
     /// How many there are on all pages.
@@ -61,47 +61,47 @@ pub(crate) struct Paged<T> {
     pub(crate) next: Option<String>,
 }
 
-impl<T> Page<T> {
+impl<T> PageBuilder<T> {
     /// A page of as many entries as are `wanted`, but at least one and no more than are `allowed`.
     pub(crate) fn new(wanted: u32, allowed: u64, after: Option<Cursor>) -> Self {
-        let limit = u64::from(wanted.min(MOST)).min(allowed).max(1);
+        let limit = u64::from(wanted.min(MAX_PAGE)).min(allowed).max(1);
         Self {
             after,
             limit: usize::try_from(limit).unwrap_or(1),
-            kept: BTreeMap::new(),
+            entries: BTreeMap::new(),
             total: 0,
             later: 0,
         }
     }
 
     /// Counts the entry with this key, and makes it of `value` only if it is on this page so far.
-    pub(crate) fn offer(&mut self, key: Vec<u8>, value: impl FnOnce() -> T) {
+    pub(crate) fn add(&mut self, key: Vec<u8>, value: impl FnOnce() -> T) {
         self.total += 1;
         if self.after.as_ref().is_some_and(|after| key <= after.0) {
             return;
         }
         self.later += 1;
-        if self.kept.len() >= self.limit {
+        if self.entries.len() >= self.limit {
             if self
-                .kept
+                .entries
                 .last_key_value()
                 .is_some_and(|(last, _)| key > *last)
             {
                 return;
             }
-            self.kept.pop_last();
+            self.entries.pop_last();
         }
-        self.kept.insert(key, value());
+        self.entries.insert(key, value());
     }
 
-    pub(crate) fn finish(self) -> Paged<T> {
-        let more = self.later > u64::try_from(self.kept.len()).unwrap_or(u64::MAX);
-        let last = self.kept.last_key_value().filter(|_| more);
+    pub(crate) fn finish(self) -> Page<T> {
+        let more = self.later > u64::try_from(self.entries.len()).unwrap_or(u64::MAX);
+        let last = self.entries.last_key_value().filter(|_| more);
         let next = last.map(|(key, _)| URL_SAFE_NO_PAD.encode(key));
-        Paged {
+        Page {
             total: self.total,
             next,
-            entries: self.kept.into_values().collect(),
+            entries: self.entries.into_values().collect(),
         }
     }
 }
@@ -114,16 +114,16 @@ mod tests {
 
     use super::*;
 
-    fn page(keys: &[Vec<u8>], limit: u32, after: Option<&str>) -> Paged<Vec<u8>> {
-        let mut page = Page::new(limit, 5, after.map(|text| Cursor::parse(text).unwrap()));
+    fn page(keys: &[Vec<u8>], limit: u32, after: Option<&str>) -> Page<Vec<u8>> {
+        let mut page = PageBuilder::new(limit, 5, after.map(|text| Cursor::parse(text).unwrap()));
         for key in keys {
-            page.offer(key.clone(), || key.clone());
+            page.add(key.clone(), || key.clone());
         }
         page.finish()
     }
 
     proptest! {
-        #![proptest_config(crate::testing::law())]
+        #![proptest_config(crate::testing::property_config())]
 
         #[test]
         fn the_pages_together_are_everything_once_in_order(

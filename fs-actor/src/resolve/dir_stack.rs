@@ -10,7 +10,7 @@ const MAX_OPEN: usize = 8;
 
 /// A way down. Whoever goes it sees the deepest directory.
 #[derive(Debug)]
-pub(crate) struct Descent {
+pub(crate) struct DirStack {
     top: OpenDir,
     /// The names from the top down, joined by `/`.
     names: String,
@@ -28,7 +28,7 @@ struct Level {
     dir: Option<OpenDir>,
 }
 
-impl Descent {
+impl DirStack {
     pub(crate) fn new(top: OpenDir) -> Self {
         Self {
             top,
@@ -41,7 +41,7 @@ impl Descent {
     ///
     /// # Errors
     /// `ESTALE` if something else stands in its place now, and what opening it gives.
-    pub(crate) fn here(&mut self) -> Result<&OpenDir, Errno> {
+    pub(crate) fn current(&mut self) -> Result<&OpenDir, Errno> {
         let Some(level) = self.levels.last_mut() else {
             return Ok(&self.top);
         };
@@ -60,7 +60,7 @@ impl Descent {
 
     /// Goes down into `name`, a single name.
     pub(crate) fn enter(&mut self, name: &str) -> Result<(), Errno> {
-        let dir = self.here()?.enter(name)?;
+        let dir = self.current()?.enter(name)?;
         let level = Level {
             above: self.names.len(),
             identity: identity(&dir)?,
@@ -82,7 +82,7 @@ impl Descent {
     }
 
     /// Goes back up; at the top it stays.
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn pop(&mut self) {
         if let Some(level) = self.levels.pop() {
             self.names.truncate(level.above);
         }

@@ -8,18 +8,18 @@ use bailiwick::VirtualPath;
 use super::{Meta, OpenFile};
 
 /// The most files held open, by all workers of a runtime together.
-const MOST: usize = 32;
+const MAX_FILES: usize = 32;
 
 /// Small files that are read again and again, held open.
 ///
 /// What a path leads to is found anew on every call. Only if that is the very object that is held, not changed in
 /// any way since, is it read without being opened. Being held, it cannot have lent its number to another.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct FileCache {
     files: Mutex<HashMap<VirtualPath, Arc<OpenFile>>>,
 }
 
-impl Held {
+impl FileCache {
     /// The file held for `path`, if it is what was found there just now.
     pub(super) fn get(&self, path: &VirtualPath, found: &Meta) -> Option<Arc<OpenFile>> {
         let files = self.lock();
@@ -28,10 +28,10 @@ impl Held {
     }
 
     /// Holds `file` in place of any other, which one does not matter.
-    pub(super) fn put(&self, path: &VirtualPath, file: &Arc<OpenFile>) {
+    pub(super) fn insert(&self, path: &VirtualPath, file: &Arc<OpenFile>) {
         let mut files = self.lock();
         let replaced = files.insert(path.clone(), Arc::clone(file));
-        let over = files.len() > MOST;
+        let over = files.len() > MAX_FILES;
         let other = files.keys().find(|other| over && *other != path).cloned();
         let evicted = other.and_then(|other| files.remove(&other));
         // Closed outside the lock.
@@ -45,7 +45,7 @@ impl Held {
     }
 
     #[cfg(test)]
-    pub(super) fn is_within_its_bound(&self) -> bool {
-        self.lock().len() <= MOST
+    pub(super) fn is_within_bound(&self) -> bool {
+        self.lock().len() <= MAX_FILES
     }
 }

@@ -4,91 +4,98 @@ mod remove;
 
 use bailiwick::{CallError, Code, Halt, VirtualPath};
 
-use super::state::{State, see_in};
-use super::tree::{self, Pause, Stopped, Temporaries};
-use super::{Changer, Step, repository, stale};
-use crate::lens::Lens;
+use super::state::{State, inspect_in};
+use super::tree::{self, Checkpoint, CopyError, TemporaryFiles};
+use super::{Step, StepExecutor, repository, stale};
+use crate::read_view::ReadView;
 use crate::replace::{
-    Durability, Lock, ReplaceError, Staged, discard, mark_as_live, settle, still_there,
-    temporary_name,
+    DirLock, Durability, ReplaceError, StagedFile, check_unchanged, discard, hold_live_lock,
+    sync_dir, temporary_name,
 };
 use crate::resolve::{self, OpenDir, OpenFile};
 use crate::sys::{self, Errno, Mode, RenameFlags};
 use remove::{remove_directory, remove_file};
 
-impl Changer {
-    pub(super) fn carry<P>(
+impl StepExecutor {
+    pub(super) fn execute_step<P>(
         &self,
         step: &Step,
-        wanted: Durability,
-        lens: &dyn Lens,
+        durability: Durability,
+        view: &dyn ReadView,
         begin: &impl Fn() -> Result<P, CallError>,
     ) -> Result<Durability, CallError> {
-        let pause: Pause<'_> = &|| lens.checkpoint();
+        let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
         match step {
             Step::Write {
                 path,
                 content,
-                over,
+                existing,
                 mode,
             } => {
-                let spot = self.spot(lens, path)?;
-                if *over != State::Absent {
-                    return rewrite(&spot, content, over, wanted, lens, begin);
+                let entry = self.entry_ref(view, path)?;
+                if *existing != State::Absent {
+                    return rewrite(&entry, content, existing, durability, view, begin);
                 }
-                let staged = Staged::new_file(spot.dir.as_fd(), content, *mode);
-                let staged = staged.map_err(|error| error.say(path))?;
-                let _lock = spot.lock_repository(lens)?;
+                let staged = StagedFile::new_file(entry.dir.as_fd(), content, *mode);
+                let staged = staged.map_err(|error| error.to_call_error(path))?;
+                let _lock = entry.lock_repository(view)?;
                 let _commit = begin()?;
-                spot.create(staged, wanted)
+                entry.create(staged, durability)
             }
             Step::MakeDirectory { path, mode } => {
-                let spot = self.spot(lens, path)?;
-                let _lock = spot.lock_repository(lens)?;
+                let entry = self.entry_ref(view, path)?;
+                let _lock = entry.lock_repository(view)?;
                 let _commit = begin()?;
-                spot.make_directory(*mode)?;
-                Ok(settle(spot.dir.as_fd(), wanted))
+                entry.make_directory(*mode)?;
+                Ok(sync_dir(entry.dir.as_fd(), durability))
             }
             Step::Move {
                 from,
                 to,
                 what,
-                over,
+                existing,
             } => {
-                let (from, to) = (self.spot(lens, from)?, self.spot(lens, to)?);
+                let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
                 // The new name must not be on the disk before what it names.
-                from.flush_first(wanted)?;
-                rename(&from, &to, (what, over), lens, begin)?;
-                Ok(settle(from.dir.as_fd(), wanted).min(settle(to.dir.as_fd(), wanted)))
+                from.flush_first(durability)?;
+                rename(&from, &to, (what, existing), view, begin)?;
+                Ok(
+                    sync_dir(from.dir.as_fd(), durability)
+                        .min(sync_dir(to.dir.as_fd(), durability)),
+                )
             }
             Step::Copy {
                 from,
                 to,
                 what,
-                over,
+                existing,
             } => {
-                let (from, to) = (self.spot(lens, from)?, self.spot(lens, to)?);
+                let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
                 if let State::Directory { .. } = what {
-                    copy_directory(&from, &to, what, wanted, lens, begin)
+                    copy_directory(&from, &to, what, durability, view, begin)
                 } else {
-                    copy_file(&from, &to, (what, over), wanted, lens, begin)
+                    copy_file(&from, &to, (what, existing), durability, view, begin)
                 }
             }
             Step::Remove { path, what } => {
-                let spot = self.spot(lens, path)?;
+                let entry = self.entry_ref(view, path)?;
                 if let State::Directory { .. } = what {
-                    remove_directory(&spot, what, pause, begin)?;
+                    remove_directory(&entry, what, checkpoint, begin)?;
                 } else {
-                    remove_file(&spot, what, pause, begin)?;
+                    remove_file(&entry, what, checkpoint, begin)?;
                 }
-                Ok(settle(spot.dir.as_fd(), wanted))
+                Ok(sync_dir(entry.dir.as_fd(), durability))
             }
         }
     }
 
     /// Opens the directory that holds `path`.
-    fn spot<'p>(&self, lens: &dyn Lens, path: &'p VirtualPath) -> Result<Spot<'p>, CallError> {
-        let (dir, name) = match resolve::parent(lens, path) {
+    fn entry_ref<'p>(
+        &self,
+        view: &dyn ReadView,
+        path: &'p VirtualPath,
+    ) -> Result<DirEntryRef<'p>, CallError> {
+        let (dir, name) = match resolve::parent(view, path) {
             Ok(found) => found,
             Err(Halt::Failed(error)) if error.code() != Code::NotFound => return Err(error),
             // A link, or nothing, stands where the plan found a directory.
@@ -102,43 +109,44 @@ impl Changer {
                 return Err(stale(path));
             }
         };
-        self.sweeper.first_use(dir.as_fd());
-        Ok(Spot { path, dir, name })
+        self.sweeper.sweep_once(dir.as_fd());
+        Ok(DirEntryRef { path, dir, name })
     }
 }
 
 /// A name in an open directory.
-struct Spot<'p> {
+struct DirEntryRef<'p> {
     path: &'p VirtualPath,
     dir: OpenDir,
     name: String,
 }
 
-impl Spot<'_> {
-    fn lock(&self) -> Result<Lock<'_>, CallError> {
-        Lock::take(self.dir.as_fd()).map_err(|errno| self.say(errno))
+impl DirEntryRef<'_> {
+    fn lock(&self) -> Result<DirLock<'_>, CallError> {
+        DirLock::acquire(self.dir.as_fd()).map_err(|errno| self.to_call_error(errno))
     }
 
-    fn say(&self, errno: Errno) -> CallError {
-        resolve::say(errno, self.path)
+    fn to_call_error(&self, errno: Errno) -> CallError {
+        resolve::to_call_error(errno, self.path)
     }
 
     /// Locks the directory if what is put there may make it a repository or change what Git runs in one, and checks
     /// that the plan was judged so. Other names need no lock to be created.
-    fn lock_repository(&self, lens: &dyn Lens) -> Result<Option<Lock<'_>>, CallError> {
-        if !repository::matters(&self.name) {
+    fn lock_repository(&self, view: &dyn ReadView) -> Result<Option<DirLock<'_>>, CallError> {
+        if !repository::is_relevant(&self.name) {
             return Ok(None);
         }
         let lock = self.lock()?;
-        self.check_repository(lens)?;
+        self.check_repository(view)?;
         Ok(Some(lock))
     }
 
     /// Checks, while the directory is locked, that a protected file is changed only if the plan was judged so.
-    fn check_repository(&self, lens: &dyn Lens) -> Result<(), CallError> {
-        let protected = repository::matters(&self.name)
-            && repository::is_protected(&self.dir, &self.name).map_err(|errno| self.say(errno))?;
-        if protected && !lens.may_change_protected(self.path) {
+    fn check_repository(&self, view: &dyn ReadView) -> Result<(), CallError> {
+        let protected = repository::is_relevant(&self.name)
+            && repository::is_protected(&self.dir, &self.name)
+                .map_err(|errno| self.to_call_error(errno))?;
+        if protected && !view.may_change_protected(self.path) {
             return Err(stale(self.path));
         }
         Ok(())
@@ -146,17 +154,19 @@ impl Spot<'_> {
 
     /// Brings what was written to its file system to the disk, if the change is to be there itself: a flush for each
     /// file and directory of a tree would wait for the disk as often.
-    fn flush_first(&self, wanted: Durability) -> Result<(), CallError> {
-        match wanted {
-            Durability::Durable => sys::syncfs(self.dir.as_fd()).map_err(|errno| self.say(errno)),
+    fn flush_first(&self, durability: Durability) -> Result<(), CallError> {
+        match durability {
+            Durability::Durable => {
+                sys::syncfs(self.dir.as_fd()).map_err(|errno| self.to_call_error(errno))
+            }
             Durability::Visible | Durability::Ordered => Ok(()),
         }
     }
 
     /// Checks that the plan's state is the present one.
-    fn expect(&self, state: &State, pause: Pause<'_>) -> Result<(), CallError> {
-        let all = Temporaries::Counted;
-        if see_in(&self.dir, &self.name, self.path, all, pause)?.state == *state {
+    fn expect(&self, state: &State, checkpoint: Checkpoint<'_>) -> Result<(), CallError> {
+        let all = TemporaryFiles::Included;
+        if inspect_in(&self.dir, &self.name, self.path, all, checkpoint)?.state == *state {
             Ok(())
         } else {
             Err(stale(self.path))
@@ -164,13 +174,13 @@ impl Spot<'_> {
     }
 
     /// Opens the file, if it is the one of the plan.
-    fn file(&self, state: &State, pause: Pause<'_>) -> Result<OpenFile, CallError> {
+    fn file(&self, state: &State, checkpoint: Checkpoint<'_>) -> Result<OpenFile, CallError> {
         let file = match self.dir.read(&self.name) {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
                 return Err(stale(self.path));
             }
-            Err(errno) => return Err(self.say(errno)),
+            Err(errno) => return Err(self.to_call_error(errno)),
         };
         let bytes = file.meta.len;
         let found = match state {
@@ -179,7 +189,7 @@ impl Spot<'_> {
                 bytes,
             },
             State::Absent | State::File { .. } | State::Directory { .. } => {
-                let (hash, bytes) = tree::hash_of(&file.file, bytes, self.path, pause)
+                let (hash, bytes) = tree::hash_file(&file.file, bytes, self.path, checkpoint)
                     .map_err(|error| changed_if_too_large(error, self.path))?;
                 State::File { hash, bytes }
             }
@@ -195,15 +205,19 @@ impl Spot<'_> {
         let mode = Mode::from_raw_mode(mode.unwrap_or(0o777) & 0o777);
         match sys::mkdirat(self.dir.as_fd(), self.name.as_str(), mode) {
             Err(Errno::EXIST) => Err(stale(self.path)),
-            done => done.map_err(|errno| self.say(errno)),
+            done => done.map_err(|errno| self.to_call_error(errno)),
         }
     }
 
-    fn create(&self, staged: Staged<'_>, wanted: Durability) -> Result<Durability, CallError> {
-        let done = staged.create(&self.name, wanted);
+    fn create(
+        &self,
+        staged: StagedFile<'_>,
+        durability: Durability,
+    ) -> Result<Durability, CallError> {
+        let done = staged.create(&self.name, durability);
         done.map_err(|error| match error {
             ReplaceError::Exists => stale(self.path),
-            error => error.say(self.path),
+            error => error.to_call_error(self.path),
         })
     }
 }
@@ -218,41 +232,41 @@ fn changed_if_too_large(error: CallError, path: &VirtualPath) -> CallError {
 }
 
 fn rewrite<P>(
-    spot: &Spot<'_>,
+    entry: &DirEntryRef<'_>,
     content: &[u8],
-    over: &State,
-    wanted: Durability,
-    lens: &dyn Lens,
+    existing: &State,
+    durability: Durability,
+    view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<Durability, CallError> {
-    let old = spot.file(over, &|| lens.checkpoint())?;
-    let staged = Staged::in_place_of(spot.dir.as_fd(), content, &old.file);
-    let staged = staged.map_err(|error| error.say(spot.path))?;
-    let _lock = spot.lock()?;
-    spot.check_repository(lens)?;
+    let old = entry.file(existing, &|| view.checkpoint())?;
+    let staged = StagedFile::in_place_of(entry.dir.as_fd(), content, &old.file);
+    let staged = staged.map_err(|error| error.to_call_error(entry.path))?;
+    let _lock = entry.lock()?;
+    entry.check_repository(view)?;
     let _commit = begin()?;
-    let done = staged.replace(&spot.name, &old.file, &old.meta, wanted);
-    done.map_err(|error| error.say(spot.path))
+    let done = staged.replace(&entry.name, &old.file, &old.meta, durability);
+    done.map_err(|error| error.to_call_error(entry.path))
 }
 
 fn rename<P>(
-    from: &Spot<'_>,
-    to: &Spot<'_>,
-    (what, over): (&State, &State),
-    lens: &dyn Lens,
+    from: &DirEntryRef<'_>,
+    to: &DirEntryRef<'_>,
+    (what, existing): (&State, &State),
+    view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
-    let pause: Pause<'_> = &|| lens.checkpoint();
-    let old = match over {
+    let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
+    let old = match existing {
         State::Absent => None,
         State::File { .. } | State::Object { .. } | State::Directory { .. } => {
-            Some(to.file(over, pause)?)
+            Some(to.file(existing, checkpoint)?)
         }
     };
     let _locks = lock_both(from, to)?;
     // Every writer in this crate waits for the lock, so the source compared here is the source that is moved.
-    from.expect(what, pause)?;
-    to.check_repository(lens)?;
+    from.expect(what, checkpoint)?;
+    to.check_repository(view)?;
     let _commit = begin()?;
     let done = match &old {
         None => sys::renameat_with(
@@ -263,8 +277,8 @@ fn rename<P>(
             RenameFlags::NOREPLACE,
         ),
         Some(old) => {
-            still_there(to.dir.as_fd(), &to.name, &old.file, &old.meta)
-                .map_err(|error| error.say(to.path))?;
+            check_unchanged(to.dir.as_fd(), &to.name, &old.file, &old.meta)
+                .map_err(|error| error.to_call_error(to.path))?;
             sys::renameat(
                 from.dir.as_fd(),
                 from.name.as_str(),
@@ -277,7 +291,7 @@ fn rename<P>(
         Err(Errno::EXIST | Errno::NOTEMPTY) => Err(stale(to.path)),
         Err(Errno::NOENT) => Err(stale(from.path)),
         Err(Errno::XDEV) => Err(other_device(to.path)),
-        done => done.map_err(|errno| to.say(errno)),
+        done => done.map_err(|errno| to.to_call_error(errno)),
     }
 }
 
@@ -292,9 +306,12 @@ pub(crate) fn other_device(to: &VirtualPath) -> CallError {
 }
 
 /// Locks two directories in an order that all callers share; one lock if they are the same.
-fn lock_both<'s>(a: &'s Spot<'_>, b: &'s Spot<'_>) -> Result<Vec<Lock<'s>>, CallError> {
-    let number = |spot: &Spot<'_>| {
-        let stat = sys::fstat(spot.dir.as_fd()).map_err(|errno| spot.say(errno))?;
+fn lock_both<'s>(
+    a: &'s DirEntryRef<'_>,
+    b: &'s DirEntryRef<'_>,
+) -> Result<Vec<DirLock<'s>>, CallError> {
+    let number = |entry: &DirEntryRef<'_>| {
+        let stat = sys::fstat(entry.dir.as_fd()).map_err(|errno| entry.to_call_error(errno))?;
         Ok::<_, CallError>((stat.st_dev, stat.st_ino))
     };
     match number(a)?.cmp(&number(b)?) {
@@ -305,75 +322,82 @@ fn lock_both<'s>(a: &'s Spot<'_>, b: &'s Spot<'_>) -> Result<Vec<Lock<'s>>, Call
 }
 
 fn copy_file<P>(
-    from: &Spot<'_>,
-    to: &Spot<'_>,
-    (what, over): (&State, &State),
-    wanted: Durability,
-    lens: &dyn Lens,
+    from: &DirEntryRef<'_>,
+    to: &DirEntryRef<'_>,
+    (what, existing): (&State, &State),
+    durability: Durability,
+    view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<Durability, CallError> {
-    let pause: Pause<'_> = &|| lens.checkpoint();
-    let source = from.file(what, pause)?;
-    let old = match over {
+    let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
+    let source = from.file(what, checkpoint)?;
+    let old = match existing {
         State::Absent => None,
         State::File { .. } | State::Object { .. } | State::Directory { .. } => {
-            Some(to.file(over, pause)?)
+            Some(to.file(existing, checkpoint)?)
         }
     };
-    let paused = || pause().map_err(Stopped::Paused);
+    let paused = || checkpoint().map_err(CopyError::Stopped);
     let (mode, limit) = (source.meta.mode, source.meta.len);
-    let copied = Staged::copy_of(to.dir.as_fd(), &source.file, mode, limit, paused);
-    let (staged, _) = copied.map_err(|stopped| stopped.say(to.path))?;
-    if still_there(from.dir.as_fd(), &from.name, &source.file, &source.meta).is_err() {
+    let copied = StagedFile::copy_of(to.dir.as_fd(), &source.file, mode, limit, paused);
+    let (staged, _) = copied.map_err(|stopped| stopped.to_call_error(to.path))?;
+    if check_unchanged(from.dir.as_fd(), &from.name, &source.file, &source.meta).is_err() {
         return Err(stale(from.path));
     }
     let Some(old) = old else {
-        let _lock = to.lock_repository(lens)?;
+        let _lock = to.lock_repository(view)?;
         let _commit = begin()?;
-        return to.create(staged, wanted);
+        return to.create(staged, durability);
     };
     let _lock = to.lock()?;
-    to.check_repository(lens)?;
+    to.check_repository(view)?;
     let _commit = begin()?;
-    let done = staged.replace(&to.name, &old.file, &old.meta, wanted);
-    done.map_err(|error| error.say(to.path))
+    let done = staged.replace(&to.name, &old.file, &old.meta, durability);
+    done.map_err(|error| error.to_call_error(to.path))
 }
 
 /// Copies beside the destination, compares, then gives the copy its name: it appears whole or not at all.
 fn copy_directory<P>(
-    from: &Spot<'_>,
-    to: &Spot<'_>,
+    from: &DirEntryRef<'_>,
+    to: &DirEntryRef<'_>,
     what: &State,
-    wanted: Durability,
-    lens: &dyn Lens,
+    durability: Durability,
+    view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<Durability, CallError> {
-    let pause: Pause<'_> = &|| lens.checkpoint();
-    let look =
-        |dir: &OpenDir, name: &str| see_in(dir, name, from.path, Temporaries::LeftOut, pause);
-    let seen = look(&from.dir, &from.name)?;
+    let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
+    let inspect = |dir: &OpenDir, name: &str| {
+        inspect_in(dir, name, from.path, TemporaryFiles::Excluded, checkpoint)
+    };
+    let seen = inspect(&from.dir, &from.name)?;
     if seen.state != *what {
         return Err(stale(from.path));
     }
     let source = from
         .dir
         .enter(&from.name)
-        .map_err(|errno| from.say(errno))?;
+        .map_err(|errno| from.to_call_error(errno))?;
     let mode = seen.meta.map_or(0o700, |meta| meta.mode & 0o777 | 0o700);
-    let name = temporary_name().map_err(|errno| to.say(errno))?;
+    let name = temporary_name().map_err(|errno| to.to_call_error(errno))?;
     sys::mkdirat(to.dir.as_fd(), name.as_str(), Mode::from_raw_mode(mode))
-        .map_err(|errno| to.say(errno))?;
+        .map_err(|errno| to.to_call_error(errno))?;
     let fill = || {
-        let open = || to.dir.enter(&name).map_err(|errno| to.say(errno));
+        let open = || to.dir.enter(&name).map_err(|errno| to.to_call_error(errno));
         let (copy, live) = (open()?, open()?);
-        mark_as_live(live.as_fd());
-        tree::copy(source, copy, from.path, &seen.items, pause)?;
-        let exact = matches!(what, State::Directory { exact: true, .. });
-        if exact && look(&to.dir, &name)?.state != *what {
+        hold_live_lock(live.as_fd());
+        tree::copy(source, copy, from.path, &seen.items, checkpoint)?;
+        let content_only = matches!(
+            what,
+            State::Directory {
+                content_only: true,
+                ..
+            }
+        );
+        if content_only && inspect(&to.dir, &name)?.state != *what {
             return Err(stale(from.path));
         }
-        to.flush_first(wanted)?;
-        let _lock = to.lock_repository(lens)?;
+        to.flush_first(durability)?;
+        let _lock = to.lock_repository(view)?;
         let _commit = begin()?;
         let done = sys::renameat_with(
             to.dir.as_fd(),
@@ -384,9 +408,9 @@ fn copy_directory<P>(
         );
         match done {
             Err(Errno::EXIST | Errno::NOTEMPTY) => Err(stale(to.path)),
-            done => done.map_err(|errno| to.say(errno)),
+            done => done.map_err(|errno| to.to_call_error(errno)),
         }?;
-        Ok(settle(to.dir.as_fd(), wanted))
+        Ok(sync_dir(to.dir.as_fd(), durability))
     };
     fill().inspect_err(|_| {
         // What cannot be removed now is swept later.

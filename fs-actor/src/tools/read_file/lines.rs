@@ -16,7 +16,7 @@ const DEFAULT_BYTES: u64 = 100_000;
 
 /// Which lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Want {
+pub(super) struct LineSelection {
     /// The first line, from 1; negative from the end.
     pub(super) offset: i64,
     pub(super) limit: u64,
@@ -24,7 +24,7 @@ pub(super) struct Want {
     pub(super) line_numbers: bool,
 }
 
-impl Want {
+impl LineSelection {
     /// What was asked for, or what a model can take.
     pub(super) fn of(
         offset: Option<i64>,
@@ -65,14 +65,14 @@ impl Want {
 /// The hash of a file, computed where it is asked for: a caller in this process that does not look pays nothing. JSON has
 /// the first 12 digits.
 #[derive(Clone)]
-pub enum Hash {
+pub enum LazyHash {
     /// Of these bytes.
     Of(Bytes),
     /// This.
     Known(ContentHash),
 }
 
-impl Hash {
+impl LazyHash {
     /// The hash.
     #[must_use]
     pub fn get(&self) -> ContentHash {
@@ -83,13 +83,13 @@ impl Hash {
     }
 }
 
-impl std::fmt::Debug for Hash {
+impl std::fmt::Debug for LazyHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Hash(..)")
     }
 }
 
-impl Serialize for Hash {
+impl Serialize for LazyHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         HashPrefix::from(self.get()).serialize(serializer)
     }
@@ -103,10 +103,10 @@ pub(super) fn count_lines(text: &[u8]) -> u64 {
 }
 
 /// Lines being gathered from chunks of a text.
-pub(super) struct Gather {
+pub(super) struct LineCollector {
     first: u64,
     end: u64,
-    want: Want,
+    selection: LineSelection,
     /// The line that the next byte belongs to.
     line: u64,
     /// Whether that line has any byte yet.
@@ -121,7 +121,7 @@ pub(super) struct Gather {
 }
 
 /// The lines, and what is left.
-pub(super) struct Piece {
+pub(super) struct CollectedLines {
     pub(super) text: Vec<u8>,
     pub(super) last: u64,
     pub(super) line_cut: bool,
@@ -130,12 +130,12 @@ pub(super) struct Piece {
     pub(super) hash: ContentHash,
 }
 
-impl Gather {
-    pub(super) fn new(want: Want, (first, end): (u64, u64)) -> Self {
+impl LineCollector {
+    pub(super) fn new(selection: LineSelection, (first, end): (u64, u64)) -> Self {
         Self {
             first,
             end,
-            want,
+            selection,
             line: 1,
             begun: false,
             line_start: 0,
@@ -169,14 +169,14 @@ impl Gather {
     fn keep(&mut self, part: &[u8]) {
         if !self.begun {
             self.line_start = self.kept.len();
-            if self.want.line_numbers {
+            if self.selection.line_numbers {
                 // Writing to a Vec does not fail.
                 let _ = write!(self.kept, "{}\t", self.line);
             }
         }
-        let max = usize::try_from(self.want.max_bytes).unwrap_or(usize::MAX);
-        let room = max.saturating_sub(self.kept.len());
-        if part.len() <= room {
+        let max = usize::try_from(self.selection.max_bytes).unwrap_or(usize::MAX);
+        let budget = max.saturating_sub(self.kept.len());
+        if part.len() <= budget {
             self.kept.extend_from_slice(part);
             self.last = self.line;
             return;
@@ -189,13 +189,13 @@ impl Gather {
         } else {
             // unless it is the only one.
             self.kept
-                .extend_from_slice(part.get(..room).unwrap_or(part));
+                .extend_from_slice(part.get(..budget).unwrap_or(part));
             self.line_cut = true;
             self.last = self.line;
         }
     }
 
-    pub(super) fn finish(mut self) -> Piece {
+    pub(super) fn finish(mut self) -> CollectedLines {
         if self.line_cut {
             let whole = match std::str::from_utf8(&self.kept) {
                 Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -203,7 +203,7 @@ impl Gather {
             };
             self.kept.truncate(whole);
         }
-        Piece {
+        CollectedLines {
             text: self.kept,
             last: self.last,
             line_cut: self.line_cut,
@@ -224,8 +224,8 @@ mod tests {
 
     use super::*;
 
-    fn want(offset: i64, limit: Option<u64>, max_bytes: u64) -> Want {
-        Want {
+    fn selection(offset: i64, limit: Option<u64>, max_bytes: u64) -> LineSelection {
+        LineSelection {
             offset,
             limit: limit.unwrap_or(u64::MAX),
             max_bytes,
@@ -234,39 +234,39 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::testing::law())]
+        #![proptest_config(crate::testing::property_config())]
 
         #[test]
         fn any_range_in_any_chunks_is_those_lines(
             text in "[ab\n]{0,40}", offset in -5_i64..8, limit in prop::option::of(1_u64..5), chunk in 1_usize..9,
         ) {
-            let want = want(offset, limit, 1000);
+            let selection = selection(offset, limit, 1000);
             let lines = count_lines(text.as_bytes());
             prop_assert_eq!(lines, text.lines().count() as u64);
             prop_assume!(offset != 0);
-            let Ok(range) = want.range(lines) else {
+            let Ok(range) = selection.range(lines) else {
                 prop_assert!(offset as u64 > lines.max(1));
                 return Ok(());
             };
-            let mut gather = Gather::new(want, range);
+            let mut gather = LineCollector::new(selection, range);
             text.as_bytes().chunks(chunk).for_each(|chunk| gather.feed(chunk));
-            let piece = gather.finish();
+            let collected = gather.finish();
             let expected: String = text.split_inclusive('\n')
                 .zip(1..).filter(|(_, n)| (range.0..range.1).contains(n)).map(|(line, _)| line).collect();
-            prop_assert_eq!(String::from_utf8(piece.text).unwrap(), expected);
-            prop_assert_eq!(piece.lines, lines);
+            prop_assert_eq!(String::from_utf8(collected.text).unwrap(), expected);
+            prop_assert_eq!(collected.lines, lines);
         }
 
         #[test]
         fn a_limit_of_bytes_gives_whole_lines_or_a_cut_first_one(text in "[aé\n]{1,40}", max in 1_u64..30, chunk in 1_usize..9) {
-            let mut gather = Gather::new(want(1, None, max), (1, u64::MAX));
+            let mut gather = LineCollector::new(selection(1, None, max), (1, u64::MAX));
             text.as_bytes().chunks(chunk).for_each(|chunk| gather.feed(chunk));
-            let piece = gather.finish();
-            let got = String::from_utf8(piece.text).unwrap();
+            let collected = gather.finish();
+            let got = String::from_utf8(collected.text).unwrap();
             prop_assert!(got.len() as u64 <= max);
             prop_assert!(text.starts_with(&got));
-            prop_assert!(piece.line_cut || got.is_empty() || got == text || got.ends_with('\n'));
-            prop_assert!(!piece.line_cut || piece.last == 1);
+            prop_assert!(collected.line_cut || got.is_empty() || got == text || got.ends_with('\n'));
+            prop_assert!(!collected.line_cut || collected.last == 1);
         }
     }
 }

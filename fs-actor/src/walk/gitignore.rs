@@ -7,8 +7,8 @@ use bailiwick::VirtualPath;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::Found;
-use crate::lens::Lens;
+use super::WalkEntry;
+use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, OpenDir, OpenFile};
 
 /// In which files patterns stand; a later one beats an earlier one.
@@ -22,30 +22,30 @@ const MAX_BRACES: usize = 4;
 /// What the patterns of all directories of one walk may cost together, since each is compiled anew: their bytes, and
 /// this much for each. Once it is spent, further files of this kind are passed over and nothing is ignored for them.
 const MAX_COST: usize = 512 * 1024;
-const COST_OF_ONE: usize = 32;
+const COST_PER_PATTERN: usize = 32;
 
 /// The patterns that hold where the walk stands.
 #[derive(Debug)]
-pub(crate) struct Ignoring {
+pub(crate) struct IgnoreRules {
     /// One for each directory from the root down, where there is any.
     levels: Vec<Option<Gitignore>>,
     /// What is left of [`MAX_COST`].
-    room: usize,
+    budget: usize,
 }
 
-impl Ignoring {
+impl IgnoreRules {
     /// The patterns that directories above `at` set for it.
-    pub(crate) fn above(lens: &dyn Lens, at: &VirtualPath) -> Self {
+    pub(crate) fn for_ancestors(view: &dyn ReadView, at: &VirtualPath) -> Self {
         let mut above = Self {
             levels: Vec::new(),
-            room: MAX_COST,
+            budget: MAX_COST,
         };
         let mut next = at.parent();
-        while let Some(dir) = next.filter(|dir| lens.place_of(dir).is_some()) {
+        while let Some(dir) = next.filter(|dir| view.mount_point(dir).is_some()) {
             let read = |name: &str| {
-                let path = dir.join(name).ok().filter(|path| lens.shows(path))?;
+                let path = dir.join(name).ok().filter(|path| view.shows(path))?;
                 // A link is not followed here, so where it leads need not be judged.
-                resolve::file(lens, &path).ok()
+                resolve::file(view, &path).ok()
             };
             above.add(&dir, read);
             next = dir.parent();
@@ -54,19 +54,19 @@ impl Ignoring {
         above
     }
 
-    pub(super) fn enter(&mut self, lens: &dyn Lens, dir: &OpenDir, path: &VirtualPath) {
+    pub(super) fn enter(&mut self, view: &dyn ReadView, dir: &OpenDir, path: &VirtualPath) {
         let read = |name: &str| {
-            path.join(name).ok().filter(|path| lens.shows(path))?;
+            path.join(name).ok().filter(|path| view.shows(path))?;
             dir.read(name).ok()
         };
         self.add(path, read);
     }
 
     fn add(&mut self, dir: &VirtualPath, read: impl Fn(&str) -> Option<OpenFile>) {
-        let patterns = if self.room == 0 {
+        let patterns = if self.budget == 0 {
             None
         } else {
-            patterns(dir, read, &mut self.room)
+            patterns(dir, read, &mut self.budget)
         };
         self.levels.push(patterns);
     }
@@ -74,15 +74,15 @@ impl Ignoring {
     /// What the patterns so far cost.
     #[cfg(test)]
     pub(super) fn spent(&self) -> usize {
-        MAX_COST - self.room
+        MAX_COST - self.budget
     }
 
-    pub(super) fn leave(&mut self) {
+    pub(super) fn pop(&mut self) {
         self.levels.pop();
     }
 
     /// Whether the deepest pattern that matches says to ignore; git's own directory always is.
-    pub(super) fn ignores(&self, found: &Found<'_>) -> bool {
+    pub(super) fn ignores(&self, found: &WalkEntry<'_>) -> bool {
         let is_dir = found.kind == Kind::Directory;
         if found.path.name() == Some(".git") {
             return true;
@@ -102,7 +102,7 @@ impl Ignoring {
 fn patterns(
     dir: &VirtualPath,
     read: impl Fn(&str) -> Option<OpenFile>,
-    room: &mut usize,
+    budget: &mut usize,
 ) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(dir.as_str());
     let mut any = false;
@@ -117,11 +117,11 @@ fn patterns(
             }
             let braces = line.bytes().filter(|byte| *byte == b'{').count();
             if line.len() <= MAX_LINE && braces <= MAX_BRACES {
-                let Some(left) = room.checked_sub(line.len() + COST_OF_ONE) else {
-                    *room = 0;
+                let Some(left) = budget.checked_sub(line.len() + COST_PER_PATTERN) else {
+                    *budget = 0;
                     break;
                 };
-                *room = left;
+                *budget = left;
                 // A pattern that is none ignores nothing, as in git.
                 any |= builder.add_line(None, line).is_ok();
             }
