@@ -1,4 +1,4 @@
-//! Requests to look back in, what the record tells and which rule it suggests out.
+//! HTTP handlers for the history, its export and suggested rules.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::routes::{ApiResult, AppState, json_response, source_of_run};
 use super::state::{ConsoleState, SourceState, lock};
 use crate::permission::{GrantHolder, History, Lifetime, Suggestion};
 
-/// A rule for what a person allowed often, if there is one that was not suggested before.
+/// Suggests a rule for calls that a person allowed often, each rule at most once.
 pub(super) async fn suggestions(State(console): AppState, body: Bytes) -> ApiResult {
     let query: SuggestionQuery = request::parse(&body)?;
     let source = source_of_run(&console, &query.run)?;
@@ -40,7 +40,7 @@ pub(super) async fn suggestions(State(console): AppState, body: Bytes) -> ApiRes
     };
     stats.suggested.insert(key(&found));
     drop(stats);
-    // However long it was allowed before: a person who is offered a rule gets the narrowest.
+    // The suggestion always has the shortest lifetime, whatever the earlier grants had.
     let holder = GrantHolder::Session {
         session: query.session,
         worker: query.worker,
@@ -56,7 +56,7 @@ fn key(suggestion: &Suggestion) -> String {
     format!("{} {}", suggestion.agent, suggestion.pattern)
 }
 
-/// Reads the record of a desk on where that may block, and looks at it.
+/// Reads the rest of a source's audit log on a blocking thread and passes the history to `look`.
 async fn with_history<T: Send + 'static>(
     source: &SourceState,
     anew: bool,
@@ -76,7 +76,7 @@ async fn with_history<T: Send + 'static>(
     result.map_err(|error: std::io::Error| ApiError::unreadable(&error))
 }
 
-/// The source whose record a request is about.
+/// The source whose audit log a request selects.
 fn audited_source(
     console: &ConsoleState,
     query: &HistoryQuery,

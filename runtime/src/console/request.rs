@@ -1,4 +1,4 @@
-//! The body of a request in, what a person wants out; what is not known is refused, not passed over.
+//! Request bodies of the console's HTTP API; unknown members are rejected.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::scope::{Coverage, Operations, Reach, ScopePattern, Verb};
 /// The longest note to an agent, in characters.
 const MAX_NOTE: usize = 1000;
 
-/// Reads a body.
+/// Parses a request body.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     read_json(body).map_err(|error| ApiError::malformed(&error))
 }
 
-/// Reads `RUN-NUMBER`, which names a question or grant among those of all runtimes.
+/// Parses `RUN-NUMBER`, the identifier of a question or grant across runtimes.
 pub(super) fn handle(text: &str) -> Option<(u64, u64)> {
     let (run, number) = text.split_once('-')?;
     let plain = |digits: &str, radix| digits.chars().all(|c| c.is_digit(radix));
@@ -36,33 +36,33 @@ pub(super) fn handle(text: &str) -> Option<(u64, u64)> {
     Some((u64::from_str_radix(run, 16).ok()?, number.parse().ok()?))
 }
 
-/// The run and the question that a handle names.
+/// Parses the run and id of a question.
 pub(super) fn question(text: &str) -> Option<(u64, QuestionId)> {
     handle(text).map(|(run, number)| (run, QuestionId(number)))
 }
 
-/// The run and the grant that a handle names.
+/// Parses the run and id of a grant.
 pub(super) fn grant(text: &str) -> Option<(u64, GrantId)> {
     handle(text).map(|(run, number)| (run, GrantId(number)))
 }
 
-/// The run of this name.
+/// Parses the name of a run.
 pub(super) fn run(text: &str) -> Option<u64> {
     let plain = text.len() == 16 && text.chars().all(|c| c.is_ascii_hexdigit());
     plain.then(|| u64::from_str_radix(text, 16).ok())?
 }
 
-/// A person's word on one question.
+/// Answer to one question.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnswerRequest {
     pub(super) question: String,
-    /// The conversation that it was shown in.
+    /// The session in which the question was shown.
     pub(super) session: Arc<str>,
     pub(super) answer: AnswerBody,
 }
 
-/// Words on several questions.
+/// Answers to several questions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BatchAnswerRequest {
@@ -120,14 +120,14 @@ impl AnswerBody {
     }
 }
 
-/// Grants to take back.
+/// Grants to revoke.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RevokeRequest {
     pub(super) grants: Vec<String>,
 }
 
-/// Which grants are to be taken back: those for which everything that is said holds.
+/// Filter for grants to revoke: all given members must match.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RevokeQuery {
@@ -136,7 +136,7 @@ pub(super) struct RevokeQuery {
     worker: Option<WorkerId>,
     verb: Option<Verb>,
     touches: Option<ScopePattern>,
-    /// Says that nothing is named because all are meant.
+    /// Revokes all grants; required if no other member is given.
     #[serde(default)]
     all: bool,
 }
@@ -166,7 +166,7 @@ impl RevokeQuery {
     }
 }
 
-/// Less of a grant.
+/// Restrictions to add to a grant.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NarrowRequest {
@@ -193,7 +193,7 @@ impl NarrowRequest {
     }
 }
 
-/// Who is to hold a grant.
+/// Holder of a new grant.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum HolderBody {
@@ -212,7 +212,7 @@ impl From<HolderBody> for GrantHolder {
     }
 }
 
-/// A grant that is given without a question.
+/// A grant that no question asked for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GrantRequest {
@@ -227,7 +227,7 @@ pub(super) struct GrantRequest {
 }
 
 impl GrantRequest {
-    /// What is to be granted: all of the pattern, unless the page says how far and what.
+    /// The coverage to grant: the whole pattern unless `reach` or `operations` restrict it.
     pub(super) fn coverage(&self) -> Result<Coverage, ApiError> {
         let pattern = self.pattern.clone();
         let covered = match (self.reach, self.operations) {
@@ -239,7 +239,7 @@ impl GrantRequest {
     }
 }
 
-/// A template and the directories it is for.
+/// A template and the directories that its rules are for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TemplatePreview {
@@ -248,7 +248,7 @@ pub(super) struct TemplatePreview {
     pub(super) roots: Vec<VirtualPath>,
 }
 
-/// A template that is applied.
+/// A template to apply.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TemplateRequest {
@@ -259,7 +259,7 @@ pub(super) struct TemplateRequest {
     pub(super) lifetime: Lifetime,
 }
 
-/// Whose later questions a rule might spare.
+/// The agent and session to suggest a rule for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SuggestionQuery {
@@ -269,7 +269,7 @@ pub(super) struct SuggestionQuery {
     pub(super) worker: WorkerId,
 }
 
-/// What was refused for the rest of a session and is to be asked again.
+/// A denial for the rest of a session to revoke, so that its calls are asked about again.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AskAgainRequest {
@@ -277,11 +277,11 @@ pub(super) struct AskAgainRequest {
     pub(super) refusal: SilencedId,
 }
 
-/// Which part of a history is shown.
+/// Filter and offset of a history page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HistoryQuery {
-    /// Which runtime's; the first if it is not said.
+    /// Name of the runtime; the first one with an audit log by default.
     pub(super) source: Option<String>,
     agent: Option<Arc<str>>,
     tool: Option<ToolName>,
@@ -290,11 +290,11 @@ pub(super) struct HistoryQuery {
     server: Option<Arc<str>>,
     since: Option<u64>,
     until: Option<u64>,
-    /// Which run that the record tells of.
+    /// Restricts the history to one run.
     pub(super) run: Option<u64>,
-    /// How many of the latest entries are passed over.
+    /// Number of the newest entries to skip.
     pub(super) skip: usize,
-    /// Whether what was read of the record before is read again.
+    /// Reads the whole audit log again.
     pub(super) anew: bool,
 }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_or_said_twice_is_refused() {
+    fn unknown_and_duplicate_members_are_rejected() {
         let said =
             |answer: &str| format!(r#"{{"question":"a-1","session":"s","answer":{answer}}}"#);
         for (answer, fits) in [
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn all_grants_are_meant_only_if_that_is_said() {
+    fn revoking_all_grants_must_be_explicit() {
         let filter = |text: &str| parse::<RevokeQuery>(text.as_bytes()).unwrap().into_filter();
         assert_eq!(filter("{}").unwrap_err().code, "NOTHING_NAMED");
         assert_eq!(filter(r#"{"all":true}"#).unwrap(), GrantFilter::default());
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_as_long_as_a_person_writes() {
+    fn note_length_is_limited() {
         let note = |length| AnswerBody::Deny {
             note: Some("n".repeat(length)),
             rest_of_session: false,
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_are_read_back_and_nothing_else_is() {
+    fn only_valid_handles_are_parsed() {
         assert_eq!(handle("00000000000000ff-3"), Some((255, 3)));
         for wrong in [
             "", "-", "ff", "ff-", "-3", "+f-3", "ff-+3", "ff-3-3", "fg-3", "ff-3x",

@@ -1,4 +1,4 @@
-//! Questions, grants and what else is known in, the JSON that a page shows out.
+//! Response bodies of the console's HTTP API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::permission::{
 };
 use crate::scope::{Coverage, Scope};
 
-/// Everything that a page shows of what is open and granted.
+/// All open questions, grants and denials.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct StateResponse {
     pub(super) version: u64,
-    /// What time it is, in milliseconds since 1970.
+    /// Current time, in milliseconds since 1970.
     pub(super) now: u64,
     pub(super) sources: Vec<SourceView>,
     pub(super) questions: BoundedList<QuestionView, { 256 << 10 }>,
     pub(super) batches: Vec<BatchView>,
     pub(super) grants: BoundedList<GrantEntry, { 256 << 10 }>,
     pub(super) refusals: BoundedList<DenialView, { 64 << 10 }>,
-    /// How a person answered in each session.
+    /// Answers per session.
     pub(super) tallies: BoundedList<SessionTally, { 64 << 10 }>,
-    /// What did not fit.
+    /// What did not fit into the lists.
     pub(super) omitted: Omitted,
 }
 
-/// How many items are not in the lists of a [`StateResponse`].
+/// Number of items omitted from the lists of a [`StateResponse`].
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Omitted {
     pub(super) questions: usize,
@@ -39,7 +39,7 @@ pub(super) struct Omitted {
     pub(super) refusals: usize,
 }
 
-/// The first of some items, whose JSON has at most `MOST` bytes together; one item at least.
+/// The first items whose JSON has at most `MOST` bytes in total; at least one item.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct BoundedList<T, const MOST: usize> {
@@ -61,7 +61,7 @@ impl<T, const MOST: usize> Default for BoundedList<T, MOST> {
 }
 
 impl<T: Serialize, const MOST: usize> BoundedList<T, MOST> {
-    /// Adds what fits. Once an item did not fit none follows it, so that the order stays.
+    /// Adds items until one does not fit; later items are omitted to keep the order.
     pub(super) fn extend(&mut self, items: impl IntoIterator<Item = T>) {
         for item in items {
             let bytes = serde_json::to_vec(&item).map_or(MOST, |json| json.len());
@@ -87,7 +87,7 @@ pub(super) struct SourceView {
     pub(super) server: String,
     pub(super) roots: Vec<VirtualPath>,
     pub(super) templates: Vec<TemplateView>,
-    /// Whether there is a history to show.
+    /// Whether there is an audit log to show.
     pub(super) recorded: bool,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct TemplateView {
     about: String,
 }
 
-/// A question: the block of a chat, and what a host's own page shows beside it.
+/// A question: its permission block, and details for the console.
 #[derive(Debug, Serialize)]
 pub(super) struct QuestionView {
     #[serde(flatten)]
@@ -120,17 +120,17 @@ struct QuestionDetails {
     rungs: Vec<ChoiceView>,
     divisible: bool,
     preview: Option<Summary>,
-    /// How long the arguments are, if the block has only their beginning; all of them are asked for apart.
+    /// Length of the arguments if the block has only their beginning; the page requests the rest.
     arguments_bytes: Option<usize>,
     expires_at: u64,
-    /// How many equal calls wait for the answer.
+    /// Number of equal calls that wait for the answer.
     waiting: usize,
 }
 
-/// The most bytes of arguments in a block.
+/// Maximum bytes of arguments in a block.
 const MAX_PARAMS: usize = 4 << 10;
 
-/// How well the host knows whose tool it is.
+/// How the host knows the server of a tool.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Trust {
@@ -141,14 +141,14 @@ enum Trust {
 
 #[derive(Debug, Serialize)]
 struct ChoiceView {
-    /// The patterns as text, to be shown.
+    /// The patterns as text, for display.
     patterns: Vec<String>,
-    /// What an answer says to grant just this.
+    /// The coverages that an answer sends to grant this choice.
     grants: Vec<Coverage>,
     covers: String,
     breadth: Breadth,
     outside: bool,
-    /// For longer than the call, a person has to confirm it.
+    /// A lifetime longer than the call needs confirmation.
     confirm: bool,
 }
 
@@ -159,7 +159,7 @@ struct Summary {
     removed: usize,
 }
 
-/// All arguments of a question's call, as JSON text.
+/// The complete arguments of a question's call, as JSON text.
 #[derive(Debug, Serialize)]
 pub(super) struct Arguments {
     question: String,
@@ -173,7 +173,7 @@ pub(super) fn arguments(question: &Question) -> Arguments {
     }
 }
 
-/// Questions that can be looked at together.
+/// Questions that can be reviewed together.
 #[derive(Debug, Serialize)]
 pub(super) struct BatchView {
     session: Arc<str>,
@@ -190,14 +190,14 @@ pub(super) struct GrantEntry {
     run: String,
     #[serde(flatten)]
     pattern: Coverage,
-    /// What it allows, in words.
+    /// Description of what it allows.
     covers: String,
     verb: Option<String>,
     resource: Option<String>,
     holder: GrantHolder,
-    /// Who holds it, in words.
+    /// Description of the holder.
     held: String,
-    /// The agent, session and server that it is of, each as a person chooses it.
+    /// Agent, session and server, as filter values.
     whose: Vec<String>,
     descendants: bool,
     uses_left: Option<u32>,
@@ -206,14 +206,14 @@ pub(super) struct GrantEntry {
     used_at: Option<u64>,
 }
 
-/// What a person refused for the rest of a session, on this page or elsewhere.
+/// A denial for the rest of a session.
 #[derive(Debug, Serialize)]
 pub(super) struct DenialView {
     run: String,
     refusal: SilencedId,
     agent: String,
     session: Arc<str>,
-    /// What is refused, in words.
+    /// Description of what is denied.
     refused: String,
 }
 
@@ -234,7 +234,7 @@ pub(super) struct SessionTally {
     pub(super) denied: u64,
 }
 
-/// What a call would do.
+/// The planned changes of a call.
 #[derive(Debug, Serialize)]
 pub(super) struct Review {
     question: String,
@@ -242,17 +242,17 @@ pub(super) struct Review {
     divisible: bool,
 }
 
-/// How the page names a run.
+/// The name of a run in the API.
 pub(super) fn run_name(run: Run) -> String {
     format!("{:016x}", run.nonce)
 }
 
-/// How the page names a grant.
+/// The name of a grant in the API.
 pub(super) fn grant_name(run: Run, grant: GrantId) -> String {
     format!("{:016x}-{}", run.nonce, grant.0)
 }
 
-/// A moment of the runtime's own clock, in milliseconds since 1970.
+/// Converts a time of the runtime's clock to milliseconds since 1970.
 fn at(run: Run, since: Duration) -> u64 {
     let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     run.began_ms.saturating_add(since)
@@ -271,7 +271,7 @@ pub(super) fn question_view(
         (Some(_), Some(_)) => Trust::Known,
         (Some(_), None) => Trust::Unknown,
     };
-    // What the host says of its own tools is not said of another server.
+    // The host's statements about its own tools do not apply to tools of another server.
     let other = ServerCard::default();
     let shown = match server {
         None => own,
@@ -286,7 +286,7 @@ pub(super) fn question_view(
         params.truncate(end.unwrap_or_default());
         params.shrink_to_fit();
     }
-    // The page shows the intent and the needs by themselves.
+    // The block omits the intent and needs, which the page shows separately.
     block.content.clone_from(&request.intent);
     QuestionView {
         block,
@@ -402,7 +402,7 @@ pub(super) fn template_view(template: &Template) -> TemplateView {
     }
 }
 
-/// What the call of a question would do; none if it shows nothing.
+/// The planned changes of a question's call; `None` if it has no preview.
 pub(super) fn review(question: &Question) -> Option<Review> {
     let request = &question.request;
     let preview = request.preview.as_ref()?;
@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bounded_list_keeps_its_first_items_and_counts_the_rest() {
+    fn bounded_list_keeps_first_items_and_counts_the_rest() {
         let mut list: BoundedList<String, 100> = BoundedList::default();
         list.extend((0..3).map(|_| "x".repeat(40)));
         list.extend(["y".to_owned()]);

@@ -1,4 +1,4 @@
-//! Requests of the page in, a person's word passed on and what came of it out.
+//! HTTP routes of the console.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,9 @@ use crate::permission::{
 };
 use crate::scope::Coverage;
 
-/// The longest body of a request, in bytes.
+/// Maximum request body, in bytes.
 const MAX_BODY: usize = 256 << 10;
-/// How long a page waits for something new before it asks again.
+/// How long a long-polling request waits for a new version.
 const POLL_TIMEOUT: Duration = Duration::from_secs(25);
 
 pub(super) type ApiResult = Result<Response, ApiError>;
@@ -43,7 +43,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The page for whoever calls this console by its own name, and everything else for whoever knows its secret, too.
+/// Builds the router: the page needs a matching `Host` header, the API also needs the secret.
 pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: Token) -> Router {
     let strangers = RequestGuard {
         origins: host_names
@@ -89,7 +89,7 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
         .with_state(console)
 }
 
-/// Lets a request through if its sender may speak; nothing else of it is looked at before.
+/// Rejects requests that [`RequestGuard`] does not accept.
 async fn authorize(
     State(guard): State<Arc<RequestGuard>>,
     request: Request,
@@ -97,7 +97,7 @@ async fn authorize(
 ) -> Response {
     match guard.check(request.uri(), request.headers()) {
         Ok(()) => {
-            // Whoever has loaded the page is known only by what it asks for with the secret.
+            // The page itself needs no secret, so only an API request makes a connection authorized.
             if guard.token.is_some() {
                 Connection::authorize(&request);
             }
@@ -107,7 +107,7 @@ async fn authorize(
     }
 }
 
-/// Hands a request on with its whole body.
+/// Reads the whole body before the handler runs.
 async fn buffer_body(request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     if head.method == Method::POST {
@@ -124,7 +124,7 @@ async fn buffer_body(request: Request, next: Next) -> Response {
             ApiError::body(StatusCode::REQUEST_TIMEOUT, message)
         }
     };
-    // The rest of the body is not read, so nothing else can follow on this connection.
+    // The rest of the body is unread, so the connection cannot be reused.
     ([(header::CONNECTION, "close")], refusal).into_response()
 }
 
@@ -153,12 +153,12 @@ async fn state(State(console): AppState) -> ApiResult {
     json_response(&console.state().await)
 }
 
-/// Waits for something newer than what the page has seen.
+/// Waits for a version other than the one the page has.
 async fn events(State(console): AppState, Path(after): Path<u64>) -> ApiResult {
     let mut version = console.version();
     let newer = version.wait_for(|version| *version != after);
     tokio::select! {
-        // A console that is gone tells nobody.
+        // An error means that the console was dropped.
         _ = newer => {}
         () = tokio::time::sleep(POLL_TIMEOUT) => {}
         () = console.stop.cancelled() => {}
@@ -170,7 +170,7 @@ async fn events(State(console): AppState, Path(after): Path<u64>) -> ApiResult {
 async fn question_state(State(console): AppState, Path(question): Path<String>) -> ApiResult {
     let none = || ApiError::missing("NO_QUESTION");
     let (run, id) = request::question(&question).ok_or_else(none)?;
-    // The host of another run cannot say more than that its questions are over.
+    // The question is of a run that has ended, so it can only have expired.
     let Some(source) = console.source(run) else {
         let expired = QuestionState::Settled(Decision::Expired);
         return json_response(&question_status(&question, expired, &[]));
@@ -235,8 +235,8 @@ async fn answer_batch(State(console): AppState, body: Bytes) -> ApiResult {
     json_response(&json!({ "answers": results }))
 }
 
-/// Passes a person's word on; of what is answered together, only on what can stand in a batch. Said again, it says how
-/// the question stands.
+/// Submits a person's answer; with `together`, only if the question may be in a batch. Repeating an answer returns the
+/// state of the question.
 async fn submit_answer(
     console: &ConsoleState,
     request: AnswerRequest,
@@ -320,9 +320,9 @@ async fn revoke_where(State(console): AppState, body: Bytes) -> ApiResult {
                 all.grants += revoked.grants;
                 all.unfinished += revoked.unfinished;
             }
-            // Its grants are gone with it.
+            // Its grants ended with the runtime.
             Err(AuthorityError::Closed) => {}
-            // The others are taken back all the same.
+            // The other sources are still processed.
             Err(error) => fault = Some(error),
         }
     }

@@ -1,4 +1,4 @@
-//! Sources of questions in, what a page sees of all of them out; and what has to be remembered between two looks.
+//! Shared state of the console and a snapshot of it for pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,39 +13,39 @@ use super::response::{self, SessionTally, StateResponse};
 use crate::id::{GrantId, QuestionId};
 use crate::permission::{GrantAuthority, GrantView, Run, Silenced};
 
-/// How long changes are gathered before pages are told.
+/// Changes within this time are reported together.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// Every source of the console.
+/// All sources of the console.
 #[derive(Debug)]
 pub(super) struct ConsoleState {
     sources: Mutex<BTreeMap<u64, Arc<SourceState>>>,
-    /// Goes up whenever there is something new to see.
+    /// Incremented when something changed.
     version: watch::Sender<u64>,
     pub(super) stop: CancellationToken,
 }
 
-/// One source, and what is remembered of it.
+/// One source and its derived state.
 #[derive(Debug)]
 pub(super) struct SourceState {
     pub(super) config: ConsoleSource,
     pub(super) run: Run,
-    /// How far its record was read.
+    /// Position in its audit log.
     pub(super) reader: Arc<Mutex<AuditReader>>,
     stats: Mutex<SourceStats>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct SourceStats {
-    /// How often each grant was used when it was looked at last, and when that was seen to have grown.
+    /// Use count of each grant when it was last read, and when it last grew.
     uses: BTreeMap<GrantId, (u64, Option<u64>)>,
-    /// How many questions of each session were allowed and denied here.
+    /// Number of allowed and denied questions per session.
     tallies: BTreeMap<Arc<str>, (u64, u64)>,
-    /// The rules that were suggested: each is, once.
+    /// Rules that were already suggested.
     pub(super) suggested: BTreeSet<String>,
 }
 
-/// What is compared to see whether there is something new.
+/// State whose changes increment the version.
 type Snapshot = (Vec<QuestionId>, Vec<GrantView>, Vec<Silenced>);
 
 pub(super) fn now_ms() -> u64 {
@@ -89,7 +89,7 @@ impl ConsoleState {
         });
     }
 
-    /// Looks at a source whenever something of it may have changed, until its runtime is gone.
+    /// Watches a source for changes until its runtime shuts down.
     async fn watch(&self, source: &SourceState) {
         let mut changes = source.grants().changes();
         let mut previous = None;
@@ -106,7 +106,7 @@ impl ConsoleState {
         }
     }
 
-    /// Tells every page to look again.
+    /// Increments the version, so that pages reload their state.
     pub(super) fn notify(&self) {
         self.version.send_modify(|version| *version += 1);
     }
@@ -124,7 +124,7 @@ impl ConsoleState {
     }
 
     pub(super) async fn state(&self) -> StateResponse {
-        // What changes while this looks is told anew.
+        // Changes during this function cause another update.
         let version = *self.version.borrow();
         let mut state = StateResponse {
             version,
@@ -152,9 +152,9 @@ impl SourceState {
         lock(&self.stats)
     }
 
-    /// Sees what is open, granted and silenced, and notes what was used.
+    /// Reads the open questions, grants and denials, and records grant uses.
     async fn snapshot(&self) -> Snapshot {
-        // A runtime that is gone has nothing open, and its console is about to hear of that.
+        // Errors mean that the runtime has shut down; the watch ends then.
         let open = self.grants().questions().await.unwrap_or_default();
         let grants = self.grants().grants().await.unwrap_or_default();
         let silenced = self.grants().silenced().await.unwrap_or_default();
@@ -172,9 +172,9 @@ impl SourceState {
         ) else {
             return;
         };
-        let asked =
+        let to_view =
             |question| response::question_view(question, &config.server, &config.known_servers);
-        response.questions.extend(questions.iter().map(asked));
+        response.questions.extend(questions.iter().map(to_view));
         let batches = crate::permission::batches(&questions);
         let together = batches.iter().map(|batch| response::batch_view(run, batch));
         response.batches.extend(together);

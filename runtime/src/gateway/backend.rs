@@ -1,4 +1,4 @@
-//! A configuration in, the worker that a connection speaks to out.
+//! Backends: the runtime and worker that serve a connection.
 
 use std::error::Error;
 use std::fmt;
@@ -20,31 +20,31 @@ use crate::policy::{Policy, PolicyError};
 use crate::supervisor::SpawnError;
 use crate::worker::{OF_CLIENTS, Worker, WorkerSpec};
 
-/// Why there is nothing to serve a connection with.
+/// Error of [`BackendFactory::create`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackendError {
-    /// What the client configures cannot be used.
+    /// The client's configuration is invalid.
     #[error(transparent)]
     Configuration(#[from] PolicyError),
-    /// The audit cannot be written.
+    /// The audit log cannot be written.
     #[error("the audit cannot be written")]
     Audit(#[source] AuditFileError),
-    /// The grants cannot be kept. Whoever connects is not told why: that names a file of the host.
+    /// The grant store cannot be used. Clients do not get the reason, since it names a file of the host.
     #[error("the grants cannot be kept")]
     Grants(GrantStoreError),
-    /// The runtime was not built.
+    /// The runtime could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The worker was not started.
+    /// The worker could not be spawned.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// The server stopped while the files of the runtime were opened.
+    /// The server is shutting down.
     #[error("the server stops")]
     Stopped,
 }
 
-/// What ends along with a connection, since nobody else has it.
+/// What of a backend belongs to one connection and ends with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ownership {
     Nothing,
@@ -52,20 +52,20 @@ enum Ownership {
     Runtime,
 }
 
-/// What a connection is served with; it lives as long as the connection.
+/// The runtime, worker and grant authority that serve a connection.
 #[derive(Debug)]
 pub struct Backend {
-    /// Ends its workers when it goes.
+    /// Dropping it ends its workers.
     runtime: Option<Runtime>,
     worker: Worker,
     grants: Option<Arc<GrantAuthority>>,
     ownership: Ownership,
-    /// Names the worker among those of all runtimes of this process.
+    /// Identifies the worker among those of all runtimes of this process.
     name: String,
 }
 
 impl Backend {
-    /// Serves `worker` of `runtime`; `grants` carries out calls that a trusted client says people allowed.
+    /// Serves `worker` of `runtime`; `grants` applies grants that a trusted client sends.
     #[must_use]
     pub fn new(runtime: Runtime, worker: &Worker, grants: Option<GrantAuthority>) -> Self {
         let mut backend = Self::borrowed(worker);
@@ -74,14 +74,14 @@ impl Backend {
         backend
     }
 
-    /// The same, where a person may also answer elsewhere, such as at a `Console`.
+    /// Uses a grant authority that others share, such as a `Console`.
     #[must_use]
     pub fn shared_grants(mut self, grants: Arc<GrantAuthority>) -> Self {
         self.grants = Some(grants);
         self
     }
 
-    /// A worker that somebody else owns.
+    /// A backend whose worker has another owner.
     fn borrowed(worker: &Worker) -> Self {
         Self {
             runtime: None,
@@ -104,7 +104,7 @@ impl Backend {
         self.grants.as_ref()
     }
 
-    /// Another worker under the same runtime, for one connection alone.
+    /// A backend with another worker of the same runtime, owned by one connection.
     fn with_worker(&self, worker: Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
         Self {
             runtime: self.runtime.clone(),
@@ -119,7 +119,7 @@ impl Backend {
         self.ownership != Ownership::Nothing
     }
 
-    /// Ends what is this connection's own, and waits until all it did is recorded.
+    /// Ends what the connection owns, and waits until its effects are recorded.
     pub(super) async fn end(&self) {
         match (self.ownership, &self.runtime) {
             (Ownership::Runtime, Some(runtime)) => {
@@ -131,26 +131,27 @@ impl Backend {
             (Ownership::Runtime, None) | (Ownership::Nothing, _) => {}
         }
         if let Some(runtime) = &self.runtime {
-            // A log that cannot be written has told every caller so already.
+            // Callers already got an error if the audit log cannot be written.
             let _ = runtime.flush_audit().await;
         }
     }
 }
 
-/// Opens what connections are served with.
+/// Creates the backends of connections.
 pub trait BackendFactory: Send + Sync + 'static {
-    /// Opens what a client that sends `configuration` is served with; without one, what clients that send none share.
+    /// Creates the backend of a client that sends `configuration`; if `None`, the backend that clients without one
+    /// share.
     fn create(
         &self,
         configuration: Option<Value>,
     ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>>;
 }
 
-/// Who connections speak to.
+/// Where connections get their backend.
 pub(super) enum BackendSource {
-    /// One worker that somebody else owns.
+    /// One worker with another owner.
     Worker(Arc<Backend>),
-    /// What is opened when it is needed.
+    /// Backends created on demand.
     Factory {
         factory: Box<dyn BackendFactory>,
         shared: OnceCell<Arc<Backend>>,
@@ -180,7 +181,7 @@ impl fmt::Debug for BackendSource {
 }
 
 impl GatewayState {
-    /// A runtime of its own for one connection.
+    /// Creates a backend that one connection owns.
     pub(super) async fn create_backend(
         &self,
         configuration: Map<String, Value>,
@@ -194,7 +195,7 @@ impl GatewayState {
         Ok(backend)
     }
 
-    /// What clients share that configure nothing, and so are told of none of its faults.
+    /// The backend that clients without a configuration share. Its errors are internal errors to them.
     async fn shared_backend(&self) -> Result<Arc<Backend>, ErrorData> {
         match &self.backends {
             BackendSource::Worker(backend) => Ok(Arc::clone(backend)),
@@ -208,7 +209,7 @@ impl GatewayState {
 }
 
 impl Gateway {
-    /// What this connection is served with.
+    /// The backend of this connection.
     pub(super) async fn backend(&self) -> Result<Arc<Backend>, ErrorData> {
         self.session.roots.wait().await?;
         match self.session.backend.load_full() {
@@ -217,7 +218,7 @@ impl Gateway {
         }
     }
 
-    /// Begins a connection with a handshake: it gets a worker of its own, and its own runtime if it configures one.
+    /// Begins a session: it gets its own worker, and its own runtime if the client configures one.
     pub(super) async fn begin_session(
         &self,
         client: &str,
@@ -239,7 +240,7 @@ impl Gateway {
                 reject_widening_keys(&configuration, trust)?;
                 self.state.create_backend(configuration).await?
             }
-            // Whoever is not trusted can only restrict, by configuration as by anything else.
+            // Configuration of an untrusted client can only restrict.
             (_, trust, Some(configuration)) => {
                 let configuration = Value::Object(configuration);
                 let parsing = tokio::task::spawn_blocking(move || Policy::parse(&configuration));
@@ -254,7 +255,7 @@ impl Gateway {
                 backend.map_err(|error| configuration_error(&error.into()))?
             }
             (BackendSource::Worker(backend), _, None) => {
-                // A second handshake on one connection is refused before it comes here.
+                // The handler rejects a second handshake.
                 self.session.backend.store(Some(Arc::clone(backend)));
                 return Ok(());
             }
@@ -263,12 +264,11 @@ impl Gateway {
                 backend.map_err(|error| internal_error(&error.into()))?
             }
         };
-        // A second handshake on one connection is refused before it comes here.
         self.session.backend.store(Some(Arc::new(backend)));
         Ok(())
     }
 
-    /// Serves this connection with `backend` from now on; what it was served with alone before ends.
+    /// Uses `backend` for this connection from now on, and ends the previous one if the connection owns it.
     pub(super) fn replace_backend(&self, backend: Option<Arc<Backend>>) {
         let before = self.session.backend.swap(backend);
         if let Some(before) = before.filter(|before| before.is_owned()) {
@@ -276,7 +276,7 @@ impl Gateway {
         }
     }
 
-    /// What this connection is served with, if that is open already.
+    /// The backend of this connection if it exists already.
     pub(super) fn open_backend(&self) -> Option<Arc<Backend>> {
         match (self.session.backend.load_full(), &self.state.backends) {
             (Some(backend), _) => Some(backend),
@@ -285,16 +285,16 @@ impl Gateway {
         }
     }
 
-    /// Ends what is this connection's own, and waits until all it did is recorded.
+    /// Ends what this connection owns, and waits until its effects are recorded.
     pub(super) async fn end_session(&self) {
         if let Some(backend) = self.open_backend() {
             backend.end().await;
         }
     }
 
-    /// Ends the runtime that clients share which configure nothing, if one was opened, and waits until all it did is
-    /// recorded; no such client is served afterwards. What one connection has alone ends with that, and a worker that
-    /// somebody else owns is left to them.
+    /// Shuts down the runtime that clients without a configuration share, if it exists, and waits until its effects are
+    /// recorded; such clients are not served afterwards. Backends that connections own end with them, and workers with
+    /// another owner keep running.
     pub async fn shutdown(&self) {
         if let BackendSource::Factory { shared, .. } = &self.state.backends
             && let Some(runtime) = shared.get().and_then(|backend| backend.runtime.as_ref())
@@ -303,19 +303,19 @@ impl Gateway {
         }
     }
 
-    /// Waits until every connection that came of this one is gone, and what was its own has ended.
+    /// Waits until all child sessions and the backends that they own have ended.
     #[cfg(feature = "http")]
     pub(super) async fn wait_for_children(&self) {
         self.session.wait_for_children().await;
     }
 
-    /// Whether this connection had its handshake.
+    /// Whether the handshake has happened.
     pub(super) fn has_begun(&self) -> bool {
         self.session.backend.load().is_some() || self.session.roots.are_expected()
     }
 }
 
-/// A worker beneath the one that is shared.
+/// Spawns a child of the shared worker.
 async fn spawn_narrowed(
     shared: &Backend,
     spec: WorkerSpec,
@@ -325,7 +325,7 @@ async fn spawn_narrowed(
     Ok(shared.with_worker(worker, grants))
 }
 
-/// A worker for one connection, under the configuration that is shared.
+/// Spawns a worker for one connection under the shared configuration.
 async fn spawn_worker(shared: &Backend, client: &str) -> Result<Backend, SpawnError> {
     let spec = WorkerSpec::of_client(worker_name(client)).policy(Policy::new());
     let worker = match &shared.runtime {
@@ -335,8 +335,8 @@ async fn spawn_worker(shared: &Backend, client: &str) -> Result<Backend, SpawnEr
     Ok(shared.with_worker(worker, shared.grants.clone()))
 }
 
-/// A name for a worker out of what a client calls itself. It begins with a mark that no host's own workers have, so that
-/// a client gets nothing by taking the name of one of them.
+/// A worker name made from the client's name. Its prefix keeps it distinct from names that the host gives, so a client
+/// cannot take one of those.
 pub(super) fn worker_name(client: &str) -> String {
     let name: String = crate::escape(client)
         .chars()
@@ -353,8 +353,8 @@ pub(super) fn worker_name(client: &str) -> String {
     format!("{OF_CLIENTS}{name}")
 }
 
-/// Why a connection gets nothing, as an error of the protocol: a client is told which member of what it configured is to
-/// blame, and of nothing else.
+/// Converts the error to a protocol error. Errors in the client's configuration say which member is invalid; all others
+/// are internal errors.
 fn configuration_error(error: &BackendError) -> ErrorData {
     const LAYER: &str = "initialize";
     let data = match error {
@@ -375,14 +375,14 @@ fn configuration_error(error: &BackendError) -> ErrorData {
     }
 }
 
-/// What a client is told whatever it is that the host did wrong; the log has it.
+/// Logs the error and returns an internal error without details.
 fn internal_error(error: &BackendError) -> ErrorData {
     tracing::error!(error = error_chain(error), "a client cannot be served");
     let reason = "the server could not be opened; its operator can see why in its log";
     ErrorData::internal_error(reason, None)
 }
 
-/// An error with its causes.
+/// The error and its causes.
 fn error_chain(error: &BackendError) -> String {
     let causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
     let messages: Vec<String> = causes.map(ToString::to_string).collect();

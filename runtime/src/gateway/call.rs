@@ -1,4 +1,4 @@
-//! A `tools/call` request in, one call of the connection's worker made, its answer out.
+//! Handles `tools/call`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use crate::policy::Verdict;
 use crate::scope::Scope;
 use crate::worker::{Done, Reached, Underway};
 
-/// How often a client hears of its call's progress at most.
+/// Minimum time between progress notifications of a call.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// One call on its way through the gateway.
+/// A tool call of a client.
 #[derive(Clone, Debug)]
 struct ToolCall {
     backend: Arc<Backend>,
@@ -43,12 +43,12 @@ struct ToolCall {
     arguments: Value,
     options: RequestOptions,
     links: convert::ResultLinks,
-    /// Counts the work for a client that wants to hear of it.
+    /// Counts progress if the client sent a progress token.
     progress: Option<Progress>,
     hints: Option<RefusalHints>,
-    /// What servers may ask the client within the call.
+    /// Answers requests of third-party servers within the call.
     forward_target: ForwardTarget,
-    /// Whether the client may say which directories are served.
+    /// Whether the client may name the roots.
     client_roots: bool,
 }
 
@@ -89,7 +89,7 @@ impl Gateway {
                     .refuse_unknown(&request.name, options.origin);
                 return convert::failure(&error).map(Into::into);
             }
-            // Whether a view or its model wrote the call only the client can tell: it promised to keep models from it.
+            // Only the client knows whether a view or its model wrote the call; it hides such tools from models.
             options.origin = Origin::View;
         }
         let call = ToolCall {
@@ -117,7 +117,7 @@ impl Gateway {
             biased;
             answer = self.run_call(&call, &context, resumed) => answer,
             never = report_progress(&context, progress) => match never {},
-            // Dropping the call withdraws it: an effect that has begun is completed, and nothing else is.
+            // Dropping the call cancels it, unless its effect has begun.
             () = request_cancelled(&context) => return Err(cancelled()),
         };
         self.log(&context, &call.tool, &answer).await;
@@ -148,7 +148,7 @@ impl Gateway {
             let worker = call.backend.worker();
             worker.note_ignored_grants(&call.to_call(Asks::Refuse), &call.options.ignored_grants);
         }
-        // A call that its client came back to is carried on and never made anew.
+        // A resumed call continues; it is not started again.
         if let Some(running) = resumed {
             return self.run_asking(call, running, context).await;
         }
@@ -157,7 +157,7 @@ impl Gateway {
             ApprovalMode::Client { otherwise } if !self.may_ask(call, context) => {
                 (*otherwise, false)
             }
-            // A call that names nothing to ask about may become a task. Any other may ask later, for what it finds.
+            // A call without needs to ask about may become a task; it may still need approval for what it finds later.
             ApprovalMode::Client { otherwise }
                 if may_be_task(call, context) && call.is_allowed().await =>
             {
@@ -173,7 +173,7 @@ impl Gateway {
         self.run_asking(call, running, context).await
     }
 
-    /// Makes a call without a word of the person behind the client.
+    /// Runs a call without asking the user of the client.
     async fn run_unasked(
         &self,
         call: &ToolCall,
@@ -189,8 +189,7 @@ impl Gateway {
         call.answer(asks).await.map(Into::into)
     }
 
-    /// Whether the person behind the client may be asked for what a call lacks. One with a handshake may be sent nothing
-    /// before it is ready.
+    /// Whether the user of the client may be asked for what a call lacks. A stateful client must be initialized first.
     fn may_ask(&self, call: &ToolCall, context: &RequestContext<RoleServer>) -> bool {
         let capabilities = context.client_capabilities();
         call.options.granted.is_empty()
@@ -202,7 +201,7 @@ impl Gateway {
             && (is_stateless(context) || is_initialized(context))
     }
 
-    /// Carries a call on, question by question. A stateless client comes back with the answer.
+    /// Runs a call and asks its questions one by one. A stateless client gets the question as its result.
     async fn run_asking(
         &self,
         call: &ToolCall,
@@ -253,7 +252,7 @@ impl Gateway {
         }
     }
 
-    /// What comes next of a call while its client is asked what servers want to know.
+    /// The next event of a call while the client answers requests of servers.
     async fn next_event<F: Future<Output = ()>>(
         &self,
         running: &mut RunningCall,
@@ -264,13 +263,13 @@ impl Gateway {
                 biased;
                 event = running.next() => return event,
                 Some(()) = forwarded.next() => {}
-                // Nobody can answer any more, and the servers hear so.
+                // The client has disconnected, which cancels the requests.
                 () = self.session.input_closed(), if !forwarded.is_empty() => forwarded.clear(),
             }
         }
     }
 
-    /// Puts a question to the person behind a client with a handshake, one at a time, unless it has ended meanwhile.
+    /// Asks the user of a stateful client a question, one at a time, unless the question is no longer open.
     async fn ask(
         &self,
         question: &Question,
@@ -286,7 +285,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// The call that a stateless client comes back to, what it waits for answered; none if it is a new one.
+    /// The suspended call that a stateless client resumes, after its question was answered; `None` for a new call.
     async fn resume_call(
         &self,
         call: &ToolCall,
@@ -324,7 +323,7 @@ impl Gateway {
                 };
                 match submit_answer(grants, &question, response).await {
                     Ok(()) => Ok(Ok(Some(running))),
-                    // Dropping the call withdraws its question.
+                    // Dropping the call cancels its question.
                     Err(NoResponse) => Ok(Err(no_response(&question))),
                 }
             }
@@ -337,8 +336,8 @@ pub(super) fn cancelled() -> ErrorData {
     ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None)
 }
 
-/// Gives an answer to the broker. One that cannot be used ends the question in the name of the client, one that cannot be
-/// taken in that of the host, so that the call does not wait for another; neither is a person's no.
+/// Submits an answer to the broker. If the answer is invalid, the question ends as decided by the client; if it cannot
+/// be applied, as decided by the host. Neither counts as a denial by a person.
 async fn submit_answer(
     grants: &GrantAuthority,
     question: &Question,
@@ -360,7 +359,7 @@ async fn submit_answer(
     Ok(())
 }
 
-/// The person behind the client gave no answer, and cannot be said to have refused.
+/// The user gave no answer, which is not a denial.
 struct NoResponse;
 
 fn no_response(question: &Question) -> CallError {
@@ -391,7 +390,7 @@ impl ToolCall {
         })
     }
 
-    /// Whether the call shows what it would do; what only reads is done all the same.
+    /// Whether to preview the call; calls that only read are always run.
     fn mode(&self) -> Mode {
         if self.options.preview && self.backend.worker().mutates(&self.tool) {
             Mode::Preview
@@ -400,7 +399,7 @@ impl ToolCall {
         }
     }
 
-    /// Whether the worker's policy allows all that the call names; links are not followed for that.
+    /// Whether the policy allows all needs of the call, without following links.
     async fn is_allowed(&self) -> bool {
         let call = self.to_call(Asks::Refuse);
         let explained = self.backend.worker().explain_later(&call).await;
@@ -412,7 +411,7 @@ impl ToolCall {
         into_response(done.map_err(|error| self.with_hint(error)))
     }
 
-    /// A refusal with what the person behind the client can do about it.
+    /// Adds what the user can do to a refusal.
     fn with_hint(&self, error: CallError) -> CallError {
         if self.client_roots
             && error.code() == Code::PermissionDenied
@@ -437,12 +436,12 @@ impl ToolCall {
         }
     }
 
-    /// Whether a server may ask the client something within the call.
+    /// Whether a server may send requests to the client within the call.
     fn may_forward(&self) -> bool {
         self.forward_target.is_possible() && self.backend.worker().is_remote(&self.tool)
     }
 
-    /// Makes the call, and forwards what servers ask within it.
+    /// Starts the call, and forwards requests of servers.
     fn start(&self, asks: Asks, asks_client: bool) -> RunningCall {
         let (requests, forwarded) = self.forward_target.call_requests();
         let mut call = self.to_call(asks);
@@ -450,7 +449,7 @@ impl ToolCall {
         RunningCall::new(self.begin(call), forwarded, asks_client)
     }
 
-    /// Makes the call, with what was granted to it.
+    /// Starts the call with its grants.
     fn begin(&self, call: Call) -> Underway {
         let (worker, mode) = (self.backend.worker(), self.mode());
         let grants = self.backend.grants();
@@ -494,7 +493,7 @@ fn into_response(result: Result<CallToolResult, CallError>) -> Result<CallToolRe
     result.or_else(|error| convert::failure(&error))
 }
 
-/// Tells the client how far its call is, if it wants to hear of that; ends only with the call.
+/// Sends progress notifications if the client asked for them; never returns.
 async fn report_progress(
     context: &RequestContext<RoleServer>,
     progress: Option<Progress>,
@@ -513,7 +512,7 @@ async fn report_progress(
                 reason = "MCP counts in floating point; a count beyond 2^53 may be rounded"
             )]
             let update = ProgressNotificationParam::new(token.clone(), done as f64);
-            // A client that cannot be told is noticed by its answer.
+            // A failure to send shows when the answer is sent.
             let _ = context.peer.notify_progress(update).await;
         }
     }
@@ -525,15 +524,15 @@ fn supports_resource_links(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
 }
 
-/// Whether the request is of a revision without handshakes.
+/// Whether the request is of a stateless revision.
 pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
-/// Whether a call may go on as a task if it takes long: the client must know tasks, and the call change nothing and ask
-/// nothing for a server.
+/// Whether a slow call may become a task: the client must support tasks, and the call must change nothing and forward no
+/// requests of servers.
 fn may_be_task(call: &ToolCall, context: &RequestContext<RoleServer>) -> bool {
     let capabilities = context.client_capabilities();
     is_stateless(context)
@@ -555,7 +554,7 @@ mod tests {
     };
     use crate::policy::Authority;
 
-    /// Who is said to have decided after a client sent this, of a runtime that holds so many grants.
+    /// Who decided according to the broker after a client sent `response`, with room for `max_grants` grants.
     async fn decided(max_grants: usize, response: FormResponse) -> Option<DecidedBy> {
         let audit = Audit::start(MemoryAudit::new(100), 100).unwrap();
         let config = BrokerConfig {
@@ -588,7 +587,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_yes_that_cannot_be_taken_is_not_told_as_a_persons_no() {
+    async fn failed_approval_is_not_recorded_as_a_denial_by_a_person() {
         let yes = || {
             FormResponse::Answer(Answer::Allow {
                 patterns: Vec::new(),
@@ -602,7 +601,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_cannot_be_used_is_the_clients_and_no_persons_no() {
+    async fn unusable_answer_is_recorded_as_decided_by_the_client() {
         assert_eq!(
             decided(1, FormResponse::Unusable).await,
             Some(DecidedBy::Client)

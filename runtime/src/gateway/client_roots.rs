@@ -1,4 +1,4 @@
-//! Asks a client which directories are served, where nobody else says so.
+//! Requests roots from a client if the command line names none.
 #![expect(
     deprecated,
     reason = "MCP deprecates roots, and clients of every revision may still declare them"
@@ -20,24 +20,24 @@ use super::{Gateway, Trust, uri};
 
 /// How long a client may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many roots of a client are served.
+/// Maximum number of roots of a client.
 const MAX_ROOTS: usize = 64;
-/// What a person can do besides naming a directory where the server starts.
+/// What a person can do besides naming a root on the command line.
 pub(super) const HINT: &str = "Or connect a client that names its workspace folders (MCP roots)";
-/// The key of the request in an input-required result.
+/// Key of the request in an input-required result.
 const RESPONSE_KEY: &str = "roots";
 
-/// What is known of a client's roots.
+/// State of a client's roots.
 #[derive(Clone, Debug, Default)]
 enum RootsState {
-    /// They are not asked for.
+    /// Not requested.
     #[default]
     Unused,
-    /// The client has not answered yet.
+    /// Requested, not yet answered.
     Pending,
-    /// They are served, or there are none.
+    /// Served, or there are none.
     Known,
-    /// They cannot be served.
+    /// Cannot be served.
     Refused(ErrorData),
 }
 
@@ -45,16 +45,16 @@ enum RootsState {
 #[derive(Debug, Default)]
 pub(super) struct ClientRoots {
     state: watch::Sender<RootsState>,
-    /// What the client configured beside its roots.
+    /// The client's configuration without roots.
     configuration: OnceLock<Map<String, Value>>,
-    /// Held while the client is asked.
+    /// Held while a request for roots is pending.
     asking: Mutex<()>,
 }
 
 impl ClientRoots {
-    /// From now on requests wait until the client has named its roots.
+    /// Makes requests wait until the client has named its roots.
     pub(super) fn expect(&self, configuration: Map<String, Value>) {
-        // A connection has one handshake.
+        // It is set at most once, by the handshake.
         let _ = self.configuration.set(configuration);
         self.state.send_replace(RootsState::Pending);
     }
@@ -63,11 +63,11 @@ impl ClientRoots {
         !matches!(*self.state.borrow(), RootsState::Unused)
     }
 
-    /// Waits until they are known, if they are to be.
+    /// Waits until the roots are known, if they were requested.
     pub(super) async fn wait(&self) -> Result<(), ErrorData> {
         let mut state = self.state.subscribe();
         let known = state.wait_for(|state| !matches!(state, RootsState::Pending));
-        // Without an answer in time there is no root, which calls say.
+        // After the timeout there is no root, and calls say so.
         match tokio::time::timeout(ANSWER_TIMEOUT, known).await {
             Ok(Ok(state)) => match &*state {
                 RootsState::Refused(error) => Err(error.clone()),
@@ -79,12 +79,12 @@ impl ClientRoots {
 }
 
 impl Gateway {
-    /// Whether a client with these capabilities is to say which directories are served.
+    /// Whether the roots of a client with these capabilities are requested.
     pub(super) fn needs_client_roots(&self, capabilities: &ClientCapabilities) -> bool {
         self.state.client_roots && capabilities.roots.is_some()
     }
 
-    /// Asks a client with a handshake for its roots, and serves them.
+    /// Requests the roots of a stateful client, and serves them.
     pub(super) async fn request_roots(&self, peer: &Peer<RoleServer>) {
         let roots = &self.session.roots;
         let _lock = roots.asking.lock().await;
@@ -103,7 +103,7 @@ impl Gateway {
         roots.state.send_replace(state);
     }
 
-    /// What a stateless client must bring with its call before anything is served: its roots. Nothing once it has.
+    /// The request for roots that a stateless client must answer before its call is made; `None` once it has.
     pub(super) async fn roots_required(
         &self,
         request: &CallToolRequestParams,
@@ -111,8 +111,9 @@ impl Gateway {
     ) -> Result<Option<InputRequiredResult>, ErrorData> {
         let roots = &self.session.roots;
         let capabilities = context.client_capabilities();
-        let asked = capabilities.is_some_and(|capabilities| self.needs_client_roots(&capabilities));
-        if !asked || !is_stateless(context) || roots.are_expected() {
+        let needed =
+            capabilities.is_some_and(|capabilities| self.needs_client_roots(&capabilities));
+        if !needed || !is_stateless(context) || roots.are_expected() {
             return Ok(None);
         }
         let answer = request.input_responses.as_ref();
@@ -133,7 +134,7 @@ impl Gateway {
         Ok(None)
     }
 
-    /// Serves the directories that the client names, in place of those that it named before.
+    /// Replaces the client's backend with one for these roots.
     async fn serve_roots(&self, listed: &ListRootsResult) -> RootsState {
         let mut paths: Vec<_> = Vec::new();
         for root in listed.roots.iter().take(MAX_ROOTS) {
@@ -171,7 +172,7 @@ impl Gateway {
     }
 }
 
-/// Refuses keys by which a configuration gives more, from a client that may name roots alone.
+/// Rejects keys that widen the configuration, unless the client is a trusted host.
 pub(super) fn reject_widening_keys(
     configuration: &Map<String, Value>,
     trust: Trust,

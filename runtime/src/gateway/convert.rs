@@ -1,4 +1,4 @@
-//! What a worker offers and answers in, MCP's own types out.
+//! Conversions from the runtime's types to MCP types.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,14 +14,14 @@ use crate::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
 use crate::error::{CallError, Code};
 use crate::tool::ToolInfo;
 
-/// A tool as clients that show views list it.
+/// A tool for clients that support views.
 pub(super) fn tool_for_views(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let mut tool = tool(info, offered);
     super::apps::add_ui_meta(&mut tool, info);
     tool
 }
 
-/// A tool that the gateway itself offers to views.
+/// A tool of the gateway itself, for views.
 #[cfg(feature = "ui")]
 pub(super) fn gateway_tool(
     name: &'static str,
@@ -44,7 +44,7 @@ pub(super) fn gateway_tool(
     tool.with_meta(MetaObject(object(json!({"ui": {"visibility": ["app"]}}))))
 }
 
-/// A tool as clients list it, beside those that are `offered`.
+/// A tool for `tools/list`, next to those that are `offered`.
 pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let spec = &info.spec;
     let mut tool = Tool::new(
@@ -85,16 +85,16 @@ fn input_schema(info: &ToolInfo) -> Value {
     let mut schema = info.input_schema.clone();
     strip_dialect(&mut schema);
     if let Value::Object(map) = &mut schema {
-        // MCP wants an object at the root, and a tool without arguments still takes one.
+        // MCP requires an object schema, also for tools without arguments.
         map.entry("type").or_insert_with(|| "object".into());
         map.entry("properties").or_insert_with(|| json!({}));
     }
     schema
 }
 
-/// The members that a successful call answers with, without the words that `ai_help` has; none if the tool does not say.
+/// The schema of successful results without descriptions, which `ai_help` has; `None` if the tool has none.
 ///
-/// No member is required: clients that check failures against the schema, as some do, find it holds for them, too.
+/// No member is required, since some clients check errors against the schema, too.
 fn output_schema(info: &ToolInfo) -> Option<Value> {
     let mut schema = info.output_schema.clone();
     strip_dialect(&mut schema);
@@ -108,13 +108,13 @@ fn output_schema(info: &ToolInfo) -> Option<Value> {
     Some(schema)
 }
 
-/// Takes the descriptions out of a schema.
+/// Removes descriptions from a schema.
 fn strip_descriptions(schema: &mut Value) {
     match schema {
         Value::Object(node) => {
             for (key, inner) in &mut *node {
                 match (key.as_str(), inner) {
-                    // The names of members and definitions are no keywords.
+                    // Names of members and definitions are not keywords.
                     ("properties" | "$defs", Value::Object(members)) => {
                         members.values_mut().for_each(strip_descriptions);
                     }
@@ -128,7 +128,7 @@ fn strip_descriptions(schema: &mut Value) {
     }
 }
 
-/// Leaves out what validators of other dialects stumble over: the dialect's name and formats no dialect defines.
+/// Removes the dialect's name and non-standard formats, which some validators reject.
 fn strip_dialect(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -153,14 +153,14 @@ fn object(schema: Value) -> JsonObject {
     }
 }
 
-/// The links that the content of a result may have.
+/// Which links and artifacts a result contains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResultLinks {
-    /// The client's revision of MCP has such blocks.
+    /// The client's revision has resource links.
     pub(crate) supported: bool,
-    /// The review page of a change is linked.
+    /// Links the review page.
     pub(crate) review: bool,
-    /// `_meta` names the artifacts of a change unless they are linked. Some clients hand their model all of `_meta`.
+    /// Names artifacts that are not linked in `_meta`. Some clients pass all of `_meta` to their model.
     pub(crate) artifacts: bool,
 }
 
@@ -172,10 +172,10 @@ impl ResultLinks {
     };
 }
 
-/// What a finished call answers.
+/// Converts the outcome of a call.
 pub(crate) fn outcome(outcome: &Outcome, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = match result(&outcome.reply, &outcome.artifacts, links) {
-        // The change was made, whatever its output is.
+        // The change was made even if its output cannot be converted.
         Err(_) if !outcome.changes.is_empty() => {
             CallToolResult::success(blocks(&outcome.reply, links))
         }
@@ -191,7 +191,7 @@ pub(crate) fn outcome(outcome: &Outcome, links: ResultLinks) -> Result<CallToolR
     Ok(result)
 }
 
-/// What a preview answers: the same, and the marks of a preview.
+/// Converts a preview.
 pub(super) fn preview(preview: &Preview, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = result(&preview.reply, &preview.artifacts, links)?;
     let meta = result.meta.get_or_insert_default();
@@ -225,7 +225,7 @@ fn result(
     Ok(result)
 }
 
-/// Artifacts as `_meta` has them.
+/// The artifacts in `_meta` form.
 fn artifacts_meta<'a>(artifacts: impl Iterator<Item = &'a ArtifactRef>) -> JsonObject {
     let artifacts: Value = artifacts
         .map(|made| json!({"uri": made.uri, "name": made.name, "mimeType": made.mime}))
@@ -233,7 +233,7 @@ fn artifacts_meta<'a>(artifacts: impl Iterator<Item = &'a ArtifactRef>) -> JsonO
     Map::from_iter([("artifacts".to_owned(), artifacts)])
 }
 
-/// The content of a reply.
+/// The content blocks of a reply.
 fn blocks(reply: &Reply, links: ResultLinks) -> Vec<ContentBlock> {
     let content = reply.content.iter();
     content.map(|content| block(content, links)).collect()
@@ -278,7 +278,7 @@ fn resource_link<'a>(
     ContentBlock::resource_link(resource)
 }
 
-/// An artifact as people's clients show it; models have no use for it.
+/// An artifact as a resource; its audience is people.
 pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
     let for_people = Annotations::default()
         .with_audience(vec![Role::User])
@@ -290,7 +290,7 @@ pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
         .with_meta(super::describe::resource_meta("artifact", false))
 }
 
-/// What a failed call answers: a result that the model reads, or an error where the request itself is at fault.
+/// Converts an error to an error result for the model, or to a protocol error if the request itself is invalid.
 pub(crate) fn failure(error: &CallError) -> Result<CallToolResult, ErrorData> {
     match error.code() {
         Code::PolicyExpansion | Code::PolicyInvalid | Code::UnknownTool => {
@@ -331,7 +331,7 @@ pub(crate) fn failure(error: &CallError) -> Result<CallToolResult, ErrorData> {
     Ok(result.with_meta((!meta.is_empty()).then_some(MetaObject(meta))))
 }
 
-/// A failure as an error of the protocol.
+/// Converts an error to a protocol error.
 pub(super) fn request_error(error: &CallError) -> ErrorData {
     let mut data = error.details().clone();
     data.insert("code".into(), error.code().as_str().into());

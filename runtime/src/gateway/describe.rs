@@ -1,4 +1,4 @@
-//! A server's manual and the worker it serves in, its description out: in the handshake, as `ai_help`, as a resource.
+//! Server description: in the handshake, as the method `ai_help`, and as a resource.
 
 use rmcp::model::{CustomResult, ErrorData, MetaObject, Resource, ResourceContents};
 use rmcp::service::{RequestContext, RoleServer};
@@ -9,13 +9,13 @@ use super::call::is_stateless;
 use crate::describe::{self, Description};
 use crate::worker::Worker;
 
-/// The method that dashdash names.
+/// Method name of the dashdash proposal.
 pub(super) const METHOD: &str = "ai_help";
-/// Where the same help is a resource.
+/// URI of the help resource.
 pub(super) const HELP: &str = "bailiwick://help";
 const MARKDOWN: &str = "text/markdown";
 
-/// The help, as it is listed.
+/// The entry of the help in `resources/list`.
 pub(super) fn help() -> Resource {
     Resource::new(HELP, "help")
         .with_title("How to use this server")
@@ -24,7 +24,7 @@ pub(super) fn help() -> Resource {
         .with_meta(resource_meta("documentation", true))
 }
 
-/// What is said of a resource of that kind.
+/// The `_meta` of a resource of that kind.
 pub(super) fn resource_meta(kind: &str, refreshable: bool) -> MetaObject {
     let mut meta = Map::new();
     meta.insert("dashdash".into(), describe::resource(kind, refreshable));
@@ -32,7 +32,7 @@ pub(super) fn resource_meta(kind: &str, refreshable: bool) -> MetaObject {
 }
 
 impl Gateway {
-    /// The server as whoever speaks to `worker` finds it; none if nobody wrote a manual.
+    /// The server's description for clients of `worker`; `None` without a manual.
     pub(super) fn description(&self, worker: &Worker) -> Option<Description> {
         let info = &self.state.info;
         let manual = self.state.manual?;
@@ -56,7 +56,7 @@ impl Gateway {
         Ok(ResourceContents::text(text, HELP).with_mime_type(MARKDOWN))
     }
 
-    /// Answers `ai_help`.
+    /// Handles `ai_help`.
     pub(super) async fn ai_help(
         &self,
         params: Option<&Value>,
@@ -87,7 +87,7 @@ impl Gateway {
     }
 }
 
-/// A parameter that is text; `null` is absence.
+/// A string parameter; `null` counts as absent.
 fn text<'p>(params: Option<&'p Value>, key: &str) -> Result<Option<&'p str>, ErrorData> {
     let value = params.and_then(|params| params.get(key));
     match value.filter(|value| !value.is_null()) {

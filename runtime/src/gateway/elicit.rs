@@ -1,9 +1,9 @@
-//! Puts what a call waits for to the person behind its client: permission questions, and requests of third-party servers.
+//! Elicitation: permission questions, and requests of third-party servers, for the user of a client.
 //!
-//! A connection of trust [`Agent`](super::Trust::Agent) is never asked this way: behind an agent's own client stands the
-//! agent. Clients with a handshake are sent `elicitation/create`; stateless ones get the form as their result, with a
-//! sealed note of which call it is about, and send the call again with the answer. The question itself is the broker's:
-//! equal ones are joined, limits and refusals count, and it is answered once.
+//! Connections of trust [`Agent`](super::Trust::Agent) are never asked, since the agent could answer itself. Stateful
+//! clients are sent `elicitation/create`. Stateless clients get the form as an input-required result with sealed state
+//! that identifies the call, and send the call again with the answer. The broker owns the questions: it joins equal
+//! ones and applies limits.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,23 +25,23 @@ use crate::effect::ContentHash;
 use crate::permission::Question;
 use crate::pipeline::canonical;
 
-/// The key of a question of this server in an input-required result.
+/// Key of a permission question in an input-required result.
 const PERMISSION: &str = "permission";
-/// The key of what a third-party server asks in an input-required result.
+/// Key of a request of a third-party server in an input-required result.
 const SERVER: &str = "server";
 /// How long a request of a third-party server waits for a stateless client.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
-/// How many calls are kept at once.
+/// Maximum number of suspended calls.
 const MAX_SUSPENDED: usize = 256;
 
-/// The call that a question is about, in all that its answer counts for.
+/// What identifies a call: an answer is valid for the same call only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallIdentity<'a> {
-    /// Names the worker among those of all runtimes of this process.
+    /// Identifies the worker among those of all runtimes of this process.
     pub(super) worker: &'a str,
     pub(super) tool: &'a str,
     pub(super) arguments: &'a Value,
-    /// What else came with it: a policy, a token, whether it only shows what it would do.
+    /// Options in `_meta`, such as a policy or preview token.
     pub(super) options: &'a RequestOptions,
 }
 
@@ -53,12 +53,12 @@ impl CallIdentity<'_> {
             origin,
             preview_token,
             confirm,
-            // A call that brings grants asks nobody.
+            // A call with grants asks nobody.
             granted: _,
             ignored_grants: _,
             uses_extensions: _,
         } = self.options;
-        let whole = json!([
+        let identity = json!([
             self.worker,
             self.tool,
             canonical(self.arguments),
@@ -68,37 +68,37 @@ impl CallIdentity<'_> {
             preview_token,
             confirm,
         ]);
-        ContentHash::of(whole.to_string().as_bytes())
+        ContentHash::of(identity.to_string().as_bytes())
     }
 }
 
-/// What a stateless client gets to bring back, sealed.
+/// Sealed state that a stateless client sends back.
 #[derive(Debug, Serialize, Deserialize)]
 struct SealedState {
     id: u64,
     call: ContentHash,
 }
 
-/// A call that waits for its client to come back.
+/// A call that waits until its client sends it again.
 #[derive(Debug)]
 struct SuspendedCall {
     pending: PendingInput,
     running: RunningCall,
-    /// When what it waits for has ended.
+    /// When the question or request ends.
     expires_at: Instant,
 }
 
 /// What a call waits for.
 #[derive(Debug)]
 pub(super) enum PendingInput {
-    /// A person's permission.
+    /// A permission question.
     Question(Box<Question>),
-    /// What the server of the call asked for.
+    /// A request of the call's server.
     Request(ForwardedRequest),
 }
 
 impl PendingInput {
-    /// Its key in an input-required result.
+    /// Key in an input-required result.
     fn key(&self) -> &'static str {
         match self {
             Self::Question(_) => PERMISSION,
@@ -125,7 +125,7 @@ impl PendingInput {
     }
 }
 
-/// A call that its client came back to, with the answer to what it waits for.
+/// A call that its client has resumed, with the answer.
 pub(super) struct ResumedCall {
     pub(super) running: RunningCall,
     pub(super) pending: PendingInput,
@@ -133,7 +133,7 @@ pub(super) struct ResumedCall {
     pub(super) content: Value,
 }
 
-/// Keeps calls that wait for stateless clients.
+/// Suspended calls of stateless clients.
 #[derive(Debug, Default)]
 pub(super) struct SuspendedCalls {
     codec: OnceLock<RequestStateCodec>,
@@ -141,10 +141,10 @@ pub(super) struct SuspendedCalls {
 }
 
 impl SuspendedCalls {
-    /// What seals notes.
+    /// The codec that seals state.
     ///
     /// # Errors
-    /// The system's, if it gives no random bits for a key.
+    /// The system's, if it has no random bytes for a key.
     pub(super) fn codec(&self) -> Result<&RequestStateCodec, getrandom::Error> {
         if let Some(codec) = self.codec.get() {
             return Ok(codec);
@@ -156,7 +156,7 @@ impl SuspendedCalls {
             .get_or_init(|| RequestStateCodec::new_unchecked(key)))
     }
 
-    /// Keeps a call and makes what it waits for the result; none if too many are kept.
+    /// Suspends a call and returns its input-required result; `None` if too many calls are suspended.
     pub(super) fn suspend(
         &self,
         call: CallIdentity<'_>,
@@ -189,10 +189,9 @@ impl SuspendedCalls {
         Some(InputRequiredResult::new(Some(requests), Some(state)))
     }
 
-    /// The call that a stateless client comes back to, and the answer it brings. It can come back once, and only to what it
-    /// `may_answer`.
+    /// Takes the suspended call that a stateless client resumes, if it `may_answer` what the call waits for.
     ///
-    /// An answer to another question, one that was tampered with and one that comes too late are errors.
+    /// State that is invalid, expired or of another call is an error.
     pub(super) fn resume(
         &self,
         call: CallIdentity<'_>,
@@ -243,7 +242,7 @@ pub(super) fn random_bytes<const N: usize>() -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// A form that a client shows. Dropping it before it is answered cancels the request.
+/// Cancels an elicitation request if it is dropped before the answer.
 struct CancelGuard {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
@@ -255,14 +254,14 @@ impl Drop for CancelGuard {
         let why = Some("the answer is not needed any more".to_owned());
         let cancelled = CancelledNotificationParam::new(Some(id), why);
         let peer = self.peer.clone();
-        // Without a runtime there is no connection either.
+        // Without a tokio runtime there is no connection.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { peer.notify_cancelled(cancelled).await });
         }
     }
 }
 
-/// What the person behind a client with a handshake answers. Dropping the future takes the question back.
+/// Sends an elicitation request to a stateful client. Dropping the future cancels the request.
 pub(super) async fn elicit(
     context: &RequestContext<RoleServer>,
     params: ElicitRequestParams,
@@ -283,7 +282,7 @@ pub(super) async fn elicit(
     }
 }
 
-/// What the person behind a client with a handshake answers; nothing if they cannot be asked, or send the form away.
+/// Asks a question of the user of a stateful client.
 pub(super) async fn ask_question(
     context: &RequestContext<RoleServer>,
     question: &Question,

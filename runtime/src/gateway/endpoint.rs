@@ -1,4 +1,4 @@
-//! A worker in, a server of its own for a sub-agent in any language out; it closes when the worker is revoked.
+//! Serves one worker to one agent, over HTTP and a Unix socket.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -14,13 +14,13 @@ use super::token::Token;
 use super::{FileTools, Gateway, GatewayInfo};
 use crate::worker::Worker;
 
-/// How many clients may be at a socket at a time; it is for one agent.
+/// Maximum number of clients of a socket.
 const MAX_CLIENTS: usize = 64;
 
-/// Where a worker is served: by HTTP on this machine alone, and at a socket for clients that speak over stdio.
+/// A server for one worker: over HTTP on the loopback address, and on a Unix socket for stdio clients.
 ///
-/// It closes when it is dropped and when the worker is revoked. Whoever has the token or can open the socket speaks
-/// to the worker as its agent: it may narrow and nothing else. All of them together have one rate of calls.
+/// It closes when it is dropped or the worker is revoked. Clients with the token or access to the socket have the
+/// agent's trust: they can narrow only. All clients together have one rate of calls.
 #[derive(Debug)]
 pub struct Endpoint {
     url: String,
@@ -30,19 +30,19 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Where it is served over Streamable HTTP.
+    /// URL of the Streamable HTTP server.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What a client sends there as bearer.
+    /// Bearer token for the HTTP server.
     #[must_use]
     pub fn token(&self) -> &Token {
         &self.token
     }
 
-    /// The socket where one message a line is spoken; `bailiwick-fs --attach SOCKET` joins it to stdio.
+    /// Path of the socket, with one message per line; `bailiwick-fs --attach SOCKET` connects it to stdio.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket.path
@@ -53,7 +53,7 @@ impl Worker {
     /// Serves this worker to its agent.
     ///
     /// # Errors
-    /// The system's, if it gives no port, no socket or no random bits.
+    /// The system's, if there is no port, socket or random bytes.
     pub async fn endpoint(
         &self,
         info: GatewayInfo,
@@ -90,7 +90,7 @@ async fn listen(gateway: Gateway, listener: TcpListener, http: Http, stop: Cance
     stop.cancel();
 }
 
-/// Serves each connection to the socket until the endpoint closes.
+/// Accepts connections to the socket until the endpoint closes.
 async fn accept(
     gateway: Gateway,
     stream: UnixListener,
@@ -130,7 +130,7 @@ async fn close_on_revoke(worker: Worker, stop: CancellationToken) {
     }
 }
 
-/// A socket in a directory that only this user may enter.
+/// A socket in a directory that only this user can access.
 #[derive(Debug)]
 struct Socket {
     directory: PathBuf,
@@ -153,10 +153,10 @@ impl Socket {
 impl Drop for Socket {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the socket is this library's own, and no root holds it"
+        reason = "the socket belongs to this library and is outside every root"
     )]
     fn drop(&mut self) {
-        // What is not there any more needs no removal.
+        // It may have been removed already.
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_dir(&self.directory);
     }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::{Policy, Rate, Runtime, WorkerSpec};
 
-    /// A socket whose clients may make so many calls an hour; it closes when the guard goes.
+    /// A socket whose clients may make that many calls an hour.
     async fn open(runtime: &Runtime, calls: u32) -> (Arc<Socket>, DropGuard) {
         let spec = WorkerSpec::new("agent").policy(Policy::new());
         let worker = runtime.spawn(spec).await.unwrap();
@@ -203,7 +203,7 @@ mod tests {
         (builder.build().await.unwrap().0, root)
     }
 
-    /// Calls a tool that there is not; the whole answer, none if the socket hung up.
+    /// Calls an unknown tool; `None` if the socket closed the connection.
     async fn call(client: &mut UnixStream) -> Option<Value> {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
             "name": "none", "arguments": {}, "_meta": {
@@ -211,7 +211,7 @@ mod tests {
                 "io.modelcontextprotocol/clientCapabilities": {},
             },
         }});
-        // One that was hung up on cannot be written to.
+        // The write fails if the connection was closed.
         let _ = client.write_all(format!("{request}\n").as_bytes()).await;
         let mut line = String::new();
         let _ = BufReader::new(client).read_line(&mut line).await;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_connections_of_an_endpoint_have_one_rate() {
+    async fn connections_of_an_endpoint_share_one_rate() {
         let (runtime, _root) = runtime().await;
         let (socket, _open) = open(&runtime, 2).await;
         for code in ["UNKNOWN_TOOL", "UNKNOWN_TOOL", "RATE_LIMITED"] {
@@ -234,17 +234,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_beyond_the_bound_is_hung_up_on() {
+    async fn connection_beyond_the_limit_is_closed() {
         let (runtime, _root) = runtime().await;
         let (socket, _open) = open(&runtime, 1000).await;
-        let mut held = Vec::new();
+        let mut clients = Vec::new();
         for _ in 0..MAX_CLIENTS {
-            held.push(UnixStream::connect(&socket.path).await.unwrap());
+            clients.push(UnixStream::connect(&socket.path).await.unwrap());
         }
         let mut beyond = UnixStream::connect(&socket.path).await.unwrap();
         assert_eq!(beyond.read(&mut [0; 1]).await.unwrap(), 0);
-        assert!(call(held.last_mut().unwrap()).await.is_some());
-        drop(held);
+        assert!(call(clients.last_mut().unwrap()).await.is_some());
+        drop(clients);
         let served = async {
             loop {
                 let mut client = UnixStream::connect(&socket.path).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a browser of files asks in, what a worker may do by its policies and what its calls changed out.
+//! Tools of the file browser: rights of paths, and files changed by calls.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::worker::Worker;
 
 const AUTHORITY_TOOL: &str = "authority";
 const CHANGED_FILES_TOOL: &str = "changed_files";
-/// Of how many paths is told at once, and of how many changes at all.
+/// Maximum number of paths per request, and of changes per result.
 const MAX_ITEMS: usize = 1000;
 
 #[derive(Deserialize)]
@@ -67,13 +67,13 @@ fn tools() -> [Tool; 2] {
 }
 
 impl Gateway {
-    /// The tools for such a browser: none where no files are served.
+    /// The tools; none if no files are served.
     pub(super) fn file_browser_tools(&self) -> Vec<Tool> {
         let files = self.state.files.as_ref();
         files.map_or_else(Vec::new, |_| tools().into())
     }
 
-    /// Answers a view that calls one of [`Gateway::file_browser_tools`]; none if it calls another.
+    /// Calls one of [`Gateway::file_browser_tools`]; `None` for any other name.
     pub(super) fn call_file_browser_tool(
         &self,
         worker: &Worker,
@@ -115,7 +115,7 @@ fn authority(worker: &Worker, args: &AuthorityArgs) -> Result<Value, CallError> 
     Ok(json!({"worker": worker_label(chosen), "workers": names, "paths": paths}))
 }
 
-/// How a worker is named here: siblings may have the same path, and only one worker has the number.
+/// The name with the id, since siblings may have equal names.
 fn worker_label(worker: &Worker) -> String {
     format!("{} ({})", worker.agent(), worker.id())
 }
@@ -129,7 +129,7 @@ fn rights(worker: &Worker, text: &str) -> Value {
     json!({"path": text, "read": judge(Verb::Read), "write": judge(Verb::Write)})
 }
 
-/// What calls did to one file.
+/// Changes of one file by all calls.
 struct ChangedFile {
     op: Op,
     added: usize,
@@ -138,7 +138,7 @@ struct ChangedFile {
     review: String,
 }
 
-/// What calls changed, the latest first; nothing of what the worker may not read.
+/// Files that calls changed and the worker may read, latest first.
 fn changed_files(worker: &Worker) -> Value {
     let mut order = Vec::new();
     let mut found: HashMap<VirtualPath, ChangedFile> = HashMap::new();

@@ -1,4 +1,4 @@
-//! A question in, a form for the person behind a client out; and what they filled in, as their answer.
+//! Elicitation forms for permission questions.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,44 +10,44 @@ use crate::call::Origin;
 use crate::permission::{Answer, Choice, DeniedCalls, Lifetime, Question};
 use crate::scope::{Coverage, Verb};
 
-/// How much of the arguments is shown, in characters. What is not shown whole is not allowed for longer than the call.
+/// Maximum characters of the arguments. If they are cut, only the call itself can be allowed.
 const MAX_ARGUMENTS: usize = 2000;
-/// The decision that denies all calls of the kind until the session ends.
+/// The decision that denies all calls of this kind until the session ends.
 const DENY_KIND: &str = "deny all of this kind";
-/// After the number of waiting calls that an answer lets through.
+/// Suffix after the number of waiting calls in a lifetime choice.
 const WAITING_CALLS: &str = " waiting calls";
-/// How much of the intent is shown, in characters.
+/// Maximum characters of the intent.
 const MAX_INTENT: usize = 300;
-/// How many changes are shown, how many entries of a directory, and how much of a path, in characters.
+/// Maximum numbers of changes and of directory entries, and characters of a path.
 const MAX_CHANGES: usize = 5;
 const MAX_ENTRIES: usize = 10;
 const MAX_PATH: usize = 200;
-/// The longest text of a choice, in bytes. What is longer is not offered: a person could not tell what it covers.
+/// Maximum bytes of a choice; longer ones are not offered, since people could not read what they cover.
 const MAX_CHOICE: usize = 1000;
-/// The longest note to the agent, in characters.
+/// Maximum characters of a note to the agent.
 const MAX_NOTE: usize = 500;
 
-/// What an answer may reach.
+/// What a form may allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormKind {
-    /// The one call: its worker serves others, too.
+    /// The one call, since its worker also serves other clients.
     Call,
-    /// The worker of one connection, for longer.
+    /// Also later calls of the connection's worker.
     Connection,
 }
 
-/// What a client sent back for a form.
+/// A client's response to a form.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum FormResponse {
-    /// What the person said.
+    /// The user's answer.
     Answer(Answer),
-    /// They sent the form away, or could not be asked.
+    /// The form was dismissed or could not be shown.
     Dismissed,
-    /// Nothing that the form offers: the client is at fault, and no person is known to have refused.
+    /// Not a valid response to the form. This is the client's error, not a denial.
     Unusable,
 }
 
-/// What a filled-in form means.
+/// Parses the response to a form.
 pub(super) fn read(
     question: &Question,
     kind: FormKind,
@@ -74,7 +74,7 @@ pub(super) fn read(
     }
 }
 
-/// The yes that a form says; none if it names something that was not offered.
+/// The answer that allows the call; `None` if it was not offered.
 fn allow_answer(question: &Question, kind: FormKind, content: &Value) -> Option<Answer> {
     if kind == FormKind::Call || !is_whole(question) {
         return Some(Answer::ONCE);
@@ -95,7 +95,7 @@ fn allow_answer(question: &Question, kind: FormKind, content: &Value) -> Option<
             .or_else(|| waiting_calls(chosen))?,
         Some(_) => return None,
     };
-    // A form has no way to confirm, and did not offer it.
+    // A form cannot confirm and offers no such choice.
     if choice.needs_confirmation(lifetime) {
         return None;
     }
@@ -107,7 +107,7 @@ fn allow_answer(question: &Question, kind: FormKind, content: &Value) -> Option<
     })
 }
 
-/// The choices that a form offers, each as the sentence that chooses it.
+/// The choices with the sentences that select them.
 fn choices(question: &Question) -> impl Iterator<Item = (String, &Choice)> {
     let roots = &question.request.roots;
     let all = question.lasting_choices().map(|(number, choice)| {
@@ -120,7 +120,7 @@ fn choices(question: &Question) -> impl Iterator<Item = (String, &Choice)> {
     all.filter(|(text, _)| text.len() <= MAX_CHOICE)
 }
 
-/// How long an answer may hold, each by the name that chooses it.
+/// The lifetimes with the names that select them.
 fn lifetimes() -> impl Iterator<Item = (&'static str, Lifetime)> {
     const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
     [
@@ -132,19 +132,19 @@ fn lifetimes() -> impl Iterator<Item = (&'static str, Lifetime)> {
     .into_iter()
 }
 
-/// What lets all the equal calls through that wait now.
+/// The lifetime choice that allows all equal waiting calls.
 fn all_waiting(question: &Question) -> Option<String> {
     let calls = question.all_waiting()?;
     Some(format!("{calls}{WAITING_CALLS}"))
 }
 
-/// How many waiting calls such a text lets through; their number may have changed since it was shown.
+/// Parses such a choice; the number may have changed since it was shown.
 fn waiting_calls(chosen: &str) -> Option<Lifetime> {
     let calls = chosen.strip_suffix(WAITING_CALLS)?;
     calls.parse().ok().map(Lifetime::Waiting)
 }
 
-/// The form that puts a question.
+/// The form of a question.
 pub(super) fn form(question: &Question, kind: FormKind) -> Option<ElicitRequestParams> {
     let mut properties = properties(question, kind);
     if kind == FormKind::Call || !is_whole(question) {
@@ -162,7 +162,7 @@ pub(super) fn form(question: &Question, kind: FormKind) -> Option<ElicitRequestP
 fn message(question: &Question) -> String {
     let request = &question.request;
     let mut text = String::new();
-    // A line break of an agent's text is escaped, so none of it begins a line.
+    // Line breaks in text of an agent are escaped, so it cannot forge a line.
     let mut line = |line: String| {
         text.push_str(&line);
         text.push('\n');
@@ -180,7 +180,7 @@ fn message(question: &Question) -> String {
     if let Some(warning) = request.page_warning() {
         line(warning.to_owned());
     } else if request.origin == Origin::View {
-        // Which of the two called, this server has only the client's word for.
+        // Only the client knows which of the two made the call.
         let from = "The agent's client asks for this, for a page that it shows or for the agent.";
         line(from.to_owned());
     }
@@ -194,7 +194,7 @@ fn message(question: &Question) -> String {
     line(format!("Tool: {}", crate::escape(request.tool.as_str())));
     line("Needs:".to_owned());
     for need in &request.needs {
-        // Each is shown whole: there are few, and their length is bounded.
+        // Needs are few and bounded in length, so each is shown in full.
         line(format!(
             "  {}",
             crate::escape(&Coverage::of(need).sentence())
@@ -224,7 +224,7 @@ fn message(question: &Question) -> String {
     text
 }
 
-/// Whether the form shows all of the call.
+/// Whether the form shows all arguments.
 fn is_whole(question: &Question) -> bool {
     let arguments = question.request.arguments.to_string();
     crate::escape(&arguments).chars().count() <= MAX_ARGUMENTS
@@ -233,7 +233,7 @@ fn is_whole(question: &Question) -> bool {
 fn properties(question: &Question, kind: FormKind) -> Map<String, Value> {
     let mut properties = Map::new();
     let title = "Allow this call?";
-    // Other clients share the worker of a single call.
+    // Other clients share the worker.
     let decision = if kind == FormKind::Call {
         json!({"type": "string", "title": title, "enum": ["allow", "deny"]})
     } else {
@@ -260,8 +260,9 @@ fn properties(question: &Question, kind: FormKind) -> Map<String, Value> {
         );
     }
     let lasting = question.lasting_choices().next().is_some();
-    let held = lifetimes().filter(|(_, lifetime)| lasting || lifetime.waiting_calls().is_some());
-    let names = held.map(|(name, _)| name.to_owned());
+    let offered_lifetimes =
+        lifetimes().filter(|(_, lifetime)| lasting || lifetime.waiting_calls().is_some());
+    let names = offered_lifetimes.map(|(name, _)| name.to_owned());
     let names: Vec<String> = names.chain(all_waiting(question)).collect();
     properties.insert(
         "lifetime".into(),
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_says_how_much_and_how_long_and_defaults_to_the_least() {
+    fn form_defaults_to_the_narrowest_choice_once() {
         check("accept", &json!({"decision": "allow"}), &Answer::ONCE);
         let wider = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
         let patterns = question().request.choices[2].patterns.clone();
@@ -332,15 +333,15 @@ mod tests {
         let note = json!({"decision": "deny", "note": "use /r/b"});
         check("accept", &note, &Answer::deny(Some("use /r/b".to_owned())));
         let kind = json!({"decision": DENY_KIND, "note": "no changes"});
-        let told = Answer::Deny {
+        let expected_denial = Answer::Deny {
             note: Some("no changes".to_owned()),
             rest_of_session: Some(DeniedCalls::Kind),
         };
-        check("accept", &kind, &told);
+        check("accept", &kind, &expected_denial);
     }
 
     #[test]
-    fn a_form_counts_the_calls_that_wait_and_lets_as_many_through_as_a_person_says() {
+    fn form_can_allow_all_waiting_calls() {
         let question = question();
         question.calls.set(64);
         let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn each_need_has_a_line_of_its_own_and_no_path_adds_one() {
+    fn each_need_is_on_its_own_line() {
         let mut question = question();
         let forged = "read:file:/r/a, read:file:/r/b";
         let path = |path| VirtualPath::parse(path, None).unwrap();
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_lists_what_a_deleted_directory_holds() {
+    fn form_lists_the_contents_of_a_deleted_directory() {
         let mut question = question();
         question.request = crate::permission::tests::shown(question.request);
         let preview = question.request.preview.as_mut().unwrap();
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_be_confirmed_is_offered_and_taken_for_the_call_alone() {
+    fn broad_choices_are_offered_for_the_call_only() {
         let mut question = question();
         question.request = changing(request(1, 1, &["write:file:/tmp/x"]));
         let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
@@ -435,16 +436,16 @@ mod tests {
         assert_eq!(offered["lifetime"]["enum"], json!(["once"]));
         assert_eq!(offered["breadth"], Value::Null);
         let accept = ElicitationAction::Accept;
-        let said = |lifetime: &str| {
+        let parsed = |lifetime: &str| {
             let content = json!({"decision": "allow", "lifetime": lifetime});
             read(&question, FormKind::Connection, &accept, &content)
         };
-        assert_eq!(said("once"), FormResponse::Answer(Answer::ONCE));
-        assert_eq!(said("session"), FormResponse::Unusable);
+        assert_eq!(parsed("once"), FormResponse::Answer(Answer::ONCE));
+        assert_eq!(parsed("session"), FormResponse::Unusable);
     }
 
     #[test]
-    fn what_the_form_does_not_offer_is_no_answer_of_a_person() {
+    fn response_that_was_not_offered_is_unusable() {
         let accept = ElicitationAction::Accept;
         for content in [
             json!({}),
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_one_call_is_allowed_for_that_call() {
+    fn form_for_one_call_allows_once() {
         let wide = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
         let accept = ElicitationAction::Accept;
         let answer = read(&question(), FormKind::Call, &accept, &wide);
@@ -486,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_offers_what_needs_no_confirmation_and_every_lifetime_but_the_longest() {
+    fn form_offers_choices_without_confirmation() {
         let ElicitRequestParams::FormElicitationParams {
             message,
             requested_schema,
@@ -499,10 +500,10 @@ mod tests {
         let schema = serde_json::to_value(requested_schema).unwrap();
         let decision = &schema["properties"]["decision"];
         assert_eq!(decision["enum"], json!(["allow", "deny", DENY_KIND]));
-        let told = decision["description"].as_str().unwrap();
+        let expected_denial = decision["description"].as_str().unwrap();
         assert!(
-            told.ends_with("to create, change, delete or move any file."),
-            "{told}"
+            expected_denial.ends_with("to create, change, delete or move any file."),
+            "{expected_denial}"
         );
         assert_eq!(
             schema["properties"]["breadth"]["enum"],

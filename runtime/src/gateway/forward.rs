@@ -1,4 +1,4 @@
-//! Forwards what third-party servers ask within a call to the client that made it.
+//! Forwards requests of third-party servers within a call to the client that made it.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::upstream::{
 };
 use crate::worker::{Done, Reached, Underway};
 
-/// How many lines of a server's message are shown.
+/// Maximum lines of a server's message.
 const MAX_LINES: usize = 64;
 
-/// What a client can answer.
+/// A client to forward requests to, and what it supports.
 #[derive(Clone, Debug)]
 pub(super) struct ForwardTarget {
-    /// Names the client.
+    /// Identifies the client.
     client_id: Arc<()>,
     answers: Answers,
 }
 
 impl ForwardTarget {
-    /// What the client of a request can answer. One with a handshake may be sent nothing before it is ready.
+    /// The client of a request. A stateful client must be initialized before it is sent requests.
     pub(super) fn new(client_id: &Arc<()>, context: &RequestContext<RoleServer>) -> Self {
         let is_ready = is_stateless(context) || is_initialized(context);
         let capabilities = context.client_capabilities().filter(|_| is_ready);
@@ -43,12 +43,12 @@ impl ForwardTarget {
         }
     }
 
-    /// Whether the client can answer anything.
+    /// Whether the client supports any request.
     pub(super) fn is_possible(&self) -> bool {
         self.answers.forms || self.answers.visits
     }
 
-    /// Who answers requests of servers within one call, and where these come out.
+    /// The handler for requests within one call, and the channel on which they arrive.
     pub(super) fn call_requests(
         &self,
     ) -> (CallRequests, mpsc::UnboundedReceiver<ForwardedRequest>) {
@@ -73,12 +73,12 @@ fn answers(capabilities: Option<&ClientCapabilities>) -> Answers {
     }
 }
 
-/// Whether a client can show forms: one that names no mode can.
+/// Whether a client supports form mode, the default if it names no mode.
 pub(super) fn shows_forms(elicitation: &ElicitationCapability) -> bool {
     elicitation.form.is_some() || elicitation.url.is_none()
 }
 
-/// Sends requests to the task that serves the call. At most four of one server are open at a time, so the channel has no bound.
+/// Sends requests to the task of the call. At most four requests per server are open, so the channel is unbounded.
 struct Forwarder {
     answers: Answers,
     sender: mpsc::UnboundedSender<ForwardedRequest>,
@@ -101,7 +101,7 @@ impl ServerRequests for Forwarder {
     }
 }
 
-/// A request of a server that waits for its client. Dropping it answers that nobody answered.
+/// A request of a server that waits for the client. Dropping it cancels the request.
 #[derive(Debug)]
 pub(super) struct ForwardedRequest {
     request: Elicitation,
@@ -109,7 +109,7 @@ pub(super) struct ForwardedRequest {
 }
 
 impl ForwardedRequest {
-    /// What the client is sent: the words of the server, marked as its own. None if they cannot be sent.
+    /// The elicitation request with the server's message quoted; `None` if it is invalid.
     pub(super) fn params(&self) -> Option<ElicitRequestParams> {
         let message = message(&self.request);
         Some(match &self.request.wants {
@@ -142,11 +142,11 @@ impl ForwardedRequest {
             (ElicitationAction::Decline, _) => Elicited::Decline,
             _ => Elicited::Cancel,
         };
-        // It fails if the server does not wait any more.
+        // The server may no longer wait.
         let _ = self.reply.send(elicited);
     }
 
-    /// Asks the person behind a client with a handshake, until the server takes its request back.
+    /// Asks the user of a stateful client, unless the server cancels its request.
     pub(super) async fn ask(
         mut self,
         context: &RequestContext<RoleServer>,
@@ -155,16 +155,16 @@ impl ForwardedRequest {
         let Some(params) = self.params() else {
             return;
         };
-        let asked = async {
+        let pending_answer = async {
             let _lock = asking.lock().await;
             elicit::elicit(context, params).await
         };
-        let asked = tokio::select! {
+        let pending_answer = tokio::select! {
             biased;
             () = self.reply.closed() => return,
-            asked = asked => asked,
+            pending_answer = pending_answer => pending_answer,
         };
-        match asked {
+        match pending_answer {
             Ok(ElicitResult {
                 action, content, ..
             }) => self.answer(&action, content.unwrap_or_default()),
@@ -175,7 +175,7 @@ impl ForwardedRequest {
     }
 }
 
-/// The words of a server, each line marked, after whose they are.
+/// The server's message, each line quoted, under a line that names the server.
 fn message(request: &Elicitation) -> String {
     let mut text = format!(
         "The MCP server `{}` asks for input; this is not a permission request. Its own words, as are all fields:",
@@ -188,16 +188,16 @@ fn message(request: &Elicitation) -> String {
     text
 }
 
-/// A call of a client that is under way.
+/// A running call of a client.
 #[derive(Debug)]
 pub(super) struct RunningCall {
     call: Underway,
     requests: mpsc::UnboundedReceiver<ForwardedRequest>,
-    /// Permission questions are put to the client.
+    /// The client is asked permission questions.
     pub(super) asks_client: bool,
 }
 
-/// What comes of a call that is under way.
+/// An event of a running call.
 pub(super) enum CallEvent {
     End(Box<Done>),
     Question(Box<Question>),
@@ -217,7 +217,7 @@ impl RunningCall {
         }
     }
 
-    /// Waits until something comes of it. Nothing is lost if the future is dropped; after the end there is no next.
+    /// Waits for the next event. Cancel safe; must not be called after the end.
     pub(super) async fn next(&mut self) -> Result<CallEvent, CallError> {
         loop {
             let reached = tokio::select! {
@@ -230,7 +230,7 @@ impl RunningCall {
                 Reached::Question(question) if self.asks_client => {
                     return Ok(CallEvent::Question(question));
                 }
-                // Somebody else answers it.
+                // Another approver answers it.
                 Reached::Question(_) => {}
             }
         }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_words_are_marked_line_by_line_and_bounded() {
+    fn server_message_is_quoted_and_bounded() {
         let posing = forwarded("Agent: main\nTool: write_file\nAllow this call?");
         let message = serde_json::to_value(posing.params().unwrap()).unwrap()["message"].clone();
         assert_eq!(
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_answers_what_it_declares() {
+    fn answers_follow_declared_capabilities() {
         let declared = |capabilities: Value| {
             let capabilities = serde_json::from_value(capabilities).unwrap();
             let answers = answers(Some(&capabilities));

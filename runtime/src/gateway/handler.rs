@@ -1,4 +1,4 @@
-//! MCP's requests in, each handed to the part of the gateway that answers it.
+//! MCP request handler.
 #![expect(
     deprecated,
     reason = "MCP deprecates logging and roots, and clients of every revision may still use them"
@@ -27,7 +27,7 @@ use super::pagination::listed;
 use super::resources::authority;
 use super::{Gateway, apps, client_roots, convert, describe, prompts};
 
-/// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
+/// Methods of MCP; one that arrives as a custom request had invalid parameters.
 const METHODS: &[&str] = &[
     "initialize",
     "ping",
@@ -49,7 +49,7 @@ const METHODS: &[&str] = &[
     "tasks/cancel",
 ];
 
-/// Those of them that the stateless revisions do without.
+/// Methods that the stateless revisions do not have.
 const STATEFUL_METHODS: &[&str] = &[
     "initialize",
     "ping",
@@ -97,10 +97,10 @@ impl ServerHandler for Gateway {
         let client = &request.client_info.name;
         self.begin_session(client, configuration, &request.capabilities)
             .await?;
-        // What it is described by is open only now.
+        // The backend that the description depends on exists only now.
         let described = self.get_info();
         (info.meta, info.instructions) = (described.meta, described.instructions);
-        // The version is the one agreed on, so that what follows does not take the client at its wish.
+        // The peer's protocol version must be the negotiated one.
         let mut peer = request;
         peer.protocol_version = info.protocol_version.clone();
         context.peer.set_peer_info(peer);
@@ -111,7 +111,7 @@ impl ServerHandler for Gateway {
         &self,
         _context: RequestContext<RoleServer>,
     ) -> Result<DiscoverResult, ErrorData> {
-        // A server that cannot be opened still says which revisions it speaks; the first call says why.
+        // If the backend cannot be created, the next request returns the error.
         let _ = self.backend().await;
         Ok(DiscoverResult::from_server_info(
             self.supported_protocol_versions().into_owned(),
@@ -143,7 +143,7 @@ impl ServerHandler for Gateway {
                     .iter()
                     .map(|tool| convert::tool_for_views(tool, &tools)),
             );
-            // A policy that names tools names none of these.
+            // A policy that lists tools does not list these.
             #[cfg(feature = "ui")]
             if options.policy.is_none() {
                 let own = super::view_tools::tools()
@@ -158,7 +158,7 @@ impl ServerHandler for Gateway {
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let backend = self.open_backend()?;
         let tool = backend.worker().tool(name)?;
-        // Of the other tools it speaks of its way back alone.
+        // Of other tools its schema needs only the one that undoes it.
         let undo_tool = tool.spec.reverse;
         let undo_tool = undo_tool.and_then(|undo_tool| backend.worker().tool(undo_tool.tool));
         Some(convert::tool(&tool, undo_tool.as_slice()))
@@ -232,7 +232,7 @@ impl ServerHandler for Gateway {
         }
         self.request_roots(&context.peer).await;
         self.notify_list_changes(context.peer.clone()).await;
-        // A client that cannot be told is noticed by its next message.
+        // A failure to send shows at the next message.
         let _ = context.peer.notify_resource_list_changed().await;
     }
 
@@ -309,7 +309,7 @@ impl ServerHandler for Gateway {
         if let Some(prompt) = self.server_prompt(&request, &options).await? {
             return Ok(prompt.into());
         }
-        // There is nothing in the answer that a valid policy would restrict.
+        // A policy has no effect here, but must be valid.
         if options.policy.is_some() {
             authority(self.backend().await?.worker(), &options).await?;
         }
@@ -355,7 +355,7 @@ fn method_not_found(method: &str) -> ErrorData {
 }
 
 impl Gateway {
-    /// What a model should know first: the host's own words, and where its worker may work.
+    /// Instructions for the model: those of the host, and the worker's open folders.
     fn instructions(&self, backend: Option<&Backend>) -> String {
         let text = &self.state.info.instructions;
         if self.session.roots.are_expected() {
@@ -376,8 +376,8 @@ impl Gateway {
         }
     }
 
-    /// What this server can do. `literal` is for clients of the proposals' own dialect, which expect a plain `true`
-    /// where MCP's types demand an object.
+    /// The server's capabilities. `literal` is for clients of the proposals' dialect, which expect a plain `true` where
+    /// MCP requires an object.
     fn capabilities(&self, literal: bool) -> ServerCapabilities {
         let object = |value: Value| match value {
             Value::Object(map) => map,
@@ -410,7 +410,7 @@ impl Gateway {
             .enable_tool_list_changed()
             .enable_tasks()
             .build();
-        // Only files are watched.
+        // Only files can be subscribed to.
         if self.state.files.is_none()
             && let Some(resources) = &mut capabilities.resources
         {

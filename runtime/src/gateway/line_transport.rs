@@ -1,10 +1,10 @@
-//! Transport of one message a line: stdio, sockets and in-process pipes.
+//! Transport with one message per line: stdio, sockets and in-process pipes.
 //!
-//! rmcp polls [`LineTransport::receive`] beside other futures and drops it whenever one of these is ready first. So whatever it
-//! has begun is kept in [`LineTransport`], and what it waits for can be waited for again: the next byte, a place for a refusal,
-//! the answers that are still to come.
+//! rmcp polls [`LineTransport::receive`] in a `select!` and drops the future when another branch is ready. So all
+//! progress is kept in [`LineTransport`], and every wait can be repeated: for the next byte, for queue space, and for
+//! the remaining answers.
 //!
-//! The requests of a batch are handled like others; their answers wait for one another and go out as one array.
+//! The requests of a batch are handled like others; their answers are collected and sent as one array.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,40 +24,40 @@ use super::message::{self, IdScanner, Parsed, RejectedMessage};
 use super::outgoing::OutgoingQueue;
 use super::requests::{Batch, EndedRequest, OpenRequests, RequestRefusal};
 
-/// The longest message a client may send, in bytes.
+/// Maximum size of a message, in bytes.
 pub(super) const MAX_LINE: usize = 16 << 20;
 
-/// A message of so many bytes is parsed by a thread that may block.
+/// Messages of at least this size are parsed on a blocking thread.
 pub(super) const LONG_MESSAGE: usize = 64 << 10;
 
-/// How long the next answer may take once the client has ended its input. It is longer than a call may take.
+/// How long to wait for the next answer after the end of input; longer than a call may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// How long the answers to withdrawn requests may take.
+/// How long to wait for the answers to cancelled requests.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// One message a line, both ways.
+/// Transport with one message per line.
 pub(super) struct LineTransport<R> {
     reader: BufReader<R>,
-    /// The bytes of the present line that were read.
+    /// Bytes of the current line.
     line: Vec<u8>,
-    /// What is known of the present line, which is too long and dropped.
+    /// Scanner for the id of the current line, which is too long and not stored.
     dropped: Option<IdScanner>,
-    /// The last line, while another thread parses it.
+    /// The last line, if a blocking thread parses it.
     parse_task: Option<JoinHandle<Parsed>>,
-    /// What is left of the last batch.
+    /// Remaining messages of the last batch.
     queue: VecDeque<RxJsonRpcMessage<RoleServer>>,
-    /// The refusal of the last line, until there is a place for it.
+    /// Refusal of the last line, until there is queue space.
     refusal: Option<Vec<u8>>,
-    /// Nothing more is read.
+    /// No more input is read.
     ended: bool,
-    /// A request that begins an era was seen; notifications before it are ignored.
+    /// A request that starts a session was seen; notifications before it are ignored.
     session_started: bool,
     outgoing: OutgoingQueue,
     limit: usize,
-    /// Whether the client can still say something.
+    /// Whether the client may send more input.
     input_open: watch::Sender<bool>,
-    /// Cancelled when the connection is to end.
+    /// Cancelled when the connection must end.
     stop: CancellationToken,
     open: OpenRequests,
 }
@@ -93,12 +93,12 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         }
     }
 
-    /// Reads up to the next line end. May be cancelled at any await without losing a byte.
+    /// Reads up to the next line end. Cancel safe.
     async fn read_line(&mut self) -> io::Result<LineRead> {
         loop {
             let available = self.reader.fill_buf().await?;
             if available.is_empty() {
-                // The last line may lack its end.
+                // The last line may have no line end.
                 return Ok(match self.dropped.take() {
                     Some(ids) => LineRead::TooLong(ids),
                     None if self.line.is_empty() => LineRead::End,
@@ -127,7 +127,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         }
     }
 
-    /// The next line, or the end if nobody reads the answers any more or the connection is to end.
+    /// The next line; the end if the client no longer reads answers or the connection must end.
     async fn next_line(&mut self) -> io::Result<LineRead> {
         let (outgoing, stop) = (self.outgoing.clone(), self.stop.clone());
         tokio::select! {
@@ -138,8 +138,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         }
     }
 
-    /// What a client is told of a message that is not handled. The id of a request that is still open is left out: its answer is
-    /// still to come.
+    /// The error for a rejected message. The id of an open request is omitted, since its answer is still pending.
     fn encode_error(&self, RejectedMessage { id, error }: RejectedMessage) -> Option<Vec<u8>> {
         tracing::debug!(error = %error.message, "refused a message");
         let id = id.filter(|id| !self.open.is_open(id));
@@ -147,7 +146,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         serde_json::to_vec(&error).ok()
     }
 
-    /// Parses the present line; what it says if that took no other thread.
+    /// Parses the current line; `None` if a blocking thread does it.
     fn parse(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let line = std::mem::take(&mut self.line);
         let batches = self.open.batches();
@@ -163,7 +162,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         self.accept(message::read(text, batches))
     }
 
-    /// The first message of the last line; none if all are refused or ignored.
+    /// The first accepted message of the last line; `None` if all are refused or ignored.
     fn accept(&mut self, parsed: Parsed) -> Option<RxJsonRpcMessage<RoleServer>> {
         let Parsed { messages, is_batch } = parsed;
         let batch = is_batch.then(Batch::default);
@@ -184,7 +183,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         self.queue.pop_front()
     }
 
-    /// A message that is handled; none if it is ignored.
+    /// A message to handle; `None` if it is ignored.
     fn admit(
         &mut self,
         message: message::Message,
@@ -196,7 +195,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                 let id = (refusal == RequestRefusal::TooMany).then(|| request.id.clone());
                 RejectedMessage::new(id, refusal.error())
             })?;
-            // A probe opens no era: what follows it may still be a handshake.
+            // Probes do not start a session, so a handshake may still follow.
             self.session_started |= !matches!(
                 request.request,
                 ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)
@@ -206,8 +205,8 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         Ok(passes.then_some(message))
     }
 
-    /// Waits until the open requests were answered. They are withdrawn if the connection is to end, if nobody reads the
-    /// answers, or if no answer comes for long.
+    /// Waits for the answers to open requests. Cancels them if the connection must end, the client no longer reads, or
+    /// no answer comes in time.
     async fn drain(&mut self) {
         self.open.stop_listening();
         let waited = async {
@@ -220,7 +219,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         };
         if !waited.await {
             self.open.stop_all();
-            // What is not answered by then is answered when the transport is closed.
+            // Requests that remain are answered when the transport closes.
             let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.open.all_answered()).await;
         }
     }
@@ -244,13 +243,14 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                 let Some(EndedRequest { is_expected, batch }) = open.end(&message) else {
                     return Ok(());
                 };
-                // Answers that wait for one another hold no places meanwhile.
-                let whole = batch.and_then(|batch| batch.end(text.ok().filter(|_| is_expected)));
-                let Some(whole) = whole else {
+                // Collected answers occupy no queue space.
+                let batch_text =
+                    batch.and_then(|batch| batch.end(text.ok().filter(|_| is_expected)));
+                let Some(batch_text) = batch_text else {
                     return Ok(());
                 };
-                let permit = outgoing.reserve(whole.len()).await?;
-                return outgoing.send(whole, permit);
+                let permit = outgoing.reserve(batch_text.len()).await?;
+                return outgoing.send(batch_text, permit);
             }
             let reserved = match encode(&message) {
                 Ok(text) => outgoing
@@ -259,7 +259,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                     .map(|permit| (text, permit)),
                 Err(error) => Err(error),
             };
-            // The id is free before the client can have read the answer.
+            // The id is released before the client can read the answer.
             let is_expected = open.end(&message).is_none_or(|ended| ended.is_expected);
             match reserved? {
                 (text, permit) if is_expected => outgoing.send(text, permit),
@@ -284,7 +284,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
             if let Some(parse_task) = &mut self.parse_task {
                 let parsed = parse_task.await;
                 self.parse_task = None;
-                // It neither panics nor is aborted but with the whole process.
+                // The task does not panic and is never aborted.
                 if let Ok(parsed) = parsed
                     && let Some(message) = self.accept(parsed)
                 {
@@ -339,7 +339,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     }
 }
 
-/// A message as it goes out, decorated if it is of a kind that can be.
+/// Serializes a message, decorated if needed.
 fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     let plain = match message {
         JsonRpcMessage::Response(response) => !matches!(
@@ -370,7 +370,7 @@ mod tests {
     use super::super::outgoing::WriterTask;
     use super::super::requests::MAX_OPEN;
 
-    /// A transport, and the task that writes what it sends.
+    /// A transport, and the task that writes its output.
     fn lines<R: AsyncRead + Send + Unpin>(
         input: R,
         output: DuplexStream,
@@ -382,7 +382,7 @@ mod tests {
         (lines, writer_task)
     }
 
-    /// What comes through of `input`, and what is answered to the rest.
+    /// The accepted messages of `input`, and the answers to the others.
     async fn exchange(input: &[u8], limit: usize) -> (Vec<String>, Vec<Value>) {
         let (near, far) = duplex(1 << 20);
         let (mut lines, writer_task) = lines(input, near, limit);
@@ -403,7 +403,7 @@ mod tests {
     const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_no_message_is_answered_and_the_next_line_is_read() {
+    async fn invalid_message_is_answered_and_the_next_line_is_read() {
         for (bad, code, id) in [
             ("{", -32700, Value::Null),
             ("[]", -32600, Value::Null),
@@ -444,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Polls once, as a select does whose other branch is ready.
+    /// Polls once and drops the future, like a `select!` whose other branch is ready.
     async fn dropped<F: Future>(future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_beyond_the_bound_are_refused_until_others_are_answered() {
+    async fn requests_beyond_the_limit_are_refused() {
         let request =
             |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\"}}\n");
         let many: String = (0..=MAX_OPEN).map(request).collect();
@@ -510,7 +510,7 @@ mod tests {
             assert!(refused.get("id").is_none(), "{refused}");
             assert_eq!(refused["error"]["code"], -32600, "{refused}");
         }
-        // The answer to what was cancelled is dropped, and frees the id.
+        // The answer to a cancelled request is dropped and releases the id.
         lines.send(answer(1)).await.unwrap();
         client.write_all(list.as_bytes()).await.unwrap();
         client.write_all(b"\n").await.unwrap();
@@ -531,7 +531,7 @@ mod tests {
         for _ in 0..refusals {
             assert!(dropped(lines.receive()).await.is_none());
         }
-        // It stopped reading, so what waits to be written is bounded.
+        // Reading has stopped, so the output queue is bounded.
         assert!(lines.reader.get_ref().len() > input.len() / 3);
         let reading = tokio::spawn(async move {
             let mut far = BufReader::new(far).lines();
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_answered_when_the_connection_ends_gets_an_error() {
+    async fn open_requests_get_an_error_when_the_connection_closes() {
         let (near, far) = duplex(1 << 20);
         let (mut lines, writer_task) = lines(PING.as_bytes(), near, 1000);
         assert!(lines.receive().await.is_some());
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_that_is_too_long_is_answered_by_its_id_and_dropped_whole() {
+    async fn too_long_line_is_answered_by_its_id() {
         let name = "x".repeat(20_000);
         for (long, id) in [
             (
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_notification_before_a_request_that_opens_an_era_is_passed_over() {
+    async fn notification_before_the_handshake_is_ignored() {
         let early = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
         let list = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
         let input = format!("{early}\n{PING}\n{early}\n{list}\n{early}\n");

@@ -1,4 +1,4 @@
-//! How a call went in, a log message for the client out, if it wants one of that weight.
+//! Log notifications about finished calls.
 #![expect(
     deprecated,
     reason = "MCP deprecates logging, and clients of every revision may still ask for it"
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Gateway;
 use super::call::is_stateless;
 
-/// The least weight that a client with a handshake wants to hear of; until it says so, it hears of nothing.
+/// Minimum severity for a stateful client; 0 until the client sets it.
 #[derive(Debug, Default)]
 pub(super) struct LogLevel(AtomicU8);
 
@@ -37,14 +37,14 @@ fn severity(level: LoggingLevel) -> u8 {
 }
 
 impl Gateway {
-    /// Tells the client how a call went, if it wants to hear of it.
+    /// Sends a log notification about a call if the client's level allows it.
     pub(super) async fn log(
         &self,
         context: &RequestContext<RoleServer>,
         tool: &str,
         answer: &Result<CallToolResponse, ErrorData>,
     ) {
-        // A stateless client says with each request what it wants to hear of that one.
+        // Stateless clients set the level in each request.
         let threshold = if is_stateless(context) {
             context.meta.log_level().map_or(0, severity)
         } else {
@@ -56,12 +56,12 @@ impl Gateway {
         }
         let data = json!({"tool": tool, "code": code});
         let message = LoggingMessageNotificationParam::new(level, data).with_logger("calls");
-        // A client that cannot be told is noticed by its answer.
+        // A failure to send shows when the answer is sent.
         let _ = context.peer.notify_logging_message(message).await;
     }
 }
 
-/// How heavy the news of an answer is, and its stable code if it failed.
+/// Severity of a result, and its error code.
 fn summary(answer: &Result<CallToolResponse, ErrorData>) -> (LoggingLevel, Value) {
     let code = |data: Option<&Value>| data.and_then(|data| data.get("code").cloned());
     match answer {

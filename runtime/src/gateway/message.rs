@@ -1,9 +1,8 @@
-//! Checks and parsing of one message of a client.
+//! Parses and checks messages of a client.
 //!
-//! The first pass over the text builds nothing: it counts values, and finds keys that an object has twice. Parsers differ
-//! in which of two values they take, so a filter on the way could have seen another policy, or other arguments, than those
-//! that would count here. What is built of a message takes many times the bytes of its text, so the number of its values
-//! is bounded before.
+//! The first pass builds no values: it counts them, and rejects objects with duplicate keys. Parsers differ in which of
+//! two values they use, so a proxy could have checked another policy or other arguments. The number of values is
+//! limited before they are built, since they take many times the memory of their text.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,19 +15,19 @@ use rmcp::{RoleServer, model::CustomRequest};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
 
-/// How many values a message may have: numbers, strings, arrays, objects and their members.
+/// Maximum number of values in a message: numbers, strings, arrays, objects and their members.
 pub(super) const MAX_VALUES: usize = 50_000;
-/// How deep arrays and objects may be nested.
+/// Maximum nesting depth.
 const MAX_DEPTH: usize = 100;
-/// How many messages a batch may have.
+/// Maximum number of messages in a batch.
 pub(super) const MAX_BATCH: usize = 100;
 const NO_BATCH: &str = "a message must be a JSON object; batches are accepted only after `initialize` has agreed on 2025-03-26";
-/// How many bytes of a member of a message are kept while its id is looked for.
+/// Maximum bytes of a member that are kept while scanning for the id.
 const MAX_MEMBER_BYTES: usize = 4096;
-/// Where a stateless client says what it can do.
+/// Key of a stateless client's capabilities in `_meta`.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// Why a message is not handled, and the id to answer to if it has one.
+/// A rejected message: the error, and the id to answer to if there is one.
 #[derive(Debug)]
 pub(super) struct RejectedMessage {
     pub(super) id: Option<NumberOrString>,
@@ -45,31 +44,31 @@ impl RejectedMessage {
         Self::new(id, ErrorData::invalid_request(reason.to_owned(), None))
     }
 
-    /// A batch where none is accepted.
+    /// The error for a batch in a revision without batches.
     #[cfg(feature = "http")]
     pub(super) fn batch() -> Self {
         Self::invalid(None, NO_BATCH)
     }
 
-    /// A message has more than `max` bytes; `scan_ids` has seen all of it. Only a request is answered by its id.
+    /// The error for a message of more than `max` bytes that `ids` has scanned. Only requests are answered by their id.
     pub(super) fn too_long(ids: &IdScanner, max: usize) -> Self {
         let id = ids.id().filter(|_| ids.is_whole() && ids.has_method);
         Self::invalid(id, &format!("a message has at most {max} bytes"))
     }
 }
 
-/// What a line has.
+/// The messages of a line.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) messages: Vec<Message>,
-    /// They are answered together.
+    /// The messages are answered together.
     pub(super) is_batch: bool,
 }
 
-/// A message, or why it is not handled.
+/// A message, or why it is rejected.
 pub(super) type Message = Result<RxJsonRpcMessage<RoleServer>, RejectedMessage>;
 
-/// Reads a message, or a batch where they are accepted.
+/// Parses a message, or a batch if `batches` is set.
 pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
     let alone = |message| Parsed {
         messages: vec![message],
@@ -91,12 +90,12 @@ pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
     }
 }
 
-/// Whether a text is an array, if it is JSON.
+/// Whether a JSON text is an array.
 pub(super) fn is_batch(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"[")
 }
 
-/// The texts of the messages of a batch.
+/// Splits a batch into the texts of its messages.
 pub(super) fn split(text: &[u8]) -> Result<Vec<&[u8]>, RejectedMessage> {
     let parsed = serde_json::from_slice::<IgnoredAny>(text);
     parsed.map_err(|error| {
@@ -140,12 +139,12 @@ pub(super) fn split(text: &[u8]) -> Result<Vec<&[u8]>, RejectedMessage> {
     Ok(found)
 }
 
-/// The message that a text is.
+/// Parses one message.
 pub(super) fn parse(text: &[u8]) -> Message {
     parse_within(text, &mut 0)
 }
 
-/// The message that a text is; `values` counts those of all messages of a batch.
+/// Parses one message; `values` counts the values of all messages of a batch.
 fn parse_within(text: &[u8], values: &mut usize) -> Message {
     let replacement = repair(text, values)?;
     let text = replacement.as_deref().unwrap_or(text);
@@ -162,8 +161,8 @@ fn parse_within(text: &[u8], values: &mut usize) -> Message {
     Ok(message)
 }
 
-/// Checks a message that others will parse. What stands in its place if it has to be read otherwise than it was written.
-/// `values` counts those of all messages of a batch.
+/// Checks a message that the SDK will parse. Returns replacement text if it needs to be normalized. `values` counts the
+/// values of all messages of a batch.
 #[cfg(feature = "http")]
 pub(super) fn check(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
     let replacement = repair(text, values)?;
@@ -174,8 +173,8 @@ pub(super) fn check(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, 
     }
 }
 
-/// Checks a message without building it. What stands in its place if it has to be read otherwise than it was written: the
-/// proposals' own dialect has plain `true` where MCP demands an object.
+/// Checks a message without building it. Returns replacement text if it uses the dialect of the proposals, which has
+/// plain `true` where MCP requires an object.
 fn repair(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
     let scan = scan(text, values)?;
     if !scan.experimental {
@@ -197,8 +196,8 @@ fn repair(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMe
     Ok(changed.then(|| serde_json::to_vec(&message).ok()).flatten())
 }
 
-/// Makes objects of the experimental capabilities that are plain `true`, and leaves out what says no capability. Whether
-/// anything was changed.
+/// Replaces plain `true` among the experimental capabilities by objects, and removes values that enable nothing.
+/// Returns whether anything changed.
 fn normalize_capabilities(capabilities: &mut Map<String, Value>) -> Result<bool, ErrorData> {
     let Some(experimental) = capabilities.get_mut("experimental") else {
         return Ok(false);
@@ -232,7 +231,7 @@ fn not_an_object(field: &str) -> ErrorData {
     ErrorData::invalid_params(format!("`{field}` must be an object"), Some(data))
 }
 
-/// A handshake that could not be read, or why.
+/// Parses a handshake that the SDK did not recognize.
 fn initialize(custom: &CustomRequest) -> Result<ClientRequest, ErrorData> {
     let params = custom.params.clone().unwrap_or_default();
     let params = serde_json::from_value::<InitializeRequestParams>(params);
@@ -248,7 +247,7 @@ fn initialize(custom: &CustomRequest) -> Result<ClientRequest, ErrorData> {
     }
 }
 
-/// Why a text that has no key twice and not too many values is not a message.
+/// The error for a text that passed the first pass but is not a valid message.
 fn diagnose(text: &[u8]) -> RejectedMessage {
     let id = scan_ids(text).id();
     let value: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();
@@ -263,7 +262,7 @@ fn diagnose(text: &[u8]) -> RejectedMessage {
     RejectedMessage::invalid(id, reason)
 }
 
-/// Checks what can be checked without building anything, and adds the number of its values.
+/// The first pass: checks limits and duplicate keys, and counts values.
 fn scan(text: &[u8], values: &mut usize) -> Result<Scan, RejectedMessage> {
     let mut scan = Scan {
         values: *values,
@@ -295,7 +294,7 @@ fn scan(text: &[u8], values: &mut usize) -> Result<Scan, RejectedMessage> {
             Err(RejectedMessage::invalid(scan_ids(text).id(), &reason))
         }
         (None, Err(error)) => {
-            // Of what is cut off or run together nobody can say whose id it has.
+            // Truncated or concatenated messages have no reliable id.
             let ids = scan_ids(text);
             let id = ids.id().filter(|_| ids.is_whole());
             let reason = format!("invalid JSON: {}", crate::escape(&error.to_string()));
@@ -313,17 +312,17 @@ fn scan(text: &[u8], values: &mut usize) -> Result<Scan, RejectedMessage> {
     }
 }
 
-/// What was seen of a message so far.
+/// State of the first pass.
 #[derive(Debug)]
 struct Scan {
     values: usize,
     depth: usize,
     problem: Option<Problem>,
-    /// It is an object.
+    /// The message is an object.
     object: bool,
-    /// It names version 2.0 of JSON-RPC.
+    /// The message has `"jsonrpc": "2.0"`.
     version: bool,
-    /// Some object in it has the key `experimental`.
+    /// Some object has the key `experimental`.
     experimental: bool,
 }
 
@@ -444,29 +443,29 @@ impl<'de> Visitor<'de> for ScanSeed<'_> {
     }
 }
 
-/// The id of a text, as far as it can be told.
+/// The id of a message, if it is unambiguous.
 #[cfg(feature = "http")]
 pub(super) fn id(text: &[u8]) -> Option<NumberOrString> {
     scan_ids(text).id()
 }
 
-/// Looks for the id of a message that a parser refuses, by brackets and strings alone. The text may come in pieces.
+/// Finds the id of a message that cannot be parsed, by brackets and strings only. Accepts the text in pieces.
 #[derive(Debug, Default)]
 pub(super) struct IdScanner {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Whether the text begins with a brace.
+    /// Whether the text begins with `{`.
     is_object: Option<bool>,
-    /// The outermost object or array ended.
+    /// The outermost object or array has ended.
     ended: bool,
-    /// Something follows it.
+    /// There is text after it.
     trailing: bool,
-    /// The key of the outermost object whose value is read.
+    /// Key of the current member of the outermost object.
     key: Option<String>,
-    /// The beginning of the present key or value of the outermost object.
+    /// Beginning of the current key or value of the outermost object.
     token: Vec<u8>,
-    /// How many members of the outermost object are an `id`, and the last of them.
+    /// Number of `id` members of the outermost object, and the last one.
     ids: usize,
     last_id: Option<NumberOrString>,
     has_method: bool,
@@ -479,13 +478,13 @@ impl IdScanner {
         }
     }
 
-    /// The one member `id` of the outermost object.
+    /// The id, if there is exactly one.
     fn id(&self) -> Option<NumberOrString> {
         let id = self.last_id.clone();
         id.filter(|_| self.ids == 1 && self.is_object == Some(true))
     }
 
-    /// Whether the object ends where the text does.
+    /// Whether the object ends at the end of the text.
     fn is_whole(&self) -> bool {
         self.ended && !self.trailing
     }
@@ -553,14 +552,14 @@ impl IdScanner {
     }
 }
 
-/// The scanner of a whole text.
+/// Scans a whole text.
 fn scan_ids(text: &[u8]) -> IdScanner {
     let mut ids = IdScanner::default();
     ids.feed(text);
     ids
 }
 
-/// Where a string ends that begins at `start`.
+/// End of the string that begins at `start`.
 fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = text.get(at) {
@@ -592,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_key_is_found_at_any_depth_and_in_any_spelling() {
+    fn duplicate_key_is_found_at_any_depth_and_escaping() {
         check_duplicate_key(&message(r#"{"a":1,"a":1}"#), Some("a"));
         check_duplicate_key(
             &message(r#"{"x":[0,-1,1.5,null,true,"s",{"y":{"b":{},"c":2,"b":3}}]}"#),
@@ -605,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_be_in_several_objects_and_be_a_value() {
+    fn equal_keys_in_several_objects_are_accepted() {
         check_duplicate_key(&message(r#"{"a":{"a":[{"a":1},{"a":"a"}]},"b":"a"}"#), None);
         check_duplicate_key(&message(r#"{"a":1,"A":2}"#), None);
     }
@@ -639,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_message_that_is_not_json_is_answered_by_its_id() {
+    fn invalid_json_is_answered_by_its_id() {
         for (text, id) in [
             (message(r#"{"a":"\ud800"}"#), true),
             (message(r#"{"a":"}\"\\",}"#), true),
@@ -661,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_split_into_its_messages() {
+    fn batch_is_split_into_its_messages() {
         let split = |text: &str| -> Result<Vec<String>, i32> {
             let found = split(text.as_bytes()).map_err(|rejected| rejected.error.code.0)?;
             Ok(found
@@ -706,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oversized_request_is_answered_by_its_id_wherever_it_stands() {
+    fn oversized_request_is_answered_by_its_id() {
         let id = |text: &str| RejectedMessage::too_long(&scan_ids(text.as_bytes()), 1).id;
         let long = "x".repeat(100_000);
         for text in [
@@ -727,10 +726,10 @@ mod tests {
     }
 
     #[test]
-    fn an_oversized_message_whose_id_is_ambiguous_is_answered_without() {
+    fn oversized_message_with_ambiguous_id_is_answered_without() {
         let long = "x".repeat(100_000);
         for text in [
-            // An id of something else, two ids, or none.
+            // A nested id, two ids, or none.
             format!(r#"{{"method":"m","params":{{"id":9,"a":"{long}"}}}}"#),
             format!(r#"{{"method":"m","params":"{long}\",\"id\":9"}}"#),
             format!(r#"{{"id":9,"method":"m","params":"{long}","id":9}}"#),
@@ -741,7 +740,7 @@ mod tests {
             format!(r#"{{"id":9 8,"method":"m","params":"{long}"}}"#),
             // A response.
             format!(r#"{{"jsonrpc":"2.0","id":9,"result":{{"method":"{long}"}}}}"#),
-            // Cut off, run together, a batch, no JSON.
+            // Truncated, concatenated, a batch, not JSON.
             format!(r#"{{"method":"m","id":9,"params":"{long}"#),
             format!(r#"{{"method":"m","id":9,"params":{{"a":"{long}"}}"#),
             format!(r#"{{"method":"m","id":9,"params":"{long}"}}{{"id":9}}"#),
@@ -760,7 +759,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_may_come_in_pieces_when_its_id_is_looked_for() {
+    fn id_scanner_accepts_text_in_pieces() {
         let text = r#" {"method":"m\"","params":{"id":1,"a":"\\"},"id":"nine"} "#.as_bytes();
         for size in 1..text.len() {
             let mut ids = IdScanner::default();
@@ -771,7 +770,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_of_json_rpc_is_refused_by_the_id() {
+    fn other_json_rpc_version_is_refused_by_its_id() {
         for version in [r#""1.0""#, "2.0", "2", "null", r#"{"jsonrpc":"2.0"}"#] {
             let text = message("{}").replace(r#""2.0""#, version);
             let rejected = parse(text.as_bytes()).unwrap_err();
@@ -790,7 +789,7 @@ mod tests {
 
     #[test]
     fn experimental_capabilities_may_be_plain_true() {
-        for (experimental, kept) in [
+        for (experimental, kept_bytes) in [
             (r#"{"policy":true,"configuration":{"a":1}}"#, 2),
             (r#"{"policy":{},"other":false,"configuration":null}"#, 1),
             ("null", 0),
@@ -803,12 +802,12 @@ mod tests {
                 panic!("no handshake");
             };
             let keys = request.params.capabilities.experimental;
-            assert_eq!(keys.unwrap_or_default().len(), kept, "{experimental}");
+            assert_eq!(keys.unwrap_or_default().len(), kept_bytes, "{experimental}");
         }
     }
 
     #[test]
-    fn a_configuration_that_is_not_an_object_is_named_by_the_error() {
+    fn error_names_a_configuration_that_is_not_an_object() {
         for configuration in ["true", "7", r#""x""#, "[]"] {
             let rejected = handshake(&format!(r#"{{"configuration":{configuration}}}"#));
             let rejected = rejected.unwrap_err();

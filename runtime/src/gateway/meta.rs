@@ -1,4 +1,4 @@
-//! A request's `_meta` in, what the client adds to its call out; anything that cannot be read is an error.
+//! Options of this server in a request's `_meta`.
 
 use rmcp::ErrorData;
 use rmcp::model::RequestMetaObject;
@@ -9,10 +9,10 @@ use crate::call::Origin;
 use crate::effect::PreviewToken;
 use crate::scope::ScopePattern;
 
-/// What stands before each key in its prefixed form, for clients that keep to MCP's advice on `_meta` keys.
+/// Prefix of keys, as MCP recommends for `_meta`.
 pub(super) const PREFIX: &str = "dev.bailiwick/";
 
-/// The keys that are read; behind the prefix any other is a mistake that must not be passed over.
+/// Known keys; any other key with the prefix is an error.
 const KEYS: &[&str] = &[
     "preview",
     "policy",
@@ -21,32 +21,32 @@ const KEYS: &[&str] = &[
     "preview_token",
 ];
 
-/// Where a client without a handshake says what it can do.
+/// Key of a stateless client's capabilities in `_meta`.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// What a client adds to a call.
+/// Options of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RequestOptions {
-    /// Show what would be done; do nothing.
+    /// Preview the call.
     pub(super) preview: bool,
-    /// What this request is kept to: `_meta.policy`, or a list of the client's configuration and that.
+    /// Policy of this request: `_meta.policy`, or an array of the client's configuration and that.
     pub(super) policy: Option<Value>,
-    /// Who wrote that policy.
+    /// Who wrote the policy.
     pub(super) origin: Origin,
-    /// What a person granted to this call.
+    /// Grants for this call.
     pub(super) granted: Vec<ScopePattern>,
-    /// Grants that came and are ignored, since this client may not bring any.
+    /// Grants that are ignored, since this client may not send any.
     pub(super) ignored_grants: Vec<ScopePattern>,
-    /// The preview that this call carries out.
+    /// The preview to apply.
     pub(super) preview_token: Option<PreviewToken>,
-    /// A view asks for the call, so a person must allow it. It is read from no message.
+    /// A view makes the call, so a person must allow it. Not set from `_meta`.
     pub(super) confirm: bool,
-    /// The client sent one of the keys, so it knows what this server adds to MCP.
+    /// The client sent one of the keys, so it knows the extensions of this server.
     pub(super) uses_extensions: bool,
 }
 
 impl RequestOptions {
-    /// Reads the keys bare or behind [`PREFIX`]. Of a client without trust only what narrows counts.
+    /// Reads the keys with and without [`PREFIX`]. For clients that are not trusted hosts, only restrictions apply.
     pub(super) fn read(meta: &RequestMetaObject, trust: Trust) -> Result<Self, ErrorData> {
         let own = meta.iter().filter_map(|(key, _)| key.strip_prefix(PREFIX));
         for key in own {
@@ -99,7 +99,7 @@ impl RequestOptions {
     }
 }
 
-/// The configuration that a client without a handshake sends along with each request. It restricts as a policy does.
+/// The configuration that a stateless client sends with each request, which acts as a policy.
 fn configuration(meta: &RequestMetaObject) -> Result<Option<&Value>, ErrorData> {
     let capabilities = meta.get(CAPABILITIES);
     let experimental = capabilities.and_then(|it| it.get("experimental"));
@@ -113,7 +113,7 @@ fn configuration(meta: &RequestMetaObject) -> Result<Option<&Value>, ErrorData> 
     }
 }
 
-/// The value of a key, bare or prefixed; `null` is absence.
+/// The value of a key with or without prefix; `null` counts as absent.
 fn get<'a>(meta: &'a RequestMetaObject, key: &str) -> Result<Option<&'a Value>, ErrorData> {
     let present = |name: &str| meta.get(name).filter(|value| !value.is_null());
     match (present(key), present(&format!("{PREFIX}{key}"))) {
@@ -133,7 +133,7 @@ fn patterns(value: &Value) -> Result<Vec<ScopePattern>, ErrorData> {
         let text = item.as_str().ok_or_else(wrong)?;
         match text.parse() {
             Ok(pattern) => patterns.push(pattern),
-            // A grant that cannot be understood grants nothing; the call is judged by the others.
+            // An invalid grant is ignored; the others still apply.
             Err(error) => {
                 tracing::debug!(scope = %crate::escape(text), %error, "ignored an invalid granted scope");
             }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_of_a_stateless_client_is_a_policy_of_its_request() {
+    fn configuration_of_a_stateless_client_acts_as_policy() {
         let with = |configuration: Value| json!({ CAPABILITIES: { "experimental": { "configuration": configuration } } });
         let (closed, policy) = (json!({"read_only": true}), json!({"tools": ["stat"]}));
         for trust in [Trust::Host, Trust::Agent] {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_narrows_and_never_widens() {
+    fn agent_only_narrows() {
         let meta = json!({
             "policy": {"read_only": true}, "policy_origin": "human", "granted_scopes": ["*"],
         });
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_that_names_it() {
+    fn invalid_option_is_an_error_that_names_it() {
         for (meta, field) in [
             (json!({"preview": "true"}), "/_meta/preview"),
             (json!({"policy": "none"}), "/_meta/policy"),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_is_no_scope_grants_nothing() {
+    fn invalid_grant_is_ignored() {
         let options = read(
             json!({"granted_scopes": ["write:file:../x", "read:file:/a"]}),
             Trust::Host,

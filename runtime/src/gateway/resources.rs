@@ -1,4 +1,4 @@
-//! An address in, what stands there and the worker may see out; names and completions likewise.
+//! Resources, resource templates, prompts of servers, and completions.
 
 use std::borrow::Cow;
 
@@ -26,14 +26,14 @@ use crate::worker::Worker;
 
 const FILE_TEMPLATE: &str = "file:///{+path}";
 pub(super) const DIRECTORY: &str = "inode/directory";
-/// How many artifacts are listed, the newest first; the others can still be read.
+/// Maximum number of listed artifacts, newest first; others can still be read.
 const MAX_ARTIFACTS: usize = 60;
-/// The most that MCP lets one completion name.
+/// Maximum number of completions in MCP.
 const MAX_COMPLETIONS: usize = 100;
 
 impl Gateway {
-    /// The latest artifacts of this connection's worker, the outermost folders that are open to it, and the pages for a client of
-    /// `views`. A policy of the request hides the folders and artifacts that it forbids to read.
+    /// Lists the latest artifacts of the worker, its outermost open folders, and pages if the client supports `views`.
+    /// A policy of the request hides folders and artifacts that it does not allow to read.
     pub(super) async fn resources(
         &self,
         request: Option<PaginatedRequestParams>,
@@ -69,7 +69,7 @@ impl Gateway {
         Ok(listed!(ListResourcesResult, resources, request.as_ref()))
     }
 
-    /// What a policy of the request, if there is one, leaves of third-party servers' resources and prompts.
+    /// The resources and prompts of third-party servers that the worker and the request's policy allow.
     pub(super) async fn catalogs(
         &self,
         options: &RequestOptions,
@@ -107,7 +107,7 @@ impl Gateway {
         apps::pages(self.state.files.is_some(), &self.state.pages)
     }
 
-    /// Reads a resource; what is absent, forbidden and malformed is told apart by nobody.
+    /// Reads a resource. The error is the same for absent, forbidden and malformed URIs.
     pub(super) async fn resource(
         &self,
         uri: &str,
@@ -166,7 +166,7 @@ impl Gateway {
         options: &RequestOptions,
     ) -> Result<ReadResourceResult, ErrorData> {
         let catalogs = self.catalogs(options).await?;
-        // Clients that keep addresses may change the case of a scheme.
+        // Some clients change the case of a URI scheme.
         let matches = |it: &&Catalog| &*it.server == server;
         let matches_ignoring_case = |it: &&Catalog| it.server.eq_ignore_ascii_case(server);
         let found = catalogs.iter().find(matches);
@@ -185,7 +185,7 @@ impl Gateway {
             .with_cache_scope(CacheScope::Private))
     }
 
-    /// A prompt of a third-party server, under the worker's policy; none if no server has one of that name.
+    /// A prompt of a third-party server, under the worker's policy; `None` if there is no such prompt.
     pub(super) async fn server_prompt(
         &self,
         request: &GetPromptRequestParams,
@@ -207,7 +207,7 @@ impl Gateway {
         serde_json::from_value(output).map(Some).map_err(unreadable)
     }
 
-    /// A file or directory, and whether only its beginning is there.
+    /// A file or directory, and whether the content is truncated.
     pub(super) async fn file(
         &self,
         uri: &str,
@@ -215,9 +215,9 @@ impl Gateway {
     ) -> Result<(ResourceContents, bool), ErrorData> {
         let tools = self.state.files.as_ref().ok_or_else(|| not_found(uri))?;
         let path = uri::to_path(uri).ok_or_else(|| not_found(uri))?;
-        // All that the worker may be told at once, not just what a model is shown unless it asks for more.
-        let most = i64::MAX;
-        let read = json!({"path": path.as_str(), "binary": true, "limit": most, "max_bytes": most});
+        // The maximum, not the default for models.
+        let unlimited = i64::MAX;
+        let read = json!({"path": path.as_str(), "binary": true, "limit": unlimited, "max_bytes": unlimited});
         match self.run_tool(tools.read, read, options).await {
             Ok(outcome) => Ok((contents(&outcome, uri), is_cut(&outcome))),
             Err(error) if error.code() == Code::NotRegular => {
@@ -231,7 +231,7 @@ impl Gateway {
         }
     }
 
-    /// Calls a reading tool for the client.
+    /// Calls a tool that only reads, for the client.
     pub(super) async fn run_tool(
         &self,
         tool: &str,
@@ -279,15 +279,15 @@ impl Gateway {
         }
     }
 
-    /// Completes a path by the names that the worker's own listing shows, and so by no denied one; an argument of what a
-    /// third-party server has by that server.
+    /// Completes a path from a listing of the worker, which has no denied names, or an argument of a third-party
+    /// server's template or prompt by that server.
     pub(super) async fn completion(
         &self,
         request: &CompleteRequestParams,
         options: &RequestOptions,
     ) -> Result<CompleteResult, ErrorData> {
         if let Some((completer, arguments)) = self.completer(request, options).await? {
-            // Nobody is asked while somebody types.
+            // Completions never ask for approval.
             let asks = Asks::Refuse;
             let completed = self
                 .run_tool_asking(&completer, arguments, options, asks)
@@ -316,13 +316,13 @@ impl Gateway {
         Ok(CompleteResult::new(completion))
     }
 
-    /// The entry that completes an argument at a server, and what it is given; none if the argument is of no server that can.
+    /// The entry that completes an argument at a server, and its arguments; `None` if no server can.
     async fn completer(
         &self,
         request: &CompleteRequestParams,
         options: &RequestOptions,
     ) -> Result<Option<(String, Value)>, ErrorData> {
-        // This judges the policy of the request, if there is one.
+        // This also checks the policy of the request.
         let catalogs = self.catalogs(options).await?;
         let mut catalogs = catalogs.iter().filter(|catalog| catalog.completes);
         let found = match &request.r#ref {
@@ -349,7 +349,7 @@ impl Gateway {
         }))
     }
 
-    /// The paths that begin with `typed`; none if the directory cannot be listed.
+    /// Paths that begin with `typed`; empty if the directory cannot be listed.
     async fn names(&self, list: &str, typed: &str, options: &RequestOptions) -> Vec<String> {
         let (directory, _) = typed.rsplit_once('/').unwrap_or(("", typed));
         let arguments = match directory {
@@ -366,7 +366,7 @@ impl Gateway {
         let names = entries
             .into_iter()
             .flatten()
-            // A name that had to be escaped is one that no tool opens.
+            // No tool opens names that are escaped.
             .filter(|entry| entry.get("raw").is_none())
             .filter_map(|entry| entry.get("name")?.as_str());
         names
@@ -389,7 +389,7 @@ pub(super) async fn authority(
     authority.await.map_err(error)
 }
 
-/// Whether `authority` lets everything be read that the artifact at `uri` shows.
+/// Whether `authority` allows to read everything that the artifact at `uri` shows.
 #[cfg(feature = "ui")]
 pub(super) fn shows_only_readable(worker: &Worker, authority: &Authority, uri: &str) -> bool {
     use crate::policy::Verdict;
@@ -406,20 +406,20 @@ pub(super) fn shows_only_readable(worker: &Worker, authority: &Authority, uri: &
     })
 }
 
-/// Without review pages nothing is known of what an artifact shows.
+/// Without the `ui` feature the content of artifacts is unknown.
 #[cfg(not(feature = "ui"))]
 pub(super) fn shows_only_readable(_: &Worker, _: &Authority, _: &str) -> bool {
     false
 }
 
-/// What was read, which is the client's own and stale at once.
+/// A result that is private and not cacheable.
 fn uncached(contents: ResourceContents) -> ReadResourceResult {
     ReadResourceResult::new(vec![contents])
         .with_ttl_ms(0)
         .with_cache_scope(CacheScope::Private)
 }
 
-/// The template's `path` follows a slash, so what is typed lacks its first one.
+/// The template's `path` follows a slash, so the typed text has no leading one.
 fn absolute(directory: &str) -> String {
     if directory.starts_with('/') {
         directory.to_owned()
@@ -428,7 +428,7 @@ fn absolute(directory: &str) -> String {
     }
 }
 
-/// Whether the reading tool left out the end of a file.
+/// Whether the tool truncated the file.
 fn is_cut(outcome: &Outcome) -> bool {
     let output = outcome.structured().unwrap_or_default();
     let file = output.pointer("/files/0").unwrap_or(&output);
@@ -448,13 +448,12 @@ fn contents(outcome: &Outcome, uri: &str) -> ResourceContents {
     }
 }
 
-/// One answer for what is not there and what is not the client's; MCP's revisions number it differently, which the
-/// SDK sees to.
+/// The same error for absent and forbidden resources. The SDK chooses the error code of the client's revision.
 pub(super) fn not_found(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({"uri": uri})))
 }
 
-/// What a server completes; nothing if it cannot, or may not be asked.
+/// The completions of a server; empty if it fails.
 fn server_completion(completed: Result<Outcome, CallError>) -> CompletionInfo {
     let output = completed.and_then(|outcome| outcome.structured());
     let output = output.unwrap_or_default();
@@ -467,13 +466,13 @@ fn server_completion(completed: Result<Outcome, CallError>) -> CompletionInfo {
     completion
 }
 
-/// What of a catalog a list shows.
+/// The entries of a catalog that parse as `T`.
 fn parse_items<T: serde::de::DeserializeOwned>(items: &[CatalogItem]) -> impl Iterator<Item = T> {
     let items = items.iter();
     items.filter_map(|it| serde_json::from_value(it.shown.clone()).ok())
 }
 
-/// Why a resource or prompt of a server was not read. It is in a list, so a refusal tells nothing new.
+/// The error of a server's resource or prompt. It may have details, since the client can list it.
 pub(super) fn server_error(error: &CallError) -> ErrorData {
     let scopes: Vec<String> = error
         .requested_scopes()
@@ -489,7 +488,7 @@ pub(super) fn server_error(error: &CallError) -> ErrorData {
 
 fn read_error(uri: &str, error: &CallError) -> ErrorData {
     match error.code() {
-        // Beneath a file there is nothing, and to say so would tell that the file is there.
+        // This code would reveal that a file exists.
         Code::NotFound
         | Code::NotDirectory
         | Code::PermissionDenied

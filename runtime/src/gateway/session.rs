@@ -1,4 +1,4 @@
-//! A connection that begins in, what is its alone while it lasts out.
+//! State of one connection.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use super::log::LogLevel;
 use super::subscriptions::Subscriptions;
 use crate::rate::Bucket;
 
-/// What one connection has of its own; that ends with it.
+/// State of one connection.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// What it is served with, once it had its handshake.
+    /// The backend, after the handshake.
     pub(super) backend: ArcSwapOption<Backend>,
     pub(super) roots: ClientRoots,
     pub(super) rate_limiter: Arc<Bucket>,
     pub(super) subscriptions: Subscriptions,
     pub(super) log_level: LogLevel,
-    /// Held while the person behind the client is asked, since they are asked one thing at a time.
+    /// Held while the user is asked, so that questions are asked one at a time.
     pub(super) asking: Mutex<()>,
-    /// Names the client to servers' requests.
+    /// Identifies the client in requests of servers.
     pub(super) client_id: Arc<()>,
-    /// Whether the client can still say something.
+    /// Whether the client may send more input.
     input_open: watch::Sender<bool>,
-    /// Each connection that came of this one listens until it has ended.
+    /// Child sessions subscribe until they have ended.
     children: watch::Sender<()>,
-    /// Listens to the one that this came of.
+    /// Subscription to the parent session.
     parent: Option<watch::Receiver<()>>,
 }
 
@@ -52,9 +52,9 @@ impl Session {
         self.input_open.clone()
     }
 
-    /// Returns once the client can answer nothing any more.
+    /// Completes when the client can no longer answer.
     pub(super) async fn input_closed(&self) {
-        // This session holds a sender, so the channel does not close before it is said.
+        // The channel cannot close, since this session holds a sender.
         let _ = self
             .input_open
             .subscribe()
@@ -62,14 +62,14 @@ impl Session {
             .await;
     }
 
-    /// One that this one can wait for.
+    /// A child session, which this session can wait for.
     pub(super) fn child(&self, rate_limiter: Arc<Bucket>) -> Self {
         let mut session = Self::new(rate_limiter);
         session.parent = Some(self.children.subscribe());
         session
     }
 
-    /// Returns once every connection that came of this one has ended.
+    /// Completes when all child sessions have ended.
     #[cfg(feature = "http")]
     pub(super) async fn wait_for_children(&self) {
         self.children.closed().await;
@@ -82,7 +82,7 @@ impl Drop for Session {
         let Some(backend) = backend.filter(|backend| backend.is_owned()) else {
             return;
         };
-        // Without an executor there are no workers left to end.
+        // Without a tokio runtime there are no workers to end.
         if let Ok(tokio) = tokio::runtime::Handle::try_current() {
             let parent = self.parent.take();
             tokio.spawn(async move {

@@ -1,7 +1,7 @@
-//! Tells clients of changes of the files that they watch and of the tools that they are offered.
+//! Notifications about changes of files and of the lists of tools, resources and prompts.
 //!
-//! A file is watched through the handle of its directory, opened beneath the worker's root, so that no name is resolved
-//! by ambient authority. A worker's own authority never changes but by its revocation, so it is judged once.
+//! A file is watched through a handle of its directory, opened beneath the worker's root, without ambient authority. A
+//! worker's authority only changes by revocation, so it is checked once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -36,15 +36,15 @@ use crate::policy::Verdict;
 use crate::upstream::resource_of;
 use crate::worker::{ToolsChanges, Worker};
 
-/// How many files all connections of a gateway may watch together.
+/// Maximum number of watched files per gateway.
 const MAX_WATCHED_FILES: usize = 64;
-/// What comes within this time is one change.
+/// Changes within this time are reported together.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// What all connections of a gateway watch with.
+/// File watcher of a gateway.
 #[derive(Debug)]
 pub(super) struct FileWatcher {
-    /// The system gives a user few watches, so all connections of a gateway share a bound.
+    /// Linux limits the watches per user, so all connections share a limit.
     permits: Arc<Semaphore>,
     instance: Instance,
 }
@@ -58,14 +58,14 @@ impl Default for FileWatcher {
     }
 }
 
-/// What one connection watches. How much that may be is bounded for all connections together.
+/// Subscriptions of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     files: Mutex<HashMap<String, TaskGuard>>,
     tools: Mutex<Option<TaskGuard>>,
 }
 
-/// A task that ends when this goes.
+/// Aborts a task on drop.
 #[derive(Debug)]
 struct TaskGuard(AbortHandle);
 
@@ -80,7 +80,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Gateway {
-    /// Tells a client with a handshake of each change at `uri` until it unsubscribes or goes.
+    /// Notifies a stateful client of changes of the file at `uri` until it unsubscribes or disconnects.
     pub(super) async fn subscribe_file(
         &self,
         uri: &str,
@@ -106,7 +106,7 @@ impl Gateway {
         lock(&self.session.subscriptions.files).remove(uri);
     }
 
-    /// Tells a client with a handshake of each change of what it is offered until it goes.
+    /// Notifies a stateful client of changes of its lists until it disconnects.
     pub(super) async fn notify_list_changes(&self, peer: Peer<RoleServer>) {
         let Ok(backend) = self.backend().await else {
             return;
@@ -135,10 +135,10 @@ impl Gateway {
         *lock(&self.session.subscriptions.tools) = Some(TaskGuard(task.abort_handle()));
     }
 
-    /// What of a stateless client's wishes can be met at all.
+    /// The part of a stateless client's filter that is supported.
     pub(super) fn supported_filter(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
         let mut filter = SubscriptionFilter::new();
-        // New artifacts send no notification: the result of the call that made them names them.
+        // New artifacts send no notification: the result of the call names them.
         filter.resources_list_changed = requested.resources_list_changed;
         filter.tools_list_changed = requested.tools_list_changed;
         filter.prompts_list_changed = requested.prompts_list_changed;
@@ -150,9 +150,7 @@ impl Gateway {
         filter
     }
 
-    /// Begins to watch what a stateless client wants to listen for.
-    ///
-    /// What it may not read is never told of, like what never changes.
+    /// Starts to watch what a stateless client subscribes to. Files that it may not read never send a notification.
     async fn begin_subscription(
         &self,
         requested: &SubscriptionFilter,
@@ -176,7 +174,7 @@ impl Gateway {
         Ok(Subscription { files, lists })
     }
 
-    /// Tells a stateless client what it listens for until it gives up.
+    /// Sends notifications to a stateless client until it cancels the request.
     pub(super) async fn serve_subscription(
         &self,
         context: SubscriptionContext,
@@ -233,7 +231,7 @@ impl Gateway {
         }
     }
 
-    /// Begins to watch what the client may read; anything else is absent.
+    /// Starts to watch a file that the client may read; any other is not found.
     async fn watch_file(
         &self,
         uri: &str,
@@ -245,7 +243,7 @@ impl Gateway {
         }
         let tools = self.state.files.as_ref().ok_or_else(|| not_found(uri))?;
         let path = uri::to_path(uri).ok_or_else(|| not_found(uri))?;
-        // Reading it once is the check, and the record of it in the audit.
+        // Reading the file checks the authority and creates an audit record.
         let (contents, _) = self.file(uri, options).await?;
         if is_directory(&contents) {
             let reason = "a directory is not watched; name the files in it";
@@ -265,12 +263,12 @@ impl Gateway {
         });
         let needs = worker.explain_later(&read).await;
         let needs = needs.map_err(|_| not_found(uri))?;
-        // What a grant alone lets it read may be closed again, and nobody would tell.
+        // Access by a grant may end without notice.
         if needs.iter().any(|need| need.verdict != Verdict::Allow) {
             return Err(not_found(uri));
         }
         let (state, holder) = (Arc::clone(&self.state), worker.clone());
-        // A file system that hangs must not hold up an async thread.
+        // A file system may block.
         let watch_task = tokio::task::spawn_blocking(move || {
             let (directory, name) = holder.directory_of(&path).ok_or(Errno::NOENT)?;
             state.watcher.instance.watch(&directory, name)
@@ -288,20 +286,20 @@ impl Gateway {
     }
 }
 
-/// What a stateless client listens for.
+/// What a stateless client subscribes to.
 struct Subscription {
     files: Vec<(String, WatchedFile)>,
     lists: OfferedLists,
 }
 
-/// A subscription that was begun before its request is acknowledged; it travels with the request.
+/// A subscription that was started before the acknowledgement, in the request's extensions.
 #[derive(Clone)]
 struct PreparedSubscription(Arc<Mutex<Option<Subscription>>>);
 
-/// A service that acknowledges a subscription once its watches stand.
+/// Service that starts subscriptions before they are acknowledged.
 ///
-/// rmcp sends the acknowledgement before it calls [`rmcp::ServerHandler::listen`], and a client may change a file as soon as
-/// it reads that. Over HTTP rmcp takes nothing but a handler, so there the watches begin after the acknowledgement.
+/// rmcp sends the acknowledgement before it calls [`rmcp::ServerHandler::listen`], and a client may change a file as
+/// soon as it reads that. Over HTTP rmcp accepts only a handler, so there the watches start after the acknowledgement.
 #[derive(Clone, Debug)]
 pub(super) struct SubscriptionService<S> {
     pub(super) gateway: Gateway,
@@ -353,7 +351,7 @@ fn is_directory(contents: &ResourceContents) -> bool {
     }
 }
 
-/// A file being watched.
+/// A watched file.
 struct WatchedFile {
     changes: Changes,
     worker: Worker,
@@ -361,7 +359,7 @@ struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// Returns once it changed, or none when it can no longer be watched.
+    /// Completes after a change; `None` if the file can no longer be watched.
     async fn changed(&mut self) -> Option<()> {
         self.changes.next().await?;
         tokio::time::sleep(DEBOUNCE).await;
@@ -370,7 +368,7 @@ impl WatchedFile {
     }
 }
 
-/// Which lists changed.
+/// Lists that changed.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChangedLists {
     tools: bool,
@@ -379,7 +377,7 @@ struct ChangedLists {
 }
 
 impl ChangedLists {
-    /// Tells a stateless client of those that it wants to hear of.
+    /// Notifies a stateless client of the lists in `wanted`.
     async fn notify(
         self,
         sink: &SubscriptionSink,
@@ -398,13 +396,13 @@ impl ChangedLists {
     }
 }
 
-/// What a worker is offered, as its client knows it.
+/// The lists of a worker, to detect changes.
 struct OfferedLists {
     worker: Worker,
-    /// Hashes of tools, resources and prompts: a client may listen many times, and all schemas of a worker are long.
+    /// Hashes of tools, resources and prompts, since the lists may be long.
     hashes: [ContentHash; 3],
     changes: ToolsChanges,
-    /// A change was heard of and is not looked at.
+    /// A change was signalled and not yet examined.
     pending: bool,
 }
 
@@ -432,8 +430,7 @@ impl OfferedLists {
         ]
     }
 
-    /// Returns once it is another, or none if it will never be. What a policy leaves out is not told of by this
-    /// either. Whoever stops waiting misses nothing.
+    /// Completes after a visible change; `None` if there can be no more. Cancel safe.
     async fn changed(&mut self) -> Option<ChangedLists> {
         loop {
             if !self.pending {
@@ -462,7 +459,7 @@ impl OfferedLists {
 }
 
 impl Worker {
-    /// The directory that holds `path`, and the name in it; none for the top of a root.
+    /// The directory that holds `path`, and the name in it; `None` for a root.
     fn directory_of(&self, path: &VirtualPath) -> Option<(OwnedFd, String)> {
         let (root, rest) = self.root_of(path)?;
         let (parent, name) = rest.rsplit_once('/').unwrap_or((".", rest));
@@ -472,7 +469,7 @@ impl Worker {
             | ResolveFlags::NO_MAGICLINKS
             | ResolveFlags::NO_XDEV;
         let opened = match openat2(root.dir(), parent, flags, Mode::empty(), how) {
-            // Sandboxes forbid it in place of not having it.
+            // Sandboxes may forbid `openat2` with `EPERM`.
             Err(Errno::NOSYS | Errno::PERM) => open_components(root.dir().as_fd(), parent),
             opened => opened,
         };
@@ -481,7 +478,7 @@ impl Worker {
     }
 }
 
-/// Opens a directory beneath another where the system has no `openat2`: no link is followed, and no mount is crossed.
+/// Opens a directory beneath `top` name by name, for kernels without `openat2`. Links and mounts are errors.
 fn open_components(top: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut opened = openat(top, ".", flags, Mode::empty())?;
@@ -499,7 +496,7 @@ fn open_components(top: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "folders to open are made here")]
+#[expect(clippy::disallowed_methods, reason = "the tests create the folders")]
 mod tests {
     use std::fs;
 

@@ -1,5 +1,5 @@
-//! Long calls as tasks that their client asks after; only the worker that began one may ask. Beyond a bound on their
-//! number and on the bytes of their results, calls are answered when they end.
+//! Long calls as MCP tasks, which only the worker that started them can query. The number of tasks and the size of
+//! their results are limited; beyond the limits calls are answered when they end.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,29 +10,29 @@ use rmcp::model::{CallToolResponse, CallToolResult, CreateTaskResult, DetailedTa
 use rmcp::task_manager::{TaskExit, TaskManager, TaskOptions};
 use tokio::task::JoinHandle;
 
-/// How long a call may take before it becomes a task.
+/// Calls that take longer become tasks.
 const TASK_DELAY: Duration = Duration::from_secs(2);
-/// How many tasks one gateway keeps, running and ended.
+/// Maximum number of tasks per gateway, running and ended.
 const MAX_TASKS: usize = 256;
-/// How many bytes the results of tasks may take together.
+/// Maximum total size of results, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// How many bytes are set aside for a result that is still to come.
+/// Bytes reserved for the result of a running task.
 const EXPECTED_RESULT_BYTES: usize = 1 << 20;
 
 type CallResult = Result<CallToolResult, ErrorData>;
 
-/// The tasks of all connections of a gateway.
+/// The tasks of a gateway.
 #[derive(Default)]
 pub(super) struct Tasks {
     manager: TaskManager,
     tasks: Mutex<HashMap<String, TaskEntry>>,
 }
 
-/// One task that can be asked after.
+/// A task.
 #[derive(Debug)]
 struct TaskEntry {
     owner: String,
-    /// How long its result is, or is expected to be, in bytes.
+    /// Size of the result, or the reserved size.
     bytes: Arc<AtomicUsize>,
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Tasks {
     }
 }
 
-/// A call under way; dropping it withdraws the call.
+/// A running call; dropping it cancels the call.
 pub(super) struct CallTask(pub(super) JoinHandle<CallResult>);
 
 impl Drop for CallTask {
@@ -60,7 +60,7 @@ impl CallTask {
 }
 
 impl Tasks {
-    /// The answer of a call, or the task that it becomes if that does not come soon.
+    /// The result of a call, or a task if it takes long.
     pub(super) async fn answer(
         &self,
         owner: &str,
@@ -98,7 +98,7 @@ impl Tasks {
         Ok(CreateTaskResult::new(task).into())
     }
 
-    /// Whether one more task can be kept; those that the manager has forgotten make room.
+    /// Whether another task fits, after removing tasks that the manager has dropped.
     fn has_room(&self) -> bool {
         let mut tasks = self.lock();
         tasks.retain(|id, _| self.manager.get_task(id).is_ok());
@@ -118,12 +118,12 @@ impl Tasks {
         self.manager.cancel_task(id)
     }
 
-    /// Tasks here ask for no input, so what comes for one that is known is passed over.
+    /// Tasks never request input, so updates of a known task are ignored.
     pub(super) fn update(&self, id: &str, caller: &str) -> Result<(), ErrorData> {
         self.check_owner(id, caller)
     }
 
-    /// The same error for a task that is not there and one of somebody else.
+    /// The error is the same for an absent task and one of another worker.
     fn check_owner(&self, id: &str, caller: &str) -> Result<(), ErrorData> {
         if self.lock().get(id).is_some_and(|task| task.owner == caller) {
             return Ok(());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_quick_call_answers_and_a_slow_one_becomes_its_owners_task() {
+    async fn slow_call_becomes_a_task_of_its_owner() {
         let tasks = Tasks::default();
         let owner = "a/w1";
         let quick = CallTask(tokio::spawn(async { done() }));
@@ -171,7 +171,7 @@ mod tests {
         );
     }
 
-    /// A call that takes long, and ends with a text of so many bytes.
+    /// A slow call whose result has that many bytes.
     fn long(bytes: usize) -> CallTask {
         CallTask(tokio::spawn(async move {
             tokio::time::sleep(TASK_DELAY * 2).await;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn results_that_are_kept_are_bounded_in_bytes() {
+    async fn task_results_are_bounded_in_bytes() {
         let tasks = Tasks::default();
         let mut count = 0;
         while let CallToolResponse::Task(_) = tasks.answer("a/w1", long(8 << 20)).await.unwrap() {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tasks_that_are_kept_are_bounded_in_number() {
+    async fn tasks_are_bounded_in_number() {
         let tasks = Tasks::default();
         for _ in 0..MAX_TASKS {
             let task = tasks.answer("a/w1", long(1)).await.unwrap();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancelled_task_withdraws_its_call() {
+    async fn cancelled_task_cancels_its_call() {
         let tasks = Tasks::default();
         let (alive, gone) = tokio::sync::oneshot::channel::<()>();
         let slow = CallTask(tokio::spawn(async move {

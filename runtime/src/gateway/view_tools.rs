@@ -1,4 +1,4 @@
-//! What a view wants to see of a call in, a client's answer to it out; and the call that it asks a person for.
+//! Tools of the gateway for views: review rows, previews, and calls that need confirmation.
 
 use std::borrow::Cow;
 
@@ -24,9 +24,9 @@ use crate::worker::Worker;
 const REVIEW_ROWS: &str = "review_rows";
 const PREVIEW_CALL: &str = "preview_call";
 const COMMIT_CALL: &str = "commit_call";
-/// What stands behind the address of a review whose files are to be looked at anew.
+/// Suffix of a review's URI that requests the state of its files.
 const STATE_SUFFIX: &str = ".state";
-/// Of how many files of one call is said whether they changed.
+/// Maximum number of files per review whose state is checked.
 const MAX_FILES: usize = 32;
 
 #[derive(Deserialize)]
@@ -52,7 +52,7 @@ struct CommitArgs {
     preview_token: Option<String>,
 }
 
-/// The tools that the gateway itself offers to views.
+/// The tools.
 pub(super) fn tools() -> [Tool; 3] {
     let read = json!({
         "type": "object",
@@ -94,8 +94,8 @@ pub(super) fn tools() -> [Tool; 3] {
     tools
 }
 
-/// The call that a view asks for, in place of its request; of a client without `views`, and anything else, the request as
-/// it is. It is a view's call from then on, which a person must allow however much its model may do.
+/// If the request is `commit_call` of a client with `views`, the call that it contains, which a person must allow;
+/// otherwise the request itself.
 pub(super) fn commit_request(
     mut request: CallToolRequestParams,
     views: bool,
@@ -120,7 +120,7 @@ pub(super) fn commit_request(
     Ok(request)
 }
 
-/// Refuses what changes nothing, or is not there.
+/// Rejects tools that are unknown or only read.
 fn require_mutating(worker: &Worker, tool: &str) -> Result<(), CallError> {
     if worker.tool(tool).is_none() {
         return Err(CallError::unknown_tool(tool));
@@ -133,7 +133,7 @@ fn require_mutating(worker: &Worker, tool: &str) -> Result<(), CallError> {
 }
 
 impl Gateway {
-    /// Answers a view that calls one of [`tools`], unless it gives up before; none if it calls another.
+    /// Calls one of [`tools`], until the client cancels; `None` for any other name.
     pub(super) async fn call_view_tool(
         &self,
         request: &CallToolRequestParams,
@@ -202,11 +202,11 @@ impl Gateway {
         read.ok_or_else(gone)
     }
 
-    /// Whether the files of a call are as its review shows them: as they were before it for a preview, else as it left
-    /// them. None if `uri` asks for no such thing.
+    /// Compares the files of a call with its review: with their state before the call for a preview, else after it.
+    /// `None` if `uri` is not for that.
     ///
-    /// The worker's own reading tool looks at them, so it says no more than the worker may know, and `unknown` of the
-    /// rest. Each look is a call like any other: judged, recorded and counted.
+    /// The worker's own read tool checks them, so the result has no more than the worker may know, and `unknown`
+    /// otherwise. Each check is a normal call: authorized, audited and counted.
     pub(super) async fn review_state(&self, backend: &Backend, uri: &str) -> Option<Value> {
         let review = backend.worker().review(uri.strip_suffix(STATE_SUFFIX)?)?;
         let mut states = Vec::new();
@@ -246,7 +246,7 @@ impl Gateway {
         }
     }
 
-    /// Whether the worker may read there, so that what is not found is not there.
+    /// Whether the worker may read the path, so that a missing file is known to be missing.
     fn may_read(&self, backend: &Backend, path: &VirtualPath) -> bool {
         let Some(files) = &self.state.files else {
             return false;
@@ -256,7 +256,7 @@ impl Gateway {
         explained.is_ok_and(|needs| needs.iter().all(|need| need.verdict == Verdict::Allow))
     }
 
-    /// Whether the file there has that hash; an empty one is none's.
+    /// Whether the file has that hash; no file has the empty hash.
     async fn has_hash(&self, path: &VirtualPath, hash: &str) -> Result<bool, CallError> {
         let files = self.state.files.as_ref();
         let read = files.ok_or_else(|| CallError::new(Code::Internal, "no files are served"))?;
@@ -274,7 +274,7 @@ impl Gateway {
     }
 }
 
-/// The review of a call that is not made.
+/// The review of a previewed call.
 async fn preview_call(
     backend: &Backend,
     arguments: Value,

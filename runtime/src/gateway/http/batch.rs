@@ -1,7 +1,7 @@
-//! JSON-RPC batches over HTTP, which revision 2025-03-26 alone has.
+//! JSON-RPC batches over HTTP, in revision 2025-03-26 only.
 //!
-//! Each message is handled like the body of a request of its own, and the answers go out as one array. Notifications about
-//! single requests, such as their progress, have no place in it and are dropped.
+//! Each message is handled like a separate request, and the answers are sent as one array. Notifications about single
+//! requests, such as progress, are dropped.
 
 use axum::body::Bytes;
 use axum::http::request::Parts;
@@ -24,7 +24,7 @@ struct BatchMessage {
     text: Result<Bytes, RejectedMessage>,
 }
 
-/// Answers a batch if its session accepts them.
+/// Handles a batch if the session accepts batches.
 pub(super) async fn answer(sessions: &Sessions, head: Parts, body: Bytes, next: Next) -> Response {
     let session = head.headers.get("mcp-session-id");
     let session = session.and_then(|name| name.to_str().ok());
@@ -87,7 +87,7 @@ fn encode_error(id: Option<NumberOrString>, error: ErrorData) -> Option<Vec<u8>>
     serde_json::to_vec(&JsonRpcError::new(id, error)).ok()
 }
 
-/// The answer in a response; none to a notification, or if the request was cancelled.
+/// The answer in a response; `None` for notifications and cancelled requests.
 async fn answer_of(id: Option<NumberOrString>, response: Response) -> Option<Vec<u8>> {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -105,7 +105,7 @@ async fn answer_of(id: Option<NumberOrString>, response: Response) -> Option<Vec
         let mut texts = lines.filter_map(|line| line.strip_prefix(b"data:"));
         return texts.find(|text| is_answer(text)).map(<[u8]>::to_vec);
     }
-    // The SDK refuses some requests in plain text.
+    // The SDK rejects some requests in plain text.
     let reason = String::from_utf8_lossy(&body).into_owned();
     encode_error(Some(id?), ErrorData::invalid_request(reason, None))
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests: read whole, within bounds of length and time, and checked as lines are.
+//! Reads and checks request bodies, within limits of size and time.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use super::sessions::Sessions;
 use crate::gateway::line_transport::LONG_MESSAGE;
 use crate::gateway::message::{self, RejectedMessage};
 
-/// How much a client may send, and how long that may take.
+/// Limits of request bodies.
 #[derive(Clone, Debug)]
 pub(super) struct BodyLimits {
     pub(super) max_bytes: usize,
     pub(super) timeout: Duration,
-    /// Say which clients may send batches.
+    /// The sessions, which know whether a client may send batches.
     pub(super) sessions: Arc<Sessions>,
 }
 
-/// Hands a request on with its whole body; a client that trickles it, sends too much or no message is refused.
+/// Reads the body and forwards the request; rejects bodies that are too slow, too large or not a message.
 pub(super) async fn read(
     State(limits): State<BodyLimits>,
     request: Request,
     next: Next,
 ) -> Response {
     let (mut head, body) = request.into_parts();
-    // Only a POST has a message.
+    // Only POST requests have a message.
     let is_message = head.method == Method::POST;
     if is_message && !is_json(&head.headers) {
         let reason = "Content-Type must be application/json".to_owned();
@@ -69,14 +69,14 @@ pub(super) async fn read(
     forward(head, bytes, next).await
 }
 
-/// Hands a message on.
+/// Passes a message on to the SDK.
 pub(super) async fn forward(head: Parts, bytes: Bytes, next: Next) -> Response {
     let is_long = bytes.len() >= LONG_MESSAGE;
     let response = next.run(Request::from_parts(head, Body::from(bytes)));
     if !is_long {
         return response.await;
     }
-    // The SDK parses the body when it is polled first, which takes some 100 ms for 4 MiB.
+    // The SDK parses the body in the first poll, which takes about 100 ms for 4 MiB.
     let mut response = Box::pin(response);
     let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
     let polled_task = tokio::task::spawn_blocking(move || {
@@ -97,7 +97,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Refuses a request whose body was not read to its end, so that nothing else can follow on its connection.
+/// Rejects a request with an unread body, and closes the connection.
 fn reject(status: StatusCode, reason: String) -> Response {
     let mut response = json_error(status, None, ErrorData::invalid_request(reason, None));
     let close = HeaderValue::from_static("close");
@@ -105,14 +105,14 @@ fn reject(status: StatusCode, reason: String) -> Response {
     response
 }
 
-/// Checks a body that may be a message. What stands in its place if it has to be read otherwise than it was written.
+/// Checks a body. Returns replacement text if the body needs to be normalized.
 async fn check(bytes: &Bytes) -> Result<Option<Vec<u8>>, RejectedMessage> {
     let text = bytes.clone();
     let checked = blocking(bytes.len(), move || message::check(&text, &mut 0)).await;
     checked.unwrap_or(Ok(None))
 }
 
-/// Does what may take long with so many bytes on a thread that may block; none if the runtime ends meanwhile.
+/// Runs `work` on a blocking thread if there are many `bytes`; `None` on shutdown.
 pub(super) async fn blocking<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -123,7 +123,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.ok()
 }
 
-/// The whole body, if it has no more than `max` bytes.
+/// Reads a body of at most `max` bytes.
 pub(crate) async fn read_all(body: Body, max: usize) -> Result<Bytes, (StatusCode, String)> {
     let mut chunks = body.into_data_stream();
     let mut all = BytesMut::new();
@@ -140,7 +140,7 @@ pub(crate) async fn read_all(body: Body, max: usize) -> Result<Bytes, (StatusCod
     Ok(all.freeze())
 }
 
-/// An error of JSON-RPC as the answer to a request.
+/// A JSON-RPC error response.
 pub(super) fn json_error(
     status: StatusCode,
     id: Option<NumberOrString>,

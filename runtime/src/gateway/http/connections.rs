@@ -1,7 +1,7 @@
-//! Connections of a listener, bounded in number and in the time that a head may take.
+//! Accepts connections, with limits on their number and on the time of reading a head.
 //!
-//! A connection counts as known once one of its requests was authorised. If all places are taken, the oldest that is not
-//! known makes room, so that nobody without a token can keep others out.
+//! A connection is authorized by its first authorized request. If all connections are in use, a new one replaces the
+//! oldest unauthorized one, so clients without a token cannot block others.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,19 +22,19 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-/// How long a listener is left alone that gives no connection; most likely no descriptor is free.
+/// Delay after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// How many clients beyond the bound are told so at a time; others are hung up on.
+/// Maximum number of surplus connections that get an answer; others are closed.
 const MAX_REJECTED: usize = 16;
 
-/// The longest head of a request, in bytes.
+/// Maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// When a client that found no place may try again.
+/// `Retry-After` of rejected connections, in seconds.
 const RETRY_AFTER: &str = "5";
 
-/// The next connection of a listener; what keeps it from giving one is told once.
+/// Accepts the next connection; logs only the first error.
 pub(in crate::gateway) async fn accept_next<T>(
     mut accept: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
 ) -> T {
@@ -54,7 +54,7 @@ pub(in crate::gateway) async fn accept_next<T>(
     }
 }
 
-/// Whether it is the client alone that is gone.
+/// Whether only the client has gone away.
 fn is_client_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -65,17 +65,17 @@ fn is_client_error(error: &io::Error) -> bool {
     )
 }
 
-/// How many connections are served at a time, and how long each may take to say what it wants.
+/// Limits of a listener's connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
     pub(crate) max_connections: usize,
-    /// For the head of each request.
+    /// Timeout for the head of each request.
     pub(crate) head_timeout: Duration,
-    /// For the first request that is authorised.
+    /// Timeout for the first authorized request.
     pub(crate) authorization_timeout: Duration,
 }
 
-/// The connections that had no authorised request yet, oldest first.
+/// Connections without an authorized request, oldest first.
 #[derive(Clone, Debug, Default)]
 struct Unauthorized(Arc<Mutex<BTreeMap<u64, CancellationToken>>>);
 
@@ -84,7 +84,7 @@ impl Unauthorized {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the oldest; whether there was one.
+    /// Closes the oldest; returns whether there was one.
     fn evict(&self) -> bool {
         let oldest = self.all().pop_first();
         oldest.is_some_and(|(_, end)| {
@@ -94,7 +94,7 @@ impl Unauthorized {
     }
 }
 
-/// One connection; every request has it among its extensions.
+/// A connection, stored in the extensions of its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     number: u64,
@@ -103,7 +103,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// The sender of this request may speak, so its connection is kept.
+    /// Marks the connection of an authorized request.
     pub(crate) fn authorize<B>(request: &Request<B>) {
         if let Some(connection) = request.extensions().get::<Self>() {
             connection.unauthorized.all().remove(&connection.number);
@@ -112,7 +112,7 @@ impl Connection {
     }
 }
 
-/// Serves until `stop` is cancelled, and then until every request under way is answered.
+/// Serves until `stop` is cancelled, and then until all running requests are answered.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -138,7 +138,7 @@ pub(crate) async fn serve(
         while open.try_join_next().is_some() {}
         let mut permit = Arc::clone(&permits).try_acquire_owned().ok();
         if permit.is_none() && unauthorized.evict() {
-            // The one that ends leaves its place at once.
+            // The evicted connection releases its permit at once.
             permit = Arc::clone(&permits).acquire_owned().await.ok();
         }
         let end = CancellationToken::new();
@@ -168,7 +168,7 @@ pub(crate) async fn serve(
                 }
             };
             tokio::select! {
-                // What came in time is looked at first, however late that is.
+                // Polled first, so that a request that arrived in time is handled.
                 biased;
                 () = serving => {}
                 () = end.cancelled() => {}
@@ -182,7 +182,7 @@ pub(crate) async fn serve(
     while open.join_next().await.is_some() {}
 }
 
-/// Answers whoever found no place.
+/// Answers surplus connections.
 fn busy_router() -> Router {
     let headers = [
         (header::RETRY_AFTER, RETRY_AFTER),
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_listener_without_descriptors_is_asked_again_after_a_pause() {
+    async fn accept_is_retried_after_a_delay() {
         let began = tokio::time::Instant::now();
         let mut answers = vec![
             Ok("client"),

@@ -1,4 +1,4 @@
-//! CORS: what browsers let pages of the configured origins do with this server.
+//! CORS for pages of the configured origins.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use axum::response::{IntoResponse, Response};
 
 use super::guard::RequestGuard;
 
-/// The methods of Streamable HTTP.
+/// Methods of Streamable HTTP.
 const METHODS: &str = "GET, POST, DELETE";
-/// The headers that pages may send besides those that begin with [`PARAMETERS`].
+/// Request headers that pages may send, besides those that begin with [`PARAMETERS`].
 const HEADERS: [&str; 8] = [
     "accept",
     "authorization",
@@ -22,14 +22,14 @@ const HEADERS: [&str; 8] = [
     "mcp-protocol-version",
     "mcp-session-id",
 ];
-/// Headers of parameters of tools.
+/// Prefix of headers for tool parameters.
 const PARAMETERS: &str = "mcp-param-";
-/// The headers that pages may read.
+/// Response headers that pages may read.
 const EXPOSED: &str = "mcp-session-id, retry-after, www-authenticate";
-/// For how many seconds a browser may remember the answer to a preflight.
+/// Seconds for which browsers may cache a preflight response.
 const MAX_AGE: &str = "600";
 
-/// The names of this server, and the origins whose pages may speak to it.
+/// The names and allowed origins of this server.
 #[derive(Clone, Debug)]
 pub(super) struct Cors(Arc<RequestGuard>);
 
@@ -43,7 +43,7 @@ impl Cors {
     }
 }
 
-/// Answers preflights, which carry no token, and tells browsers that a page may read the answer to its request.
+/// Answers preflight requests, which have no token, and adds CORS headers to other responses.
 pub(super) async fn handle(State(cors): State<Cors>, request: Request, next: Next) -> Response {
     let origin = request.headers().get(header::ORIGIN).cloned();
     let allowed_origin = cors.0.check(request.uri(), request.headers()).is_ok();

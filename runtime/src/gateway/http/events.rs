@@ -1,4 +1,4 @@
-//! A response in, the same with its messages decorated out, be it one JSON body or a stream of events.
+//! Decorates the messages in HTTP responses, which are one JSON body or an event stream.
 
 use axum::body::{Body, Bytes};
 use axum::http::{StatusCode, header};
@@ -37,14 +37,14 @@ pub(super) async fn decorate_response(response: Response) -> Response {
     }
 }
 
-/// Whether a message is of a kind that is decorated; what it says is not parsed for that.
+/// Whether a message may need decoration; it is not parsed for this.
 fn may_decorate(text: &[u8]) -> bool {
     let says = |marker: &[u8]| text.windows(marker.len()).any(|part| part == marker);
     says(br#""_meta""#)
         && (says(br#""tools""#) || says(br#""resources""#) || says(br#""capabilities""#))
 }
 
-/// A message decorated; none if there is nothing to decorate.
+/// The decorated message; `None` if it needs no decoration.
 fn decorate_message(text: &[u8]) -> Option<Vec<u8>> {
     if !may_decorate(text) {
         return None;
@@ -54,23 +54,23 @@ fn decorate_message(text: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&message).ok()
 }
 
-/// A stream of server-sent events, cut into lines.
+/// Decorates a stream of server-sent events line by line.
 #[derive(Default)]
 struct EventStreamDecorator {
     rest: Vec<u8>,
 }
 
 impl EventStreamDecorator {
-    /// What can be passed on now that `chunk` came: whole lines.
+    /// Returns the complete lines after `chunk`.
     fn push(&mut self, chunk: &[u8]) -> Bytes {
         self.rest.extend_from_slice(chunk);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
             return Bytes::new();
         };
         let tail = self.rest.split_off(end + 1);
-        let whole = std::mem::replace(&mut self.rest, tail);
-        let mut out = Vec::with_capacity(whole.len());
-        for line in whole.split_inclusive(|byte| *byte == b'\n') {
+        let unsplit = std::mem::replace(&mut self.rest, tail);
+        let mut out = Vec::with_capacity(unsplit.len());
+        for line in unsplit.split_inclusive(|byte| *byte == b'\n') {
             let data = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii);
             match data.and_then(decorate_message) {
                 Some(message) => {
@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_decorated_wherever_they_are_cut() {
+    fn events_are_decorated_in_any_chunks() {
         let event = concat!(
             "id: 1\n",
             r#"data: {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","_meta":{"previews":true}}]}}"#,
             "\n\n: ping\n\n"
         );
-        let mut whole = EventStreamDecorator::default();
-        let expected = whole.push(event.as_bytes());
+        let mut unsplit = EventStreamDecorator::default();
+        let expected = unsplit.push(event.as_bytes());
         let text = std::str::from_utf8(&expected).unwrap();
         assert!(text.starts_with("id: 1\ndata: ") && text.ends_with("\n\n: ping\n\n"));
         assert!(text.contains(r#""annotations":{"preview":true}"#));

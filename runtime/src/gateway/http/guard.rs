@@ -1,11 +1,11 @@
-//! The head of a request in, why its sender is not heard out.
+//! Checks `Host`, `Origin` and the bearer token of requests.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::gateway::token::Token;
 
-/// Who is heard: what a request may call this server, the pages it may come from, and what it must carry.
+/// Accepted `Host` and `Origin` values, and the required token.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestGuard {
     pub(crate) hosts: Vec<String>,
@@ -13,16 +13,16 @@ pub(crate) struct RequestGuard {
     pub(crate) token: Option<Token>,
 }
 
-/// Why a request is not heard.
+/// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// It does not say once what it calls this server.
+    /// There is not exactly one `Host` header.
     NoHost,
-    /// It calls this server by a name of others, as a page does that rebound its own.
+    /// The `Host` is not a name of this server, as after DNS rebinding.
     Host,
-    /// It comes from a page of others.
+    /// The `Origin` is not allowed.
     Origin,
-    /// It does not carry the token.
+    /// The token is missing or wrong.
     Token,
 }
 
@@ -36,7 +36,7 @@ impl IntoResponse for Rejection {
             Self::Origin => (StatusCode::FORBIDDEN, "this Origin is not served").into_response(),
             Self::Token => (
                 StatusCode::UNAUTHORIZED,
-                // Whoever has no token keeps no connection.
+                // Connections without a token are closed.
                 [
                     (header::WWW_AUTHENTICATE, "Bearer"),
                     (header::CONNECTION, "close"),
@@ -49,16 +49,16 @@ impl IntoResponse for Rejection {
 }
 
 impl RequestGuard {
-    /// Checks the names in a request and its token.
+    /// Checks the names and the token of a request.
     ///
     /// # Errors
-    /// The first of the [`Rejection`]s that holds.
+    /// The first matching [`Rejection`].
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
         self.check_names(uri, headers)?;
         self.check_token(headers)
     }
 
-    /// Checks `Host` and `Origin`. Whole values are compared: whatever would first have to be parsed is refused.
+    /// Checks `Host` and `Origin`. Whole values are compared without parsing.
     pub(super) fn check_names(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
         let host =
             single_value(headers, &header::HOST).map_err(|DuplicateHeader| Rejection::NoHost)?;
@@ -90,7 +90,7 @@ impl RequestGuard {
     }
 }
 
-/// A header stands there more than once.
+/// A header occurs more than once.
 struct DuplicateHeader;
 
 fn single_value<'h>(
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_and_single_names_are_heard() {
+    fn only_exact_and_single_names_are_accepted() {
         let guard = RequestGuard {
             hosts: vec!["localhost:8080".into()],
             origins: vec!["http://localhost:8080".into()],
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_token_is_carried() {
+    fn only_the_exact_token_is_accepted() {
         let token = Token::random().unwrap();
         let guard = RequestGuard {
             hosts: vec!["h".into()],

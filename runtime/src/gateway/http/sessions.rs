@@ -1,4 +1,4 @@
-//! Sessions of clients with a handshake, bounded in number, and the open requests of each.
+//! Sessions of stateful clients, limited in number, and their open requests.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,16 +27,16 @@ use super::body::json_error;
 use crate::gateway::requests::{OpenRequests, RequestRefusal, RequestsInner};
 
 tokio::task_local! {
-    /// The answer to the request of this task if it is refused. rmcp answers whatever a manager says with a plain 500.
+    /// Response for a rejected request of this task, since rmcp answers all errors of a session manager with 500.
     static REJECTION: RefCell<Option<Response>>;
 }
 
-/// When a client may try again that found all sessions taken, in seconds.
+/// `Retry-After` if there are too many sessions, in seconds.
 const RETRY_AFTER_SESSIONS: &str = "30";
-/// The same where too many of its requests were open.
+/// `Retry-After` if there are too many open requests, in seconds.
 const RETRY_AFTER_REQUESTS: &str = "1";
 
-/// Why there is no session.
+/// Error of the session manager.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
     #[error("all {0} sessions are taken")]
@@ -47,14 +47,14 @@ pub(super) enum SessionsError {
     Local(#[from] LocalSessionManagerError),
 }
 
-/// Sessions in memory, bounded in number and ended when they are idle.
+/// Sessions in memory, limited in number and with an idle timeout.
 #[derive(Debug)]
 pub(super) struct Sessions {
     local: LocalSessionManager,
     max_sessions: usize,
-    /// Held while room is looked for, so that no two find the last one.
+    /// Held while a session is created, so that the limit cannot be exceeded.
     creating: Mutex<()>,
-    /// The open requests of each session that lives.
+    /// Open requests of each live session.
     open: StdMutex<HashMap<SessionId, Weak<RequestsInner>>>,
 }
 
@@ -75,7 +75,7 @@ impl Sessions {
         open.get(id).and_then(OpenRequests::of)
     }
 
-    /// Whether a session accepts batches; none if there is no such session.
+    /// Whether a session accepts batches; `None` if it does not exist.
     pub(super) fn batches(&self, id: &SessionId) -> Option<bool> {
         self.open(id).map(|open| open.batches())
     }
@@ -103,7 +103,7 @@ impl Sessions {
     }
 }
 
-/// A request that was registered.
+/// A registered request.
 struct RegisteredRequest {
     open: OpenRequests,
     id: NumberOrString,
@@ -111,7 +111,7 @@ struct RegisteredRequest {
     stop: CancellationToken,
 }
 
-/// What a client is answered whose request is refused.
+/// The response for a refused request.
 fn rejection(refusal: RequestRefusal, id: &NumberOrString) -> Response {
     let (status, id) = match refusal {
         RequestRefusal::InUse => (StatusCode::CONFLICT, None),
@@ -126,11 +126,11 @@ fn rejection(refusal: RequestRefusal, id: &NumberOrString) -> Response {
 }
 
 fn reject(response: Response) {
-    // Outside a request there is nobody to tell.
+    // It fails outside a request.
     let _ = REJECTION.try_with(|refused| refused.replace(Some(response)));
 }
 
-/// The transport of one session, whose open requests are counted.
+/// Transport of a session that tracks open requests.
 pub(super) struct TrackedTransport<T> {
     transport: T,
     open: OpenRequests,
@@ -143,8 +143,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for TrackedTransport<T> {
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        // The session finds the stream of an answer by its id, so no other request may take that before. The stream of a
-        // cancelled request has ended, and its answer with it.
+        // The session finds the stream of an answer by its id, so the id stays in use until the answer is sent. The
+        // stream of a cancelled request has ended, which drops its answer.
         let answer = self.open.answer(&message);
         let sending = self.transport.send(message);
         async move {
@@ -163,7 +163,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for TrackedTransport<T> {
     }
 }
 
-/// Answers a client whose request was refused, and one that ended its session as SDKs expect it.
+/// Replaces the response of rejected requests, and of DELETE requests as SDKs expect it.
 pub(super) async fn limit_sessions(request: Request, next: Next) -> Response {
     let is_delete = request.method() == Method::DELETE;
     let answering = async {
@@ -237,8 +237,8 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), SessionsError> {
-        // What follows over another connection may come to the session before this does. A cancellation ends here: the
-        // session would end the stream of the next request with that id.
+        // Messages over other connections may overtake this one. Cancellations are handled here, since the session
+        // would end the stream of the next request with that id.
         let passes = self.open(id).is_none_or(|open| open.on_message(&message));
         if passes {
             self.local.accept_message(id, message).await?;
