@@ -1,4 +1,4 @@
-//! Steps in, the changes made out, each only if everything is still as the plan found it; and steps that take them back.
+//! Executes planned changes of files, only if the files are still in the planned state.
 
 mod contents;
 mod execute;
@@ -23,29 +23,29 @@ pub(crate) use execute::other_device;
 pub(crate) use state::{State, inspect};
 pub(crate) use tree::TemporaryFiles;
 
-/// One change to the files, as data: what it needs is in it, so it can be kept, shown, and taken back.
+/// One change, as data that can be stored, shown and undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Writes a file.
     Write {
         path: VirtualPath,
         content: Bytes,
-        /// What it replaces; [`State::Absent`] for a new file.
+        /// The state that it replaces; [`State::Absent`] for a new file.
         existing: State,
-        /// The mode of a new file, if not the usual one.
+        /// The mode of a new file, if not the default.
         mode: Option<u32>,
     },
-    /// Makes a directory where nothing is.
+    /// Creates a directory.
     MakeDirectory {
         path: VirtualPath,
         mode: Option<u32>,
     },
-    /// Gives a file or directory another name.
+    /// Moves a file or directory.
     Move {
         from: VirtualPath,
         to: VirtualPath,
         what: State,
-        /// The file it replaces, or nothing.
+        /// The file that it replaces, or [`State::Absent`].
         existing: State,
     },
     /// Copies a file or directory.
@@ -53,20 +53,20 @@ pub(crate) enum Step {
         from: VirtualPath,
         to: VirtualPath,
         what: State,
-        /// The file it replaces, or nothing.
+        /// The file that it replaces, or [`State::Absent`].
         existing: State,
     },
-    /// Removes a file, or a directory with all it holds.
+    /// Deletes a file, or a directory with its contents.
     Remove { path: VirtualPath, what: State },
 }
 
-/// All that one call changes.
+/// The changes of one call.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeSet {
     pub(crate) steps: Vec<Step>,
-    /// What the changes are to survive.
+    /// The requested durability.
     pub(crate) durability: Durability,
-    /// What they survive once they are made.
+    /// The durability that was reached.
     pub(crate) reached: ReachedDurability,
 }
 
@@ -90,7 +90,7 @@ impl From<Vec<Step>> for ChangeSet {
     }
 }
 
-/// Carries steps out; each tool has one.
+/// Executes steps; each tool has its own.
 #[derive(Debug, Default)]
 pub(crate) struct StepExecutor {
     durability: Durability,
@@ -99,7 +99,7 @@ pub(crate) struct StepExecutor {
 }
 
 impl StepExecutor {
-    /// One whose changes are to survive that much.
+    /// An executor with this durability.
     pub(crate) fn new(durability: Durability) -> Self {
         Self {
             durability,
@@ -107,16 +107,16 @@ impl StepExecutor {
         }
     }
 
-    /// What changes are to survive.
+    /// The requested durability.
     pub(crate) fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// Makes every change, or says which were made. `begin` is asked before each: what it returns is held while it is made.
+    /// Executes all steps. `begin` is called before each step, and its result is held during the step.
     ///
     /// # Errors
-    /// `STALE_PREVIEW` if the files are not those of the plan, `CONFLICT` if another writer was quicker, `IO` and
-    /// the like from the system. `details.done` counts the steps that were made before.
+    /// `STALE_PREVIEW` if the files are not in the planned state, `CONFLICT` if another writer interfered, and codes
+    /// such as `IO` for system errors. `details.done` is the number of steps that were executed before.
     pub(crate) fn execute<P>(
         &self,
         work: &ChangeSet,
@@ -146,9 +146,8 @@ impl StepExecutor {
         Ok(())
     }
 
-    /// What people and programs may know of `state`, the one of the object with these facts: for those who may not
-    /// read it a value that changes with the content, from which it cannot be guessed. No other object has the same,
-    /// whatever it holds, so a guess written elsewhere cannot be compared with it.
+    /// The entry to report for `state`. If its content may not be shown, the hash is masked: it changes with the
+    /// content, but cannot be guessed, and differs from that of any other file with the same content.
     pub(crate) fn entry(
         &self,
         state: &State,
@@ -183,7 +182,7 @@ impl StepExecutor {
     }
 }
 
-/// The refusal of a plan whose files changed.
+/// The error for a plan whose files have changed.
 pub(crate) fn stale(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::StalePreview,
@@ -191,7 +190,8 @@ pub(crate) fn stale(path: &VirtualPath) -> CallError {
     )
 }
 
-/// Removes the directories that `steps` made, as far as they are still empty. Returns how many steps are left made.
+/// Removes directories that `steps` created, if they are still empty. Returns the number of steps that remain in
+/// effect.
 fn remove_created_directories(steps: &[Step], view: &dyn ReadView) -> usize {
     let mut left = steps.len();
     for step in steps.iter().rev() {

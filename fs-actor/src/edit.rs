@@ -1,4 +1,4 @@
-//! A text and edits in, the edited text out, with the way each edit was matched; or the text as it was and the reason.
+//! Text edits and patches.
 
 mod indent;
 mod line_index;
@@ -11,10 +11,10 @@ use crate::text::Text;
 pub(crate) use nearest::Nearest;
 pub(crate) use patch::PatchError;
 
-/// Line numbers shown of many.
+/// Maximum number of line numbers in a message.
 const SHOWN: usize = 20;
 
-/// Old text to replace, and what to put in its place.
+/// Text to replace, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) old: String,
@@ -22,17 +22,17 @@ pub(crate) struct Edit {
     pub(crate) occurrences: Occurrences,
 }
 
-/// Which of the places where the old text stands.
+/// Which occurrences of the old text to replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Occurrences {
-    /// The only one; it is an error if there are more.
+    /// The only one; more are an error.
     #[default]
     Only,
-    /// This one, counted from 1.
+    /// The nth, counted from 1.
     Nth(usize),
-    /// All of them, and there must be this many.
+    /// All; there must be this many.
     Exactly(usize),
-    /// All of them.
+    /// All.
     All,
 }
 
@@ -50,13 +50,13 @@ pub enum MatchStrategy {
     Whitespace,
 }
 
-/// What became of one edit.
+/// The result of one edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EditOutcome {
     pub(crate) strategy: MatchStrategy,
-    /// How many places were replaced.
+    /// Number of replaced occurrences.
     pub(crate) count: usize,
-    /// The lines of the old text where they begin, the first few.
+    /// Line numbers of the first occurrences.
     pub(crate) lines: Vec<usize>,
 }
 
@@ -64,35 +64,35 @@ pub(crate) struct EditOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edited {
     pub(crate) text: String,
-    /// One for each edit, in order.
+    /// One per edit, in order.
     pub(crate) applied: Vec<EditOutcome>,
 }
 
-/// Why no edit was made. Edits are numbered from 1.
+/// Why no edit was applied. Edits are numbered from 1.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum EditError {
-    /// There is no old text.
+    /// The old text is empty.
     #[error(
         "edit {0} has an empty old_text; to add to a file use `write_file` with mode append, or name the text beside the new one"
     )]
     Empty(usize),
-    /// Old and new are the same.
+    /// Old and new text are equal.
     #[error("old_text and new_text of edit {0} are the same, so it would change nothing")]
     Same(usize),
-    /// The old text is nowhere.
+    /// The old text does not occur.
     #[error("the old_text of edit {edit} does not occur in the file{}", nearest::sentence(.nearest.as_ref()))]
     NoMatch {
         edit: usize,
         nearest: Option<Nearest>,
     },
-    /// The old text is in several places.
+    /// The old text occurs more than once.
     #[error("the old_text of edit {edit} occurs {total} times, at lines {}; add lines around it, or set `occurrence` or `replace_all`", listed(.lines, *.total))]
     Ambiguous {
         edit: usize,
         lines: Vec<usize>,
         total: usize,
     },
-    /// The old text is not there as often as was said.
+    /// The old text does not occur as often as stated.
     #[error("the old_text of edit {edit} occurs {total} times, at lines {}, not {wanted} as was asked", listed(.lines, *.total))]
     Count {
         edit: usize,
@@ -100,22 +100,22 @@ pub(crate) enum EditError {
         lines: Vec<usize>,
         total: usize,
     },
-    /// The old text is in more places than can be held, or all edits together would change or search more.
+    /// The old text occurs too often, or all edits together are too expensive.
     #[error("the old_text of edit {0} stands in too many places, or the edits need too long a search; at most {max} places can be changed at once, so make fewer edits, take more of the text around them, give the exact indentation, or write the file anew", max = locate::MAX_MATCHES)]
     TooMany(usize),
-    /// Two edits want to change the same text.
+    /// Two edits overlap.
     #[error("edits {first} and {second} overlap at line {line}; make them one edit")]
     Overlap {
         first: usize,
         second: usize,
         line: usize,
     },
-    /// The result would be larger than a file may be.
+    /// The result would exceed the size limit.
     #[error("the file would have {bytes} bytes, more than the {limit} allowed")]
     TooLarge { bytes: usize, limit: usize },
 }
 
-/// A stretch of the text, and what takes its place.
+/// A range of the text and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Replacement {
     start: usize,
@@ -123,9 +123,9 @@ struct Replacement {
     with: String,
 }
 
-/// Makes all `edits`, or none. Each is matched against the text as it was, so their order does not matter.
+/// Applies all `edits` or none. Each is matched against the original text, so their order does not matter.
 ///
-/// `pause` is asked between edits whether to go on.
+/// `pause` is called between edits and may stop the operation.
 pub(crate) fn apply<E: From<EditError>>(
     text: &Text<'_>,
     edits: &[Edit],
@@ -143,7 +143,7 @@ pub(crate) fn apply<E: From<EditError>>(
             return Err(EditError::TooMany(index + 1).into());
         }
         let gone: usize = found.iter().map(|found| found.end - found.start).sum();
-        // Counted before it is built: many places times a long text must not fill the memory.
+        // Checked before the text is built, to bound the memory.
         let come = found.len().saturating_mul(edit.new.len());
         size = size.saturating_add(come).saturating_sub(gone);
         within(size, limit)?;
@@ -156,9 +156,9 @@ pub(crate) fn apply<E: From<EditError>>(
     Ok(Edited { text, applied })
 }
 
-/// Makes the changes of a unified patch, or none of them.
+/// Applies a unified patch completely or not at all.
 ///
-/// `pause` is asked between hunks whether to go on.
+/// `pause` is called between hunks and may stop the operation.
 pub(crate) fn apply_patch<E: From<PatchError>>(
     text: &Text<'_>,
     patch: &str,
@@ -191,7 +191,7 @@ fn within(bytes: usize, limit: usize) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Finds the places that `edit` names.
+/// Finds the occurrences that `edit` selects.
 fn locate_edit(
     source: &locate::SearchText<'_>,
     number: usize,
@@ -255,7 +255,7 @@ fn locate_edit(
     Ok((applied, chosen))
 }
 
-/// Puts every replacement in, each tagged with its edit; refuses those that touch the same text.
+/// Applies replacements, each with the number of its edit; overlaps are an error.
 fn splice(
     text: &Text<'_>,
     mut replacements: Vec<(usize, Replacement)>,
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_found_but_for_indentation_share_one_budget_of_comparisons() {
+    fn edits_share_one_comparison_budget() {
         let lines = 100_000;
         let text: String = (0..lines).map(|line| format!("  l{line}\n")).collect();
         let text = Text::of(&text);
@@ -340,18 +340,18 @@ mod tests {
 
     #[test]
     fn text_in_more_places_than_can_be_held_is_refused() {
-        let most = locate::MAX_MATCHES;
+        let max_places = locate::MAX_MATCHES;
         let all = |old: &str, new: &str| Edit {
             occurrences: Occurrences::All,
             ..edit(old, new)
         };
-        let full = "a".repeat(most);
+        let full = "a".repeat(max_places);
         assert_eq!(
             made(&full, &[all("a", "b")]).unwrap().applied[0].count,
-            most
+            max_places
         );
         check_refused(&full.repeat(2), &[edit("a", "b")], &EditError::TooMany(1));
-        let half = "ab".repeat(most / 2);
+        let half = "ab".repeat(max_places / 2);
         let edits = [all("a", "x"), all("b", "y")];
         assert_eq!(made(&half, &edits).unwrap().applied.len(), 2);
         let more = [all("a", "x"), all("b", "y"), all("ab", "z")];
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_for_many_places_is_refused_before_it_is_built() {
+    fn large_result_is_refused_before_it_is_built() {
         let many = " a\n".repeat(50_000);
         let long = format!("  a\n{}", "  b\n".repeat(100_000));
         check_refused(&many, &[edit("  a\n", &long)], &EditError::TooMany(1));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_inside_a_line_matches() {
+    fn fragment_of_a_line_matches() {
         check(
             "let a = 1;\n",
             "= 1",
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn line_feeds_match_crlf_and_new_lines_take_it_over() {
+    fn line_feeds_match_crlf_which_new_lines_get() {
         let text = "a\r\nb\r\nc\r\n";
         check(
             text,
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn mixed_endings_stay_where_lines_stay() {
+    fn mixed_line_endings_are_kept() {
         check(
             "a\r\nb\nc\r\nd",
             "a\nb\nc\n",
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_that_are_asked_for_are_written_as_asked() {
+    fn explicit_line_endings_are_kept() {
         check("a\nb\n", "a\n", "a\r\n", "a\r\nb\n", MatchStrategy::Exact);
         check(
             "a\r\nb\r\n",
@@ -445,14 +445,14 @@ mod tests {
     }
 
     #[test]
-    fn half_a_crlf_is_never_taken_away() {
+    fn half_of_a_crlf_never_matches() {
         let error = made("a\r\nb\r\n", &[edit("a\r", "x")]).unwrap_err();
         assert!(matches!(error, EditError::NoMatch { .. }));
         check("50%\r100%\n", "50%\r", "", "100%\n", MatchStrategy::Exact);
     }
 
     #[test]
-    fn classic_line_ends_match_and_stay() {
+    fn carriage_return_line_endings_match_and_are_kept() {
         check(
             "a\rb\rc\r",
             "a\nb\n",
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_stays() {
+    fn byte_order_mark_is_kept() {
         check(
             "\u{feff}a\nb\n",
             "a\n",
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn new_lines_are_indented_as_the_file_is() {
+    fn new_lines_get_the_indentation_of_the_file() {
         check(
             "fn f() {\n        if a {\n            b();\n        }\n}\n",
             "if a {\n    b();\n}\n",
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_stay_keep_their_trailing_blanks() {
+    fn unchanged_lines_keep_trailing_blanks() {
         check(
             "a  \nb\t\nc\n",
             "a\nb\nc\n",
@@ -510,14 +510,14 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_without_an_end_stays_without() {
+    fn last_line_without_an_ending_stays_without() {
         check("a\nb", "b\n", "c\n", "a\nc", MatchStrategy::Whitespace);
         check("a\nb", "b", "c", "a\nc", MatchStrategy::Exact);
         check("a\nb", "a\n", "", "b", MatchStrategy::Exact);
     }
 
     #[test]
-    fn indentation_without_one_rule_does_not_match() {
+    fn inconsistent_indentation_does_not_match() {
         let error = made("  a\n      b\n", &[edit("a\nb\n", "a\nc\n")]).unwrap_err();
         assert!(matches!(error, EditError::NoMatch { edit: 1, .. }));
         check(
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn similar_text_is_never_edited_and_shown_instead() {
+    fn similar_text_is_suggested_and_never_edited() {
         let text = "fn one() {}\nfn compute_total(items: &[Item]) -> u64 {\n    0\n}\n";
         let error = made(
             text,
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ambiguous_match_names_every_line() {
+    fn ambiguous_match_names_every_line() {
         let text = "a\nx\nb\nx\nx\n";
         check_refused(
             text,
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_differ_in_what_cannot_be_seen_are_ambiguous() {
+    fn invisible_differences_are_ambiguous() {
         let text = "a\nb\n--\na\r\nb\r\n";
         check_refused(
             text,
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_or_all_or_so_many_can_be_asked_for() {
+    fn occurrences_can_be_selected() {
         let with = |occurrences| {
             made(
                 "x\nx\r\nx",
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_that_change_nothing_are_refused() {
+    fn edits_without_effect_are_refused() {
         check_refused("a", &[edit("", "b")], &EditError::Empty(1));
         check_refused(
             "a b",
@@ -646,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_that_touch_the_same_text_are_refused_and_neighbours_are_not() {
+    fn overlapping_edits_are_refused() {
         let overlap = EditError::Overlap {
             first: 1,
             second: 2,
@@ -663,7 +663,7 @@ mod tests {
     }
 
     #[test]
-    fn the_result_is_measured_before_it_is_built() {
+    fn result_size_is_checked_before_it_is_built() {
         let all = Edit {
             occurrences: Occurrences::All,
             ..edit("x", &"y".repeat(1 << 10))
@@ -679,7 +679,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_lines_are_compared_in_hostile_texts_and_no_more() {
+    fn comparisons_in_hostile_texts_are_bounded() {
         let text = "a\n".repeat(200_000);
         let old = format!("{}b\n", " a\n".repeat(50_000));
         assert!(matches!(
@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_must_stop_ends_between_two_hunks() {
+    fn patch_stops_between_hunks() {
         #[derive(Debug, PartialEq)]
         enum Ended {
             Stopped,
@@ -738,7 +738,7 @@ mod tests {
     const PATCH: &str = "--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@ fn f\n b\n-c\n+C\n d\n";
 
     #[test]
-    fn a_patch_applies_at_its_line_or_at_the_only_place() {
+    fn patch_applies_at_its_line_or_the_only_match() {
         check_patch("a\nb\nc\nd\n", PATCH, Ok("a\nb\nC\nd\n"));
         check_patch("a\na\na\nb\nc\nd\n", PATCH, Ok("a\na\na\nb\nC\nd\n"));
         check_patch("a\nb\nc\nd\nb\nc\nd\n", PATCH, Ok("a\nb\nC\nd\nb\nc\nd\n"));
@@ -753,20 +753,20 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_matches_whole_lines() {
+    fn patch_matches_whole_lines() {
         let error = patched("a\nxb\nc\nd\n", PATCH).unwrap_err();
         assert!(matches!(error, PatchError::NoMatch { hunk: 1, .. }));
     }
 
     #[test]
-    fn a_patch_with_one_bad_hunk_changes_nothing() {
+    fn patch_with_one_bad_hunk_changes_nothing() {
         let two = format!("{PATCH}@@ -9 +9 @@\n-zz\n+yy\n");
         let error = patched("a\nb\nc\nd\n", &two).unwrap_err();
         assert!(matches!(error, PatchError::NoMatch { hunk: 2, .. }));
     }
 
     #[test]
-    fn a_patch_may_take_or_give_the_last_line_end() {
+    fn patch_may_change_the_last_line_end() {
         let take = "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n";
         check_patch("a\n", take, Ok("a"));
         let give = "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n";
@@ -776,7 +776,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_read_strictly() {
+    fn patch_is_parsed_strictly() {
         check_patch("a\n", "", Err(&PatchError::Empty));
         let counts = PatchError::Counts {
             hunk: 1,
@@ -816,7 +816,7 @@ mod tests {
         }
 
         #[test]
-        fn a_diff_given_back_as_a_patch_makes_the_new_text(old in "([ab]{1,2}\r?\n){0,12}[ab]?", new in "([ab]{1,2}\r?\n){0,12}[ab]?") {
+        fn diff_applied_as_a_patch_gives_the_new_text(old in "([ab]{1,2}\r?\n){0,12}[ab]?", new in "([ab]{1,2}\r?\n){0,12}[ab]?") {
             prop_assume!(old != new);
             let mut patch = String::new();
             for hunk in crate::diff::of(&old, &new).hunks {

@@ -1,46 +1,46 @@
-//! A permit in, what the resolver and the walker may see through it out.
+//! What a call may read, as seen by the resolver and the walker.
 
 use std::path::{Path, PathBuf};
 
 use bailiwick::{CallError, ReadPermit, Verb, Verdict, VirtualPath};
 use cap_std::fs::Dir;
 
-/// One root as the resolver needs it.
+/// A root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MountPoint<'r> {
-    /// Where it stands in the namespace.
+    /// Its virtual path.
     pub(crate) path: &'r VirtualPath,
-    /// The handle that everything is opened beneath.
+    /// Its directory handle.
     pub(crate) dir: &'r Dir,
     /// Whether file systems mounted inside it belong to it.
     pub(crate) crosses_mounts: bool,
 }
 
-/// What a call may see. A [`ReadPermit`] is one; the tests of this crate have another, with their own verdicts.
+/// What a call may read. Implemented by [`ReadPermit`], and by the tests of this crate with other verdicts.
 ///
-/// Whoever implements it promises that every answer comes from the same authority.
+/// All answers of an implementation must come from the same authority.
 pub(crate) trait ReadView {
     /// The verdict on reading `path`.
     fn judge(&self, path: &VirtualPath) -> Verdict;
-    /// The path that was judged in place of `asked`.
-    fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath;
-    /// The root that holds `path`, and the path beneath it.
+    /// The path that was judged instead of `requested`.
+    fn actual<'p>(&'p self, requested: &'p VirtualPath) -> &'p VirtualPath;
+    /// The root that contains `path`, and the path beneath it.
     fn mount_point<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(MountPoint<'l>, &'p str)>;
-    /// The virtual path of an absolute link target, if a root holds it.
+    /// The virtual path of an absolute link target, if it is in a root.
     fn from_host_path(&self, target: &Path) -> Option<VirtualPath>;
-    /// The absolute host path of a relative link target that begins at the top of the root at `mount` and leads above it.
+    /// The absolute host path of a relative link target that leads above the root at `mount`.
     fn host_path_above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf>;
-    /// Fails once the call must stop.
+    /// Fails when the call must stop.
     fn checkpoint(&self) -> Result<(), CallError>;
-    /// The most bytes in one answer.
+    /// Maximum bytes of a result.
     fn max_bytes(&self) -> u64;
-    /// The most entries in one answer.
+    /// Maximum entries of a result.
     fn max_results(&self) -> u64;
 
-    /// Whether the call was judged as one that changes a protected file at `path`.
+    /// Whether the call may change a protected file at `path`.
     fn may_change_protected(&self, path: &VirtualPath) -> bool;
 
-    /// Whether files with more than one name are refused.
+    /// Whether files with several hard links are rejected.
     fn strict_hardlinks(&self) -> bool;
 
     /// Whether an entry at `path` may be shown.
@@ -54,8 +54,8 @@ impl ReadView for ReadPermit {
         Self::judge(self, Verb::Read, path)
     }
 
-    fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
-        Self::actual(self, asked)
+    fn actual<'p>(&'p self, requested: &'p VirtualPath) -> &'p VirtualPath {
+        Self::actual(self, requested)
     }
 
     fn mount_point<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(MountPoint<'l>, &'p str)> {

@@ -1,8 +1,8 @@
-//! A judged path in, a handle on exactly that file or directory out; or where the path really leads.
+//! Opens files and directories by judged paths.
 //!
-//! Nothing is opened but under the name that was judged: no link is followed, no mount is entered, no `..`
-//! is walked. Where a link stands in the way, [`Halt::Moved`] names the path without links; the pipeline
-//! judges that one and comes back, and the last open follows no link again. So a swap in between is caught.
+//! Opening never follows links, enters mounts or walks `..`. If a link is on the path, [`Halt::Moved`] has the path
+//! without links, which the pipeline judges before the next attempt. That attempt follows no links either, so a change
+//! in between is detected.
 
 mod dir_stack;
 mod file_cache;
@@ -28,7 +28,7 @@ pub(crate) use file_cache::FileCache;
 pub use meta::Kind;
 pub(crate) use meta::Meta;
 
-/// How often a path that changes between two looks is looked at again.
+/// Maximum attempts for a path that keeps changing.
 const MAX_ATTEMPTS: usize = 64;
 
 /// A regular file, open for reading.
@@ -36,7 +36,7 @@ const MAX_ATTEMPTS: usize = 64;
 pub(crate) struct OpenFile {
     /// The open file.
     pub(crate) file: File,
-    /// What was so when it was opened.
+    /// Metadata when it was opened.
     pub(crate) meta: Meta,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct OpenDir {
 }
 
 impl OpenDir {
-    /// The handle for system calls. Use it with single names, and never follow a link from it.
+    /// The handle for system calls. Use it with single names, and never follow links.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
@@ -84,8 +84,8 @@ impl OpenDir {
 /// Opens the regular file at `path` for reading.
 ///
 /// # Errors
-/// [`Halt::Moved`] if a link stands in the way; `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`,
-/// `PERMISSION_DENIED` by the system and the like otherwise.
+/// [`Halt::Moved`] if a link is on the path; otherwise `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`, `PERMISSION_DENIED`
+/// by the system and the like.
 pub(crate) fn file(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenFile, Halt> {
     let opened = open_or_follow(view, path, view.actual(path), Ok, |path_ref| {
         path_ref.file()
@@ -94,7 +94,8 @@ pub(crate) fn file(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenFile, 
     Ok(opened)
 }
 
-/// Refuses a regular file that has another name, if the policy says so: that one may lie outside the roots, or be denied.
+/// Rejects a regular file with several hard links if the policy says so, since another one may be outside the roots or
+/// denied.
 ///
 /// # Errors
 /// `PERMISSION_DENIED`
@@ -113,22 +114,22 @@ pub(crate) fn check_hard_links(
     Ok(())
 }
 
-/// Opens the directory at `path`, for listing and for `*at` calls.
+/// Opens the directory at `path`.
 ///
 /// # Errors
-/// As [`file`]; `NOT_DIRECTORY` if it is none.
+/// As [`file`]; `NOT_DIRECTORY` for anything else.
 pub(crate) fn directory(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenDir, Halt> {
     open_or_follow(view, path, view.actual(path), Ok, |path_ref| {
         path_ref.directory()
     })
 }
 
-/// Opens the directory that holds `path`, and returns the last name of it, which may stand for anything or nothing.
+/// Opens the directory that contains `path`, and returns the last name, which may not exist.
 ///
-/// A link that bears the last name is left alone: ask [`entry`] first where it is to be followed.
+/// The last name is not followed if it is a link; call [`entry`] first to follow it.
 ///
 /// # Errors
-/// As [`directory`]; `INVALID_ARGUMENTS` for a root, which nothing holds.
+/// As [`directory`]; `INVALID_ARGUMENTS` for a root.
 pub(crate) fn parent(view: &dyn ReadView, path: &VirtualPath) -> Result<(OpenDir, String), Halt> {
     let actual = view.actual(path);
     let (_, names) = view.mount_point(actual).ok_or_else(|| not_yours(path))?;
@@ -150,10 +151,10 @@ pub(crate) fn parent(view: &dyn ReadView, path: &VirtualPath) -> Result<(OpenDir
     Ok((dir, name.to_owned()))
 }
 
-/// What stands at `path`, without opening it; none if nothing does.
+/// The metadata of `path`, without opening it; `None` if it does not exist.
 ///
 /// # Errors
-/// [`Halt::Moved`] if `path` is or passes a link, also one that leads nowhere yet.
+/// [`Halt::Moved`] if a link is on the path or at its end, also a dangling one.
 pub(crate) fn entry(view: &dyn ReadView, path: &VirtualPath) -> Result<Option<Meta>, Halt> {
     open_or_follow(
         view,
@@ -168,8 +169,7 @@ pub(crate) fn entry(view: &dyn ReadView, path: &VirtualPath) -> Result<Option<Me
     )
 }
 
-/// Finds out where all of `paths` really lead, so that what links there are is judged at once. What fails otherwise is
-/// left to whoever opens the path.
+/// Resolves the links of all `paths` at once, so that their targets are judged together. Other errors are ignored here.
 ///
 /// # Errors
 /// [`Halt::All`]
@@ -194,12 +194,13 @@ pub(crate) fn resolve_links(view: &dyn ReadView, paths: &[VirtualPath]) -> Resul
     }
 }
 
-/// Opens the regular file at `path`, of at most `max_bytes` bytes, without waiting for a disk; none if that is not certain.
+/// Opens the regular file at `path`, of at most `max_bytes` bytes, without waiting for a disk; `None` if that is not
+/// possible.
 ///
-/// The names must be in the kernel's cache. The object is looked at before it is opened, as always, but it is
-/// opened by its name again rather than by way of procfs, which would cost more than the whole read; if it is
-/// held, it is not opened at all. Both opens follow nothing and must give the same object. Who swaps it for a FIFO
-/// in between can have that opened, not waited for, and closed unread; they could do as much themselves.
+/// All names must be in the kernel's cache. The object is checked before it is opened, as always, but then opened by
+/// name, since opening it via procfs takes longer than the whole read; a cached file is not opened at all. Both opens
+/// follow no links and must give the same object. If it is replaced by a FIFO in between, the FIFO is opened without
+/// blocking and closed unread, which whoever replaced it could also do.
 pub(crate) fn try_open_cached(
     view: &dyn ReadView,
     path: &VirtualPath,
@@ -233,7 +234,7 @@ pub(crate) fn try_open_cached(
     Some(file)
 }
 
-/// What stands at `path`, without waiting for a disk; none if that is not certain.
+/// The metadata of `path`, without waiting for a disk; `None` if that is not possible.
 pub(crate) fn try_stat_cached(view: &dyn ReadView, path: &VirtualPath) -> Option<Meta> {
     let (mount, names) = view.mount_point(view.actual(path))?;
     if has_temporary_name(names) {
@@ -244,7 +245,7 @@ pub(crate) fn try_stat_cached(view: &dyn ReadView, path: &VirtualPath) -> Option
     Meta::of(&handle).ok()
 }
 
-/// Whether one of `names` is that of a file under construction, which is nobody's but its writer's.
+/// Whether one of `names` is a temporary name of a writer.
 fn has_temporary_name(names: &str) -> bool {
     names.split('/').any(is_temporary)
 }
@@ -292,7 +293,7 @@ impl<'s> UnopenedPath<'s> {
         self.open_directory(OFlags::RDONLY)
     }
 
-    /// The directory for work inside it; one that may be searched but not listed will do.
+    /// Opens the directory for `*at` calls, for which search permission is enough.
     fn open_as_parent(&self) -> Result<OpenDir, Errno> {
         match self.open_directory(OFlags::RDONLY) {
             Err(Errno::ACCESS) => self.open_directory(OFlags::PATH),
@@ -307,7 +308,7 @@ impl<'s> UnopenedPath<'s> {
         Ok(OpenDir::new(opened, self.crosses_mounts))
     }
 
-    /// A root that crosses mounts still has no business in procfs and its like.
+    /// Kernel file systems such as procfs are rejected even if the root crosses mounts.
     fn refuse_kernel_files(&self, fd: &OwnedFd) -> Result<(), Errno> {
         if self.crosses_mounts && Root::serves_kernel_files(fd.as_fd())? {
             return Err(Errno::XDEV);
@@ -316,7 +317,8 @@ impl<'s> UnopenedPath<'s> {
     }
 }
 
-/// Opens `actual` by `open`, or finds where it really leads; `map_target` makes of that the path that was `requested` for.
+/// Calls `open` on `actual`. If that finds a link, resolves it; `map_target` converts the result to the path for
+/// `requested`.
 fn open_or_follow<T>(
     view: &dyn ReadView,
     requested: &VirtualPath,
@@ -343,7 +345,7 @@ fn open_or_follow<T>(
                     });
                 }
             }
-            // What was opened is no longer what was looked at.
+            // The opened object is not the one that was checked.
             Err(Errno::STALE) => {}
             Err(errno) => return Err(to_call_error(errno, requested).into()),
         }
@@ -356,7 +358,7 @@ fn open_or_follow<T>(
     Err(CallError::new(Code::Conflict, message).into())
 }
 
-/// The answer for a system error at `path`, without any host path.
+/// The call error for a system error at `path`, without host paths.
 pub(crate) fn to_call_error(errno: Errno, path: &VirtualPath) -> CallError {
     let shown = escape(path.as_str());
     let (code, message) = match errno {

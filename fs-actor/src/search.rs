@@ -1,8 +1,7 @@
-//! A pattern and an open file in, the lines that match with those around them out.
+//! Searches files for lines that match a pattern.
 //!
-//! Patterns come from models and files from anyone, so both are bounded: the pattern before and after it is
-//! compiled, the file by size and by the longest line held. The engine is linear, and each line is looked at
-//! once: a match ends the search in its line, so no pattern makes a file quadratic.
+//! Patterns come from models and files from anyone, so both are limited: the pattern before and after compilation, the
+//! file by size and line length. The regex engine takes linear time, and a match ends the search in its line.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -18,34 +17,34 @@ use regex_syntax::ast::{self, Ast, RepetitionKind, RepetitionRange, Visitor};
 use crate::read_view::ReadView;
 use crate::resolve::OpenFile;
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern, in bytes.
 const MAX_PATTERN: usize = 1024;
-/// The largest compiled pattern. Compiling stops here, so this also bounds how long it takes.
+/// Maximum size of a compiled pattern, which also bounds the compilation time.
 const MAX_PROGRAM: usize = 256 * 1024;
-/// The cache of states while searching.
+/// Maximum size of the state cache while searching.
 const MAX_STATES: usize = 1024 * 1024;
-/// How deep groups may nest.
+/// Maximum nesting depth of groups.
 const MAX_NESTING: u32 = 50;
-/// The most characters and classes that counted repetitions may expand to. With 1,000 a search took seconds for 200 KB,
-/// since the states of the search no longer fit its cache; with 200 it takes milliseconds.
+/// Maximum number of characters and classes that counted repetitions expand to. With 1,000 a search took seconds for
+/// 200 KB, since its states did not fit the cache; with 200 it takes milliseconds.
 const MAX_EXPANDED: u64 = 200;
-/// The longest line that is held; a file with a longer one is passed over from there.
+/// Maximum length of a line; the rest of a file with a longer line is skipped.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
-/// The largest file that is searched.
+/// Maximum size of a file to search.
 pub(crate) const MAX_FILE: u64 = 64 * 1024 * 1024;
-/// How much of a line is shown.
+/// Maximum displayed bytes of a line.
 const MAX_DISPLAYED_BYTES: usize = 4096;
 
-/// How letters compare.
+/// Case sensitivity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
     Sensitive,
     Insensitive,
-    /// Insensitive unless the pattern has a capital.
+    /// Insensitive unless the pattern has an upper-case letter.
     Smart,
 }
 
-/// Compiles `pattern`, or refuses it within milliseconds.
+/// Compiles `pattern`, or rejects it within milliseconds.
 pub(crate) fn compile(pattern: &str, literal: bool, case: Case) -> Result<RegexMatcher, CallError> {
     let refuse = |why: String| Err(CallError::invalid_argument("/pattern", why));
     let length = pattern.len();
@@ -86,10 +85,10 @@ fn invalid_pattern(reason: &dyn fmt::Display) -> String {
     format!("expected a regular expression: {reason}; set `literal` to search for plain text")
 }
 
-/// Counts what stands in counted repetitions, once for each time that it is repeated.
+/// Counts the expanded size of counted repetitions.
 #[derive(Debug, Default)]
 struct Expansion {
-    /// How often each open repetition, outermost first, repeats what stands in it.
+    /// The factor of each open repetition, outermost first.
     counts: Vec<u64>,
     total: u64,
 }
@@ -131,29 +130,29 @@ impl Visitor for Expansion {
     }
 }
 
-/// One line of an answer.
+/// One line of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResultLine {
-    /// From 1.
+    /// Line number, from 1.
     pub(crate) number: u64,
-    /// Without its line end; cut if it is long.
+    /// Without line end; cut if it is long.
     pub(crate) text: String,
-    /// It matches; else it only stands near one that does.
+    /// It matches; otherwise it is a context line.
     pub(crate) matches: bool,
-    /// Lines were left out directly before it.
+    /// Lines before it were omitted.
     pub(crate) gap: bool,
 }
 
-/// What a file gave.
+/// The result for one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SearchResult {
-    /// The lines, up to what was wanted.
+    /// Lines up to the limits.
     pub(crate) lines: Vec<ResultLine>,
-    /// How many match, as far as was searched.
+    /// Number of matching lines that were found.
     pub(crate) matches: u64,
 }
 
-/// Why a file gave nothing.
+/// Why a file was not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skipped {
     Binary,
@@ -170,7 +169,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// `context` lines are given around each match; a file is searched no further once its lines have `byte_budget` bytes.
+    /// A search with `context` lines around each match, which stops in a file after `byte_budget` bytes of lines.
     pub(crate) fn new(matcher: RegexMatcher, context: usize, byte_budget: usize) -> Self {
         let searcher = SearcherBuilder::new()
             .line_number(true)
@@ -186,10 +185,10 @@ impl Search {
         }
     }
 
-    /// Searches `opened` for up to `max_matches` matches, of which the first `skip` are only counted.
+    /// Searches `opened` for up to `max_matches` matches; the first `skip` are only counted.
     ///
     /// # Errors
-    /// `CANCELLED` or `DEADLINE`; a file that cannot be searched is no error.
+    /// `CANCELLED` or `DEADLINE`. A file that cannot be searched is not an error.
     pub(crate) fn file(
         &mut self,
         view: &dyn ReadView,
@@ -228,7 +227,7 @@ impl Search {
     }
 }
 
-/// A file that stops giving once the call must stop.
+/// A reader that fails when the call must stop.
 struct InterruptibleReader<'w> {
     view: &'w dyn ReadView,
     file: io::Take<File>,
@@ -248,7 +247,7 @@ impl Read for InterruptibleReader<'_> {
 struct Collector {
     skip: u64,
     max_matches: u64,
-    /// What is left of the bytes that the lines may have.
+    /// Remaining bytes for lines.
     byte_budget: usize,
     found: SearchResult,
     binary: bool,
@@ -275,7 +274,7 @@ impl Sink for Collector {
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
         self.found.matches += 1;
-        // One line that matches is given however long it is, or the search could never go on behind it.
+        // The first match is always included, so that the next page makes progress.
         if self.byte_budget == 0 && self.found.matches.saturating_sub(1) > self.skip {
             return Ok(false);
         }
@@ -284,7 +283,7 @@ impl Sink for Collector {
         {
             self.add(found.line_number(), found.bytes(), true);
         }
-        // One more than wanted tells that there is more.
+        // One match beyond the limit shows that there are more.
         Ok(self.found.matches <= self.skip.saturating_add(self.max_matches))
     }
 
@@ -308,7 +307,7 @@ impl Sink for Collector {
     }
 }
 
-/// A line as it may stand in a listing: on one line, nothing in it deceptive, not longer than is shown.
+/// A line for display: escaped and cut.
 fn display_line(bytes: &[u8]) -> String {
     let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_match_come_with_the_lines_around_them() {
+    fn matches_have_context_lines() {
         check("a\nb\nc\nd\n", "b", 0, &[(2, "b", true)]);
         check(
             "a\nb\nc\nd\n",
@@ -370,19 +369,19 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_matches_are_given_and_one_more_is_counted() {
+    fn matches_are_limited_and_one_more_is_counted() {
         let got = search(b"1a\n2a\n3a\n4a\n", "a", 0, 1, 2).unwrap();
         let numbers: Vec<u64> = got.lines.iter().map(|line| line.number).collect();
         assert_eq!((numbers, got.matches), (vec![2, 3], 4));
     }
 
     #[test]
-    fn binary_files_are_passed_over() {
+    fn binary_files_are_skipped() {
         assert_eq!(search(b"a\0a\n", "a", 0, 0, 9), Err(Skipped::Binary));
     }
 
     #[test]
-    fn a_search_ends_within_a_file_once_the_call_must_stop() {
+    fn search_stops_within_a_file() {
         let mut world = World::new(&[]);
         world.write("root/f", "no\n".repeat(1 << 20));
         let search = |world: &World| {
@@ -468,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_an_engine_with_backtracking_never_ends_find_what_matches() {
+    fn backtracking_patterns_match_in_linear_time() {
         let text = "a".repeat(512 * 1024);
         for (pattern, matches) in [("a*b|a", 1), ("(a+)+b", 0), ("(a|aa)+$", 1)] {
             let got = search(text.as_bytes(), pattern, 0, 0, 9).unwrap();

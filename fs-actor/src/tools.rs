@@ -1,4 +1,4 @@
-//! The table of tools, one line a tool.
+//! The file tools.
 
 mod copy;
 mod delete;
@@ -47,8 +47,9 @@ pub fn tools() -> ToolSet {
     tools_with(Durability::default())
 }
 
-/// The file tools, with changes that survive as much as `durability` says. A call's typed output
-/// ([`WriteFileOutput::durability`] and the like) has the level that was reached, which the file system may lower.
+/// The file tools with this durability. A call's typed output ([`WriteFileOutput::durability`] and the like) has the
+/// level
+/// that was reached, which the file system may lower.
 ///
 /// ```
 /// use bailiwick_fs::Durability;
@@ -73,11 +74,8 @@ pub fn tools_with(durability: Durability) -> ToolSet {
         .reader(grep::Grep)
 }
 
-/// Leaves counts of nothing out of the JSON of outputs.
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+/// Omits zero counts from JSON.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

@@ -1,8 +1,7 @@
-//! An open directory in, everything beneath it that may be shown out, one entry at a time.
+//! Walks a directory tree and visits entries that may be shown.
 //!
-//! It goes by handles: a child is opened by its name in its open parent, following no link and entering no
-//! mount. It holds a few descriptors however deep it goes, and at most one buffer of names a level however large
-//! the directories are. Files under construction are nobody's yet, so it passes over them.
+//! Directories are opened by name in their open parent, without following links or entering mounts. The walk uses a
+//! bounded number of descriptors and one buffer of names per level. Temporary files of writers are skipped.
 
 mod gitignore;
 #[cfg(test)]
@@ -19,57 +18,57 @@ use crate::sys::{AtFlags, Errno, FileType, RawDir, statat};
 
 pub(crate) use gitignore::IgnoreRules;
 
-/// The deepest level that is entered.
+/// Maximum depth.
 pub(crate) const MAX_DEPTH: usize = 256;
-/// How many entries pass between two looks at whether the call must stop.
+/// Number of entries between checkpoints.
 const CHECKPOINT_INTERVAL: u64 = 256;
-/// Room for about a thousand names.
+/// Size of the directory buffer, for about a thousand names.
 const BUFFER_SIZE: usize = 32 * 1024;
 
-/// What the walk comes upon.
+/// A visited entry.
 #[derive(Debug)]
 pub(crate) struct WalkEntry<'w> {
-    /// Its path; if `raw`, the one it was judged by, which does not open it.
+    /// Its path; if `raw` is set, an approximation that does not open it.
     pub(crate) path: VirtualPath,
-    /// Its name as it is, if no path can hold it: not UTF-8, or with control characters.
+    /// Its name, if it is not a valid path: not UTF-8, or with control characters.
     pub(crate) raw: Option<&'w [u8]>,
-    /// What it is; a link is never followed.
+    /// Its kind; links are never followed.
     pub(crate) kind: Kind,
-    /// 1 for what lies directly in the directory that the walk began with.
+    /// 1 for entries of the top directory.
     pub(crate) depth: usize,
-    /// The open directory it lies in.
+    /// The directory that contains it.
     pub(crate) holder: &'w OpenDir,
     name: &'w [u8],
 }
 
 impl WalkEntry<'_> {
-    /// The facts about it, if it is still there.
+    /// Its metadata, if it still exists.
     pub(crate) fn meta(&self) -> Option<Meta> {
         let stat = statat(self.holder.as_fd(), self.name, AtFlags::SYMLINK_NOFOLLOW);
         stat.ok().map(|stat| Meta::from_stat(&stat))
     }
 }
 
-/// Whether to go on.
+/// How to continue the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkControl {
-    /// Into it, if it is a directory.
+    /// Enter it, if it is a directory.
     Enter,
-    /// Past it.
+    /// Do not enter it.
     Skip,
-    /// No further.
+    /// Stop the walk.
     Stop,
 }
 
-/// What was left out, apart from what may not be shown, which is not counted.
+/// What was skipped; hidden entries are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WalkSkipped {
-    /// Directories that could not be opened, lie on another file system or too deep.
+    /// Directories that could not be opened, are on another file system or too deep.
     pub(crate) directories: u64,
 }
 
 impl WalkSkipped {
-    /// A line that says so, if something was left out.
+    /// A line about skipped directories, if any.
     pub(crate) fn text(self) -> String {
         match self.directories {
             0 => String::new(),
@@ -81,7 +80,7 @@ impl WalkSkipped {
 
 struct Level {
     path: VirtualPath,
-    /// Names that were read and not yet visited, last first.
+    /// Names that were read and not yet visited, in reverse order.
     names: Vec<(Vec<u8>, FileType)>,
     read: bool,
 }
@@ -95,7 +94,7 @@ impl Level {
         }
     }
 
-    /// Reads the next buffer of names; they are sorted, so that a directory that fits one comes in order.
+    /// Reads the next buffer of names and sorts it, so that directories of one buffer are in order.
     fn refill(&mut self, dir: &OpenDir, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Errno> {
         let mut entries = RawDir::new(dir.as_fd(), buffer);
         while let Some(entry) = entries.next() {
@@ -124,10 +123,10 @@ fn kind(dir: &OpenDir, name: &[u8], listed: FileType) -> Option<Kind> {
     Some(FileType::from_raw_mode(stat.st_mode).into())
 }
 
-/// Visits what lies beneath `top`, which stands at `at`, directories before what they hold.
+/// Visits everything beneath `top`, whose virtual path is `at`; directories come before their contents.
 ///
 /// # Errors
-/// What `visit` returns, `CANCELLED` or `DEADLINE`, and the system's error on `top` itself.
+/// Those of `visit`, `CANCELLED` or `DEADLINE`, and system errors at `top`.
 pub(crate) fn walk(
     view: &dyn ReadView,
     top: OpenDir,
@@ -137,7 +136,7 @@ pub(crate) fn walk(
 ) -> Result<WalkSkipped, Halt> {
     let mut skipped = WalkSkipped::default();
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
-    let mut seen = 0_u64;
+    let mut found_meta = 0_u64;
     if let Some(ignore_rules) = &mut ignore_rules {
         ignore_rules.enter(view, &top, at);
     }
@@ -145,7 +144,7 @@ pub(crate) fn walk(
     let mut levels = vec![Level::new(at.clone())];
     while let Some(level) = levels.last_mut() {
         let Ok(dir) = stack.current() else {
-            // It went, or was moved, while the walk was beneath it.
+            // The directory was removed or moved.
             skipped.directories += 1;
             ascend(&mut stack, &mut levels, &mut ignore_rules);
             continue;
@@ -159,8 +158,8 @@ pub(crate) fn walk(
             ascend(&mut stack, &mut levels, &mut ignore_rules);
             continue;
         };
-        seen += 1;
-        if seen.is_multiple_of(CHECKPOINT_INTERVAL) {
+        found_meta += 1;
+        if found_meta.is_multiple_of(CHECKPOINT_INTERVAL) {
             view.checkpoint()?;
         }
         let depth = levels.len();
@@ -188,7 +187,7 @@ pub(crate) fn walk(
                 }
                 levels.push(Level::new(path));
             }
-            // It went, or became something else, between the two looks.
+            // The entry was removed or replaced.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(_) => skipped.directories += 1,
         }
@@ -197,7 +196,7 @@ pub(crate) fn walk(
 }
 
 fn descend(stack: &mut DirStack, path: &VirtualPath, depth: usize) -> Result<(), Errno> {
-    // Beneath the deepest path there is nothing that a path could name.
+    // Deeper paths would be too long.
     if depth.max(path.depth()) >= MAX_DEPTH {
         return Err(Errno::NAMETOOLONG);
     }
@@ -212,10 +211,9 @@ fn ascend(stack: &mut DirStack, levels: &mut Vec<Level>, ignore_rules: &mut Opti
     }
 }
 
-/// What stands under `name`, if it may be shown.
+/// The entry `name`, if it may be shown.
 ///
-/// A name that no path can hold is judged by what it looks like, with U+FFFD for what cannot stand there.
-/// It is only ever listed: nothing can open or enter it.
+/// An invalid name is judged with U+FFFD for invalid characters. It is listed but cannot be opened or entered.
 fn inspect<'w>(
     view: &dyn ReadView,
     (holder, at): (&'w OpenDir, &VirtualPath),
@@ -250,7 +248,7 @@ fn lossy_name(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace(odd, "\u{fffd}")
 }
 
-/// Opens the directory at `path` for a walk, with the path it really has.
+/// Opens the directory at `path` for a walk, and returns its path without links.
 pub(crate) fn start(
     view: &dyn ReadView,
     path: &VirtualPath,

@@ -1,4 +1,4 @@
-//! One step in, that change made or nothing changed out.
+//! Executes one step: the change is made completely or not at all.
 
 mod remove;
 
@@ -56,7 +56,7 @@ impl StepExecutor {
                 existing,
             } => {
                 let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
-                // The new name must not be on the disk before what it names.
+                // The new name must not reach the disk before the content.
                 from.flush_first(durability)?;
                 rename(&from, &to, (what, existing), view, begin)?;
                 Ok(
@@ -89,7 +89,7 @@ impl StepExecutor {
         }
     }
 
-    /// Opens the directory that holds `path`.
+    /// Opens the directory that contains `path`.
     fn entry_ref<'p>(
         &self,
         view: &dyn ReadView,
@@ -98,7 +98,7 @@ impl StepExecutor {
         let (dir, name) = match resolve::parent(view, path) {
             Ok(found) => found,
             Err(Halt::Failed(error)) if error.code() != Code::NotFound => return Err(error),
-            // A link, or nothing, stands where the plan found a directory.
+            // The planned directory is gone or has been replaced by a link.
             Err(
                 Halt::Failed(_)
                 | Halt::Moved { .. }
@@ -130,8 +130,8 @@ impl DirEntryRef<'_> {
         resolve::to_call_error(errno, self.path)
     }
 
-    /// Locks the directory if what is put there may make it a repository or change what Git runs in one, and checks
-    /// that the plan was judged so. Other names need no lock to be created.
+    /// Locks the directory if the name may make it a Git repository or configure one, and checks that the plan covers
+    /// that. Other names can be created without a lock.
     fn lock_repository(&self, view: &dyn ReadView) -> Result<Option<DirLock<'_>>, CallError> {
         if !repository::is_relevant(&self.name) {
             return Ok(None);
@@ -141,7 +141,7 @@ impl DirEntryRef<'_> {
         Ok(Some(lock))
     }
 
-    /// Checks, while the directory is locked, that a protected file is changed only if the plan was judged so.
+    /// Checks that a protected file is changed only if the plan covers it. The directory must be locked.
     fn check_repository(&self, view: &dyn ReadView) -> Result<(), CallError> {
         let protected = repository::is_relevant(&self.name)
             && repository::is_protected(&self.dir, &self.name)
@@ -152,8 +152,7 @@ impl DirEntryRef<'_> {
         Ok(())
     }
 
-    /// Brings what was written to its file system to the disk, if the change is to be there itself: a flush for each
-    /// file and directory of a tree would wait for the disk as often.
+    /// Syncs the file system before a durable change; one sync is faster than one per file and directory of a tree.
     fn flush_first(&self, durability: Durability) -> Result<(), CallError> {
         match durability {
             Durability::Durable => {
@@ -163,7 +162,7 @@ impl DirEntryRef<'_> {
         }
     }
 
-    /// Checks that the plan's state is the present one.
+    /// Checks that the entry is in the planned state.
     fn expect(&self, state: &State, checkpoint: Checkpoint<'_>) -> Result<(), CallError> {
         let all = TemporaryFiles::Included;
         if inspect_in(&self.dir, &self.name, self.path, all, checkpoint)?.state == *state {
@@ -173,7 +172,7 @@ impl DirEntryRef<'_> {
         }
     }
 
-    /// Opens the file, if it is the one of the plan.
+    /// Opens the file if it is in the planned state.
     fn file(&self, state: &State, checkpoint: Checkpoint<'_>) -> Result<OpenFile, CallError> {
         let file = match self.dir.read(&self.name) {
             Ok(file) => file,
@@ -222,7 +221,7 @@ impl DirEntryRef<'_> {
     }
 }
 
-/// A file that outgrew its own length while it was read has changed.
+/// A file that grew while it was read has changed.
 fn changed_if_too_large(error: CallError, path: &VirtualPath) -> CallError {
     if error.code() == Code::TooLarge {
         stale(path)
@@ -264,7 +263,7 @@ fn rename<P>(
         }
     };
     let _locks = lock_both(from, to)?;
-    // Every writer in this crate waits for the lock, so the source compared here is the source that is moved.
+    // All writers of this crate take the lock, so the source that is compared is the one that is moved.
     from.expect(what, checkpoint)?;
     to.check_repository(view)?;
     let _commit = begin()?;
@@ -295,7 +294,7 @@ fn rename<P>(
     }
 }
 
-/// A move between file systems would be a copy and a removal, which is not one step; whoever wants it asks for both.
+/// The error for a move between file systems, which would be a copy and a deletion.
 pub(crate) fn other_device(to: &VirtualPath) -> CallError {
     CallError::new(
         Code::InvalidArguments,
@@ -305,7 +304,7 @@ pub(crate) fn other_device(to: &VirtualPath) -> CallError {
     )
 }
 
-/// Locks two directories in an order that all callers share; one lock if they are the same.
+/// Locks two directories in a fixed order; takes one lock if they are the same.
 fn lock_both<'s>(
     a: &'s DirEntryRef<'_>,
     b: &'s DirEntryRef<'_>,
@@ -356,7 +355,7 @@ fn copy_file<P>(
     done.map_err(|error| error.to_call_error(to.path))
 }
 
-/// Copies beside the destination, compares, then gives the copy its name: it appears whole or not at all.
+/// Copies to a temporary name, compares, then renames, so that the copy appears completely or not at all.
 fn copy_directory<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
@@ -369,15 +368,17 @@ fn copy_directory<P>(
     let inspect = |dir: &OpenDir, name: &str| {
         inspect_in(dir, name, from.path, TemporaryFiles::Excluded, checkpoint)
     };
-    let seen = inspect(&from.dir, &from.name)?;
-    if seen.state != *what {
+    let inspected = inspect(&from.dir, &from.name)?;
+    if inspected.state != *what {
         return Err(stale(from.path));
     }
     let source = from
         .dir
         .enter(&from.name)
         .map_err(|errno| from.to_call_error(errno))?;
-    let mode = seen.meta.map_or(0o700, |meta| meta.mode & 0o777 | 0o700);
+    let mode = inspected
+        .meta
+        .map_or(0o700, |meta| meta.mode & 0o777 | 0o700);
     let name = temporary_name().map_err(|errno| to.to_call_error(errno))?;
     sys::mkdirat(to.dir.as_fd(), name.as_str(), Mode::from_raw_mode(mode))
         .map_err(|errno| to.to_call_error(errno))?;
@@ -385,7 +386,7 @@ fn copy_directory<P>(
         let open = || to.dir.enter(&name).map_err(|errno| to.to_call_error(errno));
         let (copy, live) = (open()?, open()?);
         hold_live_lock(live.as_fd());
-        tree::copy(source, copy, from.path, &seen.items, checkpoint)?;
+        tree::copy(source, copy, from.path, &inspected.items, checkpoint)?;
         let content_only = matches!(
             what,
             State::Directory {
@@ -413,7 +414,7 @@ fn copy_directory<P>(
         Ok(sync_dir(to.dir.as_fd(), durability))
     };
     fill().inspect_err(|_| {
-        // What cannot be removed now is swept later.
+        // The sweeper removes what remains.
         let _ = discard(&to.dir, &name);
     })
 }

@@ -1,7 +1,8 @@
-//! Finds changes that would make Git run something, in directories that are repositories by their shape.
+//! Finds changes that would make Git run a program.
 //!
-//! A directory that holds `HEAD`, `objects` and `refs` is a repository to Git, whatever its name is, and Git runs what
-//! its configuration and its hooks name. So these are protected there, and so is whatever would complete the shape.
+//! Git treats any directory that contains `HEAD`, `objects` and `refs` as a repository, and runs programs that its
+//! configuration and hooks name. So these files are protected in such a directory, and so is every entry that would
+//! complete it.
 
 use std::collections::HashMap;
 
@@ -13,24 +14,24 @@ use crate::read_view::ReadView;
 use crate::resolve::{self, OpenDir};
 use crate::sys::Errno;
 
-/// The most protected files that one call may ask for.
+/// Maximum number of protected files per call.
 const MAX_ASKED: usize = 1_000;
 
-/// The names that make a directory a repository.
+/// Names that make a directory a repository.
 const MARKERS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 
-/// Which of the [`MARKERS`] a directory holds.
+/// Which of the [`MARKERS`] a directory contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Markers([bool; 4]);
 
 impl Markers {
     fn is_repository(self) -> bool {
         let [head, objects, refs, common] = self.0;
-        // With `commondir` the other two are looked for elsewhere.
+        // With `commondir` Git looks for the other two elsewhere.
         head && (common || objects && refs)
     }
 
-    /// These and the one that `name` is, if it is one.
+    /// Adds the marker that `name` is, if it is one.
     fn with(self, name: &str) -> Self {
         let mut with = self;
         for (marker, present) in MARKERS.iter().zip(&mut with.0) {
@@ -52,7 +53,7 @@ impl Markers {
     }
 }
 
-/// Whether Git runs what `rest`, the names of an entry in a repository, says.
+/// Whether Git runs programs that the entry `rest` of a repository names.
 fn is_run(rest: &[&str]) -> bool {
     match rest {
         [name] => matches!(
@@ -65,19 +66,20 @@ fn is_run(rest: &[&str]) -> bool {
     }
 }
 
-/// Whether an entry of this name may complete a repository, or is run in one.
+/// Whether an entry with this name may complete a repository, or makes Git run a program in one.
 pub(super) fn is_relevant(name: &str) -> bool {
     Markers::default().with(name) != Markers::default() || is_run(&[name])
 }
 
-/// Whether to put something at `name` in `dir` would change what Git runs; asked again while the directory is locked.
+/// Whether creating `name` in `dir` changes what Git runs. Checked again while the directory is locked.
 pub(super) fn is_protected(dir: &OpenDir, name: &str) -> Result<bool, Errno> {
     let before = Markers::of(dir)?;
     let after = before.with(name);
     Ok(after.is_repository() && (is_run(&[name]) || !before.is_repository()))
 }
 
-/// Requires a grant for each protected file that `steps` change; `items` lie beneath what is moved, copied or removed.
+/// Requires a grant for each protected file that `steps` change; `items` are the contents of moved, copied or deleted
+/// directories.
 ///
 /// # Errors
 /// [`Halt::Protected`]
@@ -117,17 +119,17 @@ pub(super) fn protected(
     Ok(found)
 }
 
-/// Something that is put at `at` or removed from there, with what lies beneath it.
+/// An entry that is added or removed at `at`, with its contents.
 struct EntryChange<'c> {
     view: &'c dyn ReadView,
-    /// What `items` are beneath.
+    /// The directory that `items` are beneath.
     base: &'c VirtualPath,
     at: &'c VirtualPath,
     items: &'c [Item],
     is_added: bool,
-    /// The markers of directories beneath `at`, by their path relative to it.
+    /// Markers of directories beneath `at`, by relative path.
     inside: HashMap<&'c str, Markers>,
-    /// Those of directories above.
+    /// Markers of directories above `at`.
     outside: HashMap<VirtualPath, Markers>,
 }
 
@@ -173,7 +175,7 @@ impl<'c> EntryChange<'c> {
         Ok(())
     }
 
-    /// Whether the entry itself makes the directory above it a repository.
+    /// Whether the entry completes a repository.
     fn completes(&mut self) -> Result<bool, Halt> {
         let name = self.at.name().unwrap_or_default();
         let Some(above) = self.at.parent() else {
@@ -186,7 +188,7 @@ impl<'c> EntryChange<'c> {
         Ok(!before.is_repository() && before.with(name).is_repository())
     }
 
-    /// Whether the item stands for a repository that comes along.
+    /// Whether the item is a marker that stands for its repository.
     fn is_head(&self, relative: &str) -> bool {
         let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
         fold(name) == "head" && self.is_repository_inside(above)
@@ -197,7 +199,7 @@ impl<'c> EntryChange<'c> {
         markers.is_repository()
     }
 
-    /// Whether what stands at `relative` beneath the entry is run by Git in a repository above it.
+    /// Whether Git runs programs that the file `relative` beneath the entry names, in a repository above it.
     fn is_run(&mut self, relative: &str) -> Result<bool, Halt> {
         let outer = self.at.depth();
         let inner = relative.split('/').filter(|name| !name.is_empty());
@@ -224,7 +226,7 @@ impl<'c> EntryChange<'c> {
         Ok(false)
     }
 
-    /// The markers of a directory that stands above the entry.
+    /// The markers of a directory above the entry.
     fn markers_of(&mut self, dir: &VirtualPath) -> Result<Markers, Halt> {
         if let Some(known) = self.outside.get(dir) {
             return Ok(*known);

@@ -1,4 +1,4 @@
-//! A path in, what stands there out, precise enough to notice any change.
+//! The state of a path, precise enough to detect any change.
 
 use bailiwick::{CallError, ContentHash, Entry, Halt, VirtualPath};
 
@@ -7,23 +7,23 @@ use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, Meta, OpenDir};
 use crate::sys::Errno;
 
-/// Files larger than this are told apart by identity and time, not by content.
+/// Larger files are compared by identity and time, not by content.
 const MAX_HASHED: u64 = 64 << 20;
 
-/// What stands at a path.
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing.
+    /// Does not exist.
     Absent,
     /// A file with this content.
     File { hash: ContentHash, bytes: u64 },
-    /// A link, a special file, or one too large to read: this very object, unchanged since.
+    /// A link, a special file, or a file too large to hash: the same unchanged object.
     Object { stamp: ContentHash, bytes: u64 },
-    /// A directory, and everything beneath it.
+    /// A directory with its contents.
     Directory {
         digest: ContentHash,
         entries: u64,
-        /// Whether a copy has the same mark.
+        /// The digest depends on content only, so a copy has the same digest.
         content_only: bool,
     },
 }
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    /// The state as a change shows it.
+    /// The entry of a change.
     pub(crate) fn entry(&self) -> Entry {
         match self {
             Self::Absent => Entry::Absent,
@@ -59,17 +59,17 @@ impl State {
     }
 }
 
-/// What stands at a path, and what lies beneath it.
+/// The state of a path and its contents.
 #[derive(Debug)]
 pub(crate) struct Inspected {
     pub(crate) state: State,
-    /// None if nothing stands there.
+    /// `None` if it does not exist.
     pub(crate) meta: Option<Meta>,
     /// Everything beneath a directory.
     pub(crate) items: Vec<Item>,
-    /// The bytes of all files.
+    /// Total bytes of all files.
     pub(crate) bytes: u64,
-    /// How many unfinished files of writers are not among the items.
+    /// Number of temporary files that are excluded from the items.
     pub(crate) left_out: u64,
 }
 
@@ -83,7 +83,7 @@ impl Inspected {
     };
 }
 
-/// Looks at `path` itself: a link that bears the last name is an object like others.
+/// Inspects `path` without following a link.
 ///
 /// # Errors
 /// As [`resolve::parent`]; `TOO_LARGE` for a tree beyond the limits.
@@ -103,7 +103,7 @@ pub(crate) fn inspect(
     Ok(inspect_in(&dir, &name, path, temporaries, &checkpoint)?)
 }
 
-/// Looks at `name` in `dir`, which is `path` in the namespace.
+/// Inspects `name` in `dir`, whose virtual path is `path`.
 pub(crate) fn inspect_in(
     dir: &OpenDir,
     name: &str,
@@ -117,7 +117,7 @@ pub(crate) fn inspect_in(
         Err(Errno::NOENT) => return Ok(Inspected::ABSENT),
         Err(errno) => return Err(failed(errno)),
     };
-    let mut seen = Inspected {
+    let mut inspected = Inspected {
         state: State::Object {
             stamp: tree::stamp(&meta),
             bytes: meta.len,
@@ -131,21 +131,21 @@ pub(crate) fn inspect_in(
         Kind::File if meta.len <= MAX_HASHED => {
             let file = dir.read(name).map_err(failed)?;
             let (hash, bytes) = tree::hash_file(&file.file, MAX_HASHED, path, checkpoint)?;
-            seen.state = State::File { hash, bytes };
+            inspected.state = State::File { hash, bytes };
         }
         Kind::Directory => {
             let inner = dir.enter(name).map_err(failed)?;
             let tree = tree::scan(inner, path, temporaries, checkpoint)?;
-            seen.state = State::Directory {
+            inspected.state = State::Directory {
                 digest: tree.digest.unwrap_or_else(|| ContentHash::of(b"")),
                 entries: tree.items.len() as u64,
                 content_only: tree.content_only,
             };
-            seen.bytes = tree.bytes;
-            seen.left_out = tree.left_out;
-            seen.items = tree.items;
+            inspected.bytes = tree.bytes;
+            inspected.left_out = tree.left_out;
+            inspected.items = tree.items;
         }
         Kind::File | Kind::Link | Kind::Special => {}
     }
-    Ok(seen)
+    Ok(inspected)
 }

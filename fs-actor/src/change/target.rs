@@ -1,4 +1,4 @@
-//! A path that a call wants to change in, what a plan must know of it out.
+//! Checks on the targets of changes, shared by the writing tools.
 
 use bailiwick::{
     CallError, Change, Code, Cost, Entry, FileDiff, Halt, Op, Operation, Plan, ReadPermit, Reply,
@@ -16,21 +16,21 @@ use crate::replace::is_temporary;
 use crate::resolve::{self, Kind, Meta};
 use crate::tools::HashPrefix;
 
-/// The most entries of a tree that a person is asked about one by one.
+/// Maximum number of entries in a tree that a person is asked about individually.
 const MAX_ASKED_ENTRIES: usize = 1_000;
-/// The largest file that is read whole, so that its change can be shown and taken back.
+/// Maximum size of a file whose content is kept for the diff and for undo.
 const MAX_RESTORABLE_BYTES: u64 = 64 << 20;
 
-/// The file that a call is to change.
+/// An existing file that a call changes.
 #[derive(Debug)]
 pub(crate) struct OldFile {
     pub(crate) state: State,
-    /// Its bytes, unless there are too many.
+    /// The content, unless the file is too large.
     pub(crate) bytes: Option<Bytes>,
     pub(crate) meta: Meta,
 }
 
-/// Reads the file at `path`; none if nothing is there.
+/// Reads the file at `path`; `None` if it does not exist.
 ///
 /// # Errors
 /// `NOT_REGULAR` for anything but a regular file, and as [`resolve::file`].
@@ -58,7 +58,7 @@ pub(crate) fn read_old(view: &dyn ReadView, path: &VirtualPath) -> Result<Option
     }))
 }
 
-/// Checks what the caller says it read before.
+/// Compares the file with the `expected_hash` argument.
 ///
 /// # Errors
 /// `CONFLICT`
@@ -83,7 +83,7 @@ pub(crate) fn check_expected_hash(
     })
 }
 
-/// Refuses the names that this crate keeps for its own files.
+/// Rejects names that are reserved for temporary files.
 ///
 /// # Errors
 /// `INVALID_ARGUMENTS`
@@ -97,8 +97,8 @@ pub(crate) fn reject_temporary_name(path: &VirtualPath) -> Result<(), CallError>
     Ok(())
 }
 
-/// Refuses steps that write in a way the policy leaves out. What moves or removes something that was there
-/// overwrites; so does an edit. `appends` says that what is rewritten only gets longer.
+/// Rejects steps whose write mode the policy excludes. Edits, moves and deletions of existing files count as
+/// overwriting. `appends` means that rewritten files only grow.
 ///
 /// # Errors
 /// `PERMISSION_DENIED`
@@ -107,15 +107,15 @@ pub(crate) fn check_write_modes(
     steps: &[Step],
     appends: bool,
 ) -> Result<(), CallError> {
-    let anew = |existing: &State| match existing {
+    let write_mode = |existing: &State| match existing {
         State::Absent => WriteMode::Create,
         _ if appends => WriteMode::Append,
         State::File { .. } | State::Object { .. } | State::Directory { .. } => WriteMode::Overwrite,
     };
     let modes = steps.iter().flat_map(|step| match step {
         Step::MakeDirectory { .. } => vec![WriteMode::Create],
-        Step::Write { existing, .. } | Step::Copy { existing, .. } => vec![anew(existing)],
-        Step::Move { existing, .. } => vec![WriteMode::Overwrite, anew(existing)],
+        Step::Write { existing, .. } | Step::Copy { existing, .. } => vec![write_mode(existing)],
+        Step::Move { existing, .. } => vec![WriteMode::Overwrite, write_mode(existing)],
         Step::Remove { .. } => vec![WriteMode::Overwrite],
     });
     let mut left_out = modes.filter(|mode| !permit.allows_write_mode(*mode));
@@ -128,8 +128,7 @@ pub(crate) fn check_write_modes(
     })
 }
 
-/// Requires everything at once: joins what each of `checks` must be granted, so that a person is asked one time. What is
-/// not a matter of grants comes first.
+/// Joins the needs of all `checks`, so that a person is asked once. Other errors come first.
 ///
 /// # Errors
 /// The first error of a check, else one [`Halt`] with all needs and protected files.
@@ -154,11 +153,11 @@ pub(crate) fn require_all(checks: impl IntoIterator<Item = Result<(), Halt>>) ->
     }
 }
 
-/// Steps that make the directories above `path` that are missing, from the top down. [`require_parents`] says whether the
-/// call may make them.
+/// Steps that create the missing directories above `path`, from the top down. [`require_parents`] checks whether the
+/// call may create them.
 ///
 /// # Errors
-/// `NOT_FOUND` if there are some and `create` says not to make them.
+/// `NOT_FOUND` if some are missing and `create` is not set.
 pub(crate) fn missing_parents(
     permit: &ReadPermit,
     path: &VirtualPath,
@@ -195,7 +194,7 @@ pub(crate) fn missing_parents(
     Ok(steps.collect())
 }
 
-/// Requires that the call may carry out `steps`, which make or change what is at `path`; `appends` is as in [`check_write_modes`].
+/// Requires that the call may execute `steps`, which create or change `path`; for `appends` see [`check_write_modes`].
 ///
 /// # Errors
 /// As [`check_write_modes`] and [`require_all`].
@@ -212,7 +211,7 @@ pub(crate) fn require_put(
     ])
 }
 
-/// Requires that the call may make the directories above `path` that `steps` make.
+/// Requires that the call may create the directories above `path` that `steps` create.
 ///
 /// # Errors
 /// As [`ReadPermit::require_parents`].
@@ -232,7 +231,7 @@ pub(crate) fn require_parents(
     permit.require_parents(path, made)
 }
 
-/// What takes the making of these directories back.
+/// Steps that remove created directories.
 pub(crate) fn undo_directories(made: &[Step]) -> Vec<Step> {
     let remove = |step: &Step| match step {
         Step::MakeDirectory { path, .. } => Some(Step::Remove {
@@ -244,10 +243,11 @@ pub(crate) fn undo_directories(made: &[Step]) -> Vec<Step> {
     made.iter().rev().filter_map(remove).collect()
 }
 
-/// Requires that the call may do `operation` to everything beneath `top`, at the path that `at` gives each.
+/// Requires that the call may do `operation` to everything beneath `top`; `at` maps each path to the one that is
+/// checked.
 ///
 /// # Errors
-/// `PERMISSION_DENIED`, and nothing about which entry, if one is denied or may not even be shown; else those a person must allow.
+/// `PERMISSION_DENIED` without the entry's name if one is denied or hidden; else the needs that a person must allow.
 pub(crate) fn require_beneath(
     permit: &ReadPermit,
     operation: Operation,
@@ -255,13 +255,13 @@ pub(crate) fn require_beneath(
     items: &[Item],
     at: impl Fn(&VirtualPath) -> Result<VirtualPath, CallError>,
 ) -> Result<(), Halt> {
-    let mut asked = Vec::new();
+    let mut unmet = Vec::new();
     for item in items {
         let need = Scope::doing(operation, at(&item.path)?);
         match permit.judge_need(&need) {
             Verdict::Allow => {}
-            Verdict::Ask if permit.shows(&item.path) && asked.len() < MAX_ASKED_ENTRIES => {
-                asked.push(need)
+            Verdict::Ask if permit.shows(&item.path) && unmet.len() < MAX_ASKED_ENTRIES => {
+                unmet.push(need)
             }
             Verdict::Ask | Verdict::Deny => {
                 let message = format!(
@@ -271,10 +271,10 @@ pub(crate) fn require_beneath(
             }
         }
     }
-    permit.require_needs(asked)
+    permit.require_needs(unmet)
 }
 
-/// The need to put something at `to`, in place of a file if `overwrite` says so.
+/// The need of creating `to`, or of replacing it if `overwrite` is set.
 pub(crate) fn put_need(to: &VirtualPath, overwrite: bool) -> Scope {
     let create = Scope::doing(Operation::Create, to.clone());
     if overwrite {
@@ -284,17 +284,17 @@ pub(crate) fn put_need(to: &VirtualPath, overwrite: bool) -> Scope {
     }
 }
 
-/// Requires of a directory that the call may take (`operation`) all that it holds, and make all of it at `to`.
+/// Requires that the call may do `operation` to a directory with its contents, and create them at `to`.
 ///
 /// # Errors
 /// As [`ReadPermit::require_needs`].
 pub(crate) fn require_whole(
     permit: &ReadPermit,
     operation: Operation,
-    (from, seen): (&VirtualPath, &Inspected),
+    (from, inspected): (&VirtualPath, &Inspected),
     to: &VirtualPath,
 ) -> Result<(), Halt> {
-    if !matches!(seen.state, State::Directory { .. }) {
+    if !matches!(inspected.state, State::Directory { .. }) {
         return Ok(());
     }
     permit.require_needs([
@@ -303,7 +303,7 @@ pub(crate) fn require_whole(
     ])
 }
 
-/// What `path`, beneath `from`, is called beneath `to`.
+/// Maps `path`, which is beneath `from`, to the path beneath `to`.
 pub(crate) fn relocated(
     path: &VirtualPath,
     from: &VirtualPath,
@@ -317,7 +317,7 @@ pub(crate) fn relocated(
         .map_err(|error| CallError::new(Code::InvalidArguments, format!("`{to}`: {error}")))
 }
 
-/// Refuses a root and what holds one.
+/// Rejects a root, or a directory that contains one.
 ///
 /// # Errors
 /// `INVALID_ARGUMENTS`
@@ -334,7 +334,7 @@ pub(crate) fn reject_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(),
     Ok(())
 }
 
-/// The changes that people see of the directories made on the way.
+/// The changes to report for created parent directories.
 pub(crate) fn directory_changes(steps: &[Step]) -> Vec<Change> {
     let change = |step: &Step| match step {
         Step::MakeDirectory { path, .. } => Some(Change {
@@ -350,7 +350,7 @@ pub(crate) fn directory_changes(steps: &[Step]) -> Vec<Change> {
     steps.iter().filter_map(change).collect()
 }
 
-/// The plan of a call that would change nothing.
+/// The plan of a call that changes nothing.
 pub(crate) fn empty_plan(reply: Reply) -> Plan<ChangeSet> {
     Plan {
         changes: Vec::new(),
@@ -361,7 +361,7 @@ pub(crate) fn empty_plan(reply: Reply) -> Plan<ChangeSet> {
     }
 }
 
-/// What a move or copy to `to` would replace: nothing, or a regular file if `overwrite` says so.
+/// What a move or copy to `to` would replace: nothing, or a regular file if `overwrite` is set.
 ///
 /// # Errors
 /// `ALREADY_EXISTS`
@@ -370,11 +370,11 @@ pub(crate) fn destination(
     to: &VirtualPath,
     overwrite: bool,
 ) -> Result<Inspected, Halt> {
-    let seen = inspect(permit, to, TemporaryFiles::Included)?;
+    let inspected = inspect(permit, to, TemporaryFiles::Included)?;
     let path = permit.actual(to);
-    let hint = match seen.meta.map(|meta| meta.kind) {
-        None => return Ok(seen),
-        Some(Kind::File) if overwrite => return Ok(seen),
+    let hint = match inspected.meta.map(|meta| meta.kind) {
+        None => return Ok(inspected),
+        Some(Kind::File) if overwrite => return Ok(inspected),
         Some(Kind::File) => "set overwrite to replace it",
         Some(Kind::Directory) => "name the whole new path, last name included",
         Some(Kind::Link | Kind::Special) => "only regular files are replaced",
@@ -383,7 +383,7 @@ pub(crate) fn destination(
     Err(CallError::new(Code::AlreadyExists, message).into())
 }
 
-/// Refuses to put something into itself or in its own place.
+/// Rejects a destination that is the source or inside it.
 ///
 /// # Errors
 /// `INVALID_ARGUMENTS`
@@ -397,7 +397,7 @@ pub(crate) fn reject_nested(from: &VirtualPath, to: &VirtualPath) -> Result<(), 
     Ok(())
 }
 
-/// The change that people see of a file that is replaced by another.
+/// The change to report for a file that another one replaces.
 pub(crate) fn replaced_file(
     changer: &StepExecutor,
     permit: &ReadPermit,
@@ -407,15 +407,20 @@ pub(crate) fn replaced_file(
     if existing.state == State::Absent {
         return Ok((None, None));
     }
-    let kept = read_old(permit, to)?;
+    let old_file = read_old(permit, to)?;
     let new = match what.state {
         State::File { .. } => read_old(permit, from)?.and_then(|new| new.bytes),
         State::Absent | State::Object { .. } | State::Directory { .. } => None,
     };
     let shown = permit.shows(to) && permit.shows(from);
-    let diff = match (kept.as_ref().and_then(|kept| kept.bytes.as_ref()), new) {
+    let diff = match (
+        old_file
+            .as_ref()
+            .and_then(|old_file| old_file.bytes.as_ref()),
+        new,
+    ) {
         _ if !shown => diff::hidden(),
-        (Some(kept), Some(new)) => diff::of_bytes(kept, &new),
+        (Some(old_file), Some(new)) => diff::of_bytes(old_file, &new),
         (None, _) | (_, None) => FileDiff {
             binary: true,
             ..FileDiff::default()
@@ -429,18 +434,18 @@ pub(crate) fn replaced_file(
         after: changer.entry(&what.state, what.meta.as_ref(), permit.shows(from))?,
         diff,
     };
-    Ok((Some(change), kept))
+    Ok((Some(change), old_file))
 }
 
-/// What puts a replaced file back where nothing is; none if it was too large to keep.
-pub(crate) fn restore_replaced(path: &VirtualPath, kept: Option<OldFile>) -> Option<Vec<Step>> {
-    let Some(kept) = kept else {
+/// Steps that restore a replaced file; `None` if it was too large to keep.
+pub(crate) fn restore_replaced(path: &VirtualPath, old_file: Option<OldFile>) -> Option<Vec<Step>> {
+    let Some(old_file) = old_file else {
         return Some(Vec::new());
     };
     Some(vec![Step::Write {
         path: path.clone(),
-        content: kept.bytes?,
+        content: old_file.bytes?,
         existing: State::Absent,
-        mode: Some(kept.meta.mode),
+        mode: Some(old_file.meta.mode),
     }])
 }

@@ -1,6 +1,6 @@
-//! A directory in, everything beneath it and a mark that changes with it out; or all of it gone, or a copy of it.
+//! Scans and copies directory trees.
 //!
-//! Walks go by handle and never follow a link; they hold a few descriptors, however deep they go.
+//! Trees are walked by handle, without following links, and with a bounded number of descriptors.
 
 mod remove;
 
@@ -16,49 +16,49 @@ use crate::sys::{self, AtFlags, Dir, Errno, Mode};
 
 pub(crate) use remove::{remove, unlink};
 
-/// Names in one tree that a single call may move, copy or remove.
+/// Maximum number of entries in a tree that one call may move, copy or delete.
 pub(crate) const MAX_ENTRIES: u64 = 100_000;
-/// Up to this many bytes the mark of a tree is made of its files' content; what is beyond it, of their identity and time.
+/// The digest includes file contents up to this total size; for further files their identity and time.
 const MAX_HASHED: u64 = 64 << 20;
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: usize = 256 << 10;
 
-/// Asked between pieces of work whether to go on.
+/// Fails when the call must stop; called between pieces of work.
 pub(crate) type Checkpoint<'p> = &'p dyn Fn() -> Result<(), CallError>;
 
-/// What becomes of the names under which writers keep what they have not finished.
+/// Whether a scan includes temporary files of writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TemporaryFiles {
-    /// They go with the rest.
+    /// They are deleted or moved with the tree.
     Included,
-    /// They belong to their writers, and a copy would be theirs no more.
+    /// They belong to their writers and are not copied.
     Excluded,
 }
 
-/// One name beneath a directory.
+/// An entry beneath a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// Where it stands in the namespace.
+    /// Virtual path.
     pub(crate) path: VirtualPath,
     pub(crate) meta: Meta,
 }
 
-/// Everything beneath a directory: each directory before what it holds, names sorted.
+/// Everything beneath a directory: directories before their contents, names sorted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) items: Vec<Item>,
-    /// Of all names, kinds and contents.
+    /// Digest of all names, kinds and contents.
     pub(crate) digest: Option<ContentHash>,
-    /// The bytes of all files.
+    /// Total bytes of all files.
     pub(crate) bytes: u64,
-    /// Whether the mark is of content alone, so that a copy has the same.
+    /// The digest depends on content only, so a copy has the same digest.
     pub(crate) content_only: bool,
-    /// How many unfinished files and directories of writers were left out.
+    /// Number of temporary files and directories that were excluded.
     pub(crate) left_out: u64,
 }
 
-/// One directory of a walk.
+/// One directory of the scan.
 struct Level {
     path: VirtualPath,
     names: std::vec::IntoIter<String>,
@@ -71,10 +71,10 @@ impl Level {
     }
 }
 
-/// Looks at everything beneath `dir`, which stands at `path`.
+/// Scans everything beneath `dir`, whose virtual path is `path`.
 ///
 /// # Errors
-/// `TOO_LARGE` for a tree with too many or too deep names; `PERMISSION_DENIED` for a name that no path can express.
+/// `TOO_LARGE` for a tree with too many entries or levels; `PERMISSION_DENIED` for a name that is not a valid path.
 pub(crate) fn scan(
     dir: OpenDir,
     path: &VirtualPath,
@@ -121,7 +121,7 @@ pub(crate) fn scan(
     Ok(tree)
 }
 
-/// The deepest directory of `way`, which is `path`.
+/// The current directory of `stack`, whose virtual path is `path`.
 fn current_dir<'w>(stack: &'w mut DirStack, path: &VirtualPath) -> Result<&'w OpenDir, CallError> {
     stack.current().map_err(|errno| match errno {
         Errno::STALE | Errno::NOENT | Errno::LOOP | Errno::NOTDIR => super::stale(path),
@@ -141,7 +141,7 @@ fn descend(
     Level::open(current_dir(stack, &path)?, path, budget)
 }
 
-/// What of one entry goes into the mark.
+/// What one entry adds to the digest.
 fn identity(
     dir: &OpenDir,
     name: &str,
@@ -176,7 +176,7 @@ fn identity(
     Ok(identity)
 }
 
-/// Stands for an object that is not read: which one it is, and when it last changed.
+/// Identity and modification time of an object whose content is not read.
 pub(crate) fn stamp(meta: &Meta) -> ContentHash {
     let Meta {
         dev,
@@ -189,7 +189,7 @@ pub(crate) fn stamp(meta: &Meta) -> ContentHash {
     ContentHash::of(format!("{dev} {ino} {len} {modified} {modified_nanos}").as_bytes())
 }
 
-/// The hash and length of what `file` holds, up to `limit` bytes.
+/// The hash and length of a file of at most `limit` bytes.
 pub(crate) fn hash_file(
     file: &File,
     limit: u64,
@@ -201,7 +201,7 @@ pub(crate) fn hash_file(
     Ok((ContentHash::from_bytes(hash.finalize().into()), bytes))
 }
 
-/// What `file` holds, up to `limit` bytes.
+/// The content of a file of at most `limit` bytes.
 pub(crate) fn read_file(
     file: &File,
     limit: u64,
@@ -215,7 +215,7 @@ pub(crate) fn read_file(
     Ok(bytes)
 }
 
-/// Gives what `file` holds to `take`, piece by piece. Returns how much it was.
+/// Passes the content of a file to `take` in pieces. Returns its length.
 fn read(
     file: &File,
     limit: u64,
@@ -242,7 +242,8 @@ fn read(
     }
 }
 
-/// Copies `items`, which stand beneath `path` at `from`, into the empty directory `to`: directories and regular files alone.
+/// Copies `items`, the entries beneath `path` at `from`, into the empty directory `to`. Only directories and regular
+/// files can be copied.
 pub(crate) fn copy(
     from: OpenDir,
     to: OpenDir,
@@ -251,7 +252,7 @@ pub(crate) fn copy(
     checkpoint: Checkpoint<'_>,
 ) -> Result<(), CallError> {
     let (mut source, mut copy) = (DirStack::new(from), DirStack::new(to));
-    // The items come depth first, so the parent of each is on the way down to the one before.
+    // Items come depth first, so the parent of each is the previous directory or above it.
     let mut open = vec![path];
     for item in items {
         checkpoint()?;
@@ -269,7 +270,7 @@ pub(crate) fn copy(
         let failed = |errno| resolve::to_call_error(errno, &item.path);
         match item.meta.kind {
             Kind::Directory => {
-                // Never more open than the original, and open enough to be filled.
+                // Not more permissive than the original, but writable for the copy.
                 let mode = Mode::from_raw_mode(item.meta.mode & 0o777 | 0o700);
                 sys::mkdirat(to.as_fd(), name, mode).map_err(failed)?;
                 source.enter(name).map_err(failed)?;
@@ -302,7 +303,7 @@ fn copy_file(
     Ok(())
 }
 
-/// Why a copy ended early.
+/// Why a copy was not finished.
 #[derive(Debug)]
 pub(crate) enum CopyError {
     Stopped(CallError),
@@ -340,12 +341,12 @@ pub(crate) fn too_large(path: &VirtualPath) -> CallError {
     )
 }
 
-/// What stands under `name`, no link followed.
+/// The metadata of `name`, without following a link.
 pub(crate) fn stat(dir: BorrowedFd<'_>, name: &str) -> Result<Meta, Errno> {
     sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Meta::from_stat(&stat))
 }
 
-/// The names in `dir`, sorted; at most `budget`.
+/// The names in `dir`, sorted; fails if there are more than `budget`.
 fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<String>, CallError> {
     let failed = |errno| resolve::to_call_error(errno, path);
     let mut names = Vec::new();
@@ -369,7 +370,7 @@ fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<Str
     Ok(names)
 }
 
-/// What no path can name no rule can speak of, so nothing is done to it.
+/// No policy can match such a name, so it is denied.
 fn not_utf8(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::PermissionDenied,

@@ -1,4 +1,4 @@
-//! A text and old text in, the places where it stands out: exactly, but for line endings, or but for indentation.
+//! Finds old text in a file: exactly, ignoring line endings, or ignoring indentation.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -8,15 +8,14 @@ use super::line_index::LineIndex;
 use super::{Edit, MatchStrategy, Replacement};
 use crate::text::{Ending, Line, Text};
 
-/// Lines that all edits of a call together may compare and fit in the search for re-indented text, so that no input makes
-/// it slow.
+/// Maximum number of lines that all edits of a call compare while ignoring indentation.
 const MAX_COMPARED: usize = 4_000_000;
-/// Places that one text may stand in, and all edits of a call may change.
+/// Maximum number of occurrences of one text, and of replacements per call.
 pub(super) const MAX_MATCHES: usize = 100_000;
-/// Bytes of new text that all edits together may fit to places that differ in indentation.
+/// Maximum bytes of new text that all edits adapt to other indentation.
 const MAX_FITTED: usize = 64 << 20;
 
-/// Old text stands in so many places that to hold them would fill the memory.
+/// The old text occurs too often.
 #[derive(Debug)]
 pub(super) struct TooManyMatches;
 
@@ -26,16 +25,16 @@ pub(super) struct SearchText<'t> {
     pub(super) text: &'t Text<'t>,
     /// The text with `\n` for each line ending.
     plain: Cow<'t, str>,
-    /// Where, in `plain`, a `\r` was left out before the `\n`.
+    /// Offsets in `plain` where a `\r` was removed before the `\n`.
     left_out: Vec<usize>,
-    /// Its lines but for blanks, once an edit is looked for that way.
+    /// Index of trimmed lines, built on demand.
     index: OnceCell<LineIndex<'t>>,
-    /// What is left of [`MAX_COMPARED`] and [`MAX_FITTED`].
+    /// What remains of [`MAX_COMPARED`] and [`MAX_FITTED`].
     comparisons: Cell<usize>,
     fitting: Cell<usize>,
 }
 
-/// A place where old text stands.
+/// An occurrence of the old text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextMatch {
     pub(super) start: usize,
@@ -44,23 +43,23 @@ pub(super) struct TextMatch {
     replacement: ReplacementText,
 }
 
-/// How the new text is fitted in.
+/// How the new text is inserted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ReplacementText {
-    /// As it is: the edit names carriage returns itself.
+    /// Unchanged: the edit contains carriage returns itself.
     Literal,
-    /// With the line endings of the place; `explicit` carriage returns stay.
+    /// With the line endings of the occurrence; `explicit` carriage returns are kept.
     Endings { explicit: bool },
     /// As these lines.
     Lines(Vec<NewLine>),
 }
 
-/// A line of the new text, fitted to its place.
+/// A line of the new text, adapted to the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NewLine {
-    /// The line of the file with this index, as it stands there.
+    /// The line of the file with this index.
     Existing(usize),
-    /// This content.
+    /// New content.
     New(String),
 }
 
@@ -89,13 +88,13 @@ impl<'t> SearchText<'t> {
         }
     }
 
-    /// How many lines were compared and fitted so far.
+    /// Number of lines compared and adapted so far.
     #[cfg(test)]
     pub(super) fn compared(&self) -> usize {
         MAX_COMPARED - self.comparisons.get()
     }
 
-    /// Every place where `old` stands, in order; places may overlap. The first way that finds one counts.
+    /// All occurrences of `old`, in order; they may overlap. Uses the most exact method that finds any.
     ///
     /// # Errors
     /// [`TooManyMatches`]
@@ -115,7 +114,7 @@ impl<'t> SearchText<'t> {
         self.ignoring_indentation(&plain, &new.replace("\r\n", "\n"))
     }
 
-    /// Every place where the lines of `old` stand as whole lines, whatever ends them.
+    /// All occurrences of `old` as whole lines, with any line ending.
     ///
     /// # Errors
     /// [`TooManyMatches`]
@@ -136,7 +135,7 @@ impl<'t> SearchText<'t> {
     fn exact(&self, old: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let source = self.text.as_str();
         let bytes = source.as_bytes();
-        // Half of a `\r\n` is never matched: to take it away would leave the other half.
+        // Half of a `\r\n` never matches, since the other half would remain.
         let splits = |at: usize| {
             at > 0 && bytes.get(at - 1) == Some(&b'\r') && bytes.get(at) == Some(&b'\n')
         };
@@ -152,7 +151,7 @@ impl<'t> SearchText<'t> {
         Ok(found.filter(whole).collect())
     }
 
-    /// Line endings cannot be seen by who writes the edit, so a place counts whatever they are.
+    /// Occurrences with any line endings, which a model cannot see.
     fn ignoring_line_endings(
         &self,
         plain: &str,
@@ -176,12 +175,12 @@ impl<'t> SearchText<'t> {
         Ok(found.collect())
     }
 
-    /// The offset in the text of an offset in `plain`.
+    /// Converts an offset in `plain` to one in the text.
     fn original(&self, plain: usize) -> usize {
         plain + self.left_out.partition_point(|at| *at < plain)
     }
 
-    /// Whole lines that differ in indentation and trailing blanks alone, all indented by the same rule.
+    /// Occurrences of whole lines that differ only by trailing blanks and one indentation rule.
     fn ignoring_indentation(&self, old: &str, new: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let (old_ends, old) = whole_lines(old);
         let size = new.len();
@@ -201,9 +200,9 @@ impl<'t> SearchText<'t> {
             if found.len() >= MAX_MATCHES {
                 return Err(TooManyMatches);
             }
-            let here = lines.get(first..first + old.len()).unwrap_or_default();
-            let here: Vec<&str> = here.iter().map(content).collect();
-            let rule = Indent::between(&old, &here);
+            let actual = lines.get(first..first + old.len()).unwrap_or_default();
+            let actual: Vec<&str> = actual.iter().map(content).collect();
+            let rule = Indent::between(&old, &actual);
             let Some(fitted) = rule.and_then(|rule| fit(&old, &new, first, &rule)) else {
                 continue;
             };
@@ -212,7 +211,7 @@ impl<'t> SearchText<'t> {
                 continue;
             };
             let mut fitted = fitted;
-            // Text without a last line end: what is asked to end a line there ends the file.
+            // If the file has no final line end, neither has the replacement of its last line.
             let at_end = last.ending == Ending::None;
             if new_ends && !(old_ends && at_end) {
                 fitted.push(NewLine::New(String::new()));
@@ -235,7 +234,7 @@ fn spend(budget: &Cell<usize>, wanted: usize) -> Result<(), TooManyMatches> {
 }
 
 impl TextMatch {
-    /// What stands in this place after `edit`.
+    /// The replacement of this occurrence.
     pub(super) fn replacement(&self, edit: &Edit, text: &Text<'_>) -> Replacement {
         let old = text.as_str().get(self.start..self.end).unwrap_or_default();
         let with = match &self.replacement {
@@ -257,7 +256,7 @@ impl TextMatch {
         }
     }
 
-    /// The place after the last byte, for what is added to an empty text.
+    /// An empty occurrence at the end of the text.
     pub(super) fn end_of_text(text: &Text<'_>) -> Self {
         let end = text.as_str().len();
         Self {
@@ -268,7 +267,7 @@ impl TextMatch {
         }
     }
 
-    /// Whether it begins and ends where lines do.
+    /// Whether it begins and ends at line boundaries.
     fn is_whole_lines(&self, text: &Text<'_>) -> bool {
         let lines = text.lines();
         let begins = |at: usize| lines.binary_search_by_key(&at, |line| line.start).is_ok();
@@ -276,7 +275,7 @@ impl TextMatch {
     }
 }
 
-/// Leaves out what overlaps the place before it.
+/// Drops occurrences that overlap the previous one.
 pub(super) fn without_overlaps(found: Vec<TextMatch>) -> Vec<TextMatch> {
     let mut end = 0;
     let apart = found.into_iter().filter(|found| {
@@ -287,20 +286,20 @@ pub(super) fn without_overlaps(found: Vec<TextMatch>) -> Vec<TextMatch> {
     apart.collect()
 }
 
-/// The least exact way among `found`.
+/// The least exact strategy among `found`.
 pub(super) fn least_exact(found: &[TextMatch]) -> MatchStrategy {
     let ways = found.iter().map(|found| found.strategy);
     ways.max().unwrap_or(MatchStrategy::Exact)
 }
 
-/// Where `needle` stands in `text`, overlapping places included when they begin in the one before.
+/// All occurrences of `needle` in `text`, overlapping ones included.
 fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooManyMatches> {
     let all = text.match_indices(needle).map(|(at, _)| at);
     let apart: Vec<usize> = all.take(MAX_MATCHES + 1).collect();
     if apart.len() > MAX_MATCHES {
         return Err(TooManyMatches);
     }
-    // `aa` stands twice in `aaa`: whoever wants the only place must hear of the second.
+    // `aa` occurs twice in `aaa`, so the text is ambiguous.
     let [only] = apart.as_slice() else {
         return Ok(apart);
     };
@@ -310,8 +309,8 @@ fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooManyMatches> {
     Ok(std::iter::once(*only).chain(second).collect())
 }
 
-/// `new` with the line endings of `matched`, the place of `old` in the file: lines that old and new
-/// share keep theirs, others take that of their neighbour, and `fallback` where the place has none.
+/// `new` with the line endings of `matched`: common lines of old and new keep theirs, others take that of their
+/// neighbour, and `fallback` if there is none.
 fn with_endings(new: &str, old: &str, matched: &str, fallback: Ending) -> String {
     if !new.contains('\n') {
         return new.to_owned();
@@ -347,7 +346,7 @@ fn with_endings(new: &str, old: &str, matched: &str, fallback: Ending) -> String
     out
 }
 
-/// How many lines `old` and `new` share at their beginning and at their end.
+/// The number of common lines of `old` and `new` at the beginning and at the end.
 fn shared(old: &[&str], new: &[&str]) -> (usize, usize) {
     let same = |(a, b): &(&&str, &&str)| a == b;
     let before = old.iter().zip(new).take_while(same).count();
@@ -366,7 +365,7 @@ fn whole_lines(text: &str) -> (bool, Vec<&str>) {
     (ends, body.split('\n').collect())
 }
 
-/// The lines of `new` as they are to stand in the file from line `first` on; none if the rule does not fit one.
+/// The lines of `new`, adapted to the file from line `first` on; `None` if the rule does not fit.
 fn fit(old: &[&str], new: &[&str], first: usize, rule: &Indent) -> Option<Vec<NewLine>> {
     let (before, after) = shared(old, new);
     let fitted = new.iter().enumerate().map(|(index, line)| {
@@ -389,7 +388,7 @@ fn fit(old: &[&str], new: &[&str], first: usize, rule: &Indent) -> Option<Vec<Ne
     fitted.collect()
 }
 
-/// The lines with the ending each has in the file, or `fallback`; the last one without.
+/// The lines with their endings in the file, or `fallback`; the last one without.
 fn joined(lines: &[NewLine], text: &Text<'_>, fallback: Ending) -> String {
     let mut out = String::new();
     let mut ending = None;
@@ -400,9 +399,9 @@ fn joined(lines: &[NewLine], text: &Text<'_>, fallback: Ending) -> String {
         }
         match line {
             NewLine::Existing(index) => {
-                let kept = text.lines().get(*index).copied();
-                out.push_str(kept.map_or("", |kept| text.content(kept)));
-                let own = kept.map(|kept| kept.ending);
+                let common = text.lines().get(*index).copied();
+                out.push_str(common.map_or("", |common| text.content(common)));
+                let own = common.map(|common| common.ending);
                 ending = own.filter(|own| *own != Ending::None).or(Some(fallback));
             }
             NewLine::New(content) => {

@@ -1,24 +1,24 @@
-//! A directory in, the right to change names in it out, for as long as it is held.
+//! Locks of directories and of temporary files.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::sys::{Errno, FlockOperation, flock};
 
-/// Tries for a lock that somebody else holds, and the pause between them.
+/// Maximum attempts to acquire a lock, and the delay between them.
 const MAX_ATTEMPTS: u32 = 2_000;
 const RETRY_DELAY: Duration = Duration::from_millis(1);
 
-/// Held between the last look at a name and its change. All who write through this crate wait for each
-/// other, in this process and in others; the lock goes with the holder, however that ends.
+/// Lock of a directory, held while a name is checked and changed. All writers of this crate take it, in all processes.
+/// It is released on drop and when the process ends.
 #[derive(Debug)]
 pub(crate) struct DirLock<'d>(BorrowedFd<'d>);
 
 impl<'d> DirLock<'d> {
-    /// Locks `dir`, which must be open for this holder alone.
+    /// Locks `dir`, which must be opened for this lock alone.
     ///
     /// # Errors
-    /// `EBUSY` if somebody keeps it locked; a file system without locks is no error, as nobody can hold one there.
+    /// `EBUSY` if another holder does not release it. Succeeds on file systems without locks.
     pub(crate) fn acquire(dir: BorrowedFd<'d>) -> Result<Self, Errno> {
         for _ in 0..MAX_ATTEMPTS {
             match flock(dir, FlockOperation::NonBlockingLockExclusive) {
@@ -36,18 +36,18 @@ impl<'d> DirLock<'d> {
 
 impl Drop for DirLock<'_> {
     fn drop(&mut self) {
-        // Closing the directory frees it too.
+        // Closing the directory also releases it.
         let _ = flock(self.0, FlockOperation::Unlock);
     }
 }
 
-/// Tells the sweeper, for as long as `file` is open, that its owner lives.
+/// Marks a temporary file as in use while `file` is open.
 pub(crate) fn hold_live_lock(file: BorrowedFd<'_>) {
-    // Where there are no locks the sweeper cannot take one either, and leaves the file alone.
+    // On file systems without locks the sweeper leaves the file alone.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
 }
 
-/// Whether nobody who lives has marked `file`.
+/// Whether no live process has marked `file`.
 pub(super) fn is_abandoned(file: BorrowedFd<'_>) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }

@@ -1,4 +1,4 @@
-//! A path with links on it in, the path without links out; every link is judged before it is read.
+//! Resolves links in a path, judging each link before it is read.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -9,16 +9,16 @@ use crate::read_view::{MountPoint, ReadView};
 use crate::sys::beneath::{self, Mount};
 use crate::sys::{Errno, FileType, OFlags, readlinkat};
 
-/// The most links on one path, as in the kernel.
+/// Maximum number of links on a path, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// The most names that links may leave to be walked.
+/// Maximum number of pending names.
 const MAX_PENDING: usize = 4096;
 
-/// Returns where `path` really leads; `requested` is the name of it that may stand in a message.
+/// Resolves all links in `path`; errors name `requested` instead.
 ///
-/// What cannot be reached is not reported here: the answer is then the path up to there with the rest
-/// as it is, so that it is judged first and only then found to be missing. Only a link that may not be
-/// read, one that leaves its root by `..` and a loop end the walk, all with the same words.
+/// If a name cannot be reached, the result is the path up to there with the remaining names, so that it is judged
+/// before it is found to be missing. The errors for links that may not be read, links that leave the root by `..`, and
+/// loops are the same.
 pub(super) fn follow(
     view: &dyn ReadView,
     path: &VirtualPath,
@@ -34,7 +34,7 @@ pub(super) fn follow(
             Ok(Step::End(real)) => return real.ok_or_else(not_found),
             Ok(Step::Link(found)) => found,
             Err(AboveRoot) => {
-                // A relative target that leads out of the root is read as the absolute one.
+                // A relative target that leaves the root is treated as the absolute one.
                 let target = view.host_path_above(walk.mount.path, &walk.take_pending());
                 let target = target
                     .as_deref()
@@ -54,7 +54,7 @@ pub(super) fn follow(
         }
         match view.judge(&found.path) {
             Verdict::Allow => {}
-            // Who may read what lies behind a link may learn where the link leads.
+            // Whoever may read the target may learn where the link leads.
             Verdict::Ask if path.starts_with(&found.path) && view.shows(path) => {}
             Verdict::Ask => return Err(Halt::Needs(vec![Scope::file(Verb::Read, found.path)])),
             Verdict::Deny => return Err(not_found()),
@@ -77,7 +77,7 @@ pub(super) fn follow(
     Ok(walk.path())
 }
 
-/// The virtual path of an absolute target: in a root, or in none.
+/// The virtual path of an absolute target.
 fn absolute(
     view: &dyn ReadView,
     target: &str,
@@ -90,7 +90,7 @@ fn absolute(
         return Ok(inside);
     }
     let outside = VirtualPath::parse(target, None).map_err(|_| not_yours(requested))?;
-    // A host path that happens to be spelled like a mount is not what is mounted there.
+    // A host path may look like a virtual path of a root.
     if view.mount_point(&outside).is_some() {
         return Err(not_yours(requested));
     }
@@ -101,7 +101,7 @@ fn absolute(
 #[derive(Debug)]
 struct AboveRoot;
 
-/// A link that was met.
+/// A link on the path.
 struct FoundLink {
     handle: OwnedFd,
     path: VirtualPath,
@@ -115,16 +115,16 @@ impl FoundLink {
 }
 
 enum Step {
-    /// On to the next name.
+    /// Continue with the next name.
     Continue,
-    /// No further: the real path, unless it cannot be told.
+    /// The result; `None` if it cannot be expressed.
     End(Option<VirtualPath>),
     /// A link.
     Link(FoundLink),
 }
 
-/// Where the walk stands: the directories from the root down, and the names still to go, last first.
-/// Only the deepest is open; `..` opens the one above anew, by its name and following nothing.
+/// State of the walk: the directories from the root down, and the pending names in reverse order. Only the deepest
+/// directory is open; `..` reopens the one above by name, without following links.
 struct Walk<'r> {
     mount: MountPoint<'r>,
     root_mount: Option<Mount>,
@@ -148,7 +148,7 @@ impl<'r> Walk<'r> {
         Ok(walk)
     }
 
-    /// Goes on from the top of `mount`.
+    /// Continues from the top of `mount`.
     fn restart(&mut self, mount: MountPoint<'r>, rest: &str) -> Result<(), CallError> {
         let root_mount = (!mount.crosses_mounts).then(|| Mount::of(mount.dir.as_fd()));
         self.root_mount = root_mount.transpose().map_err(|errno| {
@@ -167,7 +167,7 @@ impl<'r> Walk<'r> {
         self.pending.extend(names.map(str::to_owned));
     }
 
-    /// The names still to go, from a `..` at the top of the root on.
+    /// Takes the pending names, beginning with a `..` at the top of the root.
     fn take_pending(&mut self) -> String {
         let names = std::iter::once("..").chain(self.pending.iter().rev().map(String::as_str));
         let target = names.collect::<Vec<_>>().join("/");
@@ -202,7 +202,7 @@ impl<'r> Walk<'r> {
                 self.current = Some(dir);
                 Ok(Step::Continue)
             }
-            // It went, or became a link, since the walk passed.
+            // It was removed or replaced by a link.
             Err(_) => Ok(Step::End(None)),
         }
     }
@@ -241,7 +241,7 @@ impl<'r> Walk<'r> {
         Ok((handle, kind))
     }
 
-    /// `path` with the names that were still to go, unless `..` is among them.
+    /// `path` with the pending names, unless `..` is among them.
     fn with_pending(&self, path: VirtualPath) -> Option<VirtualPath> {
         let mut names = self.pending.iter().rev();
         names.try_fold(path, |path, name| path.join(name).ok())

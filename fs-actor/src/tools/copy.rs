@@ -1,4 +1,4 @@
-//! Two paths in, what stands at the first standing at the second too out.
+//! `copy`: copies files and directories.
 
 use bailiwick::{
     CallError, Change, Code, Cost, Example, Failure, Halt, Namespace, Op, Operation, Plan,
@@ -19,7 +19,7 @@ use crate::resolve::{self, Kind};
 #[derive(Debug)]
 pub(crate) struct Copy(pub(super) StepExecutor);
 
-/// What to copy, and where to.
+/// Arguments of `copy`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyArgs {
@@ -37,7 +37,7 @@ pub struct CopyArgs {
     pub create_parents: bool,
 }
 
-/// What was copied.
+/// Output of `copy`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CopyOutput {
     /// The original.
@@ -57,7 +57,7 @@ pub struct CopyOutput {
     pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     from: VirtualPath,
@@ -142,28 +142,28 @@ impl WriteTool for Copy {
         let ResolvedCopy {
             from,
             to,
-            seen,
+            inspected,
             existing,
         } = resolve_args(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
         steps.push(Step::Copy {
             from: from.clone(),
             to: to.clone(),
-            what: seen.state.clone(),
+            what: inspected.state.clone(),
             existing: existing.state.clone(),
         });
-        require(permit, (&from, &to), &seen, &steps)?;
+        require(permit, (&from, &to), &inspected, &steps)?;
         let limit = permit.limits().write_max_bytes;
-        let every = seen.items.iter().map(|item| (&item.path, &item.meta));
-        for (path, meta) in every.chain(seen.meta.as_ref().map(|meta| (&from, meta))) {
+        let every = inspected.items.iter().map(|item| (&item.path, &item.meta));
+        for (path, meta) in every.chain(inspected.meta.as_ref().map(|meta| (&from, meta))) {
             check_copyable(path, meta, limit)?;
             resolve::check_hard_links(permit, path, meta)?;
         }
         let mut changes = target::directory_changes(&steps);
         let (replaced, replaced_content) =
-            target::replaced_file(&self.0, permit, (&from, &seen), (&to, &existing))?;
+            target::replaced_file(&self.0, permit, (&from, &inspected), (&to, &existing))?;
         changes.extend(replaced);
-        let (entry, diff) = self.0.describe(permit, &from, &seen)?;
+        let (entry, diff) = self.0.describe(permit, &from, &inspected)?;
         changes.push(Change {
             path: from.clone(),
             op: Op::Copy,
@@ -172,20 +172,20 @@ impl WriteTool for Copy {
             after: entry,
             diff,
         });
-        let inverse = inverse(&to, &seen.state, replaced_content, &steps);
-        let entries = seen.items.len() as u64 + 1;
+        let inverse = inverse(&to, &inspected.state, replaced_content, &steps);
+        let entries = inspected.items.len() as u64 + 1;
         let reached = ReachedDurability::at_best(Some(self.0.durability()));
         Ok(Plan {
             reply: reply(CopyOutput {
                 from: from.to_string(),
                 to: to.to_string(),
                 entries,
-                bytes: seen.bytes,
-                left_out: seen.left_out,
+                bytes: inspected.bytes,
+                left_out: inspected.left_out,
                 durability: reached.clone(),
             }),
             cost: Cost {
-                bytes: seen.bytes,
+                bytes: inspected.bytes,
                 files: entries + changes.len() as u64 - 1,
             },
             changes,
@@ -199,33 +199,39 @@ impl WriteTool for Copy {
     }
 }
 
-/// Requires all that the call must be allowed for copying `from`, which is `seen`, to `to`.
+/// Requires everything that copying `from`, whose state is `inspected`, to `to` needs.
 fn require(
     permit: &ReadPermit,
     (from, to): (&VirtualPath, &VirtualPath),
-    seen: &Inspected,
+    inspected: &Inspected,
     steps: &[Step],
 ) -> Result<(), Halt> {
     target::check_write_modes(permit, steps, false)?;
-    // What may not be read yet is not looked through for names.
-    target::require_whole(permit, Operation::Read, (from, seen), to)?;
+    // A tree that may not be read yet is not checked by name.
+    target::require_whole(permit, Operation::Read, (from, inspected), to)?;
     let (source, destination) = (
         |path: &VirtualPath| Ok(path.clone()),
         |path: &VirtualPath| target::relocated(path, from, to),
     );
     target::require_all([
-        target::require_beneath(permit, Operation::Read, from, &seen.items, source),
-        target::require_beneath(permit, Operation::Create, from, &seen.items, destination),
+        target::require_beneath(permit, Operation::Read, from, &inspected.items, source),
+        target::require_beneath(
+            permit,
+            Operation::Create,
+            from,
+            &inspected.items,
+            destination,
+        ),
         target::require_parents(permit, to, steps),
-        repository::require(permit, steps, &seen.items),
+        repository::require(permit, steps, &inspected.items),
     ])
 }
 
-/// A copy that makes sense: the real paths, what is copied and what is replaced.
+/// Valid arguments with resolved paths, and the states of both.
 struct ResolvedCopy {
     from: VirtualPath,
     to: VirtualPath,
-    seen: Inspected,
+    inspected: Inspected,
     existing: Inspected,
 }
 
@@ -235,7 +241,7 @@ fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedCopy, Halt> {
         let missing = not_yours(&job.from);
         return Err(super::suggest::with_suggestions(permit, &job.from, missing).into());
     }
-    let seen = inspect(permit, &job.from, TemporaryFiles::Excluded)?;
+    let inspected = inspect(permit, &job.from, TemporaryFiles::Excluded)?;
     let existing = target::destination(permit, &job.to, job.overwrite)?;
     let (from, to) = (
         permit.actual(&job.from).clone(),
@@ -244,7 +250,7 @@ fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedCopy, Halt> {
     target::reject_root(permit, &to)?;
     target::reject_temporary_name(&to)?;
     target::reject_nested(&from, &to)?;
-    let Some(meta) = seen.meta else {
+    let Some(meta) = inspected.meta else {
         return Err(not_yours(&from).into());
     };
     if existing.state != State::Absent && meta.kind != Kind::File {
@@ -254,7 +260,7 @@ fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedCopy, Halt> {
     Ok(ResolvedCopy {
         from,
         to,
-        seen,
+        inspected,
         existing,
     })
 }
@@ -278,7 +284,7 @@ fn check_copyable(
     }
 }
 
-/// What removes the copy and puts back what it replaced, if the copy can be told from anything else.
+/// Steps that remove the copy and restore what it replaced, if the copy can be identified.
 fn inverse(
     to: &VirtualPath,
     what: &State,

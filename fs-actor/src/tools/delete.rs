@@ -1,4 +1,4 @@
-//! A path in, nothing there any more out.
+//! `delete`: deletes files and directories.
 
 use bailiwick::{
     CallError, Change, Code, Cost, DirectoryContents, Entry, Example, Failure, FileDiff, Halt,
@@ -16,15 +16,15 @@ use crate::diff;
 use crate::replace::ReachedDurability;
 use crate::resolve::{Kind, Meta};
 
-/// The most that is kept of a directory so that its removal can be taken back.
+/// Maximum size of a directory that is kept for undo.
 const MAX_RESTORABLE_BYTES: u64 = 8 << 20;
 const MAX_RESTORABLE_ENTRIES: usize = 1_000;
 
-/// Removes files and directories.
+/// Deletes files and directories.
 #[derive(Debug)]
 pub(crate) struct Delete(pub(super) StepExecutor);
 
-/// What to remove.
+/// Arguments of `delete`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteArgs {
@@ -35,7 +35,7 @@ pub struct DeleteArgs {
     pub recursive: bool,
 }
 
-/// What was removed.
+/// Output of `delete`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeleteOutput {
     /// Where it was.
@@ -51,7 +51,7 @@ pub struct DeleteOutput {
     pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -119,33 +119,33 @@ impl WriteTool for Delete {
 
     fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
         target::reject_root(permit, &job.path)?;
-        let seen = inspect(permit, &job.path, TemporaryFiles::Included)?;
+        let inspected = inspect(permit, &job.path, TemporaryFiles::Included)?;
         let path = permit.actual(&job.path).clone();
         target::reject_root(permit, &path)?;
-        let Some(meta) = seen.meta else {
+        let Some(meta) = inspected.meta else {
             return Err(super::suggest::with_suggestions(permit, &path, not_yours(&path)).into());
         };
         let shown = permit.shows(&path);
         let directory = meta.kind == Kind::Directory;
-        // Whether a directory that may not be read is empty is not told either.
-        if !job.recursive && directory && !(shown && seen.items.is_empty()) {
+        // The error must not reveal whether a hidden directory is empty.
+        if !job.recursive && directory && !(shown && inspected.items.is_empty()) {
             let is = if shown { "not empty" } else { "a directory" };
             let reason = format!("`{path}` is {is}; set it to `true` to delete all of it");
             return Err(CallError::invalid_argument("/recursive", reason).into());
         }
         let steps = vec![Step::Remove {
             path: path.clone(),
-            what: seen.state.clone(),
+            what: inspected.state.clone(),
         }];
         target::check_write_modes(permit, &steps, false)?;
         target::require_all([
-            target::require_beneath(permit, Operation::Delete, &path, &seen.items, |path| {
+            target::require_beneath(permit, Operation::Delete, &path, &inspected.items, |path| {
                 Ok(path.clone())
             }),
-            repository::require(permit, &steps, &seen.items),
+            repository::require(permit, &steps, &inspected.items),
         ])?;
-        let inverse = restore(permit, &path, &meta, &seen);
-        let (before, described) = self.0.describe(permit, &path, &seen)?;
+        let inverse = restore(permit, &path, &meta, &inspected);
+        let (before, described) = self.0.describe(permit, &path, &inspected)?;
         let reached = ReachedDurability::at_best(Some(self.0.durability()));
         let reply = reply(
             &path,
@@ -170,7 +170,7 @@ impl WriteTool for Delete {
             reply,
             cost: Cost {
                 bytes: 0,
-                files: seen.items.len() as u64 + 1,
+                files: inspected.items.len() as u64 + 1,
             },
             steps: ChangeSet::new(steps, self.0.durability(), reached),
             inverse: inverse.map(ChangeSet::from),
@@ -182,7 +182,7 @@ impl WriteTool for Delete {
     }
 }
 
-/// The content of a file that is removed, as lines removed.
+/// The content of a deleted file, as removed lines.
 fn removed_lines(inverse: Option<&[Step]>) -> FileDiff {
     match inverse {
         Some([Step::Write { content, .. }]) => diff::of_bytes(content, b""),
@@ -193,19 +193,20 @@ fn removed_lines(inverse: Option<&[Step]>) -> FileDiff {
     }
 }
 
-/// What brings all of it back, unless that is more than is kept.
+/// Steps that restore everything, unless it is too large to keep.
 fn restore(
     permit: &ReadPermit,
     path: &VirtualPath,
     meta: &Meta,
-    seen: &Inspected,
+    inspected: &Inspected,
 ) -> Option<Vec<Step>> {
-    if let State::File { .. } = seen.state {
+    if let State::File { .. } = inspected.state {
         return write_back(permit, path, meta).map(|step| vec![step]);
     }
-    let small = seen.bytes <= MAX_RESTORABLE_BYTES && seen.items.len() <= MAX_RESTORABLE_ENTRIES;
+    let small =
+        inspected.bytes <= MAX_RESTORABLE_BYTES && inspected.items.len() <= MAX_RESTORABLE_ENTRIES;
     let content_only = matches!(
-        seen.state,
+        inspected.state,
         State::Directory {
             content_only: true,
             ..
@@ -214,7 +215,7 @@ fn restore(
     if !small || !content_only {
         return None;
     }
-    let every = seen.items.iter().map(|item| (&item.path, &item.meta));
+    let every = inspected.items.iter().map(|item| (&item.path, &item.meta));
     let steps = std::iter::once((path, meta))
         .chain(every)
         .map(|(path, meta)| match meta.kind {
@@ -229,7 +230,7 @@ fn restore(
 }
 
 fn write_back(permit: &ReadPermit, path: &VirtualPath, meta: &Meta) -> Option<Step> {
-    // What cannot be read again just after it was looked at is not brought back; it is still removed only as it was.
+    // If it cannot be read again, there is no inverse; the deletion still checks the planned state.
     let old = target::read_old(permit, path).ok().flatten()?;
     Some(Step::Write {
         path: path.clone(),

@@ -1,4 +1,4 @@
-//! A file and edits in, the file with exactly those places changed out.
+//! `edit_file`: edits parts of text files.
 
 mod divide;
 mod docs;
@@ -23,12 +23,12 @@ use crate::text::Text;
 use errors::{edit_error, not_text, patch_error};
 use rewrite::FileRewrite;
 
-/// Edits of one call at most.
+/// Maximum number of edits per call.
 const MAX_EDITS: usize = 1_000;
-/// The largest file that is edited, whatever the policy allows: matching holds several copies.
+/// Maximum size of a file, whatever the policy allows, since matching needs several copies.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Changes parts of text files.
+/// Edits parts of text files.
 #[derive(Debug)]
 pub(crate) struct EditFile(pub(super) StepExecutor);
 
@@ -53,7 +53,7 @@ pub struct EditArgs {
     pub expected_count: Option<usize>,
 }
 
-/// Which file, and what to change in it.
+/// Arguments of `edit_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditFileArgs {
@@ -93,7 +93,7 @@ pub struct ExcludedEdit {
     pub removed: usize,
 }
 
-/// What was changed.
+/// Output of `edit_file`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EditFileOutput {
     /// The file, links followed.
@@ -117,7 +117,7 @@ pub struct EditFileOutput {
     pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -230,7 +230,7 @@ impl WriteTool for EditFile {
     }
 }
 
-/// The file to edit: where it really is, its state and bytes, and how large it may become.
+/// The file to edit: resolved path, state, content, and maximum size.
 fn read_target(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Bytes, u64), Halt> {
     let old = target::read_old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
     let path = permit.actual(&job.path).clone();
@@ -281,7 +281,7 @@ fn too_large(path: &VirtualPath, limit: u64) -> CallError {
     )
 }
 
-/// Why the edits were not made.
+/// Why the edits were not applied.
 #[derive(Debug)]
 enum ApplyError {
     Stopped(CallError),

@@ -1,4 +1,4 @@
-//! A glob in, the paths that match it out, a page at a time.
+//! `find`: finds files by name.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use crate::walk::{self, IgnoreRules, WalkControl};
 #[derive(Debug)]
 pub(crate) struct Find;
 
-/// What to find.
+/// Arguments of `find`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FindArgs {
@@ -56,7 +56,7 @@ fn page_length() -> u32 {
     200
 }
 
-/// What was found.
+/// Output of `find`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FindOutput {
     /// The paths of this page, in order.
@@ -72,7 +72,7 @@ pub struct FindOutput {
     pub unreadable: u64,
 }
 
-/// A search once understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -158,7 +158,6 @@ fn find(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
     })?;
     let page = page.finish();
     let mut text = String::new();
-    // Writing to a String does not fail.
     for path in &page.entries {
         let _ = writeln!(text, "{}", escape(path));
     }
@@ -225,7 +224,7 @@ mod tests {
     ];
 
     #[test]
-    fn names_are_found_at_any_depth_but_not_what_is_ignored_or_denied() {
+    fn names_are_found_at_any_depth_except_ignored_and_denied() {
         check(
             &TREE,
             &job("*.rs"),
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_directory_above_ignores_is_ignored_beneath_it() {
+    fn ignore_rules_apply_beneath_their_directory() {
         let below = Job {
             path: path("/r/src"),
             ..job("*")
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nearer_ignore_file_beats_a_farther_one() {
+    fn nearest_ignore_file_takes_precedence() {
         let lines = [
             "file root/.gitignore *.o",
             "file root/src/.ignore !a.o",
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_cannot_be_entered_are_counted() {
+    fn unreadable_directories_are_counted() {
         for (levels, unreadable, note) in [
             (300, 1, "[1 directory could not be entered]\n"),
             (200, 0, ""),
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_ignore_file_costs_little() {
+    fn hostile_ignore_file_costs_little() {
         let braces = "{a,b}".repeat(8000);
         let hostile = format!(
             "file root/.gitignore {braces}\n[\n**********z\n{}",

@@ -1,4 +1,4 @@
-//! A pattern in, the lines, files or counts that match out.
+//! `grep`: searches the content of files.
 
 use std::fmt::{self, Write as _};
 
@@ -17,14 +17,14 @@ use crate::resolve::{self, Kind, OpenFile};
 use crate::search::{self, Case, ResultLine, Search, Skipped};
 use crate::walk::{self, IgnoreRules, WalkControl, WalkSkipped};
 
-/// The most lines around a match.
+/// Maximum number of context lines.
 const MAX_CONTEXT: u32 = 20;
 
 /// Searches the content of files.
 #[derive(Debug)]
 pub(crate) struct Grep;
 
-/// What to search for.
+/// Arguments of `grep`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrepArgs {
@@ -92,7 +92,7 @@ fn page_length() -> u32 {
     100
 }
 
-/// What was found.
+/// Output of `grep`.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GrepOutput {
     /// The files of this answer that match, in the order of the search.
@@ -160,7 +160,7 @@ impl Serialize for MatchLine {
     }
 }
 
-/// A search once understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -260,15 +260,15 @@ fn byte_budget(view: &dyn ReadView) -> usize {
     usize::try_from(view.max_bytes()).unwrap_or(usize::MAX)
 }
 
-/// An answer being gathered.
+/// Collects the results.
 struct Answer<'a> {
     view: &'a dyn ReadView,
     job: &'a Job,
     search: Search,
     text: String,
-    /// Results passed over or taken so far.
+    /// Number of results skipped or included so far.
     counted: u64,
-    /// The first result that is no longer wanted.
+    /// Index after the last result to include.
     end: u64,
     byte_budget: u64,
     searched: u64,
@@ -324,7 +324,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// Searches one file; stops once there is one result more than is wanted.
+    /// Searches one file; stops after one result more than requested.
     fn search(&mut self, path: &VirtualPath, opened: OpenFile) -> Result<WalkControl, Halt> {
         self.searched += 1;
         let (skip, most) = match self.job.mode {
@@ -362,7 +362,6 @@ impl<'a> Answer<'a> {
         }
         self.counted += 1;
         if self.counted > self.job.offset {
-            // Writing to a String does not fail.
             let _ = match self.job.mode {
                 GrepMode::Count => {
                     writeln!(self.text, "{} {}", escape(path.as_str()), lines.matches)
@@ -427,7 +426,6 @@ impl<'a> Answer<'a> {
     }
 
     fn finish(mut self) -> Reply {
-        // Writing to a String does not fail.
         if self.found.files.is_empty() {
             self.found.searched = Some(self.searched);
             let _ = writeln!(self.text, "no match in {} files", self.searched);
@@ -513,7 +511,7 @@ mod tests {
     ];
 
     #[test]
-    fn matching_lines_come_by_file_without_what_is_denied_ignored_or_linked() {
+    fn matches_exclude_denied_ignored_and_linked_files() {
         check(
             &TREE,
             &job("one"),
@@ -541,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_counts_are_told_without_their_lines() {
+    fn modes_files_and_count_have_no_lines() {
         check(
             &TREE,
             &Job {
@@ -561,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answers_go_on_at_their_offsets_and_together_hold_every_match_once() {
+    fn pages_have_every_match_once() {
         let lines: Vec<String> = (0..5)
             .map(|n| format!("file root/f{n} x{n}a\nno\nx{n}b\nx{n}c\n"))
             .collect();
@@ -573,7 +571,7 @@ mod tests {
             (GrepMode::Files, 2),
             (GrepMode::Count, 3),
         ] {
-            let (mut seen, mut offset) = (Vec::new(), 0);
+            let (mut searched_count, mut offset) = (Vec::new(), 0);
             loop {
                 let (text, found) = run(
                     &world,
@@ -584,7 +582,7 @@ mod tests {
                         ..job("x")
                     },
                 );
-                seen.extend(
+                searched_count.extend(
                     text.lines()
                         .filter(|line| {
                             line.contains('x')
@@ -598,12 +596,16 @@ mod tests {
                 }
             }
             let expected = if mode == GrepMode::Content { 15 } else { 5 };
-            assert_eq!(seen.len(), expected, "{mode:?} {limit}: {seen:?}");
+            assert_eq!(
+                searched_count.len(),
+                expected,
+                "{mode:?} {limit}: {searched_count:?}"
+            );
         }
     }
 
     #[test]
-    fn a_full_answer_ends_at_a_line_and_says_where_to_go_on() {
+    fn full_result_ends_at_a_line_with_next_offset() {
         let mut world = World::new(&["file root/f aaaa\naaaa\naaaa\n"]);
         world.max_bytes = 20;
         let (text, found) = run(&world, &job("a"));
@@ -615,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_cannot_be_entered_are_counted() {
+    fn unreadable_directories_are_counted() {
         for (levels, unreadable, note) in [
             (300, 1, "[1 directory could not be entered]\n"),
             (200, 0, ""),
@@ -629,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_passes_over_fifos_and_binary_files() {
+    fn search_skips_fifos_and_binary_files() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let world = World::new(&["file root/f one\n", "file root/g one\0\n"]);
         mknodat(

@@ -1,4 +1,4 @@
-//! A directory in, a page of what it holds, or of the tree beneath it, out.
+//! `list_directory`: lists directories and trees.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ use crate::walk::{self, MAX_DEPTH, WalkControl, WalkEntry, WalkSkipped};
 #[derive(Debug)]
 pub(crate) struct ListDirectory;
 
-/// What to list.
+/// Arguments of `list_directory`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListDirectoryArgs {
@@ -47,7 +47,7 @@ fn page_length() -> u32 {
     500
 }
 
-/// One page of a listing.
+/// Output of `list_directory`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ListDirectoryOutput {
     /// The directory, links followed.
@@ -81,7 +81,7 @@ pub struct DirectoryEntry {
     pub raw: Option<String>,
 }
 
-/// A listing once understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -198,7 +198,7 @@ fn listed(found: &WalkEntry<'_>, at: &VirtualPath) -> DirectoryEntry {
         }
     };
     let shown = escape(&name);
-    // Whoever needs the name as it is gets its bytes wherever it is not shown as it is.
+    // `raw` is set whenever the displayed name differs from the real one.
     let plain = found.raw.is_none() && shown == name;
     let raw = found.raw.unwrap_or(name.as_bytes());
     DirectoryEntry {
@@ -213,7 +213,6 @@ fn listed(found: &WalkEntry<'_>, at: &VirtualPath) -> DirectoryEntry {
 
 fn text(listing: &ListDirectoryOutput, left_out: WalkSkipped) -> String {
     let mut text = String::new();
-    // Writing to a String does not fail.
     for DirectoryEntry {
         name, kind, bytes, ..
     } in &listing.entries
@@ -251,9 +250,9 @@ mod tests {
     use super::*;
     use crate::testing::{KernelMode, World, in_child, path};
 
-    fn job(asked: &str, depth: usize) -> Job {
+    fn job(requested: &str, depth: usize) -> Job {
         Job {
-            path: path(asked),
+            path: path(requested),
             depth,
             limit: 500,
             cursor: None,
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_listed_to_its_depth_without_what_is_denied() {
+    fn tree_is_listed_to_its_depth_without_denied_entries() {
         let world = World::new(&[
             "file root/a/b/c x",
             "file root/a-b xx",
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_begins_anew_behind_a_link_that_stays_inside() {
+    fn link_to_a_directory_inside_is_listed() {
         let world = World::new(&["file root/d/f x", "link root/l d"]);
         let got = listing(&world, &job("/r/l", 1));
         assert_eq!(
@@ -330,17 +329,17 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_each_other_to_the_end() {
+    fn pages_continue_to_the_end() {
         let lines: Vec<String> = (0..25).map(|n| format!("file root/f{n:02} x")).collect();
         let world = World::new(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
-            let asked = Job {
+            let requested = Job {
                 limit: 10,
                 cursor,
                 ..job("/r", 1)
             };
-            let got = listing(&world, &asked);
+            let got = listing(&world, &requested);
             assert_eq!(got["total"], 25);
             seen.extend(names(&got));
             match got["next_cursor"].as_str() {
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_deeper_than_the_walk_is_cut_and_said_so() {
+    fn too_deep_tree_is_cut_with_a_notice() {
         let world = World::new(&[]);
         let mut dir = world.host("root");
         let deepest = rustix::fs::openat(

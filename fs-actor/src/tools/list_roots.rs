@@ -1,4 +1,4 @@
-//! `list_roots`: the folders that are open to a worker.
+//! `list_roots`: lists the open folders of a worker.
 
 use std::fmt::Write as _;
 
@@ -9,16 +9,16 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Lists the roots.
+/// Lists the open folders.
 #[derive(Debug)]
 pub(crate) struct ListRoots;
 
-/// No arguments.
+/// Arguments of `list_roots`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListRootsArgs {}
 
-/// The folders.
+/// Output of `list_roots`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ListRootsOutput {
     /// The folders that you may read, with what is in them.
@@ -43,7 +43,7 @@ pub struct UnavailableFolder {
     pub reason: String,
 }
 
-/// Where paths begin, and what is left out.
+/// The default folder and unavailable roots.
 #[derive(Debug)]
 pub(crate) struct Job {
     default_root: Option<String>,
@@ -106,7 +106,6 @@ fn list(open: &[OpenFolder], job: &Job) -> Reply {
     let writable = paths(|folder| folder.write != Verdict::Deny);
     let mut text = String::new();
     for folder in open {
-        // Writing to a String does not fail.
         let _ = writeln!(text, "{folder}");
     }
     for root in &job.unavailable {

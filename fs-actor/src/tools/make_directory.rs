@@ -1,4 +1,4 @@
-//! A path in, a directory there out.
+//! `make_directory`: creates directories.
 
 use bailiwick::{
     CallError, Code, Cost, Example, Failure, Halt, Namespace, Operation, Plan, Prepared,
@@ -11,11 +11,11 @@ use crate::change::{ChangeSet, Step, StepExecutor, target};
 use crate::replace::ReachedDurability;
 use crate::resolve::{self, Kind};
 
-/// Makes directories.
+/// Creates directories.
 #[derive(Debug)]
 pub(crate) struct MakeDirectory(pub(super) StepExecutor);
 
-/// Which directory to make.
+/// Arguments of `make_directory`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MakeDirectoryArgs {
@@ -26,7 +26,7 @@ pub struct MakeDirectoryArgs {
     pub create_parents: bool,
 }
 
-/// What was made.
+/// Output of `make_directory`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MakeDirectoryOutput {
     /// The directory, links followed.
@@ -38,7 +38,7 @@ pub struct MakeDirectoryOutput {
     pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,

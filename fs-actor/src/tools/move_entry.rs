@@ -1,4 +1,4 @@
-//! Two paths in, what stood at the first now standing at the second out.
+//! `move`: moves and renames files and directories.
 
 use bailiwick::{
     CallError, Change, Code, Cost, Entry, Example, Failure, Halt, Namespace, Op, Operation, Plan,
@@ -19,7 +19,7 @@ use crate::resolve;
 #[derive(Debug)]
 pub(crate) struct Move(pub(super) StepExecutor);
 
-/// What to move, and where to.
+/// Arguments of `move`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveArgs {
@@ -37,7 +37,7 @@ pub struct MoveArgs {
     pub create_parents: bool,
 }
 
-/// What was moved.
+/// Output of `move`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MoveOutput {
     /// Where it was.
@@ -52,7 +52,7 @@ pub struct MoveOutput {
     pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     from: VirtualPath,
@@ -131,7 +131,7 @@ impl WriteTool for Move {
         })
     }
 
-    /// What becomes readable at its new place must be readable at its old one.
+    /// If the destination may be read, the source must be readable, too.
     fn also_needs(&self, job: &Job, permit: &ReadPermit) -> Vec<Scope> {
         if permit.shows(&job.to) && !permit.shows(&job.from) {
             vec![Scope::file(Verb::Read, job.from.clone())]
@@ -144,23 +144,23 @@ impl WriteTool for Move {
         let ResolvedMove {
             from,
             to,
-            seen,
+            inspected,
             existing,
         } = resolve_args(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
-        same_device(permit, &seen, &to, &steps)?;
+        same_device(permit, &inspected, &to, &steps)?;
         steps.push(Step::Move {
             from: from.clone(),
             to: to.clone(),
-            what: seen.state.clone(),
+            what: inspected.state.clone(),
             existing: existing.state.clone(),
         });
-        require(permit, (&from, &to), &seen, &steps)?;
+        require(permit, (&from, &to), &inspected, &steps)?;
         let mut changes = target::directory_changes(&steps);
         let (replaced, replaced_content) =
-            target::replaced_file(&self.0, permit, (&from, &seen), (&to, &existing))?;
+            target::replaced_file(&self.0, permit, (&from, &inspected), (&to, &existing))?;
         changes.extend(replaced);
-        let (entry, diff) = self.0.describe(permit, &from, &seen)?;
+        let (entry, diff) = self.0.describe(permit, &from, &inspected)?;
         let entries = 1 + match entry {
             Entry::Directory { entries } => entries,
             Entry::Absent | Entry::File { .. } => 0,
@@ -178,7 +178,7 @@ impl WriteTool for Move {
             let back = Step::Move {
                 from: to.clone(),
                 to: from.clone(),
-                what: seen.state.clone(),
+                what: inspected.state.clone(),
                 existing: State::Absent,
             };
             std::iter::once(back)
@@ -187,7 +187,7 @@ impl WriteTool for Move {
                 .collect::<Vec<_>>()
                 .into()
         });
-        let moved = seen.items.len() as u64 + 1;
+        let moved = inspected.items.len() as u64 + 1;
         let reached = ReachedDurability::at_best(Some(self.0.durability()));
         Ok(Plan {
             reply: reply(&from, &to, counted, reached.clone()),
@@ -206,10 +206,10 @@ impl WriteTool for Move {
     }
 }
 
-/// Refuses a move to another file system, below the directories that `parents` make, before anybody is asked about it.
+/// Rejects a move to another file system before anyone is asked; `parents` create the directories above `to`.
 fn same_device(
     permit: &ReadPermit,
-    seen: &Inspected,
+    inspected: &Inspected,
     to: &VirtualPath,
     parents: &[Step],
 ) -> Result<(), Halt> {
@@ -220,47 +220,53 @@ fn same_device(
     let Some(parent) = first.parent() else {
         return Ok(());
     };
-    match (&seen.meta, resolve::entry(permit, &parent)?) {
+    match (&inspected.meta, resolve::entry(permit, &parent)?) {
         (Some(moved), Some(parent)) if moved.dev != parent.dev => Err(other_device(to).into()),
         _ => Ok(()),
     }
 }
 
-/// Requires all that the call must be allowed for moving `from`, which is `seen`, to `to`.
+/// Requires everything that moving `from`, whose state is `inspected`, to `to` needs.
 fn require(
     permit: &ReadPermit,
     (from, to): (&VirtualPath, &VirtualPath),
-    seen: &Inspected,
+    inspected: &Inspected,
     steps: &[Step],
 ) -> Result<(), Halt> {
     target::check_write_modes(permit, steps, false)?;
-    // Entries that may not be named yet are judged once all of the directory may be moved.
-    target::require_whole(permit, Operation::Move, (from, seen), to)?;
+    // Hidden entries are checked once all of the directory may be moved.
+    target::require_whole(permit, Operation::Move, (from, inspected), to)?;
     let (source, destination) = (
         |path: &VirtualPath| Ok(path.clone()),
         |path: &VirtualPath| target::relocated(path, from, to),
     );
     target::require_all([
-        target::require_beneath(permit, Operation::Move, from, &seen.items, source),
-        target::require_beneath(permit, Operation::Create, from, &seen.items, destination),
-        check_visibility(permit, from, to, &seen.items),
+        target::require_beneath(permit, Operation::Move, from, &inspected.items, source),
+        target::require_beneath(
+            permit,
+            Operation::Create,
+            from,
+            &inspected.items,
+            destination,
+        ),
+        check_visibility(permit, from, to, &inspected.items),
         target::require_parents(permit, to, steps),
-        repository::require(permit, steps, &seen.items),
+        repository::require(permit, steps, &inspected.items),
     ])
 }
 
-/// A move that makes sense: the real paths, what is moved and what is replaced.
+/// Valid arguments with resolved paths, and the states of both.
 struct ResolvedMove {
     from: VirtualPath,
     to: VirtualPath,
-    seen: Inspected,
+    inspected: Inspected,
     existing: Inspected,
 }
 
 fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedMove, Halt> {
     target::reject_root(permit, &job.from)?;
     target::reject_root(permit, &job.to)?;
-    let seen = inspect(permit, &job.from, TemporaryFiles::Included)?;
+    let inspected = inspect(permit, &job.from, TemporaryFiles::Included)?;
     let existing = target::destination(permit, &job.to, job.overwrite)?;
     let (from, to) = (
         permit.actual(&job.from).clone(),
@@ -270,22 +276,22 @@ fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedMove, Halt> {
     target::reject_root(permit, &to)?;
     target::reject_temporary_name(&to)?;
     target::reject_nested(&from, &to)?;
-    if seen.state == State::Absent {
+    if inspected.state == State::Absent {
         return Err(super::suggest::with_suggestions(permit, &from, not_yours(&from)).into());
     }
-    if existing.state != State::Absent && matches!(seen.state, State::Directory { .. }) {
+    if existing.state != State::Absent && matches!(inspected.state, State::Directory { .. }) {
         let message = format!("there is a file at `{to}`; a directory does not replace it");
         return Err(CallError::new(Code::AlreadyExists, message).into());
     }
     Ok(ResolvedMove {
         from,
         to,
-        seen,
+        inspected,
         existing,
     })
 }
 
-/// Refuses a move that would make readable what is not: to be read there, it must be readable here.
+/// Rejects a move that would make hidden files readable.
 fn check_visibility(
     permit: &ReadPermit,
     from: &VirtualPath,

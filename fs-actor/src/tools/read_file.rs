@@ -1,4 +1,4 @@
-//! Paths and a range of lines in, text, images and sounds out; how much there is, and where to go on.
+//! `read_file`: reads text, images, audio and other files.
 
 mod lines;
 mod render;
@@ -24,9 +24,9 @@ use render::{Source, open_and_render, render};
 
 pub use lines::LazyHash;
 
-/// The largest file that is answered at once.
+/// Maximum size of a file that is read without blocking.
 const MAX_CACHED_READ: u64 = 64 * 1024;
-/// The most files in one call.
+/// Maximum number of files per call.
 const MAX_FILES: usize = 100;
 
 /// Reads files.
@@ -35,7 +35,7 @@ pub(crate) struct ReadFile {
     file_cache: FileCache,
 }
 
-/// What to read.
+/// Arguments of `read_file`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReadFileArgs {
@@ -59,7 +59,7 @@ pub struct ReadFileArgs {
     pub binary: bool,
 }
 
-/// What was read.
+/// Output of `read_file`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ReadFileOutput {
     /// One for each file that was asked for, in that order.
@@ -114,12 +114,12 @@ pub struct FileContent {
     pub error: Option<String>,
 }
 
-/// A read once understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     paths: Vec<VirtualPath>,
     selection: LineSelection,
-    /// The most bytes returned of files that are not text.
+    /// Maximum bytes of binary files.
     binary_bytes: u64,
     known_hash: Option<HashPrefix>,
     binary: bool,
@@ -259,10 +259,10 @@ fn try_read_cached(
     }))
 }
 
-/// All of a small file, if it is in memory; the read never waits.
+/// The content of a small file if it is cached; never blocks.
 fn try_read_bytes(opened: &OpenFile) -> Option<Bytes> {
     let length = usize::try_from(opened.meta.len).ok()?;
-    // One byte more than there should be tells a file that has grown.
+    // One more byte than expected means that the file has grown.
     let mut buffer = vec![0; length + 1];
     let into = &mut [IoSliceMut::new(&mut buffer)];
     let got = preadv2(&opened.file, into, 0, ReadWriteFlags::NOWAIT).ok()?;
@@ -275,7 +275,7 @@ fn try_read_bytes(opened: &OpenFile) -> Option<Bytes> {
 
 fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
     if job.paths.len() > 1 {
-        // Else the files before each link would be read again for it.
+        // Otherwise each link would read the previous files again.
         resolve::resolve_links(view, &job.paths)?;
     }
     let mut content = Vec::new();
@@ -316,7 +316,7 @@ fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
     })
 }
 
-/// Whether other files may still be read after this failure.
+/// Whether other files may still be read after this error.
 fn is_about_the_file(code: Code) -> bool {
     matches!(
         code,
@@ -332,12 +332,12 @@ fn is_about_the_file(code: Code) -> bool {
     )
 }
 
-/// How many bytes an answer may still have.
+/// Remaining bytes of the result.
 #[derive(Clone, Copy)]
 struct ByteBudget {
-    /// Of text.
+    /// For text.
     text: u64,
-    /// Of all content.
+    /// For all content.
     all: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A path at which there is nothing in, the same refusal with the nearest names beside it out.
+//! Suggests similar names for a path that does not exist.
 
 use bailiwick::{CallError, Code, Halt, VirtualPath};
 use similar::TextDiff;
@@ -6,14 +6,14 @@ use similar::TextDiff;
 use crate::read_view::ReadView;
 use crate::walk::{self, WalkControl};
 
-/// How many names beside the missing one are compared.
+/// Maximum number of names to compare.
 const MAX_COMPARED: usize = 2000;
-/// How many are suggested.
+/// Maximum number of suggestions.
 const MAX_SUGGESTED: usize = 3;
-/// How alike a name must be.
+/// Minimum similarity of a suggestion.
 const MIN_SIMILARITY: f32 = 0.6;
 
-/// Adds to `error` the names in the same directory that `path` may have meant, of those that may be shown.
+/// Adds similar names in the same directory to `error`, if they may be shown.
 pub(crate) fn with_suggestions(
     view: &dyn ReadView,
     path: &VirtualPath,
@@ -31,7 +31,7 @@ pub(crate) fn with_suggestions(
     CallError::new(error.code(), message).with("did_you_mean", near)
 }
 
-/// The same for a tool that stopped: only "there is nothing" becomes a suggestion.
+/// Like [`with_suggestions`] for a [`Halt`]; only `NOT_FOUND` gets suggestions.
 pub(crate) fn on_halt(view: &dyn ReadView, path: &VirtualPath, halt: Halt) -> Halt {
     match halt {
         Halt::Failed(error) if error.code() == Code::NotFound => {
@@ -58,7 +58,7 @@ fn nearest(view: &dyn ReadView, path: &VirtualPath) -> Vec<String> {
         if compared > MAX_COMPARED {
             return Ok(WalkControl::Stop);
         }
-        // A link that leads nowhere stands at the path itself.
+        // A dangling link has the requested name itself.
         let name = found.path.name();
         let name = name.filter(|name| found.raw.is_none() && *name != wanted);
         let likeness = name.map_or(0.0, |name| similarity(wanted, name));
@@ -78,7 +78,7 @@ fn nearest(view: &dyn ReadView, path: &VirtualPath) -> Vec<String> {
 }
 
 fn similarity(wanted: &str, name: &str) -> f32 {
-    // Far too long or short cannot be alike enough, and comparing is quadratic.
+    // Much longer or shorter names cannot be similar; comparing takes quadratic time.
     if wanted.len().abs_diff(name.len()) > wanted.len().min(16) {
         return 0.0;
     }
@@ -93,7 +93,7 @@ mod tests {
     use crate::testing::{World, path};
 
     #[test]
-    fn a_link_that_leads_nowhere_is_not_offered_in_place_of_itself() {
+    fn dangling_link_is_not_suggested_for_itself() {
         let world = World::new(&["link root/here nowhere", "file root/there x"]);
         assert_eq!(nearest(&world.view(), &path("/r/here")), ["/r/there"]);
         assert_eq!(
@@ -103,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn near_names_are_suggested_and_hidden_ones_are_not() {
+    fn similar_names_are_suggested_except_hidden_ones() {
         let world = World::new(&[
             "file root/main.rs x",
             "file root/mein.rs.secret x",
             "file root/other x",
             "dir root/secrets",
         ]);
-        let suggest = |asked: &str| nearest(&world.view(), &path(asked));
+        let suggest = |requested: &str| nearest(&world.view(), &path(requested));
         assert_eq!(suggest("/r/Mian.rs"), ["/r/main.rs"]);
         assert_eq!(suggest("/r/secret"), Vec::<String>::new());
         assert_eq!(suggest("/r/others"), ["/r/other"]);

@@ -1,4 +1,4 @@
-//! A path and content in, a file with that content out: new, replaced or longer, as was asked.
+//! `write_file`: creates, replaces and extends files.
 
 use bailiwick::{
     CallError, Change, Code, ContentHash, Cost, Example, Failure, FileDiff, Halt, Namespace, Op,
@@ -16,7 +16,7 @@ use crate::change::{ChangeSet, State, Step, StepExecutor};
 use crate::diff;
 use crate::replace::ReachedDurability;
 
-/// Writes whole files, and adds to their end.
+/// Writes whole files, and appends to files.
 #[derive(Debug)]
 pub(crate) struct WriteFile(pub(super) StepExecutor);
 
@@ -33,7 +33,7 @@ pub enum IfExists {
     Append,
 }
 
-/// What to write, and where.
+/// Arguments of `write_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteFileArgs {
@@ -52,7 +52,7 @@ pub struct WriteFileArgs {
     pub expected_hash: Option<HashPrefix>,
 }
 
-/// What was written.
+/// Output of `write_file`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WriteFileOutput {
     /// The file, links followed.
@@ -72,7 +72,7 @@ pub struct WriteFileOutput {
     pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -142,7 +142,7 @@ impl WriteTool for WriteFile {
             IfExists::Create => create,
             IfExists::Overwrite | IfExists::Append => create.or(Operation::Change),
         }];
-        // What is compared or continued is read; a hash that may be tried would tell the content.
+        // Comparing and appending read the file, since `expected_hash` could be used to guess its content.
         if args.mode == IfExists::Append || args.expected_hash.is_some() {
             needs.push(Scope::file(Verb::Read, path.clone()));
         }
@@ -268,7 +268,7 @@ fn diff_of(old: Option<&OldFile>, content: &Bytes, shown: bool) -> FileDiff {
     }
 }
 
-/// What restores the file, unless it was too large to keep.
+/// The step that restores the file, unless it was too large to keep.
 fn inverse(path: &VirtualPath, old: Option<OldFile>, after: &State) -> Option<Step> {
     let Some(old) = old else {
         return Some(Step::Remove {
@@ -323,7 +323,7 @@ fn reply(mut written: WriteFileOutput, reached: &ReachedDurability) -> Reply {
     Reply::text(text, written)
 }
 
-/// Says so if a shorter file seems to leave out what it replaces, with a line such as `// ... rest stays the same`.
+/// A warning if the new content is shorter and has a line that elides the rest, such as `// ... rest stays the same`.
 fn elision(before: &[u8], after: &[u8]) -> Option<String> {
     let (before, after) = (
         std::str::from_utf8(before).ok()?,

@@ -1,4 +1,4 @@
-//! Patterns of `.gitignore` and `.ignore` files, and whether an entry is to be ignored.
+//! Rules of `.gitignore` and `.ignore` files.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -11,30 +11,29 @@ use super::WalkEntry;
 use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, OpenDir, OpenFile};
 
-/// In which files patterns stand; a later one beats an earlier one.
+/// Names of ignore files; later ones take precedence.
 const NAMES: [&str; 2] = [".gitignore", ".ignore"];
-/// How much of such a file is heeded. The rest, and odd patterns, are passed over: they come from whoever
-/// wrote the files that are searched, and must not cost more than the search.
+/// Limits of an ignore file. The rest and unusual patterns are skipped, since they must not cost more than the search.
 const MAX_BYTES: u64 = 64 * 1024;
 const MAX_LINES: usize = 1000;
 const MAX_LINE: usize = 512;
 const MAX_BRACES: usize = 4;
-/// What the patterns of all directories of one walk may cost together, since each is compiled anew: their bytes, and
-/// this much for each. Once it is spent, further files of this kind are passed over and nothing is ignored for them.
+/// Limit for the patterns of one walk, since each is compiled: their bytes, and this much per pattern. Beyond it
+/// further ignore files are skipped.
 const MAX_COST: usize = 512 * 1024;
 const COST_PER_PATTERN: usize = 32;
 
-/// The patterns that hold where the walk stands.
+/// The rules for the current directory.
 #[derive(Debug)]
 pub(crate) struct IgnoreRules {
-    /// One for each directory from the root down, where there is any.
+    /// One per directory from the root down, if it has rules.
     levels: Vec<Option<Gitignore>>,
-    /// What is left of [`MAX_COST`].
+    /// What remains of [`MAX_COST`].
     budget: usize,
 }
 
 impl IgnoreRules {
-    /// The patterns that directories above `at` set for it.
+    /// The rules of the directories above `at`.
     pub(crate) fn for_ancestors(view: &dyn ReadView, at: &VirtualPath) -> Self {
         let mut above = Self {
             levels: Vec::new(),
@@ -44,7 +43,7 @@ impl IgnoreRules {
         while let Some(dir) = next.filter(|dir| view.mount_point(dir).is_some()) {
             let read = |name: &str| {
                 let path = dir.join(name).ok().filter(|path| view.shows(path))?;
-                // A link is not followed here, so where it leads need not be judged.
+                // Links are not followed, so their targets need not be judged.
                 resolve::file(view, &path).ok()
             };
             above.add(&dir, read);
@@ -71,7 +70,7 @@ impl IgnoreRules {
         self.levels.push(patterns);
     }
 
-    /// What the patterns so far cost.
+    /// Cost of the patterns so far.
     #[cfg(test)]
     pub(super) fn spent(&self) -> usize {
         MAX_COST - self.budget
@@ -81,7 +80,7 @@ impl IgnoreRules {
         self.levels.pop();
     }
 
-    /// Whether the deepest pattern that matches says to ignore; git's own directory always is.
+    /// Whether the deepest matching rule ignores the entry. `.git` is always ignored.
     pub(super) fn ignores(&self, found: &WalkEntry<'_>) -> bool {
         let is_dir = found.kind == Kind::Directory;
         if found.path.name() == Some(".git") {
@@ -122,7 +121,7 @@ fn patterns(
                     break;
                 };
                 *budget = left;
-                // A pattern that is none ignores nothing, as in git.
+                // Invalid patterns ignore nothing, as in Git.
                 any |= builder.add_line(None, line).is_ok();
             }
         }

@@ -1,4 +1,4 @@
-//! Trees that change or lead astray while they are walked in, what the walk saw out.
+//! Tests of the walker: races, limits and ignore files.
 
 use std::io::Read as _;
 use std::process::Command;
@@ -8,7 +8,7 @@ use bailiwick::Code;
 use super::*;
 use crate::testing::{KernelMode, TestView, World, cases, in_child, path, race};
 
-/// The texts of all files beneath `/r`, each once, joined.
+/// The contents of all files beneath `/r`, without duplicates, joined.
 fn contents(view: &TestView<'_>) -> Result<String, Halt> {
     let mut texts = Vec::new();
     let (dir, at) = start(view, &path("/r"))?;
@@ -30,8 +30,8 @@ fn contents(view: &TestView<'_>) -> Result<String, Halt> {
 #[track_caller]
 fn check_race(lines: &[&str], pairs: &[(&str, &str)]) {
     let world = World::new(lines);
-    for kernel in [KernelMode::Whole, KernelMode::Old] {
-        // A walk that meets but the links, in both places, reads nothing.
+    for kernel in [KernelMode::Native, KernelMode::Missing] {
+        // A walk that sees only the links reads nothing.
         let look = || {
             world.run(contents).and_then(|text| {
                 if text.is_empty() {
@@ -72,8 +72,8 @@ fn no_race_makes_a_walk_read_a_denied_file_through_a_link() {
 }
 
 #[test]
-fn a_walk_enters_no_mount_and_says_so() {
-    const NAME: &str = "walk::tests::a_walk_enters_no_mount_and_says_so";
+fn walk_skips_mounts_with_a_notice() {
+    const NAME: &str = "walk::tests::walk_skips_mounts_with_a_notice";
     if !in_child(NAME, "") {
         return;
     }
@@ -105,7 +105,7 @@ fn a_walk_enters_no_mount_and_says_so() {
 }
 
 #[test]
-fn a_walk_stops_where_it_is_told_to() {
+fn walk_stops_on_request() {
     let world = World::new(&["file root/a x", "file root/b x", "file root/c/d x"]);
     let walked = |onward: fn(&str) -> WalkControl| {
         let mut seen = Vec::new();
@@ -133,7 +133,7 @@ fn a_walk_stops_where_it_is_told_to() {
 }
 
 #[test]
-fn a_walk_and_a_search_end_soon_after_the_call_must_stop() {
+fn walk_and_search_stop_at_a_checkpoint() {
     let mut world = World::new(&[]);
     for n in 0..2000 {
         world.make(&format!("file root/{:02}/{n} x", n % 20));
@@ -161,7 +161,7 @@ fn a_walk_and_a_search_end_soon_after_the_call_must_stop() {
 }
 
 #[test]
-fn ignore_files_cost_a_search_no_more_than_a_bound_however_many_there_are() {
+fn cost_of_ignore_files_is_bounded() {
     let patterns: String = (0..1_000).map(|index| format!("x{index}*\n")).collect();
     let world = World::new(&["file root/.gitignore *.o"]);
     let mut dir = "root".to_owned();

@@ -1,4 +1,4 @@
-//! A name and what the plan saw at it in, that removed and nothing else out.
+//! Deletes files and directories in the planned state.
 
 use bailiwick::CallError;
 
@@ -21,8 +21,8 @@ pub(super) fn remove_file<P>(
         .map_err(|errno| entry.to_call_error(errno))
 }
 
-/// Removes what the plan saw, piece by piece and where it stands: a crash half way leaves the rest in its place, in
-/// sight, and what came meanwhile stays, with the directories it is in.
+/// Deletes the planned contents one by one. A crash leaves the rest in place, and entries that were added since the
+/// plan remain, with their directories.
 pub(super) fn remove_directory<P>(
     entry: &DirEntryRef<'_>,
     what: &State,
@@ -30,8 +30,8 @@ pub(super) fn remove_directory<P>(
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
     let all = TemporaryFiles::Included;
-    let seen = inspect_in(&entry.dir, &entry.name, entry.path, all, checkpoint)?;
-    let Some(meta) = seen.meta.filter(|_| seen.state == *what) else {
+    let inspected = inspect_in(&entry.dir, &entry.name, entry.path, all, checkpoint)?;
+    let Some(meta) = inspected.meta.filter(|_| inspected.state == *what) else {
         return Err(stale(entry.path));
     };
     let inner = entry
@@ -39,19 +39,19 @@ pub(super) fn remove_directory<P>(
         .enter(&entry.name)
         .map_err(|errno| entry.to_call_error(errno))?;
     let _commit = begin()?;
-    // It has begun, so it goes on: a removal that stops half way helps nobody.
-    let (gone, removed) = tree::remove(inner, &seen.items);
-    let told = |error: CallError| {
+    // After the start the deletion is not interrupted.
+    let (gone, removed) = tree::remove(inner, &inspected.items);
+    let reported = |error: CallError| {
         if gone == 0 {
             error
         } else {
             error.with("removed", gone)
         }
     };
-    removed.map_err(told)?;
+    removed.map_err(reported)?;
     let item = Item {
         path: entry.path.clone(),
         meta,
     };
-    tree::unlink(&entry.dir, &item, AtFlags::REMOVEDIR).map_err(told)
+    tree::unlink(&entry.dir, &item, AtFlags::REMOVEDIR).map_err(reported)
 }

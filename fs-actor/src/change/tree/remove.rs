@@ -1,4 +1,4 @@
-//! What a look at a directory found in, all of that gone out, and nothing else.
+//! Deletes a scanned directory tree.
 
 use bailiwick::{CallError, VirtualPath};
 
@@ -7,12 +7,12 @@ use crate::replace::DirLock;
 use crate::resolve::{self, DirStack, Kind, OpenDir};
 use crate::sys::{self, AtFlags, Errno};
 
-/// Removes `items`, all that a look at `dir` found: these very objects, unchanged, and nothing that came since.
-/// Returns how many went, and why not all of them if so.
+/// Deletes `items`, the result of a scan of `dir`, if each is still the same unchanged object. Returns how many were
+/// deleted, and the first error.
 pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError>) {
     let mut gone = 0;
     let mut stack = DirStack::new(dir);
-    // The directories whose contents are on their way out.
+    // Directories whose contents are being deleted.
     let mut open: Vec<&Item> = Vec::new();
     let mut remove_all = || {
         for item in items {
@@ -54,14 +54,14 @@ pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError
     (gone, done)
 }
 
-/// Removes `item` from the directory it is in, if it is still the one of the plan. The directory is locked meanwhile, so
-/// nobody who writes through this crate replaces the item between the look and the removal.
+/// Deletes `item` if it is unchanged. The directory is locked, so no other writer of this crate replaces the item
+/// between the check and the deletion.
 pub(crate) fn unlink(dir: &OpenDir, item: &Item, how: AtFlags) -> Result<(), CallError> {
     let failed = |errno| changed(errno, &item.path);
     let _lock = DirLock::acquire(dir.as_fd()).map_err(failed)?;
     let name = item.path.name().unwrap_or_default();
     let current = stat(dir.as_fd(), name).map_err(failed)?;
-    // A directory changes as its entries go; what it holds now shows when it is removed.
+    // A directory changes when its entries are deleted; new entries make its deletion fail.
     let same = (current.dev, current.ino) == (item.meta.dev, item.meta.ino)
         && (current.kind == Kind::Directory || stamp(&current) == stamp(&item.meta));
     if !same {
@@ -70,7 +70,7 @@ pub(crate) fn unlink(dir: &OpenDir, item: &Item, how: AtFlags) -> Result<(), Cal
     sys::unlinkat(dir.as_fd(), name, how).map_err(failed)
 }
 
-/// What `errno` means of something that was there a moment ago.
+/// The error for an entry that has changed since the scan.
 fn changed(errno: Errno, path: &VirtualPath) -> CallError {
     match errno {
         Errno::NOENT

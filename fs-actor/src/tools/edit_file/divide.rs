@@ -1,4 +1,4 @@
-//! The plan of an edit and the hunks a person refused in, the plan without them out.
+//! Plans an edit without the hunks that a person excluded.
 
 use bailiwick::{CallError, Code, Hunk, LeftOut, Plan};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use super::{EditFileOutput, ExcludedEdit};
 use crate::change::{ChangeSet, Step};
 use crate::diff::with_hunks;
 
-/// Plans the same edit anew with the hunks that are left, over the same state of the file.
+/// Plans the same edit with the remaining hunks, over the same state of the file.
 pub(super) fn divide(
     plan: Plan<ChangeSet>,
     left_out: &[LeftOut],

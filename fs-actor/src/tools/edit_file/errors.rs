@@ -1,4 +1,4 @@
-//! Why an edit was not made in, an answer with what helps to mend it out.
+//! Errors of `edit_file`.
 
 use bailiwick::{CallError, Code, VirtualPath};
 use serde_json::json;
@@ -13,7 +13,7 @@ pub(super) fn not_text(path: &VirtualPath, reason: NotText) -> CallError {
     )
 }
 
-/// The answer for an edit that was not made.
+/// The call error for an edit.
 pub(super) fn edit_error(path: &VirtualPath, error: &EditError) -> CallError {
     let answer = |code| CallError::new(code, format!("`{path}` was not changed: {error}"));
     match error {

@@ -1,4 +1,4 @@
-//! The old and the new content of a file in, the plan that makes the one of the other out.
+//! Plans the replacement of a file's content.
 
 use bailiwick::{Change, ContentHash, Cost, Op, Plan, Reply, VirtualPath, escape};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use crate::diff;
 use crate::edit::{EditOutcome, MatchStrategy};
 use crate::replace::{Durability, ReachedDurability};
 
-/// One file with other content.
+/// The replacement of a file's content.
 pub(super) struct FileRewrite {
     pub(super) path: VirtualPath,
     pub(super) before: State,
@@ -19,7 +19,7 @@ pub(super) struct FileRewrite {
 }
 
 impl FileRewrite {
-    /// The plan that makes it, by these edits and without these parts.
+    /// The plan, with the applied and the excluded edits.
     pub(super) fn plan(
         self,
         edits: Vec<AppliedEdit>,

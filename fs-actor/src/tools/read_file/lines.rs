@@ -1,4 +1,4 @@
-//! The bytes of a text and a range of lines in, those lines and the totals out.
+//! Selects lines of a text, within limits, and counts the rest.
 
 use std::io::Write as _;
 
@@ -9,15 +9,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::tools::hash::HashPrefix;
 
-/// How many lines of a file are returned unless others are asked for.
+/// Default number of lines.
 const DEFAULT_LINES: u64 = 2_000;
-/// How many bytes of text are returned unless others are asked for.
+/// Default number of bytes.
 const DEFAULT_BYTES: u64 = 100_000;
 
-/// Which lines.
+/// Which lines to return.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineSelection {
-    /// The first line, from 1; negative from the end.
+    /// The first line, from 1; negative counts from the end.
     pub(super) offset: i64,
     pub(super) limit: u64,
     pub(super) max_bytes: u64,
@@ -25,7 +25,7 @@ pub(super) struct LineSelection {
 }
 
 impl LineSelection {
-    /// What was asked for, or what a model can take.
+    /// The selection of these arguments, or the defaults.
     pub(super) fn of(
         offset: Option<i64>,
         limit: Option<u64>,
@@ -40,13 +40,13 @@ impl LineSelection {
         }
     }
 
-    /// Whether it is everything, of so many bytes and lines, as it stands.
+    /// Whether the selection is the whole text, unchanged.
     pub(super) fn is_whole(&self, length: usize, lines: u64) -> bool {
         let fits = u64::try_from(length).is_ok_and(|length| length <= self.max_bytes);
         fits && self.offset == 1 && lines <= self.limit && !self.line_numbers
     }
 
-    /// The first line wanted of so many, and the first one no longer wanted.
+    /// The first selected line and the line after the last one, in a text with that many lines.
     pub(super) fn range(&self, lines: u64) -> Result<(u64, u64), CallError> {
         let first = match u64::try_from(self.offset) {
             Ok(first) => first,
@@ -62,13 +62,12 @@ impl LineSelection {
     }
 }
 
-/// The hash of a file, computed where it is asked for: a caller in this process that does not look pays nothing. JSON has
-/// the first 12 digits.
+/// The hash of a file, computed on demand. JSON has the first 12 digits.
 #[derive(Clone)]
 pub enum LazyHash {
-    /// Of these bytes.
+    /// The hash of these bytes.
     Of(Bytes),
-    /// This.
+    /// A known hash.
     Known(ContentHash),
 }
 
@@ -95,37 +94,37 @@ impl Serialize for LazyHash {
     }
 }
 
-/// How many lines a text has.
+/// The number of lines of a text.
 pub(super) fn count_lines(text: &[u8]) -> u64 {
     let ends = memchr::memchr_iter(b'\n', text).count();
     let open = text.last().is_some_and(|last| *last != b'\n');
     u64::try_from(ends).unwrap_or(u64::MAX) + u64::from(open)
 }
 
-/// Lines being gathered from chunks of a text.
+/// Collects lines from chunks of a text.
 pub(super) struct LineCollector {
     first: u64,
     end: u64,
     selection: LineSelection,
-    /// The line that the next byte belongs to.
+    /// The current line.
     line: u64,
-    /// Whether that line has any byte yet.
+    /// Whether the current line has any bytes yet.
     begun: bool,
-    /// Where in `kept` that line begins.
+    /// Where the current line begins in `output`.
     line_start: usize,
-    kept: Vec<u8>,
+    output: Vec<u8>,
     full: bool,
     line_cut: bool,
     last: u64,
     hasher: Sha256,
 }
 
-/// The lines, and what is left.
+/// The collected lines and totals.
 pub(super) struct CollectedLines {
     pub(super) text: Vec<u8>,
     pub(super) last: u64,
     pub(super) line_cut: bool,
-    /// Lines seen in all.
+    /// Number of lines of the text.
     pub(super) lines: u64,
     pub(super) hash: ContentHash,
 }
@@ -139,7 +138,7 @@ impl LineCollector {
             line: 1,
             begun: false,
             line_start: 0,
-            kept: Vec::new(),
+            output: Vec::new(),
             full: false,
             line_cut: false,
             last: first.saturating_sub(1),
@@ -161,34 +160,33 @@ impl LineCollector {
         }
     }
 
-    /// Whether what follows can only be counted.
+    /// Whether further text is only counted.
     pub(super) fn is_done(&self) -> bool {
         self.full || self.line >= self.end
     }
 
     fn keep(&mut self, part: &[u8]) {
         if !self.begun {
-            self.line_start = self.kept.len();
+            self.line_start = self.output.len();
             if self.selection.line_numbers {
-                // Writing to a Vec does not fail.
-                let _ = write!(self.kept, "{}\t", self.line);
+                let _ = write!(self.output, "{}\t", self.line);
             }
         }
         let max = usize::try_from(self.selection.max_bytes).unwrap_or(usize::MAX);
-        let budget = max.saturating_sub(self.kept.len());
+        let budget = max.saturating_sub(self.output.len());
         if part.len() <= budget {
-            self.kept.extend_from_slice(part);
+            self.output.extend_from_slice(part);
             self.last = self.line;
             return;
         }
         self.full = true;
         if self.line > self.first {
-            // A line is given whole or not at all,
-            self.kept.truncate(self.line_start);
+            // A line is returned completely or not at all,
+            self.output.truncate(self.line_start);
             self.last = self.line - 1;
         } else {
             // unless it is the only one.
-            self.kept
+            self.output
                 .extend_from_slice(part.get(..budget).unwrap_or(part));
             self.line_cut = true;
             self.last = self.line;
@@ -197,14 +195,14 @@ impl LineCollector {
 
     pub(super) fn finish(mut self) -> CollectedLines {
         if self.line_cut {
-            let whole = match std::str::from_utf8(&self.kept) {
+            let complete = match std::str::from_utf8(&self.output) {
                 Err(error) if error.error_len().is_none() => error.valid_up_to(),
-                _ => self.kept.len(),
+                _ => self.output.len(),
             };
-            self.kept.truncate(whole);
+            self.output.truncate(complete);
         }
         CollectedLines {
-            text: self.kept,
+            text: self.output,
             last: self.last,
             line_cut: self.line_cut,
             lines: self.line - u64::from(!self.begun),
@@ -213,7 +211,7 @@ impl LineCollector {
     }
 }
 
-/// A read that failed half-way.
+/// The error for a read that failed.
 pub(super) fn failed(error: &std::io::Error) -> CallError {
     CallError::new(Code::Io, format!("reading failed: {}", error.kind()))
 }
@@ -237,7 +235,7 @@ mod tests {
         #![proptest_config(crate::testing::property_config())]
 
         #[test]
-        fn any_range_in_any_chunks_is_those_lines(
+        fn ranges_are_independent_of_chunks(
             text in "[ab\n]{0,40}", offset in -5_i64..8, limit in prop::option::of(1_u64..5), chunk in 1_usize..9,
         ) {
             let selection = selection(offset, limit, 1000);
@@ -258,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn a_limit_of_bytes_gives_whole_lines_or_a_cut_first_one(text in "[aé\n]{1,40}", max in 1_u64..30, chunk in 1_usize..9) {
+        fn byte_limit_gives_whole_lines_or_a_cut_first_line(text in "[aé\n]{1,40}", max in 1_u64..30, chunk in 1_usize..9) {
             let mut gather = LineCollector::new(selection(1, None, max), (1, u64::MAX));
             text.as_bytes().chunks(chunk).for_each(|chunk| gather.feed(chunk));
             let collected = gather.finish();

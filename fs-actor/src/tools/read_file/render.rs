@@ -1,4 +1,4 @@
-//! An open file and what is wanted of it in, content blocks and the facts about them out.
+//! Renders the content of a file as content blocks and metadata.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -13,11 +13,11 @@ use crate::media;
 use crate::read_view::ReadView;
 use crate::resolve::{self, OpenFile};
 
-/// The largest file that is taken into memory as a whole; a larger one is read through.
+/// Maximum size of a file that is buffered; larger ones are streamed.
 pub(super) const MAX_BUFFERED: u64 = 1024 * 1024;
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The bytes of a file, at once or to be read through.
+/// The content of a file, buffered or to be streamed.
 pub(super) enum Source {
     Buffered(Bytes),
     Streamed(OpenFile),
@@ -43,7 +43,7 @@ pub(super) fn open_and_render(
     render(view, job, path, budget, source, content)
 }
 
-/// At most `limit` bytes from where `file` stands; memory grows with what comes, not with what was announced.
+/// Reads at most `limit` bytes; memory grows with the bytes read, not with the reported size.
 pub(super) fn take(file: &mut File, limit: u64) -> Result<Bytes, CallError> {
     let mut bytes = Vec::new();
     let read = file.take(limit).read_to_end(&mut bytes);
@@ -111,7 +111,7 @@ pub(super) fn render(
     }
 }
 
-/// All bytes of a file that is no text, if they fit.
+/// The content of a binary file, if it fits.
 fn read_binary(
     path: &VirtualPath,
     length: u64,
@@ -204,7 +204,7 @@ fn render_text(
     add_lines(job, range.0, gather.finish(), file, content)
 }
 
-/// Adds a piece of text, and where to go on.
+/// Adds lines of text, and where to continue.
 pub(super) fn add_lines(
     job: &Job,
     first: u64,
@@ -222,7 +222,6 @@ pub(super) fn add_lines(
     let more = file.lines.is_none_or(|lines| collected.last < lines);
     file.next_offset = more.then_some(collected.last + 1);
     let mut notice = String::new();
-    // Writing to a String does not fail.
     if collected.line_cut {
         let _ = write!(
             notice,

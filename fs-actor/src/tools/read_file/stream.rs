@@ -1,4 +1,4 @@
-//! A large text in, some of its lines out, without ever holding more than those.
+//! Reads lines of a large text without buffering the whole file.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
@@ -10,11 +10,11 @@ use super::{FileContent, Job};
 use crate::read_view::ReadView;
 use crate::resolve::OpenFile;
 
-/// How much is read between two looks at whether the call must stop.
+/// Number of bytes between checkpoints.
 const CHUNK: usize = 64 * 1024;
-/// How much of a file is read through; of a larger one the totals stay unknown.
+/// Maximum bytes to stream; totals of larger files are unknown.
 const MAX_STREAMED: u64 = 64 * 1024 * 1024;
-/// How much from the end of such a file is looked at for its last lines.
+/// Maximum bytes read from the end of such a file for its last lines.
 const MAX_TAIL: u64 = 1024 * 1024;
 
 pub(super) fn text(
@@ -81,7 +81,7 @@ pub(super) fn text(
     add_lines(job, range.0, collected, file, content)
 }
 
-/// Hands `chunk` the file from its beginning, up to what is read through, until it returns false.
+/// Passes the file to `chunk` in pieces until it returns false or the limit is reached.
 fn each_chunk(
     view: &dyn ReadView,
     opened: &mut OpenFile,
@@ -105,7 +105,7 @@ fn each_chunk(
     Ok(())
 }
 
-/// The last lines of a file that is too large to be read through; their numbers are not known.
+/// The last lines of a file that is too large to stream; their numbers are unknown.
 fn tail(
     job: &Job,
     selection: LineSelection,
@@ -117,7 +117,7 @@ fn tail(
     let from = SeekFrom::Start(opened.meta.len.saturating_sub(window));
     opened.file.seek(from).map_err(|error| failed(&error))?;
     let end = take(&mut opened.file, window)?;
-    // The window begins in the midst of a line.
+    // The buffer begins within a line.
     let begin = end
         .iter()
         .position(|byte| *byte == b'\n')

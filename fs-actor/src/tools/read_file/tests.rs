@@ -1,4 +1,4 @@
-//! Files of every kind in, what the model and the program are told out.
+//! Tests of `read_file`.
 
 use std::fs;
 
@@ -10,9 +10,9 @@ use super::render::MAX_BUFFERED;
 use super::*;
 use crate::testing::{KernelMode, World, path};
 
-fn job(asked: &str) -> Job {
+fn job(requested: &str) -> Job {
     Job {
-        paths: vec![path(asked)],
+        paths: vec![path(requested)],
         selection: LineSelection {
             offset: 1,
             limit: u64::MAX,
@@ -25,15 +25,15 @@ fn job(asked: &str) -> Job {
     }
 }
 
-fn range(asked: &str, offset: i64, limit: Option<u64>) -> Job {
+fn range(requested: &str, offset: i64, limit: Option<u64>) -> Job {
     let selection = LineSelection {
         offset,
         limit: limit.unwrap_or(u64::MAX),
-        ..job(asked).selection
+        ..job(requested).selection
     };
     Job {
         selection,
-        ..job(asked)
+        ..job(requested)
     }
 }
 
@@ -77,7 +77,7 @@ fn check(bytes: &[u8], job: &Job, expected: &[&str], facts: &serde_json::Value) 
 }
 
 #[test]
-fn a_text_is_returned_as_it_is() {
+fn text_is_returned_unchanged() {
     let facts = json!({"path": "/r/f", "bytes": 6, "lines": 2, "first_line": 1, "last_line": 2});
     check(b"a\r\nb\r\n", &job("/r/f"), &["a\r\nb\r\n"], &facts);
     let facts = json!({"path": "/r/f", "bytes": 3, "lines": 2, "first_line": 1, "last_line": 2});
@@ -91,13 +91,13 @@ fn a_text_is_returned_as_it_is() {
 }
 
 #[test]
-fn a_byte_order_mark_is_told_and_not_shown() {
+fn byte_order_mark_is_reported_and_not_shown() {
     let facts = json!({"path": "/r/f", "bytes": 4, "lines": 1, "first_line": 1, "last_line": 1, "bom": true});
     check(b"\xef\xbb\xbfa", &job("/r/f"), &["a"], &facts);
 }
 
 #[test]
-fn a_range_tells_the_totals_and_where_to_go_on() {
+fn range_has_totals_and_next_offset() {
     let facts = json!({"path": "/r/f", "bytes": 8, "lines": 4, "first_line": 2, "last_line": 3, "next_offset": 4});
     check(
         b"1\n2\n3\n4\n",
@@ -119,14 +119,14 @@ fn a_range_tells_the_totals_and_where_to_go_on() {
 }
 
 #[test]
-fn a_range_beyond_the_end_is_refused_with_the_total() {
+fn range_beyond_the_end_is_refused_with_the_total() {
     let world = World::new(&["file root/f one"]);
     let halt = read_files(&world.view(), &range("/r/f", 5, None)).unwrap_err();
     assert!(halt.to_string().contains("the file has 1 lines"), "{halt}");
 }
 
 #[test]
-fn the_limit_of_bytes_is_kept_at_the_end_of_a_line() {
+fn byte_limit_cuts_at_a_line_end() {
     let mut world = World::new(&[]);
     world.max_bytes = 5;
     world.write("root/f", "aaa\nbbb\n");
@@ -142,7 +142,7 @@ fn the_limit_of_bytes_is_kept_at_the_end_of_a_line() {
 }
 
 #[test]
-fn a_file_that_is_known_is_not_returned_again() {
+fn file_with_known_hash_is_not_returned() {
     let world = World::new(&["file root/f text"]);
     let known = |text: &[u8]| Job {
         known_hash: Some(ContentHash::of(text).into()),
@@ -156,7 +156,7 @@ fn a_file_that_is_known_is_not_returned_again() {
 }
 
 #[test]
-fn pictures_and_sounds_come_as_such_and_other_bytes_only_on_request() {
+fn images_and_audio_are_returned_and_other_bytes_on_request() {
     let world = World::new(&[]);
     let write = |bytes: &[u8]| world.write("root/f", bytes);
     let only = |binary: bool| {
@@ -230,12 +230,12 @@ fn large_file_in_another_encoding_is_returned_as_bytes_on_request() {
     }
 }
 
-fn asked(arguments: serde_json::Value) -> Job {
+fn requested(arguments: serde_json::Value) -> Job {
     let args: ReadFileArgs = serde_json::from_value(arguments).unwrap();
     let mut paths: Vec<String> = args.path.into_iter().collect();
     paths.extend(args.paths);
     Job {
-        paths: paths.iter().map(|asked| path(asked)).collect(),
+        paths: paths.iter().map(|requested| path(requested)).collect(),
         selection: LineSelection::of(args.offset, args.limit, args.max_bytes, args.line_numbers),
         binary_bytes: args.max_bytes.unwrap_or(u64::MAX),
         known_hash: None,
@@ -248,7 +248,7 @@ fn default_read_is_bounded_and_more_is_read_when_asked_for() {
     let world = World::new(&[]);
     world.write("root/lines", "x\n".repeat(5_000));
     world.write("root/wide", format!("{}\n", "y".repeat(999)).repeat(150));
-    let read = |arguments| read(&world, &asked(arguments)).unwrap();
+    let read = |arguments| read(&world, &requested(arguments)).unwrap();
     let reply = read(json!({"path": "/r/lines"}));
     assert_eq!(texts(&reply)[0].lines().count(), 2_000);
     assert_eq!(
@@ -270,7 +270,7 @@ fn default_read_is_bounded_and_more_is_read_when_asked_for() {
 }
 
 #[test]
-fn many_files_are_read_and_one_that_is_missing_does_not_spoil_the_rest() {
+fn missing_file_does_not_fail_the_others() {
     let world = World::new(&[
         "file root/a one",
         "file root/b two",
@@ -294,7 +294,7 @@ fn many_files_are_read_and_one_that_is_missing_does_not_spoil_the_rest() {
 }
 
 #[test]
-fn a_large_text_is_read_through_for_its_lines_and_totals() {
+fn large_text_is_streamed() {
     let mut world = World::new(&[]);
     let text: String = (1..=300_000).map(|n| format!("line {n}\n")).collect();
     assert!(text.len() as u64 > MAX_BUFFERED);
@@ -347,7 +347,7 @@ fn a_sparse_file_of_a_tebibyte_costs_nothing() {
 }
 
 #[test]
-fn what_is_at_hand_is_never_a_link_a_fifo_or_a_large_file() {
+fn cached_reads_exclude_links_fifos_and_large_files() {
     let world = World::new(&["file root/f x", "link root/l f"]);
     world.write(
         "root/large",
@@ -355,16 +355,16 @@ fn what_is_at_hand_is_never_a_link_a_fifo_or_a_large_file() {
     );
     let view = world.view();
     assert!(try_read_cached(&view, &job("/r/f"), &FileCache::default()).is_some());
-    for asked in ["/r/l", "/r/large", "/r", "/r/none"] {
+    for requested in ["/r/l", "/r/large", "/r", "/r/none"] {
         assert!(
-            try_read_cached(&view, &job(asked), &FileCache::default()).is_none(),
-            "{asked}"
+            try_read_cached(&view, &job(requested), &FileCache::default()).is_none(),
+            "{requested}"
         );
     }
 }
 
 #[test]
-fn links_among_many_files_are_followed_before_anything_is_read() {
+fn links_are_resolved_before_any_file_is_read() {
     let mut lines = vec!["file root/f text".to_owned()];
     lines.extend((0..60).map(|index| format!("link root/l{index} f")));
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
