@@ -44,7 +44,7 @@ pub(crate) enum Step {
     Move {
         from: VirtualPath,
         to: VirtualPath,
-        what: State,
+        expected_state: State,
         /// The file that it replaces, or [`State::Absent`].
         existing: State,
     },
@@ -52,12 +52,15 @@ pub(crate) enum Step {
     Copy {
         from: VirtualPath,
         to: VirtualPath,
-        what: State,
+        expected_state: State,
         /// The file that it replaces, or [`State::Absent`].
         existing: State,
     },
     /// Deletes a file, or a directory with its contents.
-    Remove { path: VirtualPath, what: State },
+    Remove {
+        path: VirtualPath,
+        expected_state: State,
+    },
 }
 
 /// The changes of one call.
@@ -119,18 +122,18 @@ impl StepExecutor {
     /// such as `IO` for system errors. `details.done` is the number of steps that were executed before.
     pub(crate) fn execute<P>(
         &self,
-        work: &ChangeSet,
+        change_set: &ChangeSet,
         view: &dyn ReadView,
         begin: impl Fn() -> Result<P, CallError>,
     ) -> Result<(), CallError> {
         let mut reached = None;
-        for (done, step) in work.steps.iter().enumerate() {
-            match self.execute_step(step, work.durability, view, &begin) {
+        for (done, step) in change_set.steps.iter().enumerate() {
+            match self.execute_step(step, change_set.durability, view, &begin) {
                 Ok(level) => {
                     reached = Some(reached.map_or(level, |least: Durability| least.min(level)));
                 }
                 Err(error) => {
-                    let made = work.steps.get(..done).unwrap_or_default();
+                    let made = change_set.steps.get(..done).unwrap_or_default();
                     let left = remove_created_directories(made, view);
                     return Err(if left == 0 {
                         error
@@ -141,7 +144,7 @@ impl StepExecutor {
             }
         }
         if let Some(reached) = reached {
-            work.reached.set(reached);
+            change_set.reached.set(reached);
         }
         Ok(())
     }

@@ -58,18 +58,18 @@ pub fn tools() -> ToolSet {
 /// ```
 #[must_use]
 pub fn tools_with(durability: Durability) -> ToolSet {
-    let changer = || StepExecutor::new(durability);
+    let executor = || StepExecutor::new(durability);
     ToolSet::new()
         .reader(list_roots::ListRoots)
         .reader(list_directory::ListDirectory)
         .reader(stat::Stat)
         .reader(read_file::ReadFile::default())
-        .writer(write_file::WriteFile(changer()))
-        .writer(edit_file::EditFile(changer()))
-        .writer(make_directory::MakeDirectory(changer()))
-        .writer(move_entry::Move(changer()))
-        .writer(copy::Copy(changer()))
-        .writer(delete::Delete(changer()))
+        .writer(write_file::WriteFile(executor()))
+        .writer(edit_file::EditFile(executor()))
+        .writer(make_directory::MakeDirectory(executor()))
+        .writer(move_entry::Move(executor()))
+        .writer(copy::Copy(executor()))
+        .writer(delete::Delete(executor()))
         .reader(find::Find)
         .reader(grep::Grep)
 }

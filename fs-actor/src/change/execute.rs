@@ -52,13 +52,13 @@ impl StepExecutor {
             Step::Move {
                 from,
                 to,
-                what,
+                expected_state,
                 existing,
             } => {
                 let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
                 // The new name must not reach the disk before the content.
                 from.flush_first(durability)?;
-                rename(&from, &to, (what, existing), view, begin)?;
+                rename(&from, &to, (expected_state, existing), view, begin)?;
                 Ok(
                     sync_dir(from.dir.as_fd(), durability)
                         .min(sync_dir(to.dir.as_fd(), durability)),
@@ -67,22 +67,32 @@ impl StepExecutor {
             Step::Copy {
                 from,
                 to,
-                what,
+                expected_state,
                 existing,
             } => {
                 let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
-                if let State::Directory { .. } = what {
-                    copy_directory(&from, &to, what, durability, view, begin)
+                if let State::Directory { .. } = expected_state {
+                    copy_directory(&from, &to, expected_state, durability, view, begin)
                 } else {
-                    copy_file(&from, &to, (what, existing), durability, view, begin)
+                    copy_file(
+                        &from,
+                        &to,
+                        (expected_state, existing),
+                        durability,
+                        view,
+                        begin,
+                    )
                 }
             }
-            Step::Remove { path, what } => {
+            Step::Remove {
+                path,
+                expected_state,
+            } => {
                 let entry = self.entry_ref(view, path)?;
-                if let State::Directory { .. } = what {
-                    remove_directory(&entry, what, checkpoint, begin)?;
+                if let State::Directory { .. } = expected_state {
+                    remove_directory(&entry, expected_state, checkpoint, begin)?;
                 } else {
-                    remove_file(&entry, what, checkpoint, begin)?;
+                    remove_file(&entry, expected_state, checkpoint, begin)?;
                 }
                 Ok(sync_dir(entry.dir.as_fd(), durability))
             }
@@ -251,7 +261,7 @@ fn rewrite<P>(
 fn rename<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
-    (what, existing): (&State, &State),
+    (expected_state, existing): (&State, &State),
     view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
@@ -264,7 +274,7 @@ fn rename<P>(
     };
     let _locks = lock_both(from, to)?;
     // All writers of this crate take the lock, so the source that is compared is the one that is moved.
-    from.expect(what, checkpoint)?;
+    from.expect(expected_state, checkpoint)?;
     to.check_repository(view)?;
     let _commit = begin()?;
     let done = match &old {
@@ -323,13 +333,13 @@ fn lock_both<'s>(
 fn copy_file<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
-    (what, existing): (&State, &State),
+    (expected_state, existing): (&State, &State),
     durability: Durability,
     view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<Durability, CallError> {
     let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
-    let source = from.file(what, checkpoint)?;
+    let source = from.file(expected_state, checkpoint)?;
     let old = match existing {
         State::Absent => None,
         State::File { .. } | State::Object { .. } | State::Directory { .. } => {
@@ -359,7 +369,7 @@ fn copy_file<P>(
 fn copy_directory<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
-    what: &State,
+    expected_state: &State,
     durability: Durability,
     view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
@@ -369,7 +379,7 @@ fn copy_directory<P>(
         inspect_in(dir, name, from.path, TemporaryFiles::Excluded, checkpoint)
     };
     let inspected = inspect(&from.dir, &from.name)?;
-    if inspected.state != *what {
+    if inspected.state != *expected_state {
         return Err(stale(from.path));
     }
     let source = from
@@ -388,13 +398,13 @@ fn copy_directory<P>(
         hold_live_lock(live.as_fd());
         tree::copy(source, copy, from.path, &inspected.items, checkpoint)?;
         let content_only = matches!(
-            what,
+            expected_state,
             State::Directory {
                 content_only: true,
                 ..
             }
         );
-        if content_only && inspect(&to.dir, &name)?.state != *what {
+        if content_only && inspect(&to.dir, &name)?.state != *expected_state {
             return Err(stale(from.path));
         }
         to.flush_first(durability)?;

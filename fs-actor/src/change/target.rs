@@ -236,7 +236,7 @@ pub(crate) fn undo_directories(made: &[Step]) -> Vec<Step> {
     let remove = |step: &Step| match step {
         Step::MakeDirectory { path, .. } => Some(Step::Remove {
             path: path.clone(),
-            what: State::empty_directory(),
+            expected_state: State::empty_directory(),
         }),
         Step::Write { .. } | Step::Move { .. } | Step::Copy { .. } | Step::Remove { .. } => None,
     };
@@ -399,16 +399,16 @@ pub(crate) fn reject_nested(from: &VirtualPath, to: &VirtualPath) -> Result<(), 
 
 /// The change to report for a file that another one replaces.
 pub(crate) fn replaced_file(
-    changer: &StepExecutor,
+    executor: &StepExecutor,
     permit: &ReadPermit,
-    (from, what): (&VirtualPath, &Inspected),
+    (from, expected_state): (&VirtualPath, &Inspected),
     (to, existing): (&VirtualPath, &Inspected),
 ) -> Result<(Option<Change>, Option<OldFile>), Halt> {
     if existing.state == State::Absent {
         return Ok((None, None));
     }
     let old_file = read_old(permit, to)?;
-    let new = match what.state {
+    let new = match expected_state.state {
         State::File { .. } => read_old(permit, from)?.and_then(|new| new.bytes),
         State::Absent | State::Object { .. } | State::Directory { .. } => None,
     };
@@ -430,8 +430,12 @@ pub(crate) fn replaced_file(
         path: to.clone(),
         op: Op::Modify,
         to: None,
-        before: changer.entry(&existing.state, existing.meta.as_ref(), permit.shows(to))?,
-        after: changer.entry(&what.state, what.meta.as_ref(), permit.shows(from))?,
+        before: executor.entry(&existing.state, existing.meta.as_ref(), permit.shows(to))?,
+        after: executor.entry(
+            &expected_state.state,
+            expected_state.meta.as_ref(),
+            permit.shows(from),
+        )?,
         diff,
     };
     Ok((Some(change), old_file))

@@ -30,7 +30,7 @@ fn tree(dir: &Path) -> BTreeMap<String, String> {
                 .to_str()
                 .unwrap()
                 .to_owned();
-            let what = if kind.is_dir() {
+            let expected_state = if kind.is_dir() {
                 open.push(entry.path());
                 "directory".to_owned()
             } else if kind.is_file() {
@@ -43,7 +43,7 @@ fn tree(dir: &Path) -> BTreeMap<String, String> {
             } else {
                 "special".to_owned()
             };
-            found.insert(name, what);
+            found.insert(name, expected_state);
         }
     }
     found
@@ -56,8 +56,8 @@ fn state(world: &World, at: &str) -> State {
 }
 
 fn execute_step(world: &World, steps: &[Step]) -> Result<(), Code> {
-    let changer = StepExecutor::default();
-    let carried = changer.execute(&steps.to_vec().into(), &world.view(), || Ok(()));
+    let executor = StepExecutor::default();
+    let carried = executor.execute(&steps.to_vec().into(), &world.view(), || Ok(()));
     carried.map_err(|error| error.code())
 }
 
@@ -70,10 +70,10 @@ fn write(at: &str, content: &str, existing: State) -> Step {
     }
 }
 
-fn remove(at: &str, what: State) -> Step {
+fn remove(at: &str, expected_state: State) -> Step {
     Step::Remove {
         path: path(at),
-        what,
+        expected_state,
     }
 }
 
@@ -84,20 +84,20 @@ fn make(at: &str) -> Step {
     }
 }
 
-fn relocate(from: &str, to: &str, what: State, existing: State) -> Step {
+fn relocate(from: &str, to: &str, expected_state: State, existing: State) -> Step {
     Step::Move {
         from: path(from),
         to: path(to),
-        what,
+        expected_state,
         existing,
     }
 }
 
-fn copy(from: &str, to: &str, what: State, existing: State) -> Step {
+fn copy(from: &str, to: &str, expected_state: State, existing: State) -> Step {
     Step::Copy {
         from: path(from),
         to: path(to),
-        what,
+        expected_state,
         existing,
     }
 }
@@ -128,7 +128,7 @@ fn check(
     expected.retain(|name, _| !gone.contains(&name.as_str()));
     expected.extend(
         come.iter()
-            .map(|(name, what)| ((*name).to_owned(), (*what).to_owned())),
+            .map(|(name, expected_state)| ((*name).to_owned(), (*expected_state).to_owned())),
     );
     execute_step(&world, &steps(&world)).unwrap();
     assert_eq!(tree(&world.host("root")), expected);
@@ -567,26 +567,26 @@ fn name_that_is_not_utf8_stops_the_call() {
 #[test]
 fn masked_hash_reveals_only_changes() {
     let world = World::new(&["file root/1 x", "file root/2 x"]);
-    let changer = StepExecutor::default();
-    let entry = |changer: &StepExecutor, name: &str, content: &str| {
+    let executor = StepExecutor::default();
+    let entry = |executor: &StepExecutor, name: &str, content: &str| {
         let inspected = world
             .run(|view| inspect(view, &path(name), TemporaryFiles::Included))
             .unwrap();
-        changer
+        executor
             .entry(&file(content), inspected.meta.as_ref(), false)
             .unwrap()
     };
-    let masked = |content: &str| entry(&changer, "/r/1", content);
+    let masked = |content: &str| entry(&executor, "/r/1", content);
     assert_eq!(masked("a"), masked("a"));
     assert_ne!(masked("a"), masked("b"));
     assert_ne!(masked("a"), entry(&StepExecutor::default(), "/r/1", "a"));
-    assert_ne!(masked("a"), entry(&changer, "/r/2", "a"));
+    assert_ne!(masked("a"), entry(&executor, "/r/2", "a"));
     let Entry::File { hash, bytes } = masked("a") else {
         panic!("a file stays a file");
     };
     assert_ne!(hash, ContentHash::of(b"a"));
     assert_eq!(bytes, 0);
-    let open = changer.entry(&file("a"), None, true).unwrap();
+    let open = executor.entry(&file("a"), None, true).unwrap();
     assert_eq!(open, file("a").entry());
 }
 
@@ -621,25 +621,25 @@ fn racing_creators_create_one_file() {
 fn reached_durability_is_reported() {
     let reached = |durability, fsync_fails| {
         let world = World::new(&FILES);
-        let mut work = ChangeSet::from(vec![
+        let mut change_set = ChangeSet::from(vec![
             make("/r/x"),
             relocate("/r/f", "/r/x/f", file("old"), State::Absent),
             copy("/r/d", "/r/y", state(&world, "/r/d"), State::Absent),
             remove("/r/g", file("other")),
         ]);
-        work.durability = durability;
-        assert_eq!(work.reached.get(), None);
+        change_set.durability = durability;
+        assert_eq!(change_set.reached.get(), None);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 if fsync_fails {
                     testing::forbid(testing::FSYNC, rustix::io::Errno::INVAL);
                 }
                 StepExecutor::default()
-                    .execute(&work, &world.view(), || Ok(()))
+                    .execute(&change_set, &world.view(), || Ok(()))
                     .unwrap();
             });
         });
-        work.reached.get()
+        change_set.reached.get()
     };
     for durability in [
         Durability::Visible,
@@ -712,7 +712,10 @@ fn race_with_a_writer(step: impl Fn(State) -> Step, expected_content: &str) -> u
             (writer.join().unwrap(), made)
         });
         let tree = tree(&world.host("root"));
-        let lost = written && !tree.values().any(|what| what == "file new");
+        let lost = written
+            && !tree
+                .values()
+                .any(|expected_state| expected_state == "file new");
         assert!(!lost, "{made} {tree:?}");
         // A successful step took the planned content.
         assert!(!(written && made), "{tree:?}");
@@ -723,12 +726,12 @@ fn race_with_a_writer(step: impl Fn(State) -> Step, expected_content: &str) -> u
 
 #[test]
 fn a_racing_update_is_neither_moved_nor_removed_with_the_old_file() {
-    let moved = |what| relocate("/r/d/f", "/r/g", what, State::Absent);
+    let moved = |expected_state| relocate("/r/d/f", "/r/g", expected_state, State::Absent);
     race_with_a_writer(moved, "d/f");
-    race_with_a_writer(|what| remove("/r/d/f", what), "d/f");
+    race_with_a_writer(|expected_state| remove("/r/d/f", expected_state), "d/f");
 }
 
 #[test]
 fn a_racing_update_in_a_directory_survives_its_removal() {
-    race_with_a_writer(|what| remove("/r/d", what), "d");
+    race_with_a_writer(|expected_state| remove("/r/d", expected_state), "d");
 }

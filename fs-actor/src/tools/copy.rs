@@ -149,7 +149,7 @@ impl WriteTool for Copy {
         steps.push(Step::Copy {
             from: from.clone(),
             to: to.clone(),
-            what: inspected.state.clone(),
+            expected_state: inspected.state.clone(),
             existing: existing.state.clone(),
         });
         require(permit, (&from, &to), &inspected, &steps)?;
@@ -194,8 +194,9 @@ impl WriteTool for Copy {
         })
     }
 
-    fn apply(&self, work: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0.execute(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 
@@ -287,11 +288,11 @@ fn check_copyable(
 /// Steps that remove the copy and restore what it replaced, if the copy can be identified.
 fn inverse(
     to: &VirtualPath,
-    what: &State,
+    expected_state: &State,
     replaced_content: Option<target::OldFile>,
     made: &[Step],
 ) -> Option<Vec<Step>> {
-    match what {
+    match expected_state {
         State::File { .. }
         | State::Directory {
             content_only: true, ..
@@ -307,7 +308,7 @@ fn inverse(
     }
     let remove = Step::Remove {
         path: to.clone(),
-        what: what.clone(),
+        expected_state: expected_state.clone(),
     };
     let put_back = target::restore_replaced(to, replaced_content)?;
     Some(

@@ -135,7 +135,7 @@ impl WriteTool for Delete {
         }
         let steps = vec![Step::Remove {
             path: path.clone(),
-            what: inspected.state.clone(),
+            expected_state: inspected.state.clone(),
         }];
         target::check_write_modes(permit, &steps, false)?;
         target::require_all([
@@ -177,8 +177,9 @@ impl WriteTool for Delete {
         })
     }
 
-    fn apply(&self, work: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0.execute(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 

@@ -225,8 +225,9 @@ impl WriteTool for EditFile {
         divide::divide(plan, left_out)
     }
 
-    fn apply(&self, work: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0.execute(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 

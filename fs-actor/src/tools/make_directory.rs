@@ -142,7 +142,8 @@ impl WriteTool for MakeDirectory {
         })
     }
 
-    fn apply(&self, work: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0.execute(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }

@@ -152,7 +152,7 @@ impl WriteTool for Move {
         steps.push(Step::Move {
             from: from.clone(),
             to: to.clone(),
-            what: inspected.state.clone(),
+            expected_state: inspected.state.clone(),
             existing: existing.state.clone(),
         });
         require(permit, (&from, &to), &inspected, &steps)?;
@@ -178,7 +178,7 @@ impl WriteTool for Move {
             let back = Step::Move {
                 from: to.clone(),
                 to: from.clone(),
-                what: inspected.state.clone(),
+                expected_state: inspected.state.clone(),
                 existing: State::Absent,
             };
             std::iter::once(back)
@@ -201,8 +201,9 @@ impl WriteTool for Move {
         })
     }
 
-    fn apply(&self, work: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0.execute(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 

@@ -220,8 +220,9 @@ impl WriteTool for WriteFile {
         })
     }
 
-    fn apply(&self, work: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0.execute(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 
@@ -273,7 +274,7 @@ fn inverse(path: &VirtualPath, old: Option<OldFile>, after: &State) -> Option<St
     let Some(old) = old else {
         return Some(Step::Remove {
             path: path.clone(),
-            what: after.clone(),
+            expected_state: after.clone(),
         });
     };
     Some(Step::Write {

@@ -19,7 +19,11 @@ pub(super) fn divide(
     let [change] = plan.changes.as_slice() else {
         return Err(foreign());
     };
-    let old = match plan.inverse.as_ref().map(|work| work.steps.as_slice()) {
+    let old = match plan
+        .inverse
+        .as_ref()
+        .map(|change_set| change_set.steps.as_slice())
+    {
         Some([Step::Write { content, .. }]) => content.clone(),
         _ => return Err(foreign()),
     };
