@@ -142,10 +142,12 @@ pub(crate) fn apply<E: From<EditError>>(
         if replacements.len() + found.len() > locate::MAX_MATCHES {
             return Err(EditError::TooMany(index + 1).into());
         }
-        let gone: usize = found.iter().map(|found| found.end - found.start).sum();
+        let removed_bytes: usize = found.iter().map(|found| found.end - found.start).sum();
         // Checked before the text is built, to bound the memory.
-        let come = found.len().saturating_mul(edit.new.len());
-        size = size.saturating_add(come).saturating_sub(gone);
+        let inserted_bytes = found.len().saturating_mul(edit.new.len());
+        size = size
+            .saturating_add(inserted_bytes)
+            .saturating_sub(removed_bytes);
         within(size, limit)?;
         let built = found.iter().map(|found| found.replacement(edit, text));
         replacements.extend(built.map(|replacement| (index + 1, replacement)));

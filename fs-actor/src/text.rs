@@ -149,8 +149,8 @@ impl<'t> Text<'t> {
     /// The ending for a line inserted at `offset`: that of the line there, else of the previous line, else `\n`.
     pub(crate) fn ending_at(&self, offset: usize) -> Ending {
         let index = self.number_of(offset) - 1;
-        let upward = self.lines.iter().take(index + 1).rev();
-        upward
+        let preceding = self.lines.iter().take(index + 1).rev();
+        preceding
             .map(|line| line.ending)
             .find(|ending| *ending != Ending::None)
             .unwrap_or(Ending::Lf)

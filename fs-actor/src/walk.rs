@@ -100,8 +100,8 @@ impl Level {
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            let ours = std::str::from_utf8(name).is_ok_and(is_temporary);
-            if !ours && !matches!(name, b"." | b"..") {
+            let is_own_temporary = std::str::from_utf8(name).is_ok_and(is_temporary);
+            if !is_own_temporary && !matches!(name, b"." | b"..") {
                 self.names.push((name.to_owned(), entry.file_type()));
             }
             if entries.is_buffer_empty() {

@@ -255,13 +255,15 @@ pub(crate) fn require_beneath(
     items: &[Item],
     at: impl Fn(&VirtualPath) -> Result<VirtualPath, CallError>,
 ) -> Result<(), Halt> {
-    let mut unmet = Vec::new();
+    let mut needs_approval = Vec::new();
     for item in items {
         let need = Scope::doing(operation, at(&item.path)?);
         match permit.judge_need(&need) {
             Verdict::Allow => {}
-            Verdict::Ask if permit.shows(&item.path) && unmet.len() < MAX_ASKED_ENTRIES => {
-                unmet.push(need)
+            Verdict::Ask
+                if permit.shows(&item.path) && needs_approval.len() < MAX_ASKED_ENTRIES =>
+            {
+                needs_approval.push(need)
             }
             Verdict::Ask | Verdict::Deny => {
                 let message = format!(
@@ -271,7 +273,7 @@ pub(crate) fn require_beneath(
             }
         }
     }
-    permit.require_needs(unmet)
+    permit.require_needs(needs_approval)
 }
 
 /// The need of creating `to`, or of replacing it if `overwrite` is set.

@@ -278,30 +278,30 @@ impl TextMatch {
 /// Drops occurrences that overlap the previous one.
 pub(super) fn without_overlaps(found: Vec<TextMatch>) -> Vec<TextMatch> {
     let mut end = 0;
-    let apart = found.into_iter().filter(|found| {
-        let apart = found.start >= end;
-        end = if apart { found.end } else { end };
-        apart
+    let disjoint = found.into_iter().filter(|found| {
+        let is_disjoint = found.start >= end;
+        end = if is_disjoint { found.end } else { end };
+        is_disjoint
     });
-    apart.collect()
+    disjoint.collect()
 }
 
 /// The least exact strategy among `found`.
 pub(super) fn least_exact(found: &[TextMatch]) -> MatchStrategy {
-    let ways = found.iter().map(|found| found.strategy);
-    ways.max().unwrap_or(MatchStrategy::Exact)
+    let strategies = found.iter().map(|found| found.strategy);
+    strategies.max().unwrap_or(MatchStrategy::Exact)
 }
 
 /// All occurrences of `needle` in `text`, overlapping ones included.
 fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooManyMatches> {
     let all = text.match_indices(needle).map(|(at, _)| at);
-    let apart: Vec<usize> = all.take(MAX_MATCHES + 1).collect();
-    if apart.len() > MAX_MATCHES {
+    let positions: Vec<usize> = all.take(MAX_MATCHES + 1).collect();
+    if positions.len() > MAX_MATCHES {
         return Err(TooManyMatches);
     }
     // `aa` occurs twice in `aaa`, so the text is ambiguous.
-    let [only] = apart.as_slice() else {
-        return Ok(apart);
+    let [only] = positions.as_slice() else {
+        return Ok(positions);
     };
     let step = needle.chars().next().map_or(1, char::len_utf8);
     let again = text.get(only + step..).and_then(|rest| rest.find(needle));

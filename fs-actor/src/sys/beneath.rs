@@ -66,7 +66,7 @@ fn open_by_name(
     flags: OFlags,
     crosses_mounts: bool,
 ) -> Result<OwnedFd, Errno> {
-    let home = (!crosses_mounts).then(|| Mount::of(base)).transpose()?;
+    let root_mount = (!crosses_mounts).then(|| Mount::of(base)).transpose()?;
     let mut current: Option<OwnedFd> = None;
     let mut names = names.split('/').filter(|name| !name.is_empty()).peekable();
     while let Some(name) = names.next() {
@@ -81,8 +81,8 @@ fn open_by_name(
             _ if names.peek().is_some() => return Err(Errno::NOTDIR),
             _ => {}
         }
-        if let Some(home) = &home {
-            home.require_same(next.as_fd())?;
+        if let Some(root_mount) = &root_mount {
+            root_mount.require_same(next.as_fd())?;
         }
         current = Some(next);
     }

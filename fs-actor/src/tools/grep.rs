@@ -149,8 +149,8 @@ pub struct MatchLine {
 
 impl fmt::Display for MatchLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digest = if self.matches { ':' } else { '-' };
-        write!(f, "{}{digest}{}", self.number, self.text)
+        let separator = if self.matches { ':' } else { '-' };
+        write!(f, "{}{separator}{}", self.number, self.text)
     }
 }
 

@@ -342,7 +342,7 @@ fn elision(before: &[u8], after: &[u8]) -> Option<String> {
         "previous",
         "omitted",
     ];
-    let stands_for_more = |line: &str| {
+    let is_elision = |line: &str| {
         let line = line.to_lowercase();
         (line.contains("...") || line.contains('\u{2026}'))
             && words.iter().any(|word| line.contains(word))
@@ -350,7 +350,7 @@ fn elision(before: &[u8], after: &[u8]) -> Option<String> {
     let (at, _) = after
         .lines()
         .enumerate()
-        .find(|(_, line)| stands_for_more(line) && !before.contains(line.trim()))?;
+        .find(|(_, line)| is_elision(line) && !before.contains(line.trim()))?;
     let number = at + 1;
     Some(format!(
         "line {number} looks as if it stood for text that is now gone"

@@ -106,12 +106,12 @@ pub(super) fn artifact_contents(contents: ResourceContents, mime: &str) -> Resou
 /// The built-in pages (the file browser only if `files` are served) and those of the host.
 pub(super) fn pages(files: bool, own: &[AppPage]) -> impl Iterator<Item = &AppPage> {
     #[cfg(feature = "ui")]
-    let ours = pages::PAGES
+    let built_in = pages::PAGES
         .iter()
         .filter(move |page| files || !page.application);
     #[cfg(not(feature = "ui"))]
-    let (ours, _) = (std::iter::empty(), files);
-    ours.chain(own)
+    let (built_in, _) = (std::iter::empty(), files);
+    built_in.chain(own)
 }
 
 #[cfg(test)]

@@ -479,16 +479,16 @@ mod tests {
         lines.send(answer(0)).await.unwrap();
         client.write_all(request(1000).as_bytes()).await.unwrap();
         assert!(lines.receive().await.is_some());
-        let mut came = [
+        let mut received = [
             read(&mut far).await,
             read(&mut far).await,
             read(&mut far).await,
         ];
-        came.sort_by_key(|message| message["id"].as_u64());
-        assert!(came[0].get("id").is_none() && came[0]["error"].is_object());
-        assert_eq!(came[1]["result"], serde_json::json!({}));
-        assert_eq!(came[2]["id"], MAX_OPEN);
-        assert_eq!(came[2]["error"]["data"]["code"], "BUSY");
+        received.sort_by_key(|message| message["id"].as_u64());
+        assert!(received[0].get("id").is_none() && received[0]["error"].is_object());
+        assert_eq!(received[1]["result"], serde_json::json!({}));
+        assert_eq!(received[2]["id"], MAX_OPEN);
+        assert_eq!(received[2]["error"]["data"]["code"], "BUSY");
     }
 
     #[tokio::test(start_paused = true)]
@@ -535,11 +535,11 @@ mod tests {
         assert!(lines.reader.get_ref().len() > input.len() / 3);
         let reading = tokio::spawn(async move {
             let mut far = BufReader::new(far).lines();
-            let mut came = 0;
+            let mut received = 0;
             while far.next_line().await.unwrap().is_some() {
-                came += 1;
+                received += 1;
             }
-            came
+            received
         });
         assert!(lines.receive().await.is_none());
         drop(lines);

@@ -273,13 +273,13 @@ fn scan(text: &[u8], values: &mut usize) -> Result<Scan, RejectedMessage> {
         experimental: false,
     };
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let look = ScanSeed {
+    let seed = ScanSeed {
         scan: &mut scan,
         member: Member::Other,
     };
-    let looked = look.deserialize(&mut parser).and_then(|()| parser.end());
+    let scanned = seed.deserialize(&mut parser).and_then(|()| parser.end());
     *values = scan.values;
-    match (&scan.problem, looked) {
+    match (&scan.problem, scanned) {
         (Some(Problem::DuplicateKey(key)), _) => {
             let reason = format!("one object has `{}` twice", crate::escape(key));
             let error = ErrorData::invalid_params(reason, None);

@@ -385,8 +385,8 @@ pub(super) async fn authority(
     options: &RequestOptions,
 ) -> Result<Authority, ErrorData> {
     let authority = worker.authority_under(options.policy.as_ref(), options.origin);
-    let error = |error: CallError| convert::request_error(&error);
-    authority.await.map_err(error)
+    let to_error = |error: CallError| convert::request_error(&error);
+    authority.await.map_err(to_error)
 }
 
 /// Whether `authority` allows to read everything that the artifact at `uri` shows.

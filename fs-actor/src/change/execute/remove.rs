@@ -43,12 +43,12 @@ pub(super) fn remove_directory<P>(
         .map_err(|errno| entry.to_call_error(errno))?;
     let _commit = begin()?;
     // After the start the deletion is not interrupted.
-    let (gone, removed) = tree::remove(inner, &inspected.items);
+    let (removed_count, removed) = tree::remove(inner, &inspected.items);
     let reported = |error: CallError| {
-        if gone == 0 {
+        if removed_count == 0 {
             error
         } else {
-            error.with("removed", gone)
+            error.with("removed", removed_count)
         }
     };
     removed.map_err(reported)?;

@@ -10,7 +10,7 @@ use crate::sys::{self, AtFlags, Errno};
 /// Deletes `items`, the result of a scan of `dir`, if each is still the same unchanged object. Returns how many were
 /// deleted, and the first error.
 pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError>) {
-    let mut gone = 0;
+    let mut removed_count = 0;
     let mut stack = DirStack::new(dir);
     // Directories whose contents are being deleted.
     let mut open: Vec<&Item> = Vec::new();
@@ -26,7 +26,7 @@ pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError
                     last,
                     AtFlags::REMOVEDIR,
                 )?;
-                gone += 1;
+                removed_count += 1;
                 open.pop();
             }
             if item.meta.kind == Kind::Directory {
@@ -36,7 +36,7 @@ pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError
                 open.push(item);
             } else {
                 unlink(current_dir(&mut stack, &item.path)?, item, AtFlags::empty())?;
-                gone += 1;
+                removed_count += 1;
             }
         }
         while let Some(last) = open.pop() {
@@ -46,12 +46,12 @@ pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError
                 last,
                 AtFlags::REMOVEDIR,
             )?;
-            gone += 1;
+            removed_count += 1;
         }
         Ok(())
     };
     let done = remove_all();
-    (gone, done)
+    (removed_count, done)
 }
 
 /// Deletes `item` if it is unchanged. The directory is locked, so no other writer of this crate replaces the item
