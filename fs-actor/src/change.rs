@@ -44,7 +44,7 @@ pub(crate) enum Step {
     Move {
         from: VirtualPath,
         to: VirtualPath,
-        expected_state: State,
+        state: State,
         /// The file that it replaces, or [`State::Absent`].
         existing: State,
     },
@@ -52,15 +52,12 @@ pub(crate) enum Step {
     Copy {
         from: VirtualPath,
         to: VirtualPath,
-        expected_state: State,
+        state: State,
         /// The file that it replaces, or [`State::Absent`].
         existing: State,
     },
     /// Deletes a file, or a directory with its contents.
-    Remove {
-        path: VirtualPath,
-        expected_state: State,
-    },
+    Remove { path: VirtualPath, state: State },
 }
 
 /// The changes of one call.

@@ -52,13 +52,13 @@ impl StepExecutor {
             Step::Move {
                 from,
                 to,
-                expected_state,
+                state,
                 existing,
             } => {
                 let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
                 // The new name must not reach the disk before the content.
                 from.flush_first(durability)?;
-                rename(&from, &to, (expected_state, existing), view, begin)?;
+                rename(&from, &to, (state, existing), view, begin)?;
                 Ok(
                     sync_dir(from.dir.as_fd(), durability)
                         .min(sync_dir(to.dir.as_fd(), durability)),
@@ -67,32 +67,22 @@ impl StepExecutor {
             Step::Copy {
                 from,
                 to,
-                expected_state,
+                state,
                 existing,
             } => {
                 let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
-                if let State::Directory { .. } = expected_state {
-                    copy_directory(&from, &to, expected_state, durability, view, begin)
+                if let State::Directory { .. } = state {
+                    copy_directory(&from, &to, state, durability, view, begin)
                 } else {
-                    copy_file(
-                        &from,
-                        &to,
-                        (expected_state, existing),
-                        durability,
-                        view,
-                        begin,
-                    )
+                    copy_file(&from, &to, (state, existing), durability, view, begin)
                 }
             }
-            Step::Remove {
-                path,
-                expected_state,
-            } => {
+            Step::Remove { path, state } => {
                 let entry = self.entry_ref(view, path)?;
-                if let State::Directory { .. } = expected_state {
-                    remove_directory(&entry, expected_state, checkpoint, begin)?;
+                if let State::Directory { .. } = state {
+                    remove_directory(&entry, state, checkpoint, begin)?;
                 } else {
-                    remove_file(&entry, expected_state, checkpoint, begin)?;
+                    remove_file(&entry, state, checkpoint, begin)?;
                 }
                 Ok(sync_dir(entry.dir.as_fd(), durability))
             }
@@ -261,7 +251,7 @@ fn rewrite<P>(
 fn rename<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
-    (expected_state, existing): (&State, &State),
+    (state, existing): (&State, &State),
     view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
@@ -274,7 +264,7 @@ fn rename<P>(
     };
     let _locks = lock_both(from, to)?;
     // All writers of this crate take the lock, so the source that is compared is the one that is moved.
-    from.expect(expected_state, checkpoint)?;
+    from.expect(state, checkpoint)?;
     to.check_repository(view)?;
     let _commit = begin()?;
     let done = match &old {
@@ -333,13 +323,13 @@ fn lock_both<'s>(
 fn copy_file<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
-    (expected_state, existing): (&State, &State),
+    (state, existing): (&State, &State),
     durability: Durability,
     view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<Durability, CallError> {
     let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
-    let source = from.file(expected_state, checkpoint)?;
+    let source = from.file(state, checkpoint)?;
     let old = match existing {
         State::Absent => None,
         State::File { .. } | State::Object { .. } | State::Directory { .. } => {
@@ -369,7 +359,7 @@ fn copy_file<P>(
 fn copy_directory<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
-    expected_state: &State,
+    state: &State,
     durability: Durability,
     view: &dyn ReadView,
     begin: &impl Fn() -> Result<P, CallError>,
@@ -379,7 +369,7 @@ fn copy_directory<P>(
         inspect_in(dir, name, from.path, TemporaryFiles::Excluded, checkpoint)
     };
     let inspected = inspect(&from.dir, &from.name)?;
-    if inspected.state != *expected_state {
+    if inspected.state != *state {
         return Err(stale(from.path));
     }
     let source = from
@@ -398,13 +388,13 @@ fn copy_directory<P>(
         hold_live_lock(live.as_fd());
         tree::copy(source, copy, from.path, &inspected.items, checkpoint)?;
         let content_only = matches!(
-            expected_state,
+            state,
             State::Directory {
                 content_only: true,
                 ..
             }
         );
-        if content_only && inspect(&to.dir, &name)?.state != *expected_state {
+        if content_only && inspect(&to.dir, &name)?.state != *state {
             return Err(stale(from.path));
         }
         to.flush_first(durability)?;

@@ -236,7 +236,7 @@ pub(crate) fn undo_directories(made: &[Step]) -> Vec<Step> {
     let remove = |step: &Step| match step {
         Step::MakeDirectory { path, .. } => Some(Step::Remove {
             path: path.clone(),
-            expected_state: State::empty_directory(),
+            state: State::empty_directory(),
         }),
         Step::Write { .. } | Step::Move { .. } | Step::Copy { .. } | Step::Remove { .. } => None,
     };
@@ -403,26 +403,21 @@ pub(crate) fn reject_nested(from: &VirtualPath, to: &VirtualPath) -> Result<(), 
 pub(crate) fn replaced_file(
     executor: &StepExecutor,
     permit: &ReadPermit,
-    (from, expected_state): (&VirtualPath, &Inspected),
+    (from, source): (&VirtualPath, &Inspected),
     (to, existing): (&VirtualPath, &Inspected),
 ) -> Result<(Option<Change>, Option<OldFile>), Halt> {
     if existing.state == State::Absent {
         return Ok((None, None));
     }
-    let old_file = read_old(permit, to)?;
-    let new = match expected_state.state {
+    let old = read_old(permit, to)?;
+    let new = match source.state {
         State::File { .. } => read_old(permit, from)?.and_then(|new| new.bytes),
         State::Absent | State::Object { .. } | State::Directory { .. } => None,
     };
     let shown = permit.shows(to) && permit.shows(from);
-    let diff = match (
-        old_file
-            .as_ref()
-            .and_then(|old_file| old_file.bytes.as_ref()),
-        new,
-    ) {
+    let diff = match (old.as_ref().and_then(|old| old.bytes.as_ref()), new) {
         _ if !shown => diff::hidden(),
-        (Some(old_file), Some(new)) => diff::of_bytes(old_file, &new),
+        (Some(old), Some(new)) => diff::of_bytes(old, &new),
         (None, _) | (_, None) => FileDiff {
             binary: true,
             ..FileDiff::default()
@@ -433,25 +428,21 @@ pub(crate) fn replaced_file(
         op: Op::Modify,
         to: None,
         before: executor.entry(&existing.state, existing.meta.as_ref(), permit.shows(to))?,
-        after: executor.entry(
-            &expected_state.state,
-            expected_state.meta.as_ref(),
-            permit.shows(from),
-        )?,
+        after: executor.entry(&source.state, source.meta.as_ref(), permit.shows(from))?,
         diff,
     };
-    Ok((Some(change), old_file))
+    Ok((Some(change), old))
 }
 
 /// Steps that restore a replaced file; `None` if it was too large to keep.
-pub(crate) fn restore_replaced(path: &VirtualPath, old_file: Option<OldFile>) -> Option<Vec<Step>> {
-    let Some(old_file) = old_file else {
+pub(crate) fn restore_replaced(path: &VirtualPath, old: Option<OldFile>) -> Option<Vec<Step>> {
+    let Some(old) = old else {
         return Some(Vec::new());
     };
     Some(vec![Step::Write {
         path: path.clone(),
-        content: old_file.bytes?,
+        content: old.bytes?,
         existing: State::Absent,
-        mode: Some(old_file.meta.mode),
+        mode: Some(old.meta.mode),
     }])
 }

@@ -30,7 +30,7 @@ fn tree(dir: &Path) -> BTreeMap<String, String> {
                 .to_str()
                 .unwrap()
                 .to_owned();
-            let expected_state = if kind.is_dir() {
+            let state = if kind.is_dir() {
                 open.push(entry.path());
                 "directory".to_owned()
             } else if kind.is_file() {
@@ -43,7 +43,7 @@ fn tree(dir: &Path) -> BTreeMap<String, String> {
             } else {
                 "special".to_owned()
             };
-            found.insert(name, expected_state);
+            found.insert(name, state);
         }
     }
     found
@@ -70,10 +70,10 @@ fn write(at: &str, content: &str, existing: State) -> Step {
     }
 }
 
-fn remove(at: &str, expected_state: State) -> Step {
+fn remove(at: &str, state: State) -> Step {
     Step::Remove {
         path: path(at),
-        expected_state,
+        state,
     }
 }
 
@@ -84,20 +84,20 @@ fn make(at: &str) -> Step {
     }
 }
 
-fn relocate(from: &str, to: &str, expected_state: State, existing: State) -> Step {
+fn relocate(from: &str, to: &str, state: State, existing: State) -> Step {
     Step::Move {
         from: path(from),
         to: path(to),
-        expected_state,
+        state,
         existing,
     }
 }
 
-fn copy(from: &str, to: &str, expected_state: State, existing: State) -> Step {
+fn copy(from: &str, to: &str, state: State, existing: State) -> Step {
     Step::Copy {
         from: path(from),
         to: path(to),
-        expected_state,
+        state,
         existing,
     }
 }
@@ -128,7 +128,7 @@ fn check(
     expected.retain(|name, _| !gone.contains(&name.as_str()));
     expected.extend(
         come.iter()
-            .map(|(name, expected_state)| ((*name).to_owned(), (*expected_state).to_owned())),
+            .map(|(name, state)| ((*name).to_owned(), (*state).to_owned())),
     );
     execute_step(&world, &steps(&world)).unwrap();
     assert_eq!(tree(&world.host("root")), expected);
@@ -712,10 +712,7 @@ fn race_with_a_writer(step: impl Fn(State) -> Step, expected_content: &str) -> u
             (writer.join().unwrap(), made)
         });
         let tree = tree(&world.host("root"));
-        let lost = written
-            && !tree
-                .values()
-                .any(|expected_state| expected_state == "file new");
+        let lost = written && !tree.values().any(|state| state == "file new");
         assert!(!lost, "{made} {tree:?}");
         // A successful step took the planned content.
         assert!(!(written && made), "{tree:?}");
@@ -726,12 +723,12 @@ fn race_with_a_writer(step: impl Fn(State) -> Step, expected_content: &str) -> u
 
 #[test]
 fn a_racing_update_is_neither_moved_nor_removed_with_the_old_file() {
-    let moved = |expected_state| relocate("/r/d/f", "/r/g", expected_state, State::Absent);
+    let moved = |state| relocate("/r/d/f", "/r/g", state, State::Absent);
     race_with_a_writer(moved, "d/f");
-    race_with_a_writer(|expected_state| remove("/r/d/f", expected_state), "d/f");
+    race_with_a_writer(|state| remove("/r/d/f", state), "d/f");
 }
 
 #[test]
 fn a_racing_update_in_a_directory_survives_its_removal() {
-    race_with_a_writer(|expected_state| remove("/r/d", expected_state), "d");
+    race_with_a_writer(|state| remove("/r/d", state), "d");
 }

@@ -149,7 +149,7 @@ impl WriteTool for Copy {
         steps.push(Step::Copy {
             from: from.clone(),
             to: to.clone(),
-            expected_state: inspected.state.clone(),
+            state: inspected.state.clone(),
             existing: existing.state.clone(),
         });
         require(permit, (&from, &to), &inspected, &steps)?;
@@ -288,11 +288,11 @@ fn check_copyable(
 /// Steps that remove the copy and restore what it replaced, if the copy can be identified.
 fn inverse(
     to: &VirtualPath,
-    expected_state: &State,
+    state: &State,
     replaced_content: Option<target::OldFile>,
     made: &[Step],
 ) -> Option<Vec<Step>> {
-    match expected_state {
+    match state {
         State::File { .. }
         | State::Directory {
             content_only: true, ..
@@ -308,7 +308,7 @@ fn inverse(
     }
     let remove = Step::Remove {
         path: to.clone(),
-        expected_state: expected_state.clone(),
+        state: state.clone(),
     };
     let put_back = target::restore_replaced(to, replaced_content)?;
     Some(

@@ -135,7 +135,7 @@ impl WriteTool for Delete {
         }
         let steps = vec![Step::Remove {
             path: path.clone(),
-            expected_state: inspected.state.clone(),
+            state: inspected.state.clone(),
         }];
         target::check_write_modes(permit, &steps, false)?;
         target::require_all([

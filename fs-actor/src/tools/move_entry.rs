@@ -152,7 +152,7 @@ impl WriteTool for Move {
         steps.push(Step::Move {
             from: from.clone(),
             to: to.clone(),
-            expected_state: inspected.state.clone(),
+            state: inspected.state.clone(),
             existing: existing.state.clone(),
         });
         require(permit, (&from, &to), &inspected, &steps)?;
@@ -178,7 +178,7 @@ impl WriteTool for Move {
             let back = Step::Move {
                 from: to.clone(),
                 to: from.clone(),
-                expected_state: inspected.state.clone(),
+                state: inspected.state.clone(),
                 existing: State::Absent,
             };
             std::iter::once(back)

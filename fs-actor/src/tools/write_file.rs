@@ -274,7 +274,7 @@ fn inverse(path: &VirtualPath, old: Option<OldFile>, after: &State) -> Option<St
     let Some(old) = old else {
         return Some(Step::Remove {
             path: path.clone(),
-            expected_state: after.clone(),
+            state: after.clone(),
         });
     };
     Some(Step::Write {

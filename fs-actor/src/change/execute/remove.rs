@@ -10,12 +10,12 @@ use crate::sys::{self, AtFlags};
 
 pub(super) fn remove_file<P>(
     entry: &DirEntryRef<'_>,
-    expected_state: &State,
+    state: &State,
     checkpoint: Checkpoint<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
     let _lock = entry.lock()?;
-    entry.expect(expected_state, checkpoint)?;
+    entry.expect(state, checkpoint)?;
     let _commit = begin()?;
     sys::unlinkat(entry.dir.as_fd(), entry.name.as_str(), AtFlags::empty())
         .map_err(|errno| entry.to_call_error(errno))
@@ -25,16 +25,13 @@ pub(super) fn remove_file<P>(
 /// plan remain, with their directories.
 pub(super) fn remove_directory<P>(
     entry: &DirEntryRef<'_>,
-    expected_state: &State,
+    state: &State,
     checkpoint: Checkpoint<'_>,
     begin: &impl Fn() -> Result<P, CallError>,
 ) -> Result<(), CallError> {
     let all = TemporaryFiles::Included;
     let inspected = inspect_in(&entry.dir, &entry.name, entry.path, all, checkpoint)?;
-    let Some(meta) = inspected
-        .meta
-        .filter(|_| inspected.state == *expected_state)
-    else {
+    let Some(meta) = inspected.meta.filter(|_| inspected.state == *state) else {
         return Err(stale(entry.path));
     };
     let inner = entry
