@@ -1,7 +1,7 @@
-//! Steps in, the changes made out, each only if everything is still as the plan found it; and steps that take them back.
+//! Executes planned changes of files, only if the files are still in the planned state.
 
-mod carry;
 mod contents;
+mod execute;
 pub(crate) mod repository;
 pub(crate) mod state;
 pub(crate) mod target;
@@ -14,64 +14,68 @@ use std::sync::OnceLock;
 use bailiwick::{CallError, Code, ContentHash, Entry, VirtualPath};
 use bytes::Bytes;
 
-use crate::lens::Lens;
-use crate::replace::{Durability, Reached, Sweeper};
+use crate::read_view::ReadView;
+use crate::replace::{Durability, ReachedDurability, Sweeper};
 use crate::resolve::{self, Meta};
 use crate::sys::{AtFlags, unlinkat};
 
-pub(crate) use carry::other_device;
-pub(crate) use state::{State, see};
-pub(crate) use tree::Temporaries;
+pub(crate) use execute::other_device;
+pub(crate) use state::{State, inspect};
+pub(crate) use tree::TemporaryFiles;
 
-/// One change to the files, as data: what it needs is in it, so it can be kept, shown, and taken back.
+/// One change, as data that can be stored, shown and undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Writes a file.
     Write {
         path: VirtualPath,
         content: Bytes,
-        /// What it replaces; [`State::Absent`] for a new file.
-        over: State,
-        /// The mode of a new file, if not the usual one.
+        /// The state that it replaces; [`State::Absent`] for a new file.
+        existing: State,
+        /// The mode of a new file, if not the default.
         mode: Option<u32>,
     },
-    /// Makes a directory where nothing is.
+    /// Creates a directory.
     MakeDirectory {
         path: VirtualPath,
         mode: Option<u32>,
     },
-    /// Gives a file or directory another name.
+    /// Moves a file or directory.
     Move {
         from: VirtualPath,
         to: VirtualPath,
-        what: State,
-        /// The file it replaces, or nothing.
-        over: State,
+        state: State,
+        /// The file that it replaces, or [`State::Absent`].
+        existing: State,
     },
     /// Copies a file or directory.
     Copy {
         from: VirtualPath,
         to: VirtualPath,
-        what: State,
-        /// The file it replaces, or nothing.
-        over: State,
+        state: State,
+        /// The file that it replaces, or [`State::Absent`].
+        existing: State,
     },
-    /// Removes a file, or a directory with all it holds.
-    Remove { path: VirtualPath, what: State },
+    /// Deletes a file, or a directory with its contents.
+    Remove { path: VirtualPath, state: State },
 }
 
-/// All that one call changes.
+/// The changes of one call.
 #[derive(Clone, Debug)]
-pub(crate) struct Work {
+pub(crate) struct ChangeSet {
     pub(crate) steps: Vec<Step>,
-    /// What the changes are to survive.
+    /// The requested durability.
     pub(crate) durability: Durability,
-    /// What they survive once they are made.
-    pub(crate) reached: Reached,
+    /// The durability that was reached.
+    pub(crate) reached: ReachedDurability,
 }
 
-impl Work {
-    pub(crate) fn new(steps: Vec<Step>, durability: Durability, reached: Reached) -> Self {
+impl ChangeSet {
+    pub(crate) fn new(
+        steps: Vec<Step>,
+        durability: Durability,
+        reached: ReachedDurability,
+    ) -> Self {
         Self {
             steps,
             durability,
@@ -80,22 +84,22 @@ impl Work {
     }
 }
 
-impl From<Vec<Step>> for Work {
+impl From<Vec<Step>> for ChangeSet {
     fn from(steps: Vec<Step>) -> Self {
-        Self::new(steps, Durability::default(), Reached::default())
+        Self::new(steps, Durability::default(), ReachedDurability::default())
     }
 }
 
-/// Carries steps out; each tool has one.
+/// Executes steps; each tool has its own.
 #[derive(Debug, Default)]
-pub(crate) struct Changer {
+pub(crate) struct StepExecutor {
     durability: Durability,
     sweeper: Sweeper,
-    veil: OnceLock<[u8; 32]>,
+    mask_key: OnceLock<[u8; 32]>,
 }
 
-impl Changer {
-    /// One whose changes are to survive that much.
+impl StepExecutor {
+    /// An executor with this durability.
     pub(crate) fn new(durability: Durability) -> Self {
         Self {
             durability,
@@ -103,31 +107,31 @@ impl Changer {
         }
     }
 
-    /// What changes are to survive.
+    /// The requested durability.
     pub(crate) fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// Makes every change, or says which were made. `begin` is asked before each: what it returns is held while it is made.
+    /// Executes all steps. `begin` is called before each step, and its result is held during the step.
     ///
     /// # Errors
-    /// `STALE_PREVIEW` if the files are not those of the plan, `CONFLICT` if another writer was quicker, `IO` and
-    /// the like from the system. `details.done` counts the steps that were made before.
-    pub(crate) fn carry_out<P>(
+    /// `STALE_PREVIEW` if the files are not in the planned state, `CONFLICT` if another writer interfered, and codes
+    /// such as `IO` for system errors. `details.done` is the number of steps that were executed before.
+    pub(crate) fn execute<P>(
         &self,
-        work: &Work,
-        lens: &dyn Lens,
+        change_set: &ChangeSet,
+        view: &dyn ReadView,
         begin: impl Fn() -> Result<P, CallError>,
     ) -> Result<(), CallError> {
         let mut reached = None;
-        for (done, step) in work.steps.iter().enumerate() {
-            match self.carry(step, work.durability, lens, &begin) {
+        for (done, step) in change_set.steps.iter().enumerate() {
+            match self.execute_step(step, change_set.durability, view, &begin) {
                 Ok(level) => {
                     reached = Some(reached.map_or(level, |least: Durability| least.min(level)));
                 }
                 Err(error) => {
-                    let made = work.steps.get(..done).unwrap_or_default();
-                    let left = take_directories_back(made, lens);
+                    let made = change_set.steps.get(..done).unwrap_or_default();
+                    let left = remove_created_directories(made, view);
                     return Err(if left == 0 {
                         error
                     } else {
@@ -137,14 +141,13 @@ impl Changer {
             }
         }
         if let Some(reached) = reached {
-            work.reached.set(reached);
+            change_set.reached.set(reached);
         }
         Ok(())
     }
 
-    /// What people and programs may know of `state`, the one of the object with these facts: for those who may not
-    /// read it a value that changes with the content, from which it cannot be guessed. No other object has the same,
-    /// whatever it holds, so a guess written elsewhere cannot be compared with it.
+    /// The entry to report for `state`. If its content may not be shown, the hash is masked: it changes with the
+    /// content, but cannot be guessed, and differs from that of any other file with the same content.
     pub(crate) fn entry(
         &self,
         state: &State,
@@ -153,7 +156,7 @@ impl Changer {
     ) -> Result<Entry, CallError> {
         match (state.entry(), meta) {
             (Entry::File { hash, .. }, Some(meta)) if !shown => Ok(Entry::File {
-                hash: self.veiled(hash, tree::stamp(meta))?,
+                hash: self.masked(hash, tree::stamp(meta))?,
                 bytes: 0,
             }),
             (Entry::File { .. }, None) if !shown => Ok(Entry::Absent),
@@ -161,15 +164,15 @@ impl Changer {
         }
     }
 
-    fn veiled(&self, hash: ContentHash, stamp: ContentHash) -> Result<ContentHash, CallError> {
-        let key = match self.veil.get() {
+    fn masked(&self, hash: ContentHash, stamp: ContentHash) -> Result<ContentHash, CallError> {
+        let key = match self.mask_key.get() {
             Some(key) => key,
             None => {
                 let mut key = [0; 32];
                 getrandom::fill(&mut key).map_err(|_| {
                     CallError::new(Code::Io, "the operating system has no random numbers")
                 })?;
-                self.veil.get_or_init(|| key)
+                self.mask_key.get_or_init(|| key)
             }
         };
         let mut keyed = key.to_vec();
@@ -179,7 +182,7 @@ impl Changer {
     }
 }
 
-/// The refusal of a plan whose files changed.
+/// The error for a plan whose files have changed.
 pub(crate) fn stale(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::StalePreview,
@@ -187,14 +190,15 @@ pub(crate) fn stale(path: &VirtualPath) -> CallError {
     )
 }
 
-/// Removes the directories that `steps` made, as far as they are still empty. Returns how many steps are left made.
-fn take_directories_back(steps: &[Step], lens: &dyn Lens) -> usize {
+/// Removes directories that `steps` created, if they are still empty. Returns the number of steps that remain in
+/// effect.
+fn remove_created_directories(steps: &[Step], view: &dyn ReadView) -> usize {
     let mut left = steps.len();
     for step in steps.iter().rev() {
         let Step::MakeDirectory { path, .. } = step else {
             break;
         };
-        let Ok((dir, name)) = resolve::parent(lens, path) else {
+        let Ok((dir, name)) = resolve::parent(view, path) else {
             break;
         };
         if unlinkat(dir.as_fd(), name.as_str(), AtFlags::REMOVEDIR).is_err() {

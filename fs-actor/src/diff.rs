@@ -1,4 +1,4 @@
-//! Old and new text in, hunks out; the same input always gives the same hunks, and soon.
+//! Deterministic line diffs.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,15 @@ use crate::media;
 
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
-/// Above this many changed lines a change is one hunk that removes all and adds all. A time limit
-/// would give other hunks on a busy machine, and with them another preview token.
+/// Above this many changed lines the diff is one hunk. A time limit would give other hunks on a busy machine, and thus
+/// another preview token.
 const MAX_FINE_LINES: usize = 20_000;
 /// Above this many bytes or lines a change is only counted.
 const MAX_SHOWN_BYTES: usize = 4 << 20;
 const MAX_SHOWN_LINES: usize = 100_000;
 
-/// How `new` differs from `old`; content that is not UTF-8 or too large is only counted. What stands around the hunks
-/// goes along, as it is in memory anyway.
+/// The diff of two contents. Content that is not UTF-8 or too large is only counted. The old text is included for
+/// context, without a copy.
 pub(crate) fn of_bytes(old: &Bytes, new: &[u8]) -> FileDiff {
     match (std::str::from_utf8(old), std::str::from_utf8(new)) {
         (Ok(before), Ok(after)) if !before.contains('\0') && !after.contains('\0') => {
@@ -38,7 +38,7 @@ pub(crate) fn of_bytes(old: &Bytes, new: &[u8]) -> FileDiff {
     }
 }
 
-/// What someone who may not read the old content may know of the difference.
+/// The diff for someone who may not read the old content.
 pub(crate) fn hidden() -> FileDiff {
     FileDiff {
         hidden: true,
@@ -46,7 +46,7 @@ pub(crate) fn hidden() -> FileDiff {
     }
 }
 
-/// How `new` differs from `old`. Applying the hunks to `old` gives `new`, unless they are left out as too large.
+/// The diff of two texts. Applying the hunks to `old` gives `new`, unless they are omitted as too large.
 pub(crate) fn of(old: &str, new: &str) -> FileDiff {
     if old == new {
         return FileDiff::default();
@@ -75,7 +75,7 @@ pub(crate) fn of(old: &str, new: &str) -> FileDiff {
     diff
 }
 
-/// `old` with these of its hunks made; none if one does not lie in it, in order.
+/// Applies some hunks to `old`; `None` if they are out of order or do not match.
 pub(crate) fn with_hunks<'h>(
     old: &str,
     hunks: impl IntoIterator<Item = &'h Hunk>,
@@ -86,9 +86,9 @@ pub(crate) fn with_hunks<'h>(
         let start = hunk.old_start - usize::from(hunk.old_lines > 0);
         let end = start + hunk.old_lines;
         new.extend(old.0.get(at..start)?.iter().copied());
-        let kept = hunk.lines.iter().filter(|line| line.op != '+');
+        let unchanged = hunk.lines.iter().filter(|line| line.op != '+');
         let there = old.0.get(start..end)?;
-        if !kept
+        if !unchanged
             .map(|line| line.text.as_str())
             .eq(there.iter().copied())
         {
@@ -102,7 +102,7 @@ pub(crate) fn with_hunks<'h>(
     Some(new)
 }
 
-/// What is left of both texts without their common beginning and end, but with the context around the change.
+/// Both texts without their common beginning and end, except for the context.
 struct Window<'t> {
     old: &'t str,
     new: &'t str,
@@ -117,7 +117,7 @@ impl<'t> Window<'t> {
         let rest = old.len().min(new.len()) - before;
         let backward = old.bytes().rev().zip(new.bytes().rev());
         let after = backward.take(rest).take_while(same).count();
-        // The cut must be the same number of bytes in both texts, so it is looked for in one.
+        // The cut must be at the same offset in both texts.
         let end = old.len() - lines_on(old, old.len() - after, CONTEXT + 1);
         Self {
             old: old.get(begin..old.len() - end).unwrap_or_default(),
@@ -127,14 +127,14 @@ impl<'t> Window<'t> {
     }
 }
 
-/// The offset of the line start `lines` line ends before `at`.
+/// The start of the line that is `lines` lines before `at`.
 fn lines_back(text: &str, at: usize, lines: usize) -> usize {
     let head = text.as_bytes().get(..at).unwrap_or_default();
     let ends = head.iter().enumerate().rev().filter(|(_, b)| **b == b'\n');
     ends.map(|(end, _)| end + 1).nth(lines - 1).unwrap_or(0)
 }
 
-/// The offset after `lines` line ends from `at` on.
+/// The offset after `lines` line ends from `at`.
 fn lines_on(text: &str, at: usize, lines: usize) -> usize {
     let tail = text.as_bytes().get(at..).unwrap_or_default();
     let mut ends = tail.iter().enumerate().filter(|(_, b)| **b == b'\n');
@@ -169,7 +169,7 @@ fn ops(old: &Lines<'_>, new: &Lines<'_>) -> Vec<DiffOp> {
     capture_diff_slices(Algorithm::Myers, &old, &new)
 }
 
-/// Equal lines get equal numbers, so that a line is read once and not once per comparison.
+/// Gives equal lines equal numbers, so that lines are compared as numbers.
 fn numbers<'t>(known: &mut HashMap<&'t str, usize>, lines: &Lines<'t>) -> Vec<usize> {
     let mut number = |line| {
         let next = known.len();
@@ -237,7 +237,7 @@ fn hunk(group: &[DiffOp], old: &Lines<'_>, new: &Lines<'_>, lines_before: usize)
     hunk
 }
 
-/// A side without lines is named by the line before it, as `patch` expects.
+/// An empty side has the number of the line before it, as `patch` expects.
 fn start(index: usize, lines: usize, lines_before: usize) -> usize {
     lines_before + index + usize::from(lines > 0)
 }
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Carries the hunks out, which checks each kept and removed line against the old text.
+    /// Applies the hunks, and checks kept and removed lines against the old text.
     fn apply(old: &str, diff: &FileDiff) -> String {
         let (mut added, mut removed) = (0, 0);
         for hunk in &diff.hunks {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn three_lines_of_context_stand_around_a_change() {
+    fn hunks_have_three_lines_of_context() {
         check(
             "1\n2\n3\n4\n5\n6\n7\n8\n9\n",
             "1\n2\n3\n4\nfive\n6\n7\n8\n9\n",
@@ -300,20 +300,20 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_side_is_named_by_the_line_before_it() {
+    fn empty_side_has_the_number_of_the_line_before() {
         check("", "a\nb\n", &[(0, 0, 1, 2, "+a\n+b\n")]);
         check("a\n", "", &[(1, 1, 0, 0, "-a\n")]);
         check("same\n", "same\n", &[]);
     }
 
     #[test]
-    fn line_ends_and_a_missing_last_one_are_changes_of_their_line() {
+    fn line_end_changes_are_line_changes() {
         check("a\r\nb\n", "a\nb\n", &[(1, 2, 1, 2, "-a\r\n+a\n b\n")]);
         check("a\nb", "a\nb\n", &[(1, 2, 1, 2, " a\n-b+b\n")]);
     }
 
     #[test]
-    fn binary_content_has_no_hunks_and_text_has() {
+    fn binary_content_has_no_hunks() {
         let of = |old: &'static [u8], new| of_bytes(&Bytes::from_static(old), new);
         assert!(of(b"a\0", b"b").binary);
         assert!(of(b"\xff", b"b").binary);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_text_goes_along_where_the_hunks_do_not_hold_all_of_it() {
+    fn old_text_is_included_for_context() {
         let old: Bytes = "1\n2\n3\n4\n5\n6\n7\n8\n9\n".into();
         let edited = of_bytes(&old, &[b"x\n", old.as_ref()].concat());
         assert_eq!(edited.old, Some(old.clone()));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_a_bound_of_lines_a_change_is_one_hunk() {
+    fn large_change_is_one_hunk() {
         let mut seed = 7_u32;
         let mut letters = |count: usize| -> String {
             let mut line = || {
@@ -349,15 +349,15 @@ mod tests {
             let (old, new) = (letters(count), letters(count));
             let diff = of(&old, &new);
             assert_eq!(apply(&old, &diff), new);
-            // Of what is compared line by line much stays; else all but the ends is exchanged.
+            // A line diff keeps many lines; the coarse diff keeps only the beginning and end.
             let lines = diff.hunks.iter().flat_map(|hunk| &hunk.lines);
-            let kept = lines.filter(|line| line.op == ' ').count();
-            assert_eq!(kept > 2 * CONTEXT, compared, "{count}: {kept}");
+            let unchanged = lines.filter(|line| line.op == ' ').count();
+            assert_eq!(unchanged > 2 * CONTEXT, compared, "{count}: {unchanged}");
         }
     }
 
     #[test]
-    fn texts_with_nothing_in_common_differ_in_every_line() {
+    fn unrelated_texts_differ_in_every_line() {
         let lines = |tag: &str| -> String {
             (0..MAX_FINE_LINES / 2)
                 .map(|n| format!("{tag}{n}\n"))
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_too_large_to_show_is_counted() {
+    fn too_large_change_is_only_counted() {
         let old = "x".repeat(MAX_SHOWN_BYTES + 1);
         let diff = of(&old, "y\nz");
         assert_eq!(
@@ -382,14 +382,14 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::testing::laws())]
+        #![proptest_config(crate::testing::full_property_config())]
         #[test]
-        fn the_hunks_of_a_diff_make_the_new_text(old in "([ab]?\r?\n){0,40}[ab]?", new in "([ab]?\r?\n){0,40}[ab]?") {
+        fn applied_hunks_give_the_new_text(old in "([ab]?\r?\n){0,40}[ab]?", new in "([ab]?\r?\n){0,40}[ab]?") {
             prop_assert_eq!(apply(&old, &of(&old, &new)), new);
         }
 
         #[test]
-        fn a_change_in_a_long_text_is_found_where_it_is(before in 0_usize..30, after in 0_usize..30, old in "[ab\n]{0,6}", new in "[ab\n]{0,6}") {
+        fn change_in_a_long_text_has_its_position(before in 0_usize..30, after in 0_usize..30, old in "[ab\n]{0,6}", new in "[ab\n]{0,6}") {
             let text = |middle: &str| format!("{}{middle}{}", "p\n".repeat(before), "s\n".repeat(after));
             let (old, new) = (text(&old), text(&new));
             prop_assert_eq!(apply(&old, &of(&old, &new)), new);

@@ -1,38 +1,38 @@
-//! A text and edits in, the edited text out, with the way each edit was matched; or the text as it was and the reason.
+//! Text edits and patches.
 
 mod indent;
+mod line_index;
 mod locate;
 mod nearest;
 mod patch;
-mod sequence;
 
 use crate::text::Text;
 
 pub(crate) use nearest::Nearest;
 pub(crate) use patch::PatchError;
 
-/// Line numbers shown of many.
+/// Maximum number of line numbers in a message.
 const SHOWN: usize = 20;
 
-/// Old text to replace, and what to put in its place.
+/// Text to replace, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) old: String,
     pub(crate) new: String,
-    pub(crate) places: Places,
+    pub(crate) occurrences: Occurrences,
 }
 
-/// Which of the places where the old text stands.
+/// Which occurrences of the old text to replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Places {
-    /// The only one; it is an error if there are more.
+pub(crate) enum Occurrences {
+    /// The only one; more are an error.
     #[default]
     Only,
-    /// This one, counted from 1.
+    /// The nth, counted from 1.
     Nth(usize),
-    /// All of them, and there must be this many.
+    /// All; there must be this many.
     Exactly(usize),
-    /// All of them.
+    /// All.
     All,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Places {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+pub enum MatchStrategy {
     /// Byte for byte.
     Exact,
     /// All but the line endings, which stayed those of the file.
@@ -50,13 +50,13 @@ pub enum Strategy {
     Whitespace,
 }
 
-/// What became of one edit.
+/// The result of one edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Applied {
-    pub(crate) strategy: Strategy,
-    /// How many places were replaced.
+pub(crate) struct EditOutcome {
+    pub(crate) strategy: MatchStrategy,
+    /// Number of replaced occurrences.
     pub(crate) count: usize,
-    /// The lines of the old text where they begin, the first few.
+    /// Line numbers of the first occurrences.
     pub(crate) lines: Vec<usize>,
 }
 
@@ -64,35 +64,35 @@ pub(crate) struct Applied {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edited {
     pub(crate) text: String,
-    /// One for each edit, in order.
-    pub(crate) applied: Vec<Applied>,
+    /// One per edit, in order.
+    pub(crate) applied: Vec<EditOutcome>,
 }
 
-/// Why no edit was made. Edits are numbered from 1.
+/// Why no edit was applied. Edits are numbered from 1.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum EditError {
-    /// There is no old text.
+    /// The old text is empty.
     #[error(
         "edit {0} has an empty old_text; to add to a file use `write_file` with mode append, or name the text beside the new one"
     )]
     Empty(usize),
-    /// Old and new are the same.
+    /// Old and new text are equal.
     #[error("old_text and new_text of edit {0} are the same, so it would change nothing")]
     Same(usize),
-    /// The old text is nowhere.
+    /// The old text does not occur.
     #[error("the old_text of edit {edit} does not occur in the file{}", nearest::sentence(.nearest.as_ref()))]
     NoMatch {
         edit: usize,
         nearest: Option<Nearest>,
     },
-    /// The old text is in several places.
+    /// The old text occurs more than once.
     #[error("the old_text of edit {edit} occurs {total} times, at lines {}; add lines around it, or set `occurrence` or `replace_all`", listed(.lines, *.total))]
     Ambiguous {
         edit: usize,
         lines: Vec<usize>,
         total: usize,
     },
-    /// The old text is not there as often as was said.
+    /// The old text does not occur as often as stated.
     #[error("the old_text of edit {edit} occurs {total} times, at lines {}, not {wanted} as was asked", listed(.lines, *.total))]
     Count {
         edit: usize,
@@ -100,22 +100,22 @@ pub(crate) enum EditError {
         lines: Vec<usize>,
         total: usize,
     },
-    /// The old text is in more places than can be held, or all edits together would change or search more.
-    #[error("the old_text of edit {0} stands in too many places, or the edits need too long a search; at most {max} places can be changed at once, so make fewer edits, take more of the text around them, give the exact indentation, or write the file anew", max = locate::MAX_PLACES)]
+    /// The old text occurs too often, or all edits together are too expensive.
+    #[error("the old_text of edit {0} stands in too many places, or the edits need too long a search; at most {max} places can be changed at once, so make fewer edits, take more of the text around them, give the exact indentation, or write the file anew", max = locate::MAX_MATCHES)]
     TooMany(usize),
-    /// Two edits want to change the same text.
+    /// Two edits overlap.
     #[error("edits {first} and {second} overlap at line {line}; make them one edit")]
     Overlap {
         first: usize,
         second: usize,
         line: usize,
     },
-    /// The result would be larger than a file may be.
+    /// The result would exceed the size limit.
     #[error("the file would have {bytes} bytes, more than the {limit} allowed")]
     TooLarge { bytes: usize, limit: usize },
 }
 
-/// A stretch of the text, and what takes its place.
+/// A range of the text and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Replacement {
     start: usize,
@@ -123,29 +123,31 @@ struct Replacement {
     with: String,
 }
 
-/// Makes all `edits`, or none. Each is matched against the text as it was, so their order does not matter.
+/// Applies all `edits` or none. Each is matched against the original text, so their order does not matter.
 ///
-/// `pause` is asked between edits whether to go on.
+/// `pause` is called between edits and may stop the operation.
 pub(crate) fn apply<E: From<EditError>>(
     text: &Text<'_>,
     edits: &[Edit],
     limit: usize,
     mut pause: impl FnMut() -> Result<(), E>,
 ) -> Result<Edited, E> {
-    let source = locate::Source::of(text);
+    let source = locate::SearchText::of(text);
     let mut replacements = Vec::new();
     let mut applied = Vec::with_capacity(edits.len());
     let mut size = text.as_str().len();
     for (index, edit) in edits.iter().enumerate() {
         pause()?;
-        let (done, found) = place(&source, index + 1, edit)?;
-        if replacements.len() + found.len() > locate::MAX_PLACES {
+        let (done, found) = locate_edit(&source, index + 1, edit)?;
+        if replacements.len() + found.len() > locate::MAX_MATCHES {
             return Err(EditError::TooMany(index + 1).into());
         }
-        let gone: usize = found.iter().map(|found| found.end - found.start).sum();
-        // Counted before it is built: many places times a long text must not fill the memory.
-        let come = found.len().saturating_mul(edit.new.len());
-        size = size.saturating_add(come).saturating_sub(gone);
+        let removed_bytes: usize = found.iter().map(|found| found.end - found.start).sum();
+        // Checked before the text is built, to bound the memory.
+        let inserted_bytes = found.len().saturating_mul(edit.new.len());
+        size = size
+            .saturating_add(inserted_bytes)
+            .saturating_sub(removed_bytes);
         within(size, limit)?;
         let built = found.iter().map(|found| found.replacement(edit, text));
         replacements.extend(built.map(|replacement| (index + 1, replacement)));
@@ -156,22 +158,22 @@ pub(crate) fn apply<E: From<EditError>>(
     Ok(Edited { text, applied })
 }
 
-/// Makes the changes of a unified patch, or none of them.
+/// Applies a unified patch completely or not at all.
 ///
-/// `pause` is asked between hunks whether to go on.
+/// `pause` is called between hunks and may stop the operation.
 pub(crate) fn apply_patch<E: From<PatchError>>(
     text: &Text<'_>,
     patch: &str,
     limit: usize,
     mut pause: impl FnMut() -> Result<(), E>,
 ) -> Result<Edited, E> {
-    let source = locate::Source::of(text);
+    let source = locate::SearchText::of(text);
     let mut replacements = Vec::new();
     let mut applied = Vec::new();
     for (index, hunk) in patch::parse(patch)?.iter().enumerate() {
         pause()?;
-        let found = patch::place(&source, hunk, index + 1)?;
-        applied.push(Applied {
+        let found = patch::locate_edit(&source, hunk, index + 1)?;
+        applied.push(EditOutcome {
             strategy: found.strategy,
             count: 1,
             lines: vec![text.number_of(found.start)],
@@ -191,12 +193,12 @@ fn within(bytes: usize, limit: usize) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Finds the places that `edit` names.
-fn place(
-    source: &locate::Source<'_>,
+/// Finds the occurrences that `edit` selects.
+fn locate_edit(
+    source: &locate::SearchText<'_>,
     number: usize,
     edit: &Edit,
-) -> Result<(Applied, Vec<locate::Found>), EditError> {
+) -> Result<(EditOutcome, Vec<locate::TextMatch>), EditError> {
     if edit.old.is_empty() {
         return Err(EditError::Empty(number));
     }
@@ -205,7 +207,7 @@ fn place(
     }
     let found = source
         .locate(&edit.old, &edit.new)
-        .map_err(|locate::TooMany| EditError::TooMany(number))?;
+        .map_err(|locate::TooManyMatches| EditError::TooMany(number))?;
     let total = found.len();
     let first_lines = || -> Vec<usize> {
         let starts = found.iter().map(|found| found.start);
@@ -220,40 +222,42 @@ fn place(
         lines: first_lines(),
         total,
     };
-    match edit.places {
+    match edit.occurrences {
         _ if total == 0 => {
             return Err(EditError::NoMatch {
                 edit: number,
                 nearest: nearest::find(source.text, &edit.old),
             });
         }
-        Places::Only if total > 1 => {
+        Occurrences::Only if total > 1 => {
             return Err(EditError::Ambiguous {
                 edit: number,
                 lines: first_lines(),
                 total,
             });
         }
-        Places::Nth(nth) if nth == 0 || nth > total => return Err(count_is(nth)),
-        Places::Exactly(wanted) if wanted != total => return Err(count_is(wanted)),
-        Places::Only | Places::Nth(_) | Places::Exactly(_) | Places::All => {}
+        Occurrences::Nth(nth) if nth == 0 || nth > total => return Err(count_is(nth)),
+        Occurrences::Exactly(wanted) if wanted != total => return Err(count_is(wanted)),
+        Occurrences::Only | Occurrences::Nth(_) | Occurrences::Exactly(_) | Occurrences::All => {}
     }
-    let chosen: Vec<_> = match edit.places {
-        Places::Nth(nth) => found.into_iter().skip(nth - 1).take(1).collect(),
-        Places::Only | Places::Exactly(_) | Places::All => locate::disjoint(found),
+    let chosen: Vec<_> = match edit.occurrences {
+        Occurrences::Nth(nth) => found.into_iter().skip(nth - 1).take(1).collect(),
+        Occurrences::Only | Occurrences::Exactly(_) | Occurrences::All => {
+            locate::without_overlaps(found)
+        }
     };
     let lines = chosen
         .iter()
         .map(|found| source.text.number_of(found.start));
-    let applied = Applied {
-        strategy: locate::weakest(&chosen),
+    let applied = EditOutcome {
+        strategy: locate::least_exact(&chosen),
         count: chosen.len(),
         lines: lines.take(SHOWN).collect(),
     };
     Ok((applied, chosen))
 }
 
-/// Puts every replacement in, each tagged with its edit; refuses those that touch the same text.
+/// Applies replacements, each with the number of its edit; overlaps are an error.
 fn splice(
     text: &Text<'_>,
     mut replacements: Vec<(usize, Replacement)>,
@@ -286,14 +290,14 @@ fn listed(lines: &[usize], total: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Strategy, *};
+    use super::{MatchStrategy, *};
     use proptest::prelude::*;
 
     fn edit(old: &str, new: &str) -> Edit {
         Edit {
             old: old.into(),
             new: new.into(),
-            places: Places::Only,
+            occurrences: Occurrences::Only,
         }
     }
 
@@ -302,7 +306,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(text: &str, old: &str, new: &str, expected: &str, strategy: Strategy) {
+    fn check(text: &str, old: &str, new: &str, expected: &str, strategy: MatchStrategy) {
         let edited = made(text, &[edit(old, new)]).unwrap();
         assert_eq!(edited.text, expected);
         assert_eq!(edited.applied[0].strategy, strategy);
@@ -314,11 +318,11 @@ mod tests {
     }
 
     #[test]
-    fn edits_found_but_for_indentation_share_one_budget_of_comparisons() {
+    fn edits_share_one_comparison_budget() {
         let lines = 100_000;
         let text: String = (0..lines).map(|line| format!("  l{line}\n")).collect();
         let text = Text::of(&text);
-        let source = locate::Source::of(&text);
+        let source = locate::SearchText::of(&text);
         for line in 0..1_000 {
             let old = format!("l{line}\nl{}\n", line + 1);
             assert_eq!(source.locate(&old, "x\n").unwrap().len(), 1);
@@ -328,7 +332,7 @@ mod tests {
 
         let text = Text::of("  a\n").as_str().repeat(lines);
         let text = Text::of(&text);
-        let source = locate::Source::of(&text);
+        let source = locate::SearchText::of(&text);
         let old = "a\n".repeat(1_000) + "b\n";
         assert_eq!(source.locate(&old, "x\n").unwrap(), []);
         let old = "a\n".repeat(1_000);
@@ -338,18 +342,18 @@ mod tests {
 
     #[test]
     fn text_in_more_places_than_can_be_held_is_refused() {
-        let most = locate::MAX_PLACES;
+        let max_places = locate::MAX_MATCHES;
         let all = |old: &str, new: &str| Edit {
-            places: Places::All,
+            occurrences: Occurrences::All,
             ..edit(old, new)
         };
-        let full = "a".repeat(most);
+        let full = "a".repeat(max_places);
         assert_eq!(
             made(&full, &[all("a", "b")]).unwrap().applied[0].count,
-            most
+            max_places
         );
         check_refused(&full.repeat(2), &[edit("a", "b")], &EditError::TooMany(1));
-        let half = "ab".repeat(most / 2);
+        let half = "ab".repeat(max_places / 2);
         let edits = [all("a", "x"), all("b", "y")];
         assert_eq!(made(&half, &edits).unwrap().applied.len(), 2);
         let more = [all("a", "x"), all("b", "y"), all("ab", "z")];
@@ -357,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_for_many_places_is_refused_before_it_is_built() {
+    fn large_result_is_refused_before_it_is_built() {
         let many = " a\n".repeat(50_000);
         let long = format!("  a\n{}", "  b\n".repeat(100_000));
         check_refused(&many, &[edit("  a\n", &long)], &EditError::TooMany(1));
@@ -367,137 +371,155 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_inside_a_line_matches() {
+    fn fragment_of_a_line_matches() {
         check(
             "let a = 1;\n",
             "= 1",
             "= 2",
             "let a = 2;\n",
-            Strategy::Exact,
+            MatchStrategy::Exact,
         );
-        check("a b\nc d\n", "b\nc", "x\ny", "a x\ny d\n", Strategy::Exact);
+        check(
+            "a b\nc d\n",
+            "b\nc",
+            "x\ny",
+            "a x\ny d\n",
+            MatchStrategy::Exact,
+        );
     }
 
     #[test]
-    fn line_feeds_match_crlf_and_new_lines_take_it_over() {
+    fn line_feeds_match_crlf_which_new_lines_get() {
         let text = "a\r\nb\r\nc\r\n";
         check(
             text,
             "a\nb\n",
             "a\nx\ny\n",
             "a\r\nx\r\ny\r\nc\r\n",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
-        check(text, "b", "b\nb2", "a\r\nb\r\nb2\r\nc\r\n", Strategy::Exact);
-        check(text, "\nb", "", "a\r\nc\r\n", Strategy::LineEndings);
-        check(text, "b\n", "", "a\r\nc\r\n", Strategy::LineEndings);
+        check(
+            text,
+            "b",
+            "b\nb2",
+            "a\r\nb\r\nb2\r\nc\r\n",
+            MatchStrategy::Exact,
+        );
+        check(text, "\nb", "", "a\r\nc\r\n", MatchStrategy::LineEndings);
+        check(text, "b\n", "", "a\r\nc\r\n", MatchStrategy::LineEndings);
     }
 
     #[test]
-    fn mixed_endings_stay_where_lines_stay() {
+    fn mixed_line_endings_are_kept() {
         check(
             "a\r\nb\nc\r\nd",
             "a\nb\nc\n",
             "a\nB\nc\n",
             "a\r\nB\nc\r\nd",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
         check(
             "a\nb\r\n",
             "a\nb\n",
             "a\nx\nb\n",
             "a\nx\r\nb\r\n",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
     }
 
     #[test]
-    fn endings_that_are_asked_for_are_written_as_asked() {
-        check("a\nb\n", "a\n", "a\r\n", "a\r\nb\n", Strategy::Exact);
-        check("a\r\nb\r\n", "a\r\n", "a\n", "a\nb\r\n", Strategy::Exact);
+    fn explicit_line_endings_are_kept() {
+        check("a\nb\n", "a\n", "a\r\n", "a\r\nb\n", MatchStrategy::Exact);
+        check(
+            "a\r\nb\r\n",
+            "a\r\n",
+            "a\n",
+            "a\nb\r\n",
+            MatchStrategy::Exact,
+        );
         check(
             "a\nb\n",
             "a\r\nb\r\n",
             "x\r\n",
             "x\n",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
     }
 
     #[test]
-    fn half_a_crlf_is_never_taken_away() {
+    fn half_of_a_crlf_never_matches() {
         let error = made("a\r\nb\r\n", &[edit("a\r", "x")]).unwrap_err();
         assert!(matches!(error, EditError::NoMatch { .. }));
-        check("50%\r100%\n", "50%\r", "", "100%\n", Strategy::Exact);
+        check("50%\r100%\n", "50%\r", "", "100%\n", MatchStrategy::Exact);
     }
 
     #[test]
-    fn classic_line_ends_match_and_stay() {
+    fn carriage_return_line_endings_match_and_are_kept() {
         check(
             "a\rb\rc\r",
             "a\nb\n",
             "a\nx\n",
             "a\rx\rc\r",
-            Strategy::LineEndings,
+            MatchStrategy::LineEndings,
         );
     }
 
     #[test]
-    fn a_byte_order_mark_stays() {
+    fn byte_order_mark_is_kept() {
         check(
             "\u{feff}a\nb\n",
             "a\n",
             "x\n",
             "\u{feff}x\nb\n",
-            Strategy::Exact,
+            MatchStrategy::Exact,
         );
         check(
             "\u{feff}  a\nb\n",
             "a\nb",
             "x\nb",
             "\u{feff}  x\nb\n",
-            Strategy::Exact,
+            MatchStrategy::Exact,
         );
     }
 
     #[test]
-    fn new_lines_are_indented_as_the_file_is() {
+    fn new_lines_get_the_indentation_of_the_file() {
         check(
             "fn f() {\n        if a {\n            b();\n        }\n}\n",
             "if a {\n    b();\n}\n",
             "if a {\n    b();\n    c();\n}\n",
             "fn f() {\n        if a {\n            b();\n            c();\n        }\n}\n",
-            Strategy::Whitespace,
+            MatchStrategy::Whitespace,
         );
         check(
             "\tif a {\n\t\tb();\n\t}\n",
             "    if a {\n        b();\n    }",
             "    if a {\n        b();\n            c();\n    }",
             "\tif a {\n\t\tb();\n\t\t\tc();\n\t}\n",
-            Strategy::Whitespace,
+            MatchStrategy::Whitespace,
         );
     }
 
     #[test]
-    fn lines_that_stay_keep_their_trailing_blanks() {
+    fn unchanged_lines_keep_trailing_blanks() {
         check(
             "a  \nb\t\nc\n",
             "a\nb\nc\n",
             "a\nB\nc\n",
             "a  \nB\nc\n",
-            Strategy::Whitespace,
+            MatchStrategy::Whitespace,
         );
     }
 
     #[test]
-    fn a_last_line_without_an_end_stays_without() {
-        check("a\nb", "b\n", "c\n", "a\nc", Strategy::Whitespace);
-        check("a\nb", "b", "c", "a\nc", Strategy::Exact);
-        check("a\nb", "a\n", "", "b", Strategy::Exact);
+    fn last_line_without_an_ending_stays_without() {
+        check("a\nb", "b\n", "c\n", "a\nc", MatchStrategy::Whitespace);
+        check("a\nb", "b", "c", "a\nc", MatchStrategy::Exact);
+        check("a\nb", "a\n", "", "b", MatchStrategy::Exact);
     }
 
     #[test]
-    fn indentation_without_one_rule_does_not_match() {
+    fn inconsistent_indentation_does_not_match() {
         let error = made("  a\n      b\n", &[edit("a\nb\n", "a\nc\n")]).unwrap_err();
         assert!(matches!(error, EditError::NoMatch { edit: 1, .. }));
         check(
@@ -505,12 +527,12 @@ mod tests {
             "a\nb\n",
             "a\nc\n",
             "  a\n  c\n",
-            Strategy::Whitespace,
+            MatchStrategy::Whitespace,
         );
     }
 
     #[test]
-    fn similar_text_is_never_edited_and_shown_instead() {
+    fn similar_text_is_suggested_and_never_edited() {
         let text = "fn one() {}\nfn compute_total(items: &[Item]) -> u64 {\n    0\n}\n";
         let error = made(
             text,
@@ -537,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ambiguous_match_names_every_line() {
+    fn ambiguous_match_names_every_line() {
         let text = "a\nx\nb\nx\nx\n";
         check_refused(
             text,
@@ -571,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_differ_in_what_cannot_be_seen_are_ambiguous() {
+    fn invisible_differences_are_ambiguous() {
         let text = "a\nb\n--\na\r\nb\r\n";
         check_refused(
             text,
@@ -585,19 +607,22 @@ mod tests {
     }
 
     #[test]
-    fn one_place_or_all_or_so_many_can_be_asked_for() {
-        let with = |places| {
+    fn occurrences_can_be_selected() {
+        let with = |occurrences| {
             made(
                 "x\nx\r\nx",
                 &[Edit {
-                    places,
+                    occurrences,
                     ..edit("x", "y\nz")
                 }],
             )
         };
-        assert_eq!(with(Places::All).unwrap().text, "y\nz\ny\r\nz\r\ny\r\nz");
-        assert_eq!(with(Places::Exactly(3)).unwrap().applied[0].count, 3);
-        assert_eq!(with(Places::Nth(1)).unwrap().text, "y\nz\nx\r\nx");
+        assert_eq!(
+            with(Occurrences::All).unwrap().text,
+            "y\nz\ny\r\nz\r\ny\r\nz"
+        );
+        assert_eq!(with(Occurrences::Exactly(3)).unwrap().applied[0].count, 3);
+        assert_eq!(with(Occurrences::Nth(1)).unwrap().text, "y\nz\nx\r\nx");
         let lines = vec![1, 2, 3];
         let count = |wanted| EditError::Count {
             edit: 1,
@@ -605,13 +630,13 @@ mod tests {
             lines: lines.clone(),
             total: 3,
         };
-        assert_eq!(with(Places::Exactly(2)), Err(count(2)));
-        assert_eq!(with(Places::Nth(4)), Err(count(4)));
-        assert_eq!(with(Places::Nth(0)), Err(count(0)));
+        assert_eq!(with(Occurrences::Exactly(2)), Err(count(2)));
+        assert_eq!(with(Occurrences::Nth(4)), Err(count(4)));
+        assert_eq!(with(Occurrences::Nth(0)), Err(count(0)));
     }
 
     #[test]
-    fn edits_that_change_nothing_are_refused() {
+    fn edits_without_effect_are_refused() {
         check_refused("a", &[edit("", "b")], &EditError::Empty(1));
         check_refused(
             "a b",
@@ -623,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_that_touch_the_same_text_are_refused_and_neighbours_are_not() {
+    fn overlapping_edits_are_refused() {
         let overlap = EditError::Overlap {
             first: 1,
             second: 2,
@@ -640,9 +665,9 @@ mod tests {
     }
 
     #[test]
-    fn the_result_is_measured_before_it_is_built() {
+    fn result_size_is_checked_before_it_is_built() {
         let all = Edit {
-            places: Places::All,
+            occurrences: Occurrences::All,
             ..edit("x", &"y".repeat(1 << 10))
         };
         let error = made(&"x".repeat(1 << 12), &[all]).unwrap_err();
@@ -656,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_lines_are_compared_in_hostile_texts_and_no_more() {
+    fn comparisons_in_hostile_texts_are_bounded() {
         let text = "a\n".repeat(200_000);
         let old = format!("{}b\n", " a\n".repeat(50_000));
         assert!(matches!(
@@ -680,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_must_stop_ends_between_two_hunks() {
+    fn patch_stops_between_hunks() {
         #[derive(Debug, PartialEq)]
         enum Ended {
             Stopped,
@@ -715,7 +740,7 @@ mod tests {
     const PATCH: &str = "--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@ fn f\n b\n-c\n+C\n d\n";
 
     #[test]
-    fn a_patch_applies_at_its_line_or_at_the_only_place() {
+    fn patch_applies_at_its_line_or_the_only_match() {
         check_patch("a\nb\nc\nd\n", PATCH, Ok("a\nb\nC\nd\n"));
         check_patch("a\na\na\nb\nc\nd\n", PATCH, Ok("a\na\na\nb\nC\nd\n"));
         check_patch("a\nb\nc\nd\nb\nc\nd\n", PATCH, Ok("a\nb\nC\nd\nb\nc\nd\n"));
@@ -730,20 +755,20 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_matches_whole_lines() {
+    fn patch_matches_whole_lines() {
         let error = patched("a\nxb\nc\nd\n", PATCH).unwrap_err();
         assert!(matches!(error, PatchError::NoMatch { hunk: 1, .. }));
     }
 
     #[test]
-    fn a_patch_with_one_bad_hunk_changes_nothing() {
+    fn patch_with_one_bad_hunk_changes_nothing() {
         let two = format!("{PATCH}@@ -9 +9 @@\n-zz\n+yy\n");
         let error = patched("a\nb\nc\nd\n", &two).unwrap_err();
         assert!(matches!(error, PatchError::NoMatch { hunk: 2, .. }));
     }
 
     #[test]
-    fn a_patch_may_take_or_give_the_last_line_end() {
+    fn patch_may_change_the_last_line_end() {
         let take = "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n";
         check_patch("a\n", take, Ok("a"));
         let give = "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n";
@@ -753,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_read_strictly() {
+    fn patch_is_parsed_strictly() {
         check_patch("a\n", "", Err(&PatchError::Empty));
         let counts = PatchError::Counts {
             hunk: 1,
@@ -775,7 +800,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::testing::laws())]
+        #![proptest_config(crate::testing::full_property_config())]
         #[test]
         fn bytes_outside_an_edit_stay_as_they_were(
             head in "\u{feff}?([ab ]{0,3}(\r|\n|\r\n)){0,8}", middle in "[xy]{1,3}((\r\n|\n)[xy]{1,3}){0,2}",
@@ -793,7 +818,7 @@ mod tests {
         }
 
         #[test]
-        fn a_diff_given_back_as_a_patch_makes_the_new_text(old in "([ab]{1,2}\r?\n){0,12}[ab]?", new in "([ab]{1,2}\r?\n){0,12}[ab]?") {
+        fn diff_applied_as_a_patch_gives_the_new_text(old in "([ab]{1,2}\r?\n){0,12}[ab]?", new in "([ab]{1,2}\r?\n){0,12}[ab]?") {
             prop_assume!(old != new);
             let mut patch = String::new();
             for hunk in crate::diff::of(&old, &new).hunks {
@@ -811,8 +836,8 @@ mod tests {
 
         #[test]
         fn no_edit_of_any_text_panics(text in "[ab \t\r\n\u{e9}\u{feff}]{0,30}", old in "[ab \t\r\n\u{e9}]{0,8}", new in "[ab \t\r\n]{0,8}", nth in 0_usize..3) {
-            for places in [Places::Only, Places::All, Places::Nth(nth), Places::Exactly(nth)] {
-                let made = made(&text, &[Edit { old: old.clone(), new: new.clone(), places }]);
+            for occurrences in [Occurrences::Only, Occurrences::All, Occurrences::Nth(nth), Occurrences::Exactly(nth)] {
+                let made = made(&text, &[Edit { old: old.clone(), new: new.clone(), occurrences }]);
                 prop_assert!(made.is_ok() || !made.unwrap_err().to_string().is_empty());
             }
         }

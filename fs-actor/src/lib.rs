@@ -8,9 +8,9 @@ compile_error!(
 mod change;
 mod diff;
 mod edit;
-mod lens;
 mod media;
-mod page;
+mod pagination;
+mod read_view;
 mod replace;
 mod resolve;
 mod search;
@@ -21,14 +21,15 @@ mod text;
 mod tools;
 mod walk;
 
-pub use edit::Strategy;
-pub use replace::{Durability, Reached};
+pub use edit::MatchStrategy;
+pub use replace::{Durability, ReachedDurability};
 pub use resolve::Kind;
 pub use tools::{
-    CaseArg, Copied, CopyArgs, DeleteArgs, Deleted, DirectoriesMade, EditArgs, EditFileArgs,
-    FactsFound, FileEdited, FileMatches, FileRead, FilesRead, FindArgs, GrepArgs, Hash, HashPrefix,
-    IfExists, ListDirectoryArgs, ListRootsArgs, Listed, Listing, Made, MakeDirectoryArgs,
-    MatchLine, Matches, Mode, MoveArgs, Moved, ParseHashPrefixError, PathsFound, ReadFileArgs,
-    Roots, StatArgs, Wanted, WriteFileArgs, Written,
+    AppliedEdit, CaseArg, CopyArgs, CopyOutput, DeleteArgs, DeleteOutput, DirectoryEntry, EditArgs,
+    EditFileArgs, EditFileOutput, FileContent, FileMatches, FindArgs, FindOutput, GrepArgs,
+    GrepMode, GrepOutput, HashPrefix, IfExists, KindFilter, LazyHash, ListDirectoryArgs,
+    ListDirectoryOutput, ListRootsArgs, ListRootsOutput, MakeDirectoryArgs, MakeDirectoryOutput,
+    MatchLine, MoveArgs, MoveOutput, ParseHashPrefixError, ReadFileArgs, ReadFileOutput, StatArgs,
+    StatOutput, WriteFileArgs, WriteFileOutput,
 };
 pub use tools::{tools, tools_with};

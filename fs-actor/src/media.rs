@@ -1,16 +1,16 @@
 //! Detects the kind of a file from its first bytes.
 
-/// How a file is handed to a model.
+/// How the content of a file is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Image(&'static str),
     Audio(&'static str),
-    /// Binary, with a guess for people.
+    /// Binary, with a description.
     Other(&'static str),
     Text,
 }
 
-/// How many bytes are looked at.
+/// Number of bytes examined.
 pub(crate) const HEAD: usize = 8192;
 
 pub(crate) fn kind(bytes: &[u8]) -> Kind {
@@ -37,7 +37,7 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
     }
 }
 
-/// What kind of binary content `bytes` are, such as `image/png` or `a ZIP archive`.
+/// Describes binary content, such as `image/png` or `a ZIP archive`.
 pub(crate) fn binary_type(bytes: &[u8]) -> &'static str {
     match kind(bytes) {
         Kind::Image(mime) | Kind::Audio(mime) => mime,

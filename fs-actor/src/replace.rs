@@ -1,14 +1,13 @@
-//! Bytes and a name in a directory in, a file with them under that name out; whoever looks sees the old file or the new.
+//! Atomic replacement of files.
 //!
-//! The bytes are written to a file without a name, or with a name nobody can guess, and take the place of
-//! the old file in one step. Nothing is ever written into a file that has a name people use, so a crash, a
-//! full disk or a limit leaves the old one whole, and a hard link elsewhere keeps its content.
+//! The bytes are written to an unnamed file or one with an unguessable name, which then replaces the old file in one
+//! step. Existing files are never written to, so a crash, a full disk or a limit leaves the old one complete, and other
+//! hard links keep their content.
 //!
-//! `SIGXFSZ`, which ends a process that writes beyond its file size limit, needs no handler: the limit is
-//! compared before each write, so the signal is never earned.
+//! The file size limit is checked before each write, so `SIGXFSZ` is not sent.
 
-mod keep;
 mod lock;
+mod metadata;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -22,74 +21,74 @@ use bailiwick::{CallError, Code, VirtualPath};
 use crate::resolve::{self, Meta};
 use crate::sys::{self, AtFlags, Errno, Mode, OFlags, RenameFlags, Resource, getrlimit};
 
-pub(crate) use lock::{Lock, mark_as_live};
+pub(crate) use lock::{DirLock, hold_live_lock};
 #[cfg(test)]
 pub(crate) use sweep::empty;
 pub(crate) use sweep::{Sweeper, discard, is_temporary, temporary_name};
 
-/// Bytes written at once.
+/// Bytes per write.
 const CHUNK: usize = 1 << 20;
 
-/// What a write survives.
+/// What a change survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// A crash of the program. Quickest; a crash of the machine may lose the new content.
+    /// A crash of the program. Fastest; a crash of the machine may lose the new content.
     Visible,
-    /// Also a crash of the machine: then the old content or the new is there, on file systems that order renames.
+    /// Also a crash of the machine: then the file has the old or the new content, on file systems that order renames.
     #[default]
     Ordered,
-    /// The new content is on the disk when the call answers.
+    /// The new content is on the disk when the call returns.
     Durable,
 }
 
-/// What the changes of a call survive: what was asked, or less where the file system turns out to do no more.
+/// The durability of a call's changes: the requested level, or a lower one if the file system cannot provide it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
-    asked: Option<Durability>,
+pub struct ReachedDurability {
+    requested_level: Option<Durability>,
     reached: Arc<OnceLock<Durability>>,
 }
 
-impl Reached {
-    /// `asked` is none if nothing is to change.
-    pub(crate) fn at_best(asked: Option<Durability>) -> Self {
+impl ReachedDurability {
+    /// `requested_level` is `None` if nothing changes.
+    pub(crate) fn at_best(requested_level: Option<Durability>) -> Self {
         Self {
-            asked,
+            requested_level,
             reached: Arc::default(),
         }
     }
 
-    /// Before the changes are made, what they are to survive; none if nothing is to change.
+    /// The reached durability, or the requested one before the changes are made; `None` if nothing changes.
     #[must_use]
     pub fn get(&self) -> Option<Durability> {
-        self.reached.get().copied().or(self.asked)
+        self.reached.get().copied().or(self.requested_level)
     }
 
     pub(crate) fn set(&self, reached: Durability) {
-        // Steps are carried out once, so nobody set it before.
+        // Steps are executed once, so it is not set yet.
         let _ = self.reached.set(reached);
     }
 }
 
-/// Why a file was not put in its place; nothing has changed then.
+/// Why a file was not replaced; it is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplaceError {
-    /// Another hand was quicker.
+    /// Another writer was faster.
     #[error("the file changed in the meantime")]
     Changed,
-    /// The name is taken.
+    /// The name exists.
     #[error("something is there already")]
     Exists,
-    /// The process may not write files of that size.
+    /// The process may not write files of this size.
     #[error("this process may write files of {0} bytes at most")]
     Limit(u64),
-    /// The operating system refused.
+    /// System error.
     #[error("the operating system refused")]
     System(#[from] Errno),
 }
 
 impl ReplaceError {
-    /// The answer for what went wrong at `path`.
-    pub(crate) fn say(&self, path: &VirtualPath) -> CallError {
+    /// The call error for `path`.
+    pub(crate) fn to_call_error(&self, path: &VirtualPath) -> CallError {
         let (code, message) = match self {
             Self::Changed => (
                 Code::Conflict,
@@ -113,42 +112,42 @@ impl ReplaceError {
                 Code::Io,
                 format!("`{path}` was not written: it would be larger than a file may be"),
             ),
-            Self::System(errno) => return resolve::say(*errno, path),
+            Self::System(errno) => return resolve::to_call_error(*errno, path),
         };
         CallError::new(code, message)
     }
 }
 
-/// A file written and not yet in its place. Dropped, it leaves nothing behind.
+/// A written file that has not replaced its target yet. Removed on drop.
 #[derive(Debug)]
-pub(crate) struct Staged<'d> {
+pub(crate) struct StagedFile<'d> {
     dir: BorrowedFd<'d>,
     file: OwnedFd,
-    /// The name it has until it takes its place; none while it has no name at all.
-    name: Option<Temporary<'d>>,
+    /// Its temporary name; `None` while it is unnamed.
+    name: Option<TemporaryName<'d>>,
 }
 
-/// A name of ours in a directory, removed when dropped.
+/// A temporary name in a directory, removed on drop.
 #[derive(Debug)]
-struct Temporary<'d> {
+struct TemporaryName<'d> {
     dir: BorrowedFd<'d>,
     name: String,
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TemporaryName<'_> {
     fn drop(&mut self) {
-        // It may have taken its place already, and what remains is swept later.
+        // It may be gone already; the sweeper removes what remains.
         let _ = sys::unlinkat(self.dir, self.name.as_str(), AtFlags::empty());
     }
 }
 
-impl<'d> Staged<'d> {
-    /// Begins a file that will stand in `dir`; with the mode, owner and attributes of `like`, once it is [`finish`](Self::finish)ed.
+impl<'d> StagedFile<'d> {
+    /// Creates an empty file in `dir`.
     fn begin(dir: BorrowedFd<'d>, mode: Mode) -> Result<Self, ReplaceError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         match sys::openat(dir, ".", flags | OFlags::TMPFILE, mode) {
             Ok(file) => {
-                lock::mark_as_live(file.as_fd());
+                lock::hold_live_lock(file.as_fd());
                 Ok(Self {
                     dir,
                     file,
@@ -159,18 +158,18 @@ impl<'d> Staged<'d> {
                 let name = sweep::temporary_name()?;
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                 let file = sys::openat(dir, name.as_str(), flags, mode)?;
-                lock::mark_as_live(file.as_fd());
+                lock::hold_live_lock(file.as_fd());
                 Ok(Self {
                     dir,
                     file,
-                    name: Some(Temporary { dir, name }),
+                    name: Some(TemporaryName { dir, name }),
                 })
             }
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Stages `bytes` for a new name: the mode is what the system gives new files, unless one is stated.
+    /// Stages `bytes` for a new file, with the system's default mode unless one is given.
     pub(crate) fn new_file(
         dir: BorrowedFd<'d>,
         bytes: &[u8],
@@ -184,7 +183,7 @@ impl<'d> Staged<'d> {
         Ok(staged)
     }
 
-    /// Stages `bytes` to replace `old`, with its mode, owner, attributes and access list where the system permits.
+    /// Stages `bytes` to replace `old`, with its mode, owner, attributes and access list as far as the system permits.
     pub(crate) fn in_place_of(
         dir: BorrowedFd<'d>,
         bytes: &[u8],
@@ -192,23 +191,23 @@ impl<'d> Staged<'d> {
     ) -> Result<Self, ReplaceError> {
         let staged = Self::begin(dir, Mode::RUSR | Mode::WUSR)?;
         staged.write(bytes, 0)?;
-        keep::ownership_and_attributes(old, &staged.file)?;
+        metadata::ownership_and_attributes(old, &staged.file)?;
         Ok(staged)
     }
 
-    /// Stages a copy of what `from` holds, with its mode but not its owner; `pause` is asked between pieces.
+    /// Stages a copy of `from` with its mode but not its owner; `checkpoint` is called between pieces.
     pub(crate) fn copy_of<E: From<ReplaceError>>(
         dir: BorrowedFd<'d>,
         from: &File,
         mode: u32,
         limit: u64,
-        mut pause: impl FnMut() -> Result<(), E>,
+        mut checkpoint: impl FnMut() -> Result<(), E>,
     ) -> Result<(Self, u64), E> {
         let staged = Self::begin(dir, Mode::RUSR | Mode::WUSR)?;
         let mut buffer = vec![0; CHUNK];
         let mut at = 0;
         loop {
-            pause()?;
+            checkpoint()?;
             let read = match sys::pread(from, &mut buffer, at) {
                 Ok(0) => break,
                 Ok(read) => read,
@@ -218,7 +217,7 @@ impl<'d> Staged<'d> {
             let piece = buffer.get(..read).unwrap_or_default();
             staged.write(piece, at)?;
             at += piece.len() as u64;
-            // A file that grows as fast as it is copied has no end.
+            // The file may grow while it is copied.
             if at > limit {
                 return Err(ReplaceError::Changed.into());
             }
@@ -248,51 +247,56 @@ impl<'d> Staged<'d> {
         Ok(())
     }
 
-    /// Gives it the name `name`, which must be free. Returns the durability reached.
-    pub(crate) fn create(self, name: &str, wanted: Durability) -> Result<Durability, ReplaceError> {
-        self.flush(wanted)?;
+    /// Gives the file the name `name`, which must not exist. Returns the durability reached.
+    pub(crate) fn create(
+        self,
+        name: &str,
+        requested: Durability,
+    ) -> Result<Durability, ReplaceError> {
+        self.flush(requested)?;
         let Some(temporary) = &self.name else {
             link(&self.file, self.dir, name)?;
-            return Ok(settle(self.dir, wanted));
+            return Ok(sync_dir(self.dir, requested));
         };
         let own = temporary.name.as_str();
         match sys::renameat_with(self.dir, own, self.dir, name, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => {
-                sys::linkat(self.dir, own, self.dir, name, AtFlags::empty()).map_err(taken)?;
+                sys::linkat(self.dir, own, self.dir, name, AtFlags::empty())
+                    .map_err(exists_error)?;
             }
-            done => done.map_err(taken)?,
+            done => done.map_err(exists_error)?,
         }
-        Ok(settle(self.dir, wanted))
+        Ok(sync_dir(self.dir, requested))
     }
 
-    /// Puts it in the place of `old`, the file that stands at `name`. Returns the durability reached.
+    /// Replaces the file `old` at `name`. Returns the durability reached.
     ///
-    /// The caller holds the [`Lock`] of the directory, so of all who write through this crate none comes between.
+    /// The caller holds the [`DirLock`], so no other writer of this crate interferes.
     pub(crate) fn replace(
         mut self,
         name: &str,
         old: &File,
         was: &Meta,
-        wanted: Durability,
+        requested: Durability,
     ) -> Result<Durability, ReplaceError> {
-        self.flush(wanted)?;
+        self.flush(requested)?;
         let temporary = match self.name.take() {
             Some(temporary) => temporary,
-            None => self.give_a_name()?,
+            None => self.link_temporary()?,
         };
-        still_there(self.dir, name, old, was)?;
+        check_unchanged(self.dir, name, old, was)?;
         let own = temporary.name.as_str();
-        let reached = match wanted {
+        let reached = match requested {
             Durability::Visible => self.exchange(own, name, was)?,
             Durability::Ordered | Durability::Durable => {
                 sys::renameat(self.dir, own, self.dir, name)?;
-                wanted
+                requested
             }
         };
-        Ok(settle(self.dir, reached))
+        Ok(sync_dir(self.dir, reached))
     }
 
-    /// Swaps the two names, so that what was replaced can be looked at once more before it goes.
+    /// Exchanges the two names, so that the replaced file can be checked again before it is removed.
     fn exchange(&self, own: &str, name: &str, was: &Meta) -> Result<Durability, ReplaceError> {
         let swap = || sys::renameat_with(self.dir, own, self.dir, name, RenameFlags::EXCHANGE);
         match swap() {
@@ -312,41 +316,42 @@ impl<'d> Staged<'d> {
             return Ok(Durability::Visible);
         }
         let ours = Meta::of(&self.file)?;
-        put_back((ours.dev, ours.ino), out, swap, taken_out)?;
+        swap_back((ours.dev, ours.ino), out, swap, taken_out)?;
         Err(ReplaceError::Changed)
     }
 
-    fn give_a_name(&self) -> Result<Temporary<'d>, ReplaceError> {
+    fn link_temporary(&self) -> Result<TemporaryName<'d>, ReplaceError> {
         let name = sweep::temporary_name()?;
         link(&self.file, self.dir, &name)?;
-        Ok(Temporary {
+        Ok(TemporaryName {
             dir: self.dir,
             name,
         })
     }
 
-    fn flush(&self, wanted: Durability) -> Result<(), ReplaceError> {
-        match wanted {
+    fn flush(&self, requested: Durability) -> Result<(), ReplaceError> {
+        match requested {
             Durability::Durable => Ok(sys::fsync(&self.file)?),
             Durability::Visible | Durability::Ordered => Ok(()),
         }
     }
 }
 
-/// Swaps two names back, of which the one that people use has `put_in` and ours has `taken_out`, another writer's file.
+/// Exchanges two names back: the visible name has `put_in`, and the temporary name `taken_out`, a file of another
+/// writer.
 ///
-/// Somebody who takes no lock may have put a third file in the place of `put_in` meanwhile. The swap takes that out, and
-/// since it is the newest it is put in again, until what comes out is what was put in. So what is left under our
-/// name, and goes with it, is never the newest file.
-fn put_back<I: PartialEq>(
+/// A writer without a lock may have replaced `put_in` in the meantime. Then the exchange takes out the newest file,
+/// which is put back, until the file taken out is the one put in. So the file that remains under the temporary name and
+/// is removed is never the newest.
+fn swap_back<I: PartialEq>(
     mut put_in: I,
     mut taken_out: I,
     swap: impl Fn() -> Result<(), Errno>,
-    look: impl Fn() -> Result<I, Errno>,
+    inspect: impl Fn() -> Result<I, Errno>,
 ) -> Result<(), Errno> {
     loop {
         swap()?;
-        let out = look()?;
+        let out = inspect()?;
         if out == put_in {
             return Ok(());
         }
@@ -354,35 +359,35 @@ fn put_back<I: PartialEq>(
     }
 }
 
-/// Gives a file without a name the free name `name`.
+/// Gives an unnamed file the name `name`, which must not exist.
 fn link(file: &OwnedFd, dir: BorrowedFd<'_>, name: &str) -> Result<(), ReplaceError> {
     match sys::linkat(file, "", dir, name, AtFlags::EMPTY_PATH) {
-        // Older systems want a privilege for this, and none for the same by way of procfs.
+        // Older kernels require a privilege for this, but not via procfs.
         Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {
             let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
-            sys::linkat(sys::CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW).map_err(taken)
+            sys::linkat(sys::CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW).map_err(exists_error)
         }
-        done => done.map_err(taken),
+        done => done.map_err(exists_error),
     }
 }
 
-fn taken(errno: Errno) -> ReplaceError {
+fn exists_error(errno: Errno) -> ReplaceError {
     match errno {
         Errno::EXIST => ReplaceError::Exists,
         errno => ReplaceError::System(errno),
     }
 }
 
-/// Makes the new name last, if that was asked for and the file system can.
-pub(crate) fn settle(dir: BorrowedFd<'_>, reached: Durability) -> Durability {
+/// Syncs the directory if durability was requested and the file system supports it.
+pub(crate) fn sync_dir(dir: BorrowedFd<'_>, reached: Durability) -> Durability {
     match reached {
         Durability::Durable if sys::fsync(dir).is_err() => Durability::Ordered,
         reached => reached,
     }
 }
 
-/// Checks that `name` is still `old`, and that nobody wrote into it since it `was` read.
-pub(crate) fn still_there(
+/// Checks that `name` is still `old`, unchanged since `was`.
+pub(crate) fn check_unchanged(
     dir: BorrowedFd<'_>,
     name: &str,
     old: &File,
@@ -394,7 +399,7 @@ pub(crate) fn still_there(
         Err(errno) => return Err(errno.into()),
     };
     let content = |meta: &Meta| (meta.len, meta.modified, meta.modified_nanos);
-    // While `old` is open its number is not given to another file.
+    // The inode number is not reused while `old` is open.
     let same = (there.dev, there.ino) == (was.dev, was.ino);
     if same && content(&Meta::of(old)?) == content(was) {
         Ok(())

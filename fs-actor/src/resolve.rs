@@ -1,12 +1,12 @@
-//! A judged path in, a handle on exactly that file or directory out; or where the path really leads.
+//! Opens files and directories by judged paths.
 //!
-//! Nothing is opened but under the name that was judged: no link is followed, no mount is entered, no `..`
-//! is walked. Where a link stands in the way, [`Halt::Moved`] names the path without links; the pipeline
-//! judges that one and comes back, and the last open follows no link again. So a swap in between is caught.
+//! Opening never follows links, enters mounts or walks `..`. If a link is on the path, [`Halt::Moved`] has the path
+//! without links, which the pipeline judges before the next attempt. That attempt follows no links either, so a change
+//! in between is detected.
 
-mod descent;
+mod dir_stack;
+mod file_cache;
 mod follow;
-mod held;
 mod meta;
 #[cfg(test)]
 mod tests;
@@ -19,24 +19,24 @@ use std::sync::Arc;
 use bailiwick::{CallError, Code, Halt, Root, VirtualPath, escape, not_yours};
 use cap_std::fs::Dir;
 
-use crate::lens::{Lens, Place};
+use crate::read_view::{MountPoint, ReadView};
 use crate::replace::is_temporary;
 use crate::sys::{Errno, OFlags, beneath};
 
-pub(crate) use descent::Descent;
-pub(crate) use held::Held;
+pub(crate) use dir_stack::DirStack;
+pub(crate) use file_cache::FileCache;
 pub use meta::Kind;
 pub(crate) use meta::Meta;
 
-/// How often a path that changes between two looks is looked at again.
-const TRIES: usize = 64;
+/// Maximum attempts for a path that keeps changing.
+const MAX_ATTEMPTS: usize = 64;
 
 /// A regular file, open for reading.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     /// The open file.
     pub(crate) file: File,
-    /// What was so when it was opened.
+    /// Metadata when it was opened.
     pub(crate) meta: Meta,
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct OpenDir {
 }
 
 impl OpenDir {
-    /// The handle for system calls. Use it with single names, and never follow a link from it.
+    /// The handle for system calls. Use it with single names, and never follow links.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
 
     /// Opens the directory `name` in it.
     pub(crate) fn enter(&self, name: &str) -> Result<Self, Errno> {
-        let here = Spot {
+        let here = UnopenedPath {
             base: self.as_fd(),
             names: name,
             crosses_mounts: self.crosses_mounts,
@@ -65,7 +65,7 @@ impl OpenDir {
 
     /// Opens the regular file `name` in it for reading.
     pub(crate) fn read(&self, name: &str) -> Result<OpenFile, Errno> {
-        let here = Spot {
+        let here = UnopenedPath {
             base: self.as_fd(),
             names: name,
             crosses_mounts: self.crosses_mounts,
@@ -84,20 +84,27 @@ impl OpenDir {
 /// Opens the regular file at `path` for reading.
 ///
 /// # Errors
-/// [`Halt::Moved`] if a link stands in the way; `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`,
-/// `PERMISSION_DENIED` by the system and the like otherwise.
-pub(crate) fn file(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenFile, Halt> {
-    let opened = reach(lens, path, lens.actual(path), Ok, |spot| spot.file())?;
-    one_name(lens, path, &opened.meta)?;
+/// [`Halt::Moved`] if a link is on the path; otherwise `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`, `PERMISSION_DENIED`
+/// by the system and the like.
+pub(crate) fn file(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenFile, Halt> {
+    let opened = open_or_follow(view, path, view.actual(path), Ok, |path_ref| {
+        path_ref.file()
+    })?;
+    check_hard_links(view, path, &opened.meta)?;
     Ok(opened)
 }
 
-/// Refuses a regular file that has another name, if the policy says so: that one may lie outside the roots, or be denied.
+/// Rejects a regular file with several hard links if the policy says so, since another one may be outside the roots or
+/// denied.
 ///
 /// # Errors
 /// `PERMISSION_DENIED`
-pub(crate) fn one_name(lens: &dyn Lens, path: &VirtualPath, meta: &Meta) -> Result<(), CallError> {
-    if meta.kind == Kind::File && meta.links > 1 && lens.strict_hardlinks() {
+pub(crate) fn check_hard_links(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+    meta: &Meta,
+) -> Result<(), CallError> {
+    if meta.kind == Kind::File && meta.links > 1 && view.strict_hardlinks() {
         let message = format!(
             "`{}` has more than one name (hard links), and `strict_hardlinks` refuses such files",
             escape(path.as_str())
@@ -107,23 +114,25 @@ pub(crate) fn one_name(lens: &dyn Lens, path: &VirtualPath, meta: &Meta) -> Resu
     Ok(())
 }
 
-/// Opens the directory at `path`, for listing and for `*at` calls.
+/// Opens the directory at `path`.
 ///
 /// # Errors
-/// As [`file`]; `NOT_DIRECTORY` if it is none.
-pub(crate) fn directory(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenDir, Halt> {
-    reach(lens, path, lens.actual(path), Ok, |spot| spot.directory())
+/// As [`file`]; `NOT_DIRECTORY` for anything else.
+pub(crate) fn directory(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenDir, Halt> {
+    open_or_follow(view, path, view.actual(path), Ok, |path_ref| {
+        path_ref.directory()
+    })
 }
 
-/// Opens the directory that holds `path`, and returns the last name of it, which may stand for anything or nothing.
+/// Opens the directory that contains `path`, and returns the last name, which may not exist.
 ///
-/// A link that bears the last name is left alone: ask [`entry`] first where it is to be followed.
+/// The last name is not followed if it is a link; call [`entry`] first to follow it.
 ///
 /// # Errors
-/// As [`directory`]; `INVALID_ARGUMENTS` for a root, which nothing holds.
-pub(crate) fn parent(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, String), Halt> {
-    let actual = lens.actual(path);
-    let (_, names) = lens.place_of(actual).ok_or_else(|| not_yours(path))?;
+/// As [`directory`]; `INVALID_ARGUMENTS` for a root.
+pub(crate) fn parent(view: &dyn ReadView, path: &VirtualPath) -> Result<(OpenDir, String), Halt> {
+    let actual = view.actual(path);
+    let (_, names) = view.mount_point(actual).ok_or_else(|| not_yours(path))?;
     let (Some(above), Some(name), false) = (actual.parent(), actual.name(), names.is_empty())
     else {
         let message = format!(
@@ -136,35 +145,40 @@ pub(crate) fn parent(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, St
         return Err(not_yours(path).into());
     }
     let moved = |to: VirtualPath| to.join(name).map_err(|_| not_yours(path));
-    let dir = reach(lens, path, &above, moved, |spot| spot.holder())?;
+    let dir = open_or_follow(view, path, &above, moved, |path_ref| {
+        path_ref.open_as_parent()
+    })?;
     Ok((dir, name.to_owned()))
 }
 
-/// What stands at `path`, without opening it; none if nothing does.
+/// The metadata of `path`, without opening it; `None` if it does not exist.
 ///
 /// # Errors
-/// [`Halt::Moved`] if `path` is or passes a link, also one that leads nowhere yet.
-pub(crate) fn entry(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Meta>, Halt> {
-    reach(lens, path, lens.actual(path), Ok, |spot| {
-        match spot.handle() {
+/// [`Halt::Moved`] if a link is on the path or at its end, also a dangling one.
+pub(crate) fn entry(view: &dyn ReadView, path: &VirtualPath) -> Result<Option<Meta>, Halt> {
+    open_or_follow(
+        view,
+        path,
+        view.actual(path),
+        Ok,
+        |path_ref| match path_ref.handle() {
             Ok(handle) => Ok(Some(Meta::of(handle)?)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
-        }
-    })
+        },
+    )
 }
 
-/// Finds out where all of `paths` really lead, so that what links there are is judged at once. What fails otherwise is
-/// left to whoever opens the path.
+/// Resolves the links of all `paths` at once, so that their targets are judged together. Other errors are ignored here.
 ///
 /// # Errors
 /// [`Halt::All`]
-pub(crate) fn settle_links(lens: &dyn Lens, paths: &[VirtualPath]) -> Result<(), Halt> {
+pub(crate) fn resolve_links(view: &dyn ReadView, paths: &[VirtualPath]) -> Result<(), Halt> {
     let (mut found, mut needs) = (Vec::new(), Vec::new());
     let mut seen = HashSet::new();
     for path in paths.iter().filter(|path| seen.insert(*path)) {
-        lens.checkpoint()?;
-        match entry(lens, path) {
+        view.checkpoint()?;
+        match entry(view, path) {
             Err(moved @ Halt::Moved { .. }) => found.push(moved),
             Err(Halt::Needs(more)) => needs.extend(more),
             Err(_) | Ok(_) => {}
@@ -180,30 +194,31 @@ pub(crate) fn settle_links(lens: &dyn Lens, paths: &[VirtualPath]) -> Result<(),
     }
 }
 
-/// Opens the regular file at `path`, of at most `most` bytes, without waiting for a disk; none if that is not certain.
+/// Opens the regular file at `path`, of at most `max_bytes` bytes, without waiting for a disk; `None` if that is not
+/// possible.
 ///
-/// The names must be in the kernel's cache. The object is looked at before it is opened, as always, but it is
-/// opened by its name again rather than by way of procfs, which would cost more than the whole read; if it is
-/// held, it is not opened at all. Both opens follow nothing and must give the same object. Who swaps it for a FIFO
-/// in between can have that opened, not waited for, and closed unread; they could do as much themselves.
-pub(crate) fn file_at_hand(
-    lens: &dyn Lens,
+/// All names must be in the kernel's cache. The object is checked before it is opened, as always, but then opened by
+/// name, since opening it via procfs takes longer than the whole read; a cached file is not opened at all. Both opens
+/// follow no links and must give the same object. If it is replaced by a FIFO in between, the FIFO is opened without
+/// blocking and closed unread, which whoever replaced it could also do.
+pub(crate) fn try_open_cached(
+    view: &dyn ReadView,
     path: &VirtualPath,
-    most: u64,
-    held: &Held,
+    max_bytes: u64,
+    cache: &FileCache,
 ) -> Option<Arc<OpenFile>> {
-    let actual = lens.actual(path);
-    let (place, names) = lens.place_of(actual)?;
-    if place.crosses_mounts || is_ours(names) {
+    let actual = view.actual(path);
+    let (mount, names) = view.mount_point(actual)?;
+    if mount.crosses_mounts || has_temporary_name(names) {
         return None;
     }
-    let base = place.dir.as_fd();
+    let base = mount.dir.as_fd();
     let handle = beneath::open_cached(base, names, OFlags::PATH, false).ok()?;
     let seen = Meta::of(&handle)
         .ok()
-        .filter(|seen| seen.kind == Kind::File && seen.len <= most)
-        .filter(|seen| one_name(lens, path, seen).is_ok())?;
-    if let Some(file) = held.get(actual, &seen) {
+        .filter(|seen| seen.kind == Kind::File && seen.len <= max_bytes)
+        .filter(|seen| check_hard_links(view, path, seen).is_ok())?;
+    if let Some(file) = cache.get(actual, &seen) {
         return Some(file);
     }
     let opened = beneath::open_cached(base, names, beneath::READING, false).ok()?;
@@ -215,40 +230,40 @@ pub(crate) fn file_at_hand(
         file: File::from(opened),
         meta,
     });
-    held.put(actual, &file);
+    cache.insert(actual, &file);
     Some(file)
 }
 
-/// What stands at `path`, without waiting for a disk; none if that is not certain.
-pub(crate) fn entry_at_hand(lens: &dyn Lens, path: &VirtualPath) -> Option<Meta> {
-    let (place, names) = lens.place_of(lens.actual(path))?;
-    if is_ours(names) {
+/// The metadata of `path`, without waiting for a disk; `None` if that is not possible.
+pub(crate) fn try_stat_cached(view: &dyn ReadView, path: &VirtualPath) -> Option<Meta> {
+    let (mount, names) = view.mount_point(view.actual(path))?;
+    if has_temporary_name(names) {
         return None;
     }
-    let crosses = place.crosses_mounts;
-    let handle = beneath::open_cached(place.dir.as_fd(), names, OFlags::PATH, crosses).ok()?;
+    let crosses = mount.crosses_mounts;
+    let handle = beneath::open_cached(mount.dir.as_fd(), names, OFlags::PATH, crosses).ok()?;
     Meta::of(&handle).ok()
 }
 
-/// Whether one of `names` is that of a file under construction, which is nobody's but its writer's.
-fn is_ours(names: &str) -> bool {
+/// Whether one of `names` is a temporary name of a writer.
+fn has_temporary_name(names: &str) -> bool {
     names.split('/').any(is_temporary)
 }
 
 /// Names beneath a handle, not yet opened.
 #[derive(Clone, Copy, Debug)]
-struct Spot<'s> {
+struct UnopenedPath<'s> {
     base: BorrowedFd<'s>,
     names: &'s str,
     crosses_mounts: bool,
 }
 
-impl<'s> Spot<'s> {
-    fn new(place: Place<'s>, names: &'s str) -> Self {
+impl<'s> UnopenedPath<'s> {
+    fn new(mount: MountPoint<'s>, names: &'s str) -> Self {
         Self {
-            base: place.dir.as_fd(),
+            base: mount.dir.as_fd(),
             names,
-            crosses_mounts: place.crosses_mounts,
+            crosses_mounts: mount.crosses_mounts,
         }
     }
 
@@ -278,8 +293,8 @@ impl<'s> Spot<'s> {
         self.open_directory(OFlags::RDONLY)
     }
 
-    /// The directory for work inside it; one that may be searched but not listed will do.
-    fn holder(&self) -> Result<OpenDir, Errno> {
+    /// Opens the directory for `*at` calls, for which search permission is enough.
+    fn open_as_parent(&self) -> Result<OpenDir, Errno> {
         match self.open_directory(OFlags::RDONLY) {
             Err(Errno::ACCESS) => self.open_directory(OFlags::PATH),
             done => done,
@@ -293,7 +308,7 @@ impl<'s> Spot<'s> {
         Ok(OpenDir::new(opened, self.crosses_mounts))
     }
 
-    /// A root that crosses mounts still has no business in procfs and its like.
+    /// Kernel file systems such as procfs are rejected even if the root crosses mounts.
     fn refuse_kernel_files(&self, fd: &OwnedFd) -> Result<(), Errno> {
         if self.crosses_mounts && Root::serves_kernel_files(fd.as_fd())? {
             return Err(Errno::XDEV);
@@ -302,46 +317,49 @@ impl<'s> Spot<'s> {
     }
 }
 
-/// Opens `actual` by `open`, or finds where it really leads; `whole` makes of that the path that was `asked` for.
-fn reach<T>(
-    lens: &dyn Lens,
-    asked: &VirtualPath,
+/// Calls `open` on `actual`. If that finds a link, resolves it; `map_target` converts the result to the path for
+/// `requested`.
+fn open_or_follow<T>(
+    view: &dyn ReadView,
+    requested: &VirtualPath,
     actual: &VirtualPath,
-    whole: impl Fn(VirtualPath) -> Result<VirtualPath, CallError>,
-    open: impl Fn(&Spot<'_>) -> Result<T, Errno>,
+    map_target: impl Fn(VirtualPath) -> Result<VirtualPath, CallError>,
+    open: impl Fn(&UnopenedPath<'_>) -> Result<T, Errno>,
 ) -> Result<T, Halt> {
-    let (place, names) = lens.place_of(actual).ok_or_else(|| not_yours(asked))?;
-    if is_ours(names) {
-        return Err(not_yours(asked).into());
+    let (mount, names) = view
+        .mount_point(actual)
+        .ok_or_else(|| not_yours(requested))?;
+    if has_temporary_name(names) {
+        return Err(not_yours(requested).into());
     }
-    let spot = Spot::new(place, names);
-    for _ in 0..TRIES {
-        match open(&spot) {
+    let path_ref = UnopenedPath::new(mount, names);
+    for _ in 0..MAX_ATTEMPTS {
+        match open(&path_ref) {
             Ok(opened) => return Ok(opened),
             Err(Errno::LOOP) => {
-                let to = follow::follow(lens, actual, asked)?;
+                let to = follow::follow(view, actual, requested)?;
                 if to != *actual {
                     return Err(Halt::Moved {
-                        from: asked.clone(),
-                        to: whole(to)?,
+                        from: requested.clone(),
+                        to: map_target(to)?,
                     });
                 }
             }
-            // What was opened is no longer what was looked at.
+            // The opened object is not the one that was checked.
             Err(Errno::STALE) => {}
-            Err(errno) => return Err(say(errno, asked).into()),
+            Err(errno) => return Err(to_call_error(errno, requested).into()),
         }
-        lens.checkpoint()?;
+        view.checkpoint()?;
     }
     let message = format!(
         "`{}` keeps changing while it is being opened; try again",
-        escape(asked.as_str())
+        escape(requested.as_str())
     );
     Err(CallError::new(Code::Conflict, message).into())
 }
 
-/// The answer for a system error at `path`, without any host path.
-pub(crate) fn say(errno: Errno, path: &VirtualPath) -> CallError {
+/// The call error for a system error at `path`, without host paths.
+pub(crate) fn to_call_error(errno: Errno, path: &VirtualPath) -> CallError {
     let shown = escape(path.as_str());
     let (code, message) = match errno {
         Errno::NOENT | Errno::LOOP => return not_yours(path),

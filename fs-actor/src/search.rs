@@ -1,8 +1,7 @@
-//! A pattern and an open file in, the lines that match with those around them out.
+//! Searches files for lines that match a pattern.
 //!
-//! Patterns come from models and files from anyone, so both are bounded: the pattern before and after it is
-//! compiled, the file by size and by the longest line held. The engine is linear, and each line is looked at
-//! once: a match ends the search in its line, so no pattern makes a file quadratic.
+//! Patterns come from models and files from anyone, so both are limited: the pattern before and after compilation, the
+//! file by size and line length. The regex engine takes linear time, and a match ends the search in its line.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -15,37 +14,37 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContex
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{self, Ast, RepetitionKind, RepetitionRange, Visitor};
 
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::resolve::OpenFile;
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern, in bytes.
 const MAX_PATTERN: usize = 1024;
-/// The largest compiled pattern. Compiling stops here, so this also bounds how long it takes.
+/// Maximum size of a compiled pattern, which also bounds the compilation time.
 const MAX_PROGRAM: usize = 256 * 1024;
-/// The cache of states while searching.
+/// Maximum size of the state cache while searching.
 const MAX_STATES: usize = 1024 * 1024;
-/// How deep groups may nest.
+/// Maximum nesting depth of groups.
 const MAX_NESTING: u32 = 50;
-/// The most characters and classes that counted repetitions may expand to. With 1,000 a search took seconds for 200 KB,
-/// since the states of the search no longer fit its cache; with 200 it takes milliseconds.
+/// Maximum number of characters and classes that counted repetitions expand to. With 1,000 a search took seconds for
+/// 200 KB, since its states did not fit the cache; with 200 it takes milliseconds.
 const MAX_EXPANDED: u64 = 200;
-/// The longest line that is held; a file with a longer one is passed over from there.
-const MAX_HELD: usize = 1024 * 1024;
-/// The largest file that is searched.
+/// Maximum length of a line; the rest of a file with a longer line is skipped.
+const MAX_LINE_BYTES: usize = 1024 * 1024;
+/// Maximum size of a file to search.
 pub(crate) const MAX_FILE: u64 = 64 * 1024 * 1024;
-/// How much of a line is shown.
-const MAX_SHOWN: usize = 4096;
+/// Maximum displayed bytes of a line.
+const MAX_DISPLAYED_BYTES: usize = 4096;
 
-/// How letters compare.
+/// Case sensitivity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
     Sensitive,
     Insensitive,
-    /// Insensitive unless the pattern has a capital.
+    /// Insensitive unless the pattern has an upper-case letter.
     Smart,
 }
 
-/// Compiles `pattern`, or refuses it within milliseconds.
+/// Compiles `pattern`, or rejects it within milliseconds.
 pub(crate) fn compile(pattern: &str, literal: bool, case: Case) -> Result<RegexMatcher, CallError> {
     let refuse = |why: String| Err(CallError::invalid_argument("/pattern", why));
     let length = pattern.len();
@@ -65,7 +64,7 @@ pub(crate) fn compile(pattern: &str, literal: bool, case: Case) -> Result<RegexM
                 ));
             }
             Ok(Ok(_)) => {}
-            Err(error) => return refuse(not_regular(&error.kind())),
+            Err(error) => return refuse(invalid_pattern(&error.kind())),
         }
     }
     let mut builder = RegexMatcherBuilder::new();
@@ -79,17 +78,17 @@ pub(crate) fn compile(pattern: &str, literal: bool, case: Case) -> Result<RegexM
         .nest_limit(MAX_NESTING);
     builder
         .build(pattern)
-        .or_else(|error| refuse(not_regular(&error)))
+        .or_else(|error| refuse(invalid_pattern(&error)))
 }
 
-fn not_regular(reason: &dyn fmt::Display) -> String {
+fn invalid_pattern(reason: &dyn fmt::Display) -> String {
     format!("expected a regular expression: {reason}; set `literal` to search for plain text")
 }
 
-/// Counts what stands in counted repetitions, once for each time that it is repeated.
+/// Counts the expanded size of counted repetitions.
 #[derive(Debug, Default)]
 struct Expansion {
-    /// How often each open repetition, outermost first, repeats what stands in it.
+    /// The factor of each open repetition, outermost first.
     counts: Vec<u64>,
     total: u64,
 }
@@ -106,15 +105,15 @@ impl Visitor for Expansion {
         let around = self.counts.last().copied().unwrap_or(1);
         match ast {
             Ast::Repetition(repetition) => {
-                let most = match &repetition.op.kind {
+                let max_matches = match &repetition.op.kind {
                     RepetitionKind::Range(
-                        RepetitionRange::Exactly(most)
-                        | RepetitionRange::AtLeast(most)
-                        | RepetitionRange::Bounded(_, most),
-                    ) => u64::from(*most).max(1),
+                        RepetitionRange::Exactly(max_matches)
+                        | RepetitionRange::AtLeast(max_matches)
+                        | RepetitionRange::Bounded(_, max_matches),
+                    ) => u64::from(*max_matches).max(1),
                     _ => 1,
                 };
-                self.counts.push(around.saturating_mul(most));
+                self.counts.push(around.saturating_mul(max_matches));
             }
             Ast::Group(_) | Ast::Alternation(_) | Ast::Concat(_) => {}
             _ if around > 1 => self.total = self.total.saturating_add(around),
@@ -131,29 +130,29 @@ impl Visitor for Expansion {
     }
 }
 
-/// One line of an answer.
+/// One line of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    /// From 1.
+pub(crate) struct ResultLine {
+    /// Line number, from 1.
     pub(crate) number: u64,
-    /// Without its line end; cut if it is long.
+    /// Without line end; cut if it is long.
     pub(crate) text: String,
-    /// It matches; else it only stands near one that does.
+    /// It matches; otherwise it is a context line.
     pub(crate) matches: bool,
-    /// Lines were left out directly before it.
+    /// Lines before it were omitted.
     pub(crate) gap: bool,
 }
 
-/// What a file gave.
+/// The result for one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lines {
-    /// The lines, up to what was wanted.
-    pub(crate) lines: Vec<Line>,
-    /// How many match, as far as was searched.
+pub(crate) struct SearchResult {
+    /// Lines up to the limits.
+    pub(crate) lines: Vec<ResultLine>,
+    /// Number of matching lines that were found.
     pub(crate) matches: u64,
 }
 
-/// Why a file gave nothing.
+/// Why a file was not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skipped {
     Binary,
@@ -166,51 +165,51 @@ pub(crate) enum Skipped {
 pub(crate) struct Search {
     matcher: RegexMatcher,
     searcher: Searcher,
-    room: usize,
+    byte_budget: usize,
 }
 
 impl Search {
-    /// `context` lines are given around each match; a file is searched no further once its lines have `room` bytes.
-    pub(crate) fn new(matcher: RegexMatcher, context: usize, room: usize) -> Self {
+    /// A search with `context` lines around each match, which stops in a file after `byte_budget` bytes of lines.
+    pub(crate) fn new(matcher: RegexMatcher, context: usize, byte_budget: usize) -> Self {
         let searcher = SearcherBuilder::new()
             .line_number(true)
             .before_context(context)
             .after_context(context)
             .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(MAX_HELD))
+            .heap_limit(Some(MAX_LINE_BYTES))
             .build();
         Self {
             matcher,
             searcher,
-            room,
+            byte_budget,
         }
     }
 
-    /// Searches `opened` for up to `most` matches, of which the first `skip` are only counted.
+    /// Searches `opened` for up to `max_matches` matches; the first `skip` are only counted.
     ///
     /// # Errors
-    /// `CANCELLED` or `DEADLINE`; a file that cannot be searched is no error.
+    /// `CANCELLED` or `DEADLINE`. A file that cannot be searched is not an error.
     pub(crate) fn file(
         &mut self,
-        lens: &dyn Lens,
+        view: &dyn ReadView,
         opened: OpenFile,
         skip: u64,
-        most: u64,
-    ) -> Result<Result<Lines, Skipped>, Halt> {
+        max_matches: u64,
+    ) -> Result<Result<SearchResult, Skipped>, Halt> {
         if opened.meta.len > MAX_FILE {
             return Ok(Err(Skipped::TooLarge));
         }
-        let mut gather = Gather {
+        let mut gather = Collector {
             skip,
-            most,
-            room: self.room,
-            found: Lines::default(),
+            max_matches,
+            byte_budget: self.byte_budget,
+            found: SearchResult::default(),
             binary: false,
             gap: false,
         };
         let mut stopped = None;
-        let reader = Watched {
-            lens,
+        let reader = InterruptibleReader {
+            view,
             file: opened.file.take(MAX_FILE),
             stopped: &mut stopped,
         };
@@ -228,16 +227,16 @@ impl Search {
     }
 }
 
-/// A file that stops giving once the call must stop.
-struct Watched<'w> {
-    lens: &'w dyn Lens,
+/// A reader that fails when the call must stop.
+struct InterruptibleReader<'w> {
+    view: &'w dyn ReadView,
     file: io::Take<File>,
     stopped: &'w mut Option<CallError>,
 }
 
-impl Read for Watched<'_> {
+impl Read for InterruptibleReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if let Err(error) = self.lens.checkpoint() {
+        if let Err(error) = self.view.checkpoint() {
             *self.stopped = Some(error);
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -245,23 +244,23 @@ impl Read for Watched<'_> {
     }
 }
 
-struct Gather {
+struct Collector {
     skip: u64,
-    most: u64,
-    /// What is left of the bytes that the lines may have.
-    room: usize,
-    found: Lines,
+    max_matches: u64,
+    /// Remaining bytes for lines.
+    byte_budget: usize,
+    found: SearchResult,
     binary: bool,
     gap: bool,
 }
 
-impl Gather {
+impl Collector {
     fn add(&mut self, number: Option<u64>, bytes: &[u8], matches: bool) {
         let gap = std::mem::take(&mut self.gap) && !self.found.lines.is_empty();
         let number = number.unwrap_or(0);
-        let text = shown(bytes);
-        self.room = self.room.saturating_sub(text.len());
-        self.found.lines.push(Line {
+        let text = display_line(bytes);
+        self.byte_budget = self.byte_budget.saturating_sub(text.len());
+        self.found.lines.push(ResultLine {
             number,
             text,
             matches,
@@ -270,28 +269,28 @@ impl Gather {
     }
 }
 
-impl Sink for Gather {
+impl Sink for Collector {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
         self.found.matches += 1;
-        // One line that matches is given however long it is, or the search could never go on behind it.
-        if self.room == 0 && self.found.matches.saturating_sub(1) > self.skip {
+        // The first match is always included, so that the next page makes progress.
+        if self.byte_budget == 0 && self.found.matches.saturating_sub(1) > self.skip {
             return Ok(false);
         }
         if self.found.matches > self.skip
-            && self.found.matches <= self.skip.saturating_add(self.most)
+            && self.found.matches <= self.skip.saturating_add(self.max_matches)
         {
             self.add(found.line_number(), found.bytes(), true);
         }
-        // One more than wanted tells that there is more.
-        Ok(self.found.matches <= self.skip.saturating_add(self.most))
+        // One match beyond the limit shows that there are more.
+        Ok(self.found.matches <= self.skip.saturating_add(self.max_matches))
     }
 
     fn context(&mut self, _: &Searcher, near: &SinkContext<'_>) -> Result<bool, io::Error> {
         let within = self.found.matches >= self.skip
-            && self.found.matches <= self.skip.saturating_add(self.most);
-        if within && self.most > 0 {
+            && self.found.matches <= self.skip.saturating_add(self.max_matches);
+        if within && self.max_matches > 0 {
             self.add(near.line_number(), near.bytes(), false);
         }
         Ok(true)
@@ -308,14 +307,14 @@ impl Sink for Gather {
     }
 }
 
-/// A line as it may stand in a listing: on one line, nothing in it deceptive, not longer than is shown.
-fn shown(bytes: &[u8]) -> String {
+/// A line for display: escaped and cut.
+fn display_line(bytes: &[u8]) -> String {
     let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let cut = line.get(..MAX_SHOWN);
+    let cut = line.get(..MAX_DISPLAYED_BYTES);
     let text = String::from_utf8_lossy(cut.unwrap_or(line));
     let text = bailiwick::escape_lines(&text);
-    match cut.filter(|_| line.len() > MAX_SHOWN) {
+    match cut.filter(|_| line.len() > MAX_DISPLAYED_BYTES) {
         Some(_) => format!("{text} [cut, {} bytes]", line.len()),
         None => text.into_owned(),
     }
@@ -334,15 +333,15 @@ mod tests {
         pattern: &str,
         context: usize,
         skip: u64,
-        most: u64,
-    ) -> Result<Lines, Skipped> {
+        max_matches: u64,
+    ) -> Result<SearchResult, Skipped> {
         let world = World::new(&[]);
         world.write("root/f", text);
-        let lens = world.lens();
-        let opened = resolve::file(&lens, &path("/r/f")).unwrap();
+        let view = world.view();
+        let opened = resolve::file(&view, &path("/r/f")).unwrap();
         let matcher = compile(pattern, false, Case::Sensitive).unwrap();
         Search::new(matcher, context, usize::MAX)
-            .file(&lens, opened, skip, most)
+            .file(&view, opened, skip, max_matches)
             .unwrap()
     }
 
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_match_come_with_the_lines_around_them() {
+    fn matches_have_context_lines() {
         check("a\nb\nc\nd\n", "b", 0, &[(2, "b", true)]);
         check(
             "a\nb\nc\nd\n",
@@ -370,19 +369,19 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_matches_are_given_and_one_more_is_counted() {
+    fn matches_are_limited_and_one_more_is_counted() {
         let got = search(b"1a\n2a\n3a\n4a\n", "a", 0, 1, 2).unwrap();
         let numbers: Vec<u64> = got.lines.iter().map(|line| line.number).collect();
         assert_eq!((numbers, got.matches), (vec![2, 3], 4));
     }
 
     #[test]
-    fn binary_files_are_passed_over() {
+    fn binary_files_are_skipped() {
         assert_eq!(search(b"a\0a\n", "a", 0, 0, 9), Err(Skipped::Binary));
     }
 
     #[test]
-    fn a_search_ends_within_a_file_once_the_call_must_stop() {
+    fn search_stops_within_a_file() {
         let mut world = World::new(&[]);
         world.write("root/f", "no\n".repeat(1 << 20));
         let search = |world: &World| {
@@ -392,8 +391,8 @@ mod tests {
                 Search::new(matcher, 0, usize::MAX).file(view, opened, 0, 9)
             })
         };
-        assert_eq!(search(&world), Ok(Ok(Lines::default())));
-        world.patience = 3.into();
+        assert_eq!(search(&world), Ok(Ok(SearchResult::default())));
+        world.checkpoints_left = 3.into();
         assert_eq!(search(&world), Err(Code::Cancelled));
     }
 
@@ -406,13 +405,13 @@ mod tests {
 
     #[test]
     fn a_search_ends_once_its_lines_fill_the_room_and_tells_that_there_is_more() {
-        let found = |room| {
+        let found = |byte_budget| {
             let world = World::new(&[]);
             world.write("root/f", "x\n-\n".repeat(1_000).as_bytes());
-            let lens = world.lens();
-            let opened = resolve::file(&lens, &path("/r/f")).unwrap();
+            let view = world.view();
+            let opened = resolve::file(&view, &path("/r/f")).unwrap();
             let matcher = compile("x", false, Case::Sensitive).unwrap();
-            let found = Search::new(matcher, 1, room).file(&lens, opened, 0, 900);
+            let found = Search::new(matcher, 1, byte_budget).file(&view, opened, 0, 900);
             let found = found.unwrap().unwrap();
             (found.lines.len(), found.matches)
         };
@@ -468,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_an_engine_with_backtracking_never_ends_find_what_matches() {
+    fn backtracking_patterns_match_in_linear_time() {
         let text = "a".repeat(512 * 1024);
         for (pattern, matches) in [("a*b|a", 1), ("(a+)+b", 0), ("(a|aa)+$", 1)] {
             let got = search(text.as_bytes(), pattern, 0, 0, 9).unwrap();

@@ -1,7 +1,7 @@
-//! The system calls of this crate, all of which Linux has.
+//! System calls of this crate.
 //!
-//! No other module names a system interface, so what another system would need is seen here. Numbers that differ in width
-//! between machines are widened by [`wide`].
+//! No other module uses a system interface. Numbers whose width differs between architectures are converted by
+//! [`wide`].
 
 pub(crate) mod beneath;
 
@@ -15,7 +15,7 @@ pub(crate) use rustix::fs::{
 pub(crate) use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite};
 pub(crate) use rustix::process::{Resource, getrlimit};
 
-/// A number that has 32 bits on some machines and 64 on others.
+/// Converts a number that has 32 bits on some architectures and 64 on others.
 pub(crate) fn wide(number: impl Into<u64>) -> u64 {
     number.into()
 }
@@ -23,13 +23,13 @@ pub(crate) fn wide(number: impl Into<u64>) -> u64 {
 #[cfg(test)]
 #[expect(
     clippy::disallowed_methods,
-    reason = "it reads the sources, not a root"
+    reason = "it reads source files outside any root"
 )]
 mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// The sources beneath `dir`, tests left out.
+    /// The source files beneath `dir`, without tests.
     fn sources(dir: &Path, found: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_module_names_a_system_interface() {
+    fn no_other_module_uses_a_system_interface() {
         let mut found = Vec::new();
         let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         sources(&src, &mut found);

@@ -1,7 +1,7 @@
-//! A few lines that describe files in, a directory with them and a lens on it out; for the tests of this crate.
+//! Test fixtures: temporary directories with a read view, races, and system call filters.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the files of a test are made from outside the roots"
+    reason = "the fixtures create files outside the roots"
 )]
 
 use std::fs;
@@ -16,17 +16,19 @@ use cap_std::fs::Dir;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::lens::{Lens, Place};
+use crate::read_view::{MountPoint, ReadView};
 use crate::resolve::OpenDir;
 
-/// How many cases a law or race runs: `BAILIWICK_CASES`, else 20,000. A full run has 1,000,000.
+/// Number of cases for property tests and races: `BAILIWICK_CASES`, else 20,000. A full run has 1,000,000.
 pub(crate) fn cases() -> usize {
-    let asked = std::env::var("BAILIWICK_CASES").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(20_000)
+    let requested = std::env::var("BAILIWICK_CASES").ok();
+    requested
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(20_000)
 }
 
-/// How often a law is tried.
-pub(crate) fn law() -> proptest::test_runner::Config {
+/// Configuration of expensive property tests.
+pub(crate) fn property_config() -> proptest::test_runner::Config {
     let cases = u32::try_from(cases() / 20).unwrap_or(u32::MAX);
     proptest::test_runner::Config::with_cases(cases.max(1))
 }
@@ -35,7 +37,7 @@ pub(crate) fn path(text: &str) -> VirtualPath {
     VirtualPath::parse(text, None).unwrap()
 }
 
-/// A temporary directory: `root` stands at `/r`, `second` at `/s`, and `outside` nowhere.
+/// A temporary directory with the roots `root` at `/r` and `second` at `/s`, and `outside` in no root.
 pub(crate) struct World {
     temp: tempfile::TempDir,
     mounts: Vec<(VirtualPath, PathBuf, Dir)>,
@@ -43,13 +45,13 @@ pub(crate) struct World {
     pub(crate) denied: fn(&str) -> bool,
     pub(crate) max_bytes: u64,
     pub(crate) max_results: u64,
-    /// How many looks at whether to stop find that there is no need to.
-    pub(crate) patience: AtomicUsize,
+    /// Number of successful checkpoints before they fail.
+    pub(crate) checkpoints_left: AtomicUsize,
 }
 
 impl World {
-    /// Makes what each line says, relative to the temporary directory (`@` in a link stands for it):
-    /// `dir a/b`, `file a/b text`, `link a/b target`.
+    /// Creates what the lines describe, relative to the temporary directory (`@` in a link target): `dir a/b`, `file
+    /// a/b text`, `link a/b target`.
     pub(crate) fn new(lines: &[&str]) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let base = temp.path().canonicalize().unwrap();
@@ -68,13 +70,13 @@ impl World {
             denied: |path| path.split('/').any(|name| name == "secrets"),
             max_bytes: 1 << 20,
             max_results: 1000,
-            patience: AtomicUsize::new(usize::MAX),
+            checkpoints_left: AtomicUsize::new(usize::MAX),
         };
         lines.iter().for_each(|line| world.make(line));
         world
     }
 
-    /// Makes what one more line says.
+    /// Creates what one line describes.
     pub(crate) fn make(&self, line: &str) {
         let mut parts = line.splitn(3, ' ');
         let (kind, name) = (parts.next().unwrap(), self.host(parts.next().unwrap()));
@@ -100,19 +102,22 @@ impl World {
         self.temp.path().canonicalize().unwrap().join(name)
     }
 
-    pub(crate) fn lens(&self) -> View<'_> {
-        View {
+    pub(crate) fn view(&self) -> TestView<'_> {
+        TestView {
             world: self,
             moved: Vec::new(),
         }
     }
 
-    /// Does `work` as the pipeline would: what it moved to is judged, then it begins anew.
-    pub(crate) fn run<T>(&self, work: impl Fn(&View<'_>) -> Result<T, Halt>) -> Result<T, Code> {
-        let mut view = self.lens();
+    /// Runs `work` like the pipeline: judges the target of a link, then runs it again.
+    pub(crate) fn run<T>(
+        &self,
+        work: impl Fn(&TestView<'_>) -> Result<T, Halt>,
+    ) -> Result<T, Code> {
+        let mut view = self.view();
         for _ in 0..50 {
             match work(&view) {
-                Err(halt) => view.take_up(halt)?,
+                Err(halt) => view.handle_halt(halt)?,
                 Ok(done) => return Ok(done),
             }
         }
@@ -122,23 +127,23 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // The standard library holds a descriptor a level while it removes a tree, which other tests may lack meanwhile.
+        // The standard library opens one descriptor per level to remove a tree, which may exhaust the limit.
         for (_, _, dir) in &self.mounts {
             let Ok(dir) = dir.try_clone() else { continue };
-            // What stays, such as a name that is not UTF-8, goes with the temporary directory.
+            // The rest is removed with the temporary directory.
             let _ = crate::replace::empty(OpenDir::new(dir.into(), false), usize::MAX);
         }
     }
 }
 
-/// What one call sees of a [`World`].
-pub(crate) struct View<'w> {
+/// The read view of a call in a [`World`].
+pub(crate) struct TestView<'w> {
     world: &'w World,
     moved: Vec<(VirtualPath, VirtualPath)>,
 }
 
-impl View<'_> {
-    fn take_up(&mut self, halt: Halt) -> Result<(), Code> {
+impl TestView<'_> {
+    fn handle_halt(&mut self, halt: Halt) -> Result<(), Code> {
         match halt {
             Halt::Moved { from, to } if self.judge(&to) == Verdict::Allow => {
                 self.moved.retain(|(old, _)| *old != from);
@@ -148,20 +153,25 @@ impl View<'_> {
             Halt::Moved { from, .. } => Err(not_yours(&from).code()),
             Halt::Failed(error) => Err(error.code()),
             Halt::Needs(_) | Halt::Protected(_) => Err(Code::ScopeRequired),
-            Halt::All(halts) => halts.into_iter().try_for_each(|halt| self.take_up(halt)),
+            Halt::All(halts) => halts
+                .into_iter()
+                .try_for_each(|halt| self.handle_halt(halt)),
         }
     }
 
-    fn place<'l>(&'l self, (mount, _, dir): &'l (VirtualPath, PathBuf, Dir)) -> Place<'l> {
-        Place {
-            mount,
+    fn to_mount_point<'l>(
+        &'l self,
+        (path, _, dir): &'l (VirtualPath, PathBuf, Dir),
+    ) -> MountPoint<'l> {
+        MountPoint {
+            path,
             dir,
             crosses_mounts: self.world.crosses_mounts,
         }
     }
 }
 
-impl Lens for View<'_> {
+impl ReadView for TestView<'_> {
     fn judge(&self, path: &VirtualPath) -> Verdict {
         let inside = self
             .world
@@ -177,17 +187,17 @@ impl Lens for View<'_> {
         }
     }
 
-    fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
-        let found = self.moved.iter().find(|(from, _)| from == asked);
-        found.map_or(asked, |(_, to)| to)
+    fn actual<'p>(&'p self, requested: &'p VirtualPath) -> &'p VirtualPath {
+        let found = self.moved.iter().find(|(from, _)| from == requested);
+        found.map_or(requested, |(_, to)| to)
     }
 
-    fn place_of<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(Place<'l>, &'p str)> {
+    fn mount_point<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(MountPoint<'l>, &'p str)> {
         let mut mounts = self.world.mounts.iter();
-        mounts.find_map(|mount| Some((self.place(mount), path.beneath(&mount.0)?)))
+        mounts.find_map(|mount| Some((self.to_mount_point(mount), path.beneath(&mount.0)?)))
     }
 
-    fn above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf> {
+    fn host_path_above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf> {
         let mut mounts = self.world.mounts.iter();
         let (_, host, _) = mounts.find(|(own, ..)| own == mount)?;
         let ups = target.split('/').take_while(|name| *name == "..").count();
@@ -195,7 +205,7 @@ impl Lens for View<'_> {
         Some(host.ancestors().nth(ups)?.join(rest.join("/")))
     }
 
-    fn of_host(&self, target: &Path) -> Option<VirtualPath> {
+    fn from_host_path(&self, target: &Path) -> Option<VirtualPath> {
         self.world.mounts.iter().find_map(|(mount, host, _)| {
             let rest = target.strip_prefix(host).ok()?.to_str()?;
             VirtualPath::parse(if rest.is_empty() { "." } else { rest }, Some(mount)).ok()
@@ -204,10 +214,10 @@ impl Lens for View<'_> {
 
     fn checkpoint(&self) -> Result<(), CallError> {
         let less = |left: usize| left.checked_sub(1);
-        let left = self
-            .world
-            .patience
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        let left =
+            self.world
+                .checkpoints_left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         left.map(drop)
             .map_err(|_| CallError::new(Code::Cancelled, "the call was cancelled"))
     }
@@ -229,21 +239,21 @@ impl Lens for View<'_> {
     }
 }
 
-/// What the kernel is made to answer to `openat2`.
+/// What the kernel returns for `openat2`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kernel {
-    /// What it would.
-    Whole,
-    /// That it has no such call.
-    Old,
-    /// That it is forbidden.
-    Filtered,
+pub(crate) enum KernelMode {
+    /// The real result.
+    Native,
+    /// `ENOSYS`.
+    Missing,
+    /// `EPERM`.
+    Forbidden,
 }
 
-impl Kernel {
-    pub(crate) const ALL: [Self; 3] = [Self::Whole, Self::Old, Self::Filtered];
+impl KernelMode {
+    pub(crate) const ALL: [Self; 3] = [Self::Native, Self::Missing, Self::Forbidden];
 
-    /// Runs `work` on a thread of this kernel.
+    /// Runs `work` on a thread with this behaviour.
     pub(crate) fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -254,21 +264,21 @@ impl Kernel {
         })
     }
 
-    /// Forbids `openat2` to this thread and those it starts.
+    /// Applies the behaviour to this thread and its children.
     pub(crate) fn filter(self) {
         let openat2 = 437;
         match self {
-            Self::Whole => {}
-            Self::Old => forbid(openat2, Errno::NOSYS),
-            Self::Filtered => forbid(openat2, Errno::PERM),
+            Self::Native => {}
+            Self::Missing => forbid(openat2, Errno::NOSYS),
+            Self::Forbidden => forbid(openat2, Errno::PERM),
         }
     }
 }
 
-/// The number of `fsync`.
+/// System call number of `fsync`.
 pub(crate) const FSYNC: i64 = if cfg!(target_arch = "x86_64") { 74 } else { 82 };
 
-/// Makes the kernel answer the system call `number` with `errno`, to this thread and those it starts.
+/// Makes system call `number` fail with `errno`, for this thread and its children.
 pub(crate) fn forbid(number: i64, errno: Errno) {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
     let filter = SeccompFilter::new(
@@ -281,8 +291,8 @@ pub(crate) fn forbid(number: i64, errno: Errno) {
     seccompiler::apply_filter(&program).unwrap();
 }
 
-/// Runs the test `name` of this binary alone, in a process whose mounts and limits are its own, after `prelude`.
-/// Returns true in that process.
+/// Runs the test `name` in a child process with its own mounts and limits, after `prelude`. Returns true in that
+/// process.
 pub(crate) fn in_child(name: &str, prelude: &str) -> bool {
     if std::env::var_os("BAILIWICK_CHILD").is_some() {
         return true;
@@ -297,32 +307,32 @@ pub(crate) fn in_child(name: &str, prelude: &str) -> bool {
         .env("BAILIWICK_CHILD", "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let described = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}{}",
+        output.status.success() && described.contains("1 passed"),
+        "{described}{}",
         String::from_utf8_lossy(&output.stderr)
     );
     false
 }
 
-/// How often each law is tried: as [`cases`].
-pub(crate) fn laws() -> proptest::test_runner::Config {
+/// Configuration of property tests with [`cases`] cases.
+pub(crate) fn full_property_config() -> proptest::test_runner::Config {
     proptest::test_runner::Config::with_cases(u32::try_from(cases()).unwrap())
 }
 
-/// How many looks of a race must see an exchange happen, and how many must read the file itself.
-const MIN_MET: usize = 8;
-/// How long a race may take to come to that. It is far more than a busy machine needs.
+/// Minimum number of looks during an exchange, and of looks that read the file itself.
+const MIN_LOOKS: usize = 8;
+/// Time limit of a race.
 const RACE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Exchanges each of `pairs` as fast as it goes while `look` is tried, at least `tries` times and until exchanges happened
-/// during some of the looks and others read `in`. No look may read anything else; one that fails is fine.
+/// Keeps exchanging `pairs` while calling `look`, at least `tries` times and until there were exchanges during some
+/// looks and other looks read `in`. A look may fail, but must not read anything else.
 #[track_caller]
 pub(crate) fn race(
     world: &World,
     pairs: &[(&str, &str)],
-    kernel: Kernel,
+    kernel: KernelMode,
     tries: usize,
     look: impl Fn() -> Result<String, Code> + Sync,
 ) {
@@ -340,11 +350,11 @@ pub(crate) fn race(
         let looks = scope.spawn(|| {
             let _over = SetOnDrop(&over);
             kernel.filter();
-            let (began, mut raced) = (Instant::now(), Raced::default());
-            while raced.looks < tries || !raced.met() && began.elapsed() < RACE_LIMIT {
+            let (began, mut raced) = (Instant::now(), RaceStats::default());
+            while raced.looks < tries || !raced.is_conclusive() && began.elapsed() < RACE_LIMIT {
                 let before = exchanges.load(Ordering::SeqCst);
                 let got = look();
-                // The first of them may have ended before the look began and be counted after that.
+                // The first exchange may have ended before the look began.
                 let during = exchanges.load(Ordering::SeqCst) > before + 1;
                 raced.looks += 1;
                 raced.exchanged += usize::from(during);
@@ -359,28 +369,31 @@ pub(crate) fn race(
         looks.join().unwrap()
     });
     assert_eq!(raced.leaked, 0, "{kernel:?}: {raced:?}");
-    assert!(raced.met(), "{kernel:?}: the threads never met: {raced:?}");
+    assert!(
+        raced.is_conclusive(),
+        "{kernel:?}: the threads never met: {raced:?}"
+    );
 }
 
-/// How the looks of a race went.
+/// Statistics of a race.
 #[derive(Debug, Default)]
-struct Raced {
+struct RaceStats {
     looks: usize,
     /// Looks during which an exchange happened.
     exchanged: usize,
     /// Looks that read the file itself.
     inside: usize,
-    /// Looks that read another one.
+    /// Looks that read another file.
     leaked: usize,
 }
 
-impl Raced {
-    fn met(&self) -> bool {
-        self.exchanged >= MIN_MET && self.inside >= MIN_MET
+impl RaceStats {
+    fn is_conclusive(&self) -> bool {
+        self.exchanged >= MIN_LOOKS && self.inside >= MIN_LOOKS
     }
 }
 
-/// Ends the other thread of a race, also when a look panics.
+/// Stops the other thread of a race, also after a panic.
 struct SetOnDrop<'f>(&'f AtomicBool);
 
 impl Drop for SetOnDrop<'_> {

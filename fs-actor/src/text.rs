@@ -1,31 +1,31 @@
-//! Bytes in, text and its line ends out; or the reason why they are no text.
+//! UTF-8 text with its lines and line endings.
 
 use std::fmt;
 
-/// The mark that some editors put before UTF-8 text.
+/// Byte order mark of UTF-8 text.
 pub(crate) const BOM: char = '\u{feff}';
 
-/// Why bytes are no text.
+/// Why bytes are not text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotText {
-    /// A NUL byte, which no text holds.
+    /// A NUL byte.
     #[error("it is binary: there is a NUL at byte {0}")]
     Nul(usize),
-    /// A sequence that is not UTF-8.
+    /// Invalid UTF-8.
     #[error("it is not UTF-8 from byte {0} on")]
     Encoding(usize),
 }
 
-/// What ends a line.
+/// A line ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// `\n`
     Lf,
     /// `\r\n`
     CrLf,
-    /// `\r` alone, in a file that has no `\n` at all.
+    /// `\r` alone, in a file without `\n`.
     Cr,
-    /// The text ends here.
+    /// The end of the text.
     None,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// One line: where it begins, where its content ends, and what ends it. Offsets are bytes.
+/// One line: start, end of its content, and line ending. Offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) start: usize,
@@ -60,16 +60,16 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Where the next line begins.
+    /// Start of the next line.
     pub(crate) fn next(self) -> usize {
         self.end + self.ending.as_str().len()
     }
 }
 
-/// UTF-8 text with its lines. Nothing is converted: the bytes stay as they are.
+/// UTF-8 text with its lines, without conversion.
 ///
-/// A line ends with `\n` or `\r\n`, as `read_file`, `grep` and `patch` count. A lone `\r` ends one only
-/// in a file without any `\n`; elsewhere it is a character like others.
+/// A line ends with `\n` or `\r\n`, as in `read_file`, `grep` and `patch`. A lone `\r` ends a line only in a file
+/// without `\n`.
 #[derive(Clone, Debug)]
 pub(crate) struct Text<'t> {
     source: &'t str,
@@ -77,10 +77,10 @@ pub(crate) struct Text<'t> {
 }
 
 impl<'t> Text<'t> {
-    /// Reads `bytes` as text.
+    /// Parses `bytes` as text.
     ///
     /// # Errors
-    /// [`NotText`] for a NUL or anything that is not UTF-8; nothing is ever replaced.
+    /// [`NotText`] for NUL bytes and invalid UTF-8, which are never replaced.
     pub(crate) fn read(bytes: &'t [u8]) -> Result<Self, NotText> {
         if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
             return Err(NotText::Nul(at));
@@ -90,7 +90,7 @@ impl<'t> Text<'t> {
             .map_err(|error| NotText::Encoding(error.valid_up_to()))
     }
 
-    /// The lines of `source`.
+    /// Splits `source` into lines.
     pub(crate) fn of(source: &'t str) -> Self {
         let classic = !source.contains('\n');
         let start = if source.starts_with(BOM) {
@@ -124,33 +124,33 @@ impl<'t> Text<'t> {
         Self { source, lines }
     }
 
-    /// All of it, the byte order mark included.
+    /// The whole text, with its byte order mark.
     pub(crate) fn as_str(&self) -> &'t str {
         self.source
     }
 
-    /// The lines; a last line without an end counts, an empty one after the last end does not.
+    /// The lines. A last line without a line end counts; there is no empty line after the last line end.
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// The content of `line`, without what ends it.
+    /// The content of `line`, without its ending.
     pub(crate) fn content(&self, line: Line) -> &'t str {
         self.source.get(line.start..line.end).unwrap_or_default()
     }
 
-    /// The number of the line that holds the byte at `offset`; lines count from 1.
+    /// The number, from 1, of the line that contains `offset`.
     pub(crate) fn number_of(&self, offset: usize) -> usize {
         self.lines
             .partition_point(|line| line.start <= offset)
             .max(1)
     }
 
-    /// What a line written at `offset` should end with: what ends the line there, else the one before, else `\n`.
+    /// The ending for a line inserted at `offset`: that of the line there, else of the previous line, else `\n`.
     pub(crate) fn ending_at(&self, offset: usize) -> Ending {
         let index = self.number_of(offset) - 1;
-        let upward = self.lines.iter().take(index + 1).rev();
-        upward
+        let preceding = self.lines.iter().take(index + 1).rev();
+        preceding
             .map(|line| line.ending)
             .find(|ending| *ending != Ending::None)
             .unwrap_or(Ending::Lf)
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_carriage_return_is_a_character_where_line_feeds_end_lines() {
+    fn lone_carriage_return_is_a_character_next_to_line_feeds() {
         check(
             "50%\r100%\ndone",
             &[("50%\r100%", Ending::Lf), ("done", Ending::None)],
@@ -191,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_belongs_to_no_line() {
+    fn byte_order_mark_is_in_no_line() {
         check("\u{feff}a\n", &[("a", Ending::Lf)]);
     }
 
     #[test]
-    fn binary_and_other_encodings_are_refused_and_utf8_is_not() {
+    fn binary_and_other_encodings_are_refused() {
         assert_eq!(Text::read(b"ab\0c").err(), Some(NotText::Nul(2)));
         assert_eq!(Text::read(b"caf\xe9").err(), Some(NotText::Encoding(3)));
         assert_eq!(Text::read(b"a\xff\xfeb\0").err(), Some(NotText::Nul(4)));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_line_takes_the_ending_of_its_place() {
+    fn new_line_gets_the_ending_of_its_position() {
         let text = Text::of("a\r\nb\nc");
         assert_eq!(text.ending_at(0), Ending::CrLf);
         assert_eq!(text.ending_at(3), Ending::Lf);
@@ -214,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_and_their_endings_put_together_are_the_text(source in "\u{feff}?[a\r\n\u{e9}]{0,40}") {
+        fn lines_and_endings_concatenate_to_the_text(source in "\u{feff}?[a\r\n\u{e9}]{0,40}") {
             let text = Text::of(&source);
             let mut again = String::new();
             again.extend(source.chars().next().filter(|first| *first == BOM));
@@ -226,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn the_number_of_an_offset_is_that_of_its_line(source in "[a\r\n]{1,40}", at in 0_usize..40) {
+        fn offset_has_the_number_of_its_line(source in "[a\r\n]{1,40}", at in 0_usize..40) {
             let text = Text::of(&source);
             let at = at % source.len();
             let line = text.lines()[text.number_of(at) - 1];

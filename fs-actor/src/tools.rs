@@ -1,4 +1,4 @@
-//! The table of tools, one line a tool.
+//! The file tools.
 
 mod copy;
 mod delete;
@@ -19,22 +19,22 @@ mod write_file;
 
 use bailiwick::ToolSet;
 
-use crate::change::Changer;
+use crate::change::StepExecutor;
 use crate::replace::Durability;
 
-pub use copy::{Copied, CopyArgs};
-pub use delete::{DeleteArgs, Deleted};
-pub use edit_file::{EditArgs, EditFileArgs, FileEdited, Made};
-pub use find::{FindArgs, PathsFound, Wanted};
-pub use grep::{CaseArg, FileMatches, GrepArgs, MatchLine, Matches, Mode};
+pub use copy::{CopyArgs, CopyOutput};
+pub use delete::{DeleteArgs, DeleteOutput};
+pub use edit_file::{AppliedEdit, EditArgs, EditFileArgs, EditFileOutput};
+pub use find::{FindArgs, FindOutput, KindFilter};
+pub use grep::{CaseArg, FileMatches, GrepArgs, GrepMode, GrepOutput, MatchLine};
 pub use hash::{HashPrefix, ParseHashPrefixError};
-pub use list_directory::{ListDirectoryArgs, Listed, Listing};
-pub use list_roots::{ListRootsArgs, Roots};
-pub use make_directory::{DirectoriesMade, MakeDirectoryArgs};
-pub use move_entry::{MoveArgs, Moved};
-pub use read_file::{FileRead, FilesRead, Hash, ReadFileArgs};
-pub use stat::{FactsFound, StatArgs};
-pub use write_file::{IfExists, WriteFileArgs, Written};
+pub use list_directory::{DirectoryEntry, ListDirectoryArgs, ListDirectoryOutput};
+pub use list_roots::{ListRootsArgs, ListRootsOutput};
+pub use make_directory::{MakeDirectoryArgs, MakeDirectoryOutput};
+pub use move_entry::{MoveArgs, MoveOutput};
+pub use read_file::{FileContent, LazyHash, ReadFileArgs, ReadFileOutput};
+pub use stat::{StatArgs, StatOutput};
+pub use write_file::{IfExists, WriteFileArgs, WriteFileOutput};
 
 /// The file tools. Changes survive a crash of the program and, on file systems that order renames, of the machine
 /// ([`Durability::Ordered`]).
@@ -47,8 +47,9 @@ pub fn tools() -> ToolSet {
     tools_with(Durability::default())
 }
 
-/// The file tools, with changes that survive as much as `durability` says. A call's typed output
-/// ([`Written::durability`] and the like) has the level that was reached, which the file system may lower.
+/// The file tools with this durability. A call's typed output ([`WriteFileOutput::durability`] and the like) has the
+/// level
+/// that was reached, which the file system may lower.
 ///
 /// ```
 /// use bailiwick_fs::Durability;
@@ -57,27 +58,24 @@ pub fn tools() -> ToolSet {
 /// ```
 #[must_use]
 pub fn tools_with(durability: Durability) -> ToolSet {
-    let changer = || Changer::new(durability);
+    let executor = || StepExecutor::new(durability);
     ToolSet::new()
         .reader(list_roots::ListRoots)
         .reader(list_directory::ListDirectory)
         .reader(stat::Stat)
         .reader(read_file::ReadFile::default())
-        .writer(write_file::WriteFile(changer()))
-        .writer(edit_file::EditFile(changer()))
-        .writer(make_directory::MakeDirectory(changer()))
-        .writer(move_entry::Move(changer()))
-        .writer(copy::Copy(changer()))
-        .writer(delete::Delete(changer()))
+        .writer(write_file::WriteFile(executor()))
+        .writer(edit_file::EditFile(executor()))
+        .writer(make_directory::MakeDirectory(executor()))
+        .writer(move_entry::Move(executor()))
+        .writer(copy::Copy(executor()))
+        .writer(delete::Delete(executor()))
         .reader(find::Find)
         .reader(grep::Grep)
 }
 
-/// Leaves counts of nothing out of the JSON of outputs.
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+/// Omits zero counts from JSON.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

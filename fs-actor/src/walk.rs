@@ -1,10 +1,9 @@
-//! An open directory in, everything beneath it that may be shown out, one entry at a time.
+//! Walks a directory tree and visits entries that may be shown.
 //!
-//! It goes by handles: a child is opened by its name in its open parent, following no link and entering no
-//! mount. It holds a few descriptors however deep it goes, and at most one buffer of names a level however large
-//! the directories are. Files under construction are nobody's yet, so it passes over them.
+//! Directories are opened by name in their open parent, without following links or entering mounts. The walk uses a
+//! bounded number of descriptors and one buffer of names per level. Temporary files of writers are skipped.
 
-mod ignored;
+mod gitignore;
 #[cfg(test)]
 mod tests;
 
@@ -12,64 +11,64 @@ use std::mem::MaybeUninit;
 
 use bailiwick::{Halt, VirtualPath};
 
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::replace::is_temporary;
-use crate::resolve::{Descent, Kind, Meta, OpenDir};
+use crate::resolve::{DirStack, Kind, Meta, OpenDir};
 use crate::sys::{AtFlags, Errno, FileType, RawDir, statat};
 
-pub(crate) use ignored::Ignoring;
+pub(crate) use gitignore::IgnoreRules;
 
-/// The deepest level that is entered.
+/// Maximum depth.
 pub(crate) const MAX_DEPTH: usize = 256;
-/// How many entries pass between two looks at whether the call must stop.
-const STRIDE: u64 = 256;
-/// Room for about a thousand names.
-const BUFFER: usize = 32 * 1024;
+/// Number of entries between checkpoints.
+const CHECKPOINT_INTERVAL: u64 = 256;
+/// Size of the directory buffer, for about a thousand names.
+const BUFFER_SIZE: usize = 32 * 1024;
 
-/// What the walk comes upon.
+/// A visited entry.
 #[derive(Debug)]
-pub(crate) struct Found<'w> {
-    /// Its path; if `raw`, the one it was judged by, which does not open it.
+pub(crate) struct WalkEntry<'w> {
+    /// Its path; if `raw` is set, an approximation that does not open it.
     pub(crate) path: VirtualPath,
-    /// Its name as it is, if no path can hold it: not UTF-8, or with control characters.
+    /// Its name, if it is not a valid path: not UTF-8, or with control characters.
     pub(crate) raw: Option<&'w [u8]>,
-    /// What it is; a link is never followed.
+    /// Its kind; links are never followed.
     pub(crate) kind: Kind,
-    /// 1 for what lies directly in the directory that the walk began with.
+    /// 1 for entries of the top directory.
     pub(crate) depth: usize,
-    /// The open directory it lies in.
+    /// The directory that contains it.
     pub(crate) holder: &'w OpenDir,
     name: &'w [u8],
 }
 
-impl Found<'_> {
-    /// The facts about it, if it is still there.
+impl WalkEntry<'_> {
+    /// Its metadata, if it still exists.
     pub(crate) fn meta(&self) -> Option<Meta> {
         let stat = statat(self.holder.as_fd(), self.name, AtFlags::SYMLINK_NOFOLLOW);
         stat.ok().map(|stat| Meta::from_stat(&stat))
     }
 }
 
-/// Whether to go on.
+/// How to continue the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Onward {
-    /// Into it, if it is a directory.
+pub(crate) enum WalkControl {
+    /// Enter it, if it is a directory.
     Enter,
-    /// Past it.
-    Pass,
-    /// No further.
+    /// Do not enter it.
+    Skip,
+    /// Stop the walk.
     Stop,
 }
 
-/// What was left out, apart from what may not be shown, which is not counted.
+/// What was skipped; hidden entries are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftOut {
-    /// Directories that could not be opened, lie on another file system or too deep.
+pub(crate) struct WalkSkipped {
+    /// Directories that could not be opened, are on another file system or too deep.
     pub(crate) directories: u64,
 }
 
-impl LeftOut {
-    /// A line that says so, if something was left out.
+impl WalkSkipped {
+    /// A line about skipped directories, if any.
     pub(crate) fn text(self) -> String {
         match self.directories {
             0 => String::new(),
@@ -81,7 +80,7 @@ impl LeftOut {
 
 struct Level {
     path: VirtualPath,
-    /// Names that were read and not yet visited, last first.
+    /// Names that were read and not yet visited, in reverse order.
     names: Vec<(Vec<u8>, FileType)>,
     read: bool,
 }
@@ -95,14 +94,14 @@ impl Level {
         }
     }
 
-    /// Reads the next buffer of names; they are sorted, so that a directory that fits one comes in order.
+    /// Reads the next buffer of names and sorts it, so that directories of one buffer are in order.
     fn refill(&mut self, dir: &OpenDir, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Errno> {
         let mut entries = RawDir::new(dir.as_fd(), buffer);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            let ours = std::str::from_utf8(name).is_ok_and(is_temporary);
-            if !ours && !matches!(name, b"." | b"..") {
+            let is_own_temporary = std::str::from_utf8(name).is_ok_and(is_temporary);
+            if !is_own_temporary && !matches!(name, b"." | b"..") {
                 self.names.push((name.to_owned(), entry.file_type()));
             }
             if entries.is_buffer_empty() {
@@ -124,118 +123,117 @@ fn kind(dir: &OpenDir, name: &[u8], listed: FileType) -> Option<Kind> {
     Some(FileType::from_raw_mode(stat.st_mode).into())
 }
 
-/// Visits what lies beneath `top`, which stands at `at`, directories before what they hold.
+/// Visits everything beneath `top`, whose virtual path is `at`; directories come before their contents.
 ///
 /// # Errors
-/// What `visit` returns, `CANCELLED` or `DEADLINE`, and the system's error on `top` itself.
+/// Those of `visit`, `CANCELLED` or `DEADLINE`, and system errors at `top`.
 pub(crate) fn walk(
-    lens: &dyn Lens,
+    view: &dyn ReadView,
     top: OpenDir,
     at: &VirtualPath,
-    mut ignoring: Option<Ignoring>,
-    visit: &mut dyn FnMut(&Found<'_>) -> Result<Onward, Halt>,
-) -> Result<LeftOut, Halt> {
-    let mut left_out = LeftOut::default();
-    let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
-    let mut seen = 0_u64;
-    if let Some(ignoring) = &mut ignoring {
-        ignoring.enter(lens, &top, at);
+    mut ignore_rules: Option<IgnoreRules>,
+    visit: &mut dyn FnMut(&WalkEntry<'_>) -> Result<WalkControl, Halt>,
+) -> Result<WalkSkipped, Halt> {
+    let mut skipped = WalkSkipped::default();
+    let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
+    let mut found_meta = 0_u64;
+    if let Some(ignore_rules) = &mut ignore_rules {
+        ignore_rules.enter(view, &top, at);
     }
-    let mut way = Descent::new(top);
+    let mut stack = DirStack::new(top);
     let mut levels = vec![Level::new(at.clone())];
     while let Some(level) = levels.last_mut() {
-        let Ok(here) = way.here() else {
-            // It went, or was moved, while the walk was beneath it.
-            left_out.directories += 1;
-            ascend(&mut way, &mut levels, &mut ignoring);
+        let Ok(dir) = stack.current() else {
+            // The directory was removed or moved.
+            skipped.directories += 1;
+            ascend(&mut stack, &mut levels, &mut ignore_rules);
             continue;
         };
         let Some((name, listed)) = level.names.pop() else {
-            if !level.read && level.refill(here, &mut buffer).is_ok() {
-                lens.checkpoint()?;
+            if !level.read && level.refill(dir, &mut buffer).is_ok() {
+                view.checkpoint()?;
                 continue;
             }
-            left_out.directories += u64::from(!level.read);
-            ascend(&mut way, &mut levels, &mut ignoring);
+            skipped.directories += u64::from(!level.read);
+            ascend(&mut stack, &mut levels, &mut ignore_rules);
             continue;
         };
-        seen += 1;
-        if seen.is_multiple_of(STRIDE) {
-            lens.checkpoint()?;
+        found_meta += 1;
+        if found_meta.is_multiple_of(CHECKPOINT_INTERVAL) {
+            view.checkpoint()?;
         }
         let depth = levels.len();
         let Some(level) = levels.last() else { break };
-        let Some(found) = look(lens, (here, &level.path), &name, listed, depth) else {
+        let Some(found) = inspect(view, (dir, &level.path), &name, listed, depth) else {
             continue;
         };
-        if ignoring
+        if ignore_rules
             .as_ref()
-            .is_some_and(|ignoring| ignoring.ignores(&found))
+            .is_some_and(|ignore_rules| ignore_rules.ignores(&found))
         {
             continue;
         }
         match visit(&found)? {
-            Onward::Stop => break,
-            Onward::Pass => continue,
-            Onward::Enter if found.kind != Kind::Directory || found.raw.is_some() => continue,
-            Onward::Enter => {}
+            WalkControl::Stop => break,
+            WalkControl::Skip => continue,
+            WalkControl::Enter if found.kind != Kind::Directory || found.raw.is_some() => continue,
+            WalkControl::Enter => {}
         }
         let path = found.path;
-        match descend(&mut way, &path, depth) {
+        match descend(&mut stack, &path, depth) {
             Ok(()) => {
-                if let (Some(ignoring), Ok(dir)) = (&mut ignoring, way.here()) {
-                    ignoring.enter(lens, dir, &path);
+                if let (Some(ignore_rules), Ok(dir)) = (&mut ignore_rules, stack.current()) {
+                    ignore_rules.enter(view, dir, &path);
                 }
                 levels.push(Level::new(path));
             }
-            // It went, or became something else, between the two looks.
+            // The entry was removed or replaced.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(_) => left_out.directories += 1,
+            Err(_) => skipped.directories += 1,
         }
     }
-    Ok(left_out)
+    Ok(skipped)
 }
 
-fn descend(way: &mut Descent, path: &VirtualPath, depth: usize) -> Result<(), Errno> {
-    // Beneath the deepest path there is nothing that a path could name.
+fn descend(stack: &mut DirStack, path: &VirtualPath, depth: usize) -> Result<(), Errno> {
+    // Deeper paths would be too long.
     if depth.max(path.depth()) >= MAX_DEPTH {
         return Err(Errno::NAMETOOLONG);
     }
-    way.enter(path.name().unwrap_or_default())
+    stack.enter(path.name().unwrap_or_default())
 }
 
-fn ascend(way: &mut Descent, levels: &mut Vec<Level>, ignoring: &mut Option<Ignoring>) {
-    way.leave();
+fn ascend(stack: &mut DirStack, levels: &mut Vec<Level>, ignore_rules: &mut Option<IgnoreRules>) {
+    stack.pop();
     levels.pop();
-    if let Some(ignoring) = ignoring {
-        ignoring.leave();
+    if let Some(ignore_rules) = ignore_rules {
+        ignore_rules.pop();
     }
 }
 
-/// What stands under `name`, if it may be shown.
+/// The entry `name`, if it may be shown.
 ///
-/// A name that no path can hold is judged by what it looks like, with U+FFFD for what cannot stand there.
-/// It is only ever listed: nothing can open or enter it.
-fn look<'w>(
-    lens: &dyn Lens,
+/// An invalid name is judged with U+FFFD for invalid characters. It is listed but cannot be opened or entered.
+fn inspect<'w>(
+    view: &dyn ReadView,
     (holder, at): (&'w OpenDir, &VirtualPath),
     name: &'w [u8],
     listed: FileType,
     depth: usize,
-) -> Option<Found<'w>> {
+) -> Option<WalkEntry<'w>> {
     let plain = std::str::from_utf8(name)
         .ok()
         .and_then(|name| at.join(name).ok());
     let raw = plain.is_none().then_some(name);
     let path = match plain {
         Some(path) => path,
-        None => at.join(&likeness(name)).ok()?,
+        None => at.join(&lossy_name(name)).ok()?,
     };
-    if !lens.shows(&path) {
+    if !view.shows(&path) {
         return None;
     }
     let kind = kind(holder, name, listed)?;
-    Some(Found {
+    Some(WalkEntry {
         path,
         raw,
         kind,
@@ -245,13 +243,16 @@ fn look<'w>(
     })
 }
 
-fn likeness(name: &[u8]) -> String {
+fn lossy_name(name: &[u8]) -> String {
     let odd = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     String::from_utf8_lossy(name).replace(odd, "\u{fffd}")
 }
 
-/// Opens the directory at `path` for a walk, with the path it really has.
-pub(crate) fn start(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, VirtualPath), Halt> {
-    let dir = crate::resolve::directory(lens, path)?;
-    Ok((dir, lens.actual(path).clone()))
+/// Opens the directory at `path` for a walk, and returns its path without links.
+pub(crate) fn start(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+) -> Result<(OpenDir, VirtualPath), Halt> {
+    let dir = crate::resolve::directory(view, path)?;
+    Ok((dir, view.actual(path).clone()))
 }

@@ -1,4 +1,4 @@
-//! Deep trees and few descriptors in, every tool's answer out.
+//! Tools on deep trees with few file descriptors.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -14,10 +14,10 @@ use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
-/// As many as a call may hold, and the runtime beside it.
+/// Enough for one call and the runtime.
 const DESCRIPTORS: u64 = 64;
 
-/// Makes `depth` directories in each other, and a file in each.
+/// Creates `depth` nested directories with a file in each.
 fn deep(root: &std::path::Path, depth: usize) {
     let open = |dir: &OwnedFd| openat(dir, "d", OFlags::RDONLY, Mode::empty()).unwrap();
     mkdirat(CWD, root, Mode::RWXU).unwrap();
@@ -37,7 +37,7 @@ async fn field(worker: &Worker, tool: &str, arguments: Value, name: &str) -> Val
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_tool_goes_to_any_depth_with_few_descriptors() {
+async fn tools_need_few_descriptors_at_any_depth() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("r");
     fs::create_dir(&root).unwrap();

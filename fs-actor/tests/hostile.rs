@@ -1,4 +1,4 @@
-//! Kills in the middle of work and objects that no tool should open in, whole files and prompt answers out.
+//! Crashes during changes, and special files.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -35,7 +35,7 @@ fn names(dir: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn call_to_be_killed() {
-    // Only the tests that kill it say where.
+    // Only the tests that kill it set the variable.
     let Some(root) = std::env::var_os("BAILIWICK_ROOT") else {
         return;
     };
@@ -48,7 +48,7 @@ async fn call_to_be_killed() {
     let _ = worker.call(&call, arguments).await;
 }
 
-/// Has another process make the call, and kills it once `begun`.
+/// Makes the call in a child process, and kills it once `begun` returns true.
 fn kill(root: &Path, call: &str, begun: impl Fn() -> bool) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "call_to_be_killed"])
@@ -73,7 +73,7 @@ fn many(root: &Path) {
 }
 
 #[tokio::test]
-async fn a_killed_removal_leaves_the_rest_in_its_place() {
+async fn killed_removal_leaves_the_rest_in_place() {
     let temp = tempfile::tempdir().unwrap();
     many(temp.path());
     let first = temp.path().join("d/0/0");
@@ -89,7 +89,7 @@ async fn a_killed_removal_leaves_the_rest_in_its_place() {
 }
 
 #[tokio::test]
-async fn a_killed_copy_is_swept_with_the_next_change() {
+async fn killed_copy_is_swept_by_the_next_change() {
     let temp = tempfile::tempdir().unwrap();
     many(temp.path());
     kill(temp.path(), "copy", || names(temp.path()).len() > 1);
@@ -103,7 +103,7 @@ async fn a_killed_copy_is_swept_with_the_next_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn special_and_endless_objects_are_answered_at_once() {
+async fn special_and_endless_files_are_refused_at_once() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path();
     mknodat(CWD, root.join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();

@@ -1,4 +1,4 @@
-//! An edit that a person allows in part in, the file with just that part changed out; and the agent knows.
+//! Edits of which a person excludes hunks.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -6,7 +6,7 @@
 )]
 #![expect(
     clippy::disallowed_methods,
-    reason = "tests prepare and check files from outside"
+    reason = "tests create and check files directly"
 )]
 
 use std::fs;
@@ -24,7 +24,7 @@ struct Stage {
     temp: tempfile::TempDir,
 }
 
-/// Thirty lines, so that edits far apart are hunks of their own.
+/// Thirty lines, so that distant edits are separate hunks.
 fn text(change: impl Fn(usize) -> Option<&'static str>) -> String {
     let line =
         |n: usize| change(n).map_or_else(|| format!("line {n}\n"), |line| format!("{line}\n"));
@@ -71,7 +71,7 @@ impl Stage {
         }
     }
 
-    /// An edit of three lines far apart.
+    /// An edit with three hunks.
     async fn three(&self) -> PendingCall {
         let edit =
             |n: usize, new: &str| json!({"old_text": format!("line {n}\n"), "new_text": new});
@@ -107,7 +107,7 @@ async fn outcome(pending: PendingCall) -> bailiwick::Outcome {
 }
 
 #[tokio::test]
-async fn what_is_left_out_is_not_made_and_the_agent_is_told() {
+async fn excluded_hunks_are_not_applied_and_reported() {
     let stage = Stage::new().await;
     let pending = stage.three().await;
     let shown = pending.question().request.preview.as_ref().unwrap();
@@ -135,7 +135,7 @@ async fn what_is_left_out_is_not_made_and_the_agent_is_told() {
 }
 
 #[tokio::test]
-async fn a_whole_yes_makes_the_whole_edit() {
+async fn full_approval_applies_the_whole_edit() {
     let stage = Stage::new().await;
     let pending = stage.three().await;
     stage.answer(&pending, &[]).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_whole_yes_makes_the_whole_edit() {
 }
 
 #[tokio::test]
-async fn parts_that_are_not_there_and_everything_cannot_be_left_out() {
+async fn unknown_hunks_or_all_hunks_cannot_be_excluded() {
     let stage = Stage::new().await;
     let pending = stage.three().await;
     for wrong in [&[3][..], &[0, 0], &[0, 1, 2]] {
@@ -162,7 +162,7 @@ async fn parts_that_are_not_there_and_everything_cannot_be_left_out() {
 }
 
 #[tokio::test]
-async fn a_file_that_changed_since_the_question_is_not_edited_in_part() {
+async fn changed_file_is_not_edited_in_part() {
     let stage = Stage::new().await;
     let pending = stage.three().await;
     let other = text(|n| (n == 15).then_some("theirs"));
@@ -174,7 +174,7 @@ async fn a_file_that_changed_since_the_question_is_not_edited_in_part() {
 }
 
 #[tokio::test]
-async fn one_byte_that_changed_since_the_question_is_asked_about_anew() {
+async fn changed_byte_asks_again() {
     let stage = Stage::new().await;
     let shown = stage.three().await;
     let theirs = stage.read().replace("line 20", "line_20");
@@ -198,7 +198,7 @@ async fn one_byte_that_changed_since_the_question_is_asked_about_anew() {
 }
 
 #[tokio::test]
-async fn a_tool_whose_changes_are_whole_takes_no_part_of_them() {
+async fn indivisible_change_cannot_be_approved_in_part() {
     let stage = Stage::new().await;
     let pending = stage
         .asked(
@@ -215,7 +215,7 @@ async fn a_tool_whose_changes_are_whole_takes_no_part_of_them() {
 }
 
 #[tokio::test]
-async fn a_partial_yes_for_longer_than_the_call_is_none() {
+async fn partial_approval_is_for_one_call_only() {
     let stage = Stage::new().await;
     let pending = stage.three().await;
     let left_out = vec![LeftOut {
@@ -235,7 +235,7 @@ async fn a_partial_yes_for_longer_than_the_call_is_none() {
 }
 
 #[tokio::test]
-async fn what_waiting_calls_hold_is_bounded() {
+async fn memory_of_waiting_calls_is_bounded() {
     let bounds = Admission {
         bytes: 256 << 10,
         ..Admission::default()

@@ -1,4 +1,4 @@
-//! Every file tool in, the sentence that people read about a call of it out.
+//! Intent sentences of the file tools.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ async fn tools() -> BTreeMap<String, ToolInfo> {
 }
 
 #[tokio::test]
-async fn every_tool_has_a_sentence_that_suits_its_arguments() {
+async fn every_tool_has_an_intent_for_its_arguments() {
     let tools = tools().await;
     assert_eq!(tools.len(), bailiwick_fs::tools().names().count());
     for (name, tool) in tools {
@@ -31,7 +31,7 @@ async fn every_tool_has_a_sentence_that_suits_its_arguments() {
 }
 
 #[tokio::test]
-async fn a_sentence_names_what_the_call_is_about() {
+async fn intent_names_the_target_of_the_call() {
     let tools = tools().await;
     let check = |name: &str, arguments: Value, sentence: &str| {
         let template = IntentTemplate::parse(tools[name].spec.intent).unwrap();

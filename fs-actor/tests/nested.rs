@@ -1,4 +1,4 @@
-//! Roots that lie in each other, with real files and links between them, through the tools.
+//! Nested roots with real files and links.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,7 +7,7 @@
 )]
 #![expect(
     clippy::disallowed_methods,
-    reason = "tests prepare and check files from outside"
+    reason = "tests create and check files directly"
 )]
 
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ use bailiwick::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The root `repo`, and the roots in it: `repo/vendor` may be read, `repo/vendor/out` in it written, and `repo/pkg/keys`
-/// is blocked.
+/// The root `repo` with nested roots: `repo/vendor` is readable, `repo/vendor/out` writable, and `repo/pkg/keys`
+/// blocked.
 struct Stage {
     _runtime: Runtime,
     worker: Worker,
@@ -94,14 +94,14 @@ impl Stage {
         self.worker.call(tool, self.placed(arguments)).await
     }
 
-    /// The arguments with every path made absolute.
+    /// Makes all paths in the arguments absolute.
     fn placed(&self, mut arguments: Value) -> Value {
         for key in ["path", "from", "to"] {
             if let Some(path) = arguments[key].as_str() {
                 arguments[key] = self.host(path).to_str().unwrap().into();
             }
         }
-        // Looking at a key makes it null.
+        // Indexing a missing key would insert null.
         arguments
             .as_object_mut()
             .unwrap()
@@ -109,7 +109,7 @@ impl Stage {
         arguments
     }
 
-    /// Checks that a call is refused and that nothing anywhere changed. What a person may allow can be previewed.
+    /// Checks that a call is refused and changes nothing. A call that a person may allow can be previewed.
     async fn refused(&self, tool: &str, arguments: Value) -> CallError {
         let before = tree(self.temp.path());
         let named = format!("{tool} {arguments}");
@@ -132,7 +132,7 @@ impl Stage {
     }
 }
 
-/// Every path, with its content or the target of its link.
+/// All paths, with the content of files and the target of links.
 fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![top.to_path_buf()];
@@ -154,7 +154,7 @@ fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// A call of every tool that changes something, each of which changes `file`.
+/// A call of each writing tool that changes `file`.
 fn changes(file: &str) -> Vec<(&'static str, Value)> {
     let folder = Path::new(file).parent().unwrap();
     let beside = |name: &str| folder.join(name).to_str().unwrap().to_owned();
@@ -217,7 +217,7 @@ async fn nested_writable_root_and_outer_root_allow_every_change() {
 }
 
 #[tokio::test]
-async fn links_into_a_nested_read_only_root_are_judged_there() {
+async fn links_into_a_nested_root_use_its_access() {
     let stage = Stage::new(Policy::new()).await;
     for link in [
         "repo/src/relative",
@@ -252,7 +252,7 @@ async fn links_into_a_nested_read_only_root_are_judged_there() {
 }
 
 #[tokio::test]
-async fn relative_links_out_of_a_nested_root_lead_into_the_outer_one() {
+async fn relative_links_out_of_a_nested_root_resolve_in_the_outer_one() {
     let stage = Stage::new(Policy::new()).await;
     let up = stage
         .call("read_file", json!({"path": "repo/vendor/up"}))
@@ -267,7 +267,7 @@ async fn relative_links_out_of_a_nested_root_lead_into_the_outer_one() {
 }
 
 #[tokio::test]
-async fn subtree_calls_leave_nested_roots_alone() {
+async fn subtree_calls_do_not_change_nested_roots() {
     let stage = Stage::new(Policy::new()).await;
     for path in [
         "repo",
@@ -283,7 +283,7 @@ async fn subtree_calls_leave_nested_roots_alone() {
             .refused("move", json!({"from": path, "to": "repo/src/moved"}))
             .await;
     }
-    // A copy would make readable what is blocked.
+    // A copy would make blocked files readable.
     stage
         .refused("copy", json!({"from": "repo/pkg", "to": "repo/src/copy"}))
         .await;
@@ -306,7 +306,7 @@ async fn subtree_calls_leave_nested_roots_alone() {
 }
 
 #[tokio::test]
-async fn searches_of_the_outer_root_pass_over_a_nested_blocked_one() {
+async fn search_skips_a_nested_blocked_root() {
     let stage = Stage::new(Policy::new()).await;
     let found = stage
         .call("find", json!({"path": "repo", "pattern": "**/*"}))
@@ -337,7 +337,7 @@ async fn searches_of_the_outer_root_pass_over_a_nested_blocked_one() {
 }
 
 #[tokio::test]
-async fn a_nested_read_only_root_can_be_written_only_where_that_can_be_granted() {
+async fn nested_read_only_root_is_writable_only_by_grant() {
     let stage = Stage::with(Policy::new(), |base| {
         json!([format!(
             "write:file:{}",
@@ -356,7 +356,7 @@ async fn a_nested_read_only_root_can_be_written_only_where_that_can_be_granted()
 }
 
 #[tokio::test]
-async fn a_policy_may_close_a_nested_root_and_open_nothing() {
+async fn policy_may_close_a_nested_root_and_open_nothing() {
     let stage = Stage::new(Policy::new()).await;
     let at = |name: &str| stage.host(name).to_str().unwrap().to_owned();
     let closed = Policy::new().block(&at("repo/vendor"));
@@ -403,7 +403,7 @@ async fn a_policy_may_close_a_nested_root_and_open_nothing() {
 }
 
 #[tokio::test]
-async fn a_link_named_in_the_roots_of_a_policy_leaves_what_it_leads_to() {
+async fn policy_root_that_is_a_link_includes_its_target() {
     let stage = Stage::new(Policy::new()).await;
     let at = |name: &str| stage.host(name).to_str().unwrap().to_owned();
     let read = |name: &str| json!({"path": at(name)});
@@ -439,7 +439,7 @@ async fn a_link_named_in_the_roots_of_a_policy_leaves_what_it_leads_to() {
         .call("read_file", read("repo/vendor/v"))
         .await
         .unwrap();
-    // What the issuer lacks, a link to it does not bring.
+    // A link grants nothing that the issuer lacks.
     let only = json!({"roots": [{"path": at("repo/src")}]});
     let child = stage.worker.spawn(spawned("only", &only)).await.unwrap();
     let grandchild = child.spawn(spawned("beneath", &through)).await.unwrap();

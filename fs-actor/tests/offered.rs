@@ -1,4 +1,4 @@
-//! Which tools a worker is offered, by what its policy leaves.
+//! Which tools a policy offers.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -57,7 +57,7 @@ async fn check(policy: Policy, expected: &[&str]) {
     let mut expected: Vec<&str> = expected.to_vec();
     expected.sort_unstable();
     assert_eq!(offered, expected, "{described}");
-    // What is not offered is denied, by whichever rule.
+    // Tools that are not offered are denied.
     let calls = [
         ("delete", json!({"path": "/r/f"})),
         ("write_file", json!({"path": "/r/new", "content": "x"})),
@@ -76,7 +76,7 @@ async fn check(policy: Policy, expected: &[&str]) {
 }
 
 #[tokio::test]
-async fn tools_that_can_only_be_denied_are_not_offered() {
+async fn tools_that_are_always_denied_are_not_offered() {
     let all = [READING, WRITING].concat();
     check(Policy::new(), &all).await;
     check(Policy::new().ask("write:file").allow("read:file"), &all).await;
@@ -109,7 +109,7 @@ async fn tools_that_can_only_be_denied_are_not_offered() {
 }
 
 #[tokio::test]
-async fn tools_that_write_are_not_offered_where_every_root_is_read_only() {
+async fn writing_tools_are_not_offered_with_read_only_roots() {
     let (_temp, runtime) = runtime(true).await;
     let worker = runtime.spawn(WorkerSpec::new("agent").policy(Policy::new()));
     assert_eq!(names(&worker.await.unwrap()), READING);
@@ -136,7 +136,7 @@ async fn required_previews_are_made_by_arguments() {
     let token = told["preview_token"].as_str().unwrap();
     let diff = told["diff"].as_str().unwrap();
     assert!(diff.contains("\n+x\n"), "{diff}");
-    // Some clients hand their model the first block alone.
+    // Some clients pass only the first content block to their model.
     let [Content::Text(text)] = &*shown.reply.content else {
         panic!("{shown:?}");
     };

@@ -1,4 +1,4 @@
-//! Where confined workers find themselves: the folders they are shown, and where relative paths begin.
+//! Open folders and relative paths of confined workers.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -11,7 +11,7 @@ use std::path::Path;
 use bailiwick::{Code, Config, Policy, Runtime, SpawnError, Worker, WorkerSpec};
 use serde_json::{Value, json};
 
-/// Two roots: `/r` with `src` and `docs`, and `/s`.
+/// The roots `/r` with `src` and `docs`, and `/s`.
 async fn runtime() -> (Runtime, tempfile::TempDir) {
     let temp = tempfile::tempdir().unwrap();
     for (name, text) in [
@@ -48,7 +48,7 @@ fn paths(worker: &Worker) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn narrowed_worker_begins_in_its_folder() {
+async fn narrowed_worker_starts_in_its_folder() {
     let (runtime, _temp) = runtime().await;
     for policy in [
         Policy::new().root("/r/src").deny_glob(".env"),
@@ -83,7 +83,7 @@ async fn narrowed_worker_begins_in_its_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn children_of_a_narrowed_worker_begin_in_their_folder() {
+async fn children_of_a_narrowed_worker_start_in_their_folder() {
     let (runtime, _temp) = runtime().await;
     let worker = spawned(&runtime, Policy::new().root("/r/src")).await;
     let same = WorkerSpec::new("same").policy(Policy::new());
@@ -97,7 +97,7 @@ async fn children_of_a_narrowed_worker_begin_in_their_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn worker_that_may_read_the_default_root_begins_there() {
+async fn worker_that_may_read_the_default_root_starts_there() {
     let (runtime, _temp) = runtime().await;
     let policy = Policy::new().allow("read:file").allow("write:file:/r/src");
     let worker = spawned(&runtime, policy).await;
@@ -113,7 +113,7 @@ async fn worker_that_may_read_the_default_root_begins_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn worker_with_several_folders_names_one() {
+async fn worker_with_several_folders_must_name_one() {
     let (runtime, _temp) = runtime().await;
     let policy = Policy::new().root("/r/src").root("/r/docs");
     let worker = spawned(&runtime, policy.clone()).await;
@@ -137,7 +137,7 @@ async fn worker_with_several_folders_names_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn worker_of_one_file_begins_in_the_folder_that_holds_it() {
+async fn worker_of_one_file_starts_in_its_folder() {
     let (runtime, _temp) = runtime().await;
     let policy = Policy::new().allow("read:file:/r/src/main.rs");
     let worker = spawned(&runtime, policy).await;

@@ -1,4 +1,4 @@
-//! Grants beyond every root in, exactly what was granted opened out.
+//! Grants outside all roots.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -6,7 +6,7 @@
 )]
 #![expect(
     clippy::disallowed_methods,
-    reason = "the world around the roots is made here"
+    reason = "tests create the directories around the roots"
 )]
 
 use std::fs;
@@ -22,7 +22,7 @@ use bailiwick::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A worker whose only root is empty, while people may grant reads and writes beneath `open`.
+/// A worker with an empty root; reads and writes beneath `open` are grantable.
 async fn worker(world: &TempDir, approver: Option<Scripted>) -> (Runtime, Worker) {
     let at = world.path().display();
     fs::create_dir(world.path().join("root")).unwrap();
@@ -58,7 +58,7 @@ async fn read(worker: &Worker, path: &Path) -> Result<String, CallError> {
 }
 
 #[tokio::test]
-async fn a_person_may_open_what_is_grantable_and_no_more() {
+async fn only_grantable_paths_can_be_granted() {
     let world = tempfile::tempdir().unwrap();
     let (_runtime, worker) = worker(
         &world,
@@ -82,7 +82,7 @@ async fn a_person_may_open_what_is_grantable_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_write_beyond_the_roots_lands_where_it_was_granted() {
+async fn granted_write_outside_the_roots_is_made() {
     let world = tempfile::tempdir().unwrap();
     let (_runtime, worker) = worker(
         &world,
@@ -104,7 +104,7 @@ async fn a_write_beyond_the_roots_lands_where_it_was_granted() {
 }
 
 #[tokio::test]
-async fn nothing_beyond_the_roots_is_open_without_a_person() {
+async fn paths_outside_the_roots_need_a_grant() {
     let world = tempfile::tempdir().unwrap();
     let (_runtime, worker) = worker(&world, None).await;
     let file = world.path().join("open/file");
@@ -117,7 +117,7 @@ async fn nothing_beyond_the_roots_is_open_without_a_person() {
 }
 
 #[tokio::test]
-async fn a_granted_top_level_path_is_looked_up_like_any_other() {
+async fn granted_top_level_path_is_opened_like_any_other() {
     let replay = Replay::new().await;
     let read = |path: &str| json!({ "path": path });
     let absent = read("/bailiwick-absent");
@@ -126,7 +126,7 @@ async fn a_granted_top_level_path_is_looked_up_like_any_other() {
     let granted = refused.requested_scopes();
     let error = replay.call("read_file", &absent, granted).await;
     assert_eq!(error.unwrap_err().code(), Code::NotFound);
-    // The grant of one path opens no other, though the top holds both.
+    // The grant of one path does not allow other paths in the same directory.
     let other = json!({ "paths": ["/bailiwick-absent", "/etc/hostname"] });
     let error = replay.call("read_file", &other, granted).await.unwrap_err();
     assert_eq!(error.code(), Code::ScopeRequired);
@@ -139,7 +139,7 @@ async fn a_granted_top_level_path_is_looked_up_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_person_who_allows_everything_allows_only_what_is_asked() {
+async fn broad_approval_allows_only_requested_needs() {
     let world = tempfile::tempdir().unwrap();
     let (_runtime, worker) = worker(&world, Some(yes())).await;
     let closed = read(&worker, &world.path().join("closed/file"))
@@ -148,7 +148,7 @@ async fn a_person_who_allows_everything_allows_only_what_is_asked() {
     assert_eq!(closed.code(), Code::PermissionDenied);
 }
 
-/// A worker whose only root is `root`, where everything beyond it may be granted, and nobody can be asked.
+/// A worker with the root `root`; everything outside is grantable, and there is no approver.
 struct Replay {
     _runtime: Runtime,
     grants: GrantAuthority,
@@ -209,7 +209,7 @@ impl Replay {
         self.grants.submit(&self.worker, call, granted).await
     }
 
-    /// Makes the call, and once more with exactly what the refusal asks for, which is `expected`.
+    /// Makes the call, and again with exactly the scopes of the refusal, which must be `expected`.
     async fn replayed(&self, tool: &str, arguments: Value, expected: &[String]) {
         let refused = self.call(tool, &arguments, &[]).await.unwrap_err();
         assert_eq!(refused.code(), Code::ScopeRequired, "{refused}");
@@ -244,7 +244,7 @@ impl Replay {
 }
 
 #[tokio::test]
-async fn a_move_into_a_root_asks_for_everything_at_once() {
+async fn move_into_a_root_asks_once() {
     let replay = Replay::new().await;
     let from = replay.host("open/file");
     let arguments = json!({"from": from, "to": "moved"});
@@ -258,7 +258,7 @@ async fn a_move_into_a_root_asks_for_everything_at_once() {
 }
 
 #[tokio::test]
-async fn an_explanation_lists_every_need_that_the_call_asks_for() {
+async fn explanation_lists_every_need_of_the_call() {
     let replay = Replay::new().await;
     let (file, to) = (replay.host("open/file"), replay.host("open/to"));
     for (tool, arguments) in [
@@ -279,7 +279,7 @@ async fn an_explanation_lists_every_need_that_the_call_asks_for() {
 }
 
 #[tokio::test]
-async fn a_move_out_of_a_root_asks_for_its_target_alone() {
+async fn move_out_of_a_root_asks_for_its_target() {
     let replay = Replay::new().await;
     let to = replay.host("open/moved");
     let arguments = json!({"from": "inside", "to": to});
@@ -290,7 +290,7 @@ async fn a_move_out_of_a_root_asks_for_its_target_alone() {
 }
 
 #[tokio::test]
-async fn parents_beyond_the_roots_are_made_with_the_grant_of_what_they_hold() {
+async fn parents_outside_the_roots_are_created_with_the_grant_of_the_file() {
     for (tool, more) in [
         ("write_file", json!({"content": "x"})),
         ("copy", json!({"from": "inside"})),
@@ -316,7 +316,7 @@ async fn parents_beyond_the_roots_are_made_with_the_grant_of_what_they_hold() {
 }
 
 #[tokio::test]
-async fn a_protected_folder_is_not_made_on_the_way_to_a_granted_file() {
+async fn protected_parent_folder_needs_its_own_grant() {
     let replay = Replay::new().await;
     let path = replay.host("open/.git/x");
     let arguments = json!({"path": path, "content": "x", "create_parents": true});
@@ -341,7 +341,7 @@ async fn a_protected_folder_is_not_made_on_the_way_to_a_granted_file() {
 }
 
 #[tokio::test]
-async fn a_directory_beyond_the_roots_is_deleted_moved_and_copied_once_granted() {
+async fn granted_directory_outside_the_roots_is_deleted_moved_and_copied() {
     let replay = Replay::new().await;
     let (dir, to) = (replay.host("open/dir"), replay.host("open/copy"));
     let read = |path: &str| format!("read:file:{path}");
@@ -374,7 +374,7 @@ async fn a_directory_beyond_the_roots_is_deleted_moved_and_copied_once_granted()
 }
 
 #[tokio::test]
-async fn directory_beyond_the_roots_is_moved_copied_and_deleted_if_a_person_allows_each() {
+async fn approved_directory_outside_the_roots_is_moved_copied_and_deleted() {
     for (allows, done) in [(yes(), true), (Scripted::new(), false)] {
         let world = tempfile::tempdir().unwrap();
         let (runtime, worker) = worker(&world, Some(allows)).await;
@@ -390,7 +390,7 @@ async fn directory_beyond_the_roots_is_moved_copied_and_deleted_if_a_person_allo
         assert_eq!(host("copied/a/b").exists(), done);
         let deleted = worker.call("delete", json!({"path": from, "recursive": true}));
         match deleted.await {
-            // What the person did not allow to read is not counted.
+            // Entries that may not be read are not counted.
             Ok(outcome) => assert_eq!(outcome.structured().unwrap()["files"], Value::Null),
             Err(error) => assert_eq!(error.code(), Code::PermissionDenied),
         }
@@ -400,7 +400,7 @@ async fn directory_beyond_the_roots_is_moved_copied_and_deleted_if_a_person_allo
 }
 
 #[tokio::test]
-async fn a_directory_beyond_the_roots_is_listed_once_granted() {
+async fn granted_directory_outside_the_roots_is_listed() {
     let replay = Replay::new().await;
     let dir = replay.host("open/dir");
     let asked = [format!("read:file:{dir}")];
@@ -415,7 +415,7 @@ async fn a_directory_beyond_the_roots_is_listed_once_granted() {
 }
 
 #[tokio::test]
-async fn what_no_grant_opens_is_denied_and_never_asked_for() {
+async fn ungrantable_paths_are_denied_without_asking() {
     let replay = Replay::new().await;
     let home = std::env::home_dir().unwrap();
     let home = home.to_str().unwrap();
@@ -447,7 +447,7 @@ async fn what_no_grant_opens_is_denied_and_never_asked_for() {
 }
 
 #[tokio::test]
-async fn a_link_beneath_a_granted_folder_asks_for_where_it_leads() {
+async fn link_in_a_granted_folder_asks_for_its_target() {
     for link in ["open/link/file", "open/absolute/file"] {
         let replay = Replay::new().await;
         let folder: Scope = format!("read:file:{}", replay.host("open"))
@@ -473,10 +473,10 @@ async fn a_link_beneath_a_granted_folder_asks_for_where_it_leads() {
 }
 
 #[tokio::test]
-async fn a_link_beneath_a_granted_folder_that_leads_where_nothing_can_be_granted_is_denied() {
+async fn link_in_a_granted_folder_to_an_ungrantable_path_is_denied() {
     let world = tempfile::tempdir().unwrap();
     let (_runtime, worker) = worker(&world, Some(yes())).await;
-    // `open/link` leads to `closed`, beyond what may be granted.
+    // `open/link` leads to `closed`, which is not grantable.
     let through = read(&worker, &world.path().join("open/link/file"))
         .await
         .unwrap_err();
@@ -485,7 +485,7 @@ async fn a_link_beneath_a_granted_folder_that_leads_where_nothing_can_be_granted
 }
 
 #[tokio::test]
-async fn a_root_is_not_reached_by_its_host_path() {
+async fn root_is_not_accessible_by_its_host_path() {
     let replay = Replay::new().await;
     let inside = replay.host("root/inside");
     let granted = [format!("read:file:{inside}").parse().unwrap()];
@@ -503,7 +503,7 @@ async fn a_root_is_not_reached_by_its_host_path() {
 }
 
 #[tokio::test]
-async fn a_grant_of_what_cannot_be_granted_is_refused_with_the_reason() {
+async fn ungrantable_grant_is_refused_with_the_reason() {
     let world = tempfile::tempdir().unwrap();
     fs::create_dir(world.path().join("root")).unwrap();
     let (_runtime, grants) = Runtime::builder()
@@ -539,7 +539,7 @@ async fn a_grant_of_what_cannot_be_granted_is_refused_with_the_reason() {
     }
 }
 
-/// What generated trees hold: plain files, protected names, and what makes a directory a bare repository.
+/// Entries of generated trees: plain files, protected names, and markers of bare repositories.
 const FILES: [&str; 12] = [
     "plain",
     "d/plain",
@@ -555,7 +555,7 @@ const FILES: [&str; 12] = [
     "bare/config",
 ];
 
-/// Makes a call, and again with the scopes of each refusal, until it is done; returns how often it was refused.
+/// Repeats a call with the scopes of each refusal until it succeeds; returns the number of refusals.
 async fn refusals(replay: &Replay, tool: &str, arguments: &Value) -> usize {
     let mut granted: Vec<Scope> = Vec::new();
     for refusals in 0..10 {
@@ -574,11 +574,11 @@ async fn refusals(replay: &Replay, tool: &str, arguments: &Value) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
-    /// Each call is refused once for what it names, and once more for what a tree turns out to hold that could not be
-    /// looked at before. A move between two places beyond the roots is left out: it reads nothing, so it cannot name what
-    /// it finds.
+    /// Each call is refused once for the needs it names, and once more for entries of trees that could not be read
+    /// before. Moves between two paths outside the roots are excluded: they read nothing, so they cannot name what they
+    /// find.
     #[test]
-    fn one_replay_moves_copies_or_deletes_a_readable_tree_and_two_any_other(
+    fn readable_tree_needs_one_replay_and_others_two(
         files in proptest::sample::subsequence(&FILES[..], 1..=FILES.len()),
         (tool, from, to) in proptest::sample::select(vec![
             ("move", "root", "root"),
@@ -600,7 +600,7 @@ proptest! {
                 fs::create_dir_all(file.parent().unwrap()).unwrap();
                 fs::write(file, "text").unwrap();
             }
-            // What lies in the root has its name there, as a host path is one beyond it.
+            // Paths in the root are virtual; host paths are outside.
             let at = |place: &str, name: &str| match place {
                 "root" => format!("/r/{name}"),
                 place => replay.host(&format!("{place}/{name}")),
@@ -619,7 +619,7 @@ proptest! {
     }
 }
 
-/// How many trees are tried.
+/// Number of trees.
 fn cases() -> u32 {
     let said = std::env::var("BAILIWICK_CASES").ok();
     said.and_then(|cases| cases.parse().ok()).unwrap_or(256)

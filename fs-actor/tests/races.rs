@@ -1,4 +1,4 @@
-//! Calls beside a hand that swaps names without pause in, nothing read or changed that is not the worker's out.
+//! Calls while another thread exchanges names.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -15,16 +15,16 @@ use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-/// How long the calls may take to meet both what is theirs and what is not, once each was made as often as wanted.
+/// Time limit for the calls to see both allowed and forbidden files.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How often each tool is called at least: `BAILIWICK_CASES` over 40, else 500 times.
+/// Minimum number of calls per tool: `BAILIWICK_CASES` over 40, else 500.
 fn tries() -> usize {
     let asked = std::env::var("BAILIWICK_CASES").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(20_000) / 40
 }
 
-/// Swaps each pair until dropped.
+/// Exchanges each pair until dropped.
 struct Swapper {
     stop: std::sync::Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -37,7 +37,7 @@ impl Swapper {
         let thread = std::thread::spawn(move || {
             while !seen.load(Ordering::Relaxed) {
                 for (one, other) in &pairs {
-                    // A tool may just have moved one of them.
+                    // A tool may have moved one of them.
                     let _ = renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
                 }
             }
@@ -64,7 +64,8 @@ struct Stage {
     temp: tempfile::TempDir,
 }
 
-/// `/r/d` is a directory, `/r/out` a link out of the root and `/r/secret` one to a denied directory; all hold `f`.
+/// `/r/d` is a directory, `/r/out` a link out of the root, and `/r/secret` a link to a denied directory; all contain
+/// `f`.
 async fn stage() -> Stage {
     let temp = tempfile::tempdir().unwrap();
     let base = temp.path();
@@ -106,7 +107,7 @@ fn held(dir: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     held
 }
 
-/// Calls the tools in turn beside a swapper of `/r/d` and `link`.
+/// Calls the tools in turn while `/r/d` and `link` are exchanged.
 async fn race(link: &str, calls: &[(&str, Value)]) {
     let stage = stage().await;
     let host = |name: &str| stage.temp.path().join(name);

@@ -1,8 +1,8 @@
-//! Every tool that writes in, a read-only root left as it was out.
+//! Writing tools in a read-only root.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(
     clippy::disallowed_methods,
-    reason = "the root is made and looked at past the runtime"
+    reason = "tests create and check the root directly"
 )]
 
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::Path;
 use bailiwick::{Access, Code, Policy, Runtime, RuntimeBuilder, Worker, WorkerSpec};
 use serde_json::{Value, json};
 
-/// A call of each tool that changes something, on a tree with the file `f` and the empty directory `d`.
+/// A call of each writing tool, on a tree with the file `f` and the empty directory `d`.
 fn writes() -> Vec<(&'static str, Value)> {
     vec![
         (
@@ -36,7 +36,7 @@ fn writes() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What a write of any kind would change.
+/// State that any write would change.
 fn state(root: &Path) -> Vec<(u64, i64, i64, Vec<u8>)> {
     let facts = |path: &Path| {
         let meta = fs::metadata(path).unwrap();
@@ -69,11 +69,11 @@ async fn worker(
     (runtime, worker)
 }
 
-/// Opens the root, for reading alone or not.
+/// Configures the root, read-only or not.
 type Configure = fn(RuntimeBuilder, &Path) -> RuntimeBuilder;
 
 #[tokio::test]
-async fn no_tool_changes_what_may_only_be_read() {
+async fn no_tool_changes_a_read_only_root() {
     let ways: [(Configure, Policy); 3] = [
         (
             |builder, root| builder.root_read_only("r", root),
@@ -109,7 +109,7 @@ async fn no_tool_changes_what_may_only_be_read() {
 }
 
 #[tokio::test]
-async fn the_same_calls_are_carried_out_where_writing_is_allowed() {
+async fn same_calls_succeed_in_a_writable_root() {
     for (tool, args) in writes() {
         let root = tempfile::tempdir().unwrap();
         let (_runtime, worker) = worker(
@@ -126,7 +126,7 @@ async fn the_same_calls_are_carried_out_where_writing_is_allowed() {
     }
 }
 
-/// Every name beneath the root with its content.
+/// All names beneath the root with their content.
 fn state_of_names(root: &Path) -> Vec<(String, Vec<u8>)> {
     let mut names = Vec::new();
     for folder in [root.to_path_buf(), root.join("d")] {

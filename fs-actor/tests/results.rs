@@ -1,4 +1,4 @@
-//! What a call answers as text and what it answers as structured content say the same.
+//! Text and structured content of results are equivalent.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -12,7 +12,7 @@ use bailiwick::{Code, Content, Outcome, Policy, Runtime, Worker, WorkerSpec, esc
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// The cases of the property: `BAILIWICK_CASES`, or few.
+/// Number of cases of the property test.
 fn cases() -> u32 {
     let cases = std::env::var("BAILIWICK_CASES").ok();
     cases.and_then(|cases| cases.parse().ok()).unwrap_or(64)
@@ -26,7 +26,7 @@ async fn worker(root: &Path) -> (Runtime, Worker) {
     (runtime, worker)
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, one entry an error")]
+#[expect(clippy::too_many_lines, reason = "a table with one entry per error")]
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_about_arguments_name_the_field_and_give_an_example() {
     let temp = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn path() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["/r", "/r/a.txt", "/r/d", "/r/d/b.txt", "/r/none"])
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, one entry a tool")]
+#[expect(clippy::too_many_lines, reason = "a table with one entry per tool")]
 fn call() -> impl Strategy<Value = (&'static str, Value)> {
     let limit = prop::option::of(1_u32..5);
     let reads = (path(), -4_i64..6, limit.clone(), any::<bool>()).prop_map(
@@ -225,8 +225,8 @@ fn call() -> impl Strategy<Value = (&'static str, Value)> {
     ]
 }
 
-/// The texts and counts of a value, without those that content blocks or the text say in another form: facts about a file
-/// whose text is there whole, kinds of entries, and names as bytes.
+/// The texts and counts of a value, except those that are in content blocks or text in another form: metadata of a file
+/// whose text is complete, kinds of entries, and names as bytes.
 fn leaves(tool: &str, key: &str, value: &Value, found: &mut Vec<String>) {
     let elsewhere: &[&str] = match tool {
         "read_file" => &[
@@ -262,7 +262,7 @@ fn leaves(tool: &str, key: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Lines that say what is not there, or where to go on.
+/// Lines about missing content or where to continue.
 fn is_notice(line: &str) -> bool {
     let known = [
         "nothing found",
@@ -321,7 +321,7 @@ proptest! {
             tree(temp.path(), &text);
             let (_runtime, worker) = worker(temp.path()).await;
             for (tool, arguments) in calls {
-                // A call that fails says what is wrong as text and as `message`, which the gateway makes of one error.
+                // The gateway makes the text and `message` of a failed call from one error.
                 if let Ok(outcome) = worker.call(tool, arguments).await {
                     check(tool, &outcome);
                 }
@@ -330,9 +330,9 @@ proptest! {
     }
 }
 
-/// The text of a read, and all of it in the structured content alone.
+/// The text of a read is complete in the structured content.
 #[tokio::test]
-async fn structured_content_alone_has_what_was_read() {
+async fn structured_content_has_the_text_of_a_read() {
     let temp = tempfile::tempdir().unwrap();
     tree(temp.path(), "zero\n");
     let (_runtime, worker) = worker(temp.path()).await;

@@ -1,4 +1,4 @@
-//! Every tool and calls of it in, descriptions and schemas that hold of them out.
+//! Schemas and descriptions of the tools match their results.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -19,8 +19,7 @@ async fn worker(root: &std::path::Path) -> (Runtime, Worker) {
     (runtime, worker)
 }
 
-/// What keeps `value` from being what `schema` says, as far as the keywords go that the tools use; `whole` has the
-/// definitions.
+/// Why `value` does not match `schema`, for the keywords that the tools use; `whole` has the definitions.
 fn fault(whole: &Value, schema: &Value, value: &Value) -> Option<String> {
     if let Some(place) = schema["$ref"].as_str() {
         let meant = whole.pointer(place.trim_start_matches('#')).unwrap();
@@ -69,7 +68,7 @@ fn fault(whole: &Value, schema: &Value, value: &Value) -> Option<String> {
     items.find_map(|item| fault(whole, &schema["items"], item))
 }
 
-/// A call of each tool, and others where an answer has parts that most have not.
+/// A call of each tool, and further calls for optional parts of results.
 fn calls() -> Vec<(&'static str, Value)> {
     vec![
         ("list_roots", json!({})),
@@ -126,7 +125,7 @@ fn calls() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn every_answer_and_preview_is_what_the_output_schema_says() {
+async fn results_and_previews_match_the_output_schema() {
     let temp = tempfile::tempdir().unwrap();
     fs::create_dir_all(temp.path().join("d/e")).unwrap();
     fs::write(temp.path().join("f"), "one\ntwo\n").unwrap();
@@ -227,7 +226,7 @@ async fn empty_text_counts_as_absent_for_every_optional_argument() {
 }
 
 #[tokio::test]
-async fn every_tool_fits_the_forms_of_model_providers() {
+async fn every_tool_fits_the_formats_of_model_providers() {
     let temp = tempfile::tempdir().unwrap();
     let (_runtime, worker) = worker(temp.path()).await;
     for tool in worker.tools() {

@@ -1,8 +1,8 @@
-//! Calls to the write tools through a whole runtime in, the files and answers they promise out.
+//! Writing tools through a runtime.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(
     clippy::disallowed_methods,
-    reason = "tests prepare and check files from outside"
+    reason = "tests create and check files directly"
 )]
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// One worker under `policy` over the root `/r` with `files`, beside a directory `outside`.
+    /// A worker under `policy` over the root `/r` with `files`, next to a directory `outside`.
     async fn new(files: &[(&str, &str)], policy: Policy) -> Self {
         let temp = tempfile::tempdir().unwrap();
         for name in ["root", "outside"] {
@@ -53,7 +53,7 @@ impl Stage {
         self.temp.path().join(name)
     }
 
-    /// Lets the worker write what the path covers, for the session.
+    /// Grants writing to the path for the session.
     async fn grant(&self, path: &str) {
         let grant = NewGrant {
             pattern: format!("write:file:{path}").parse().unwrap(),
@@ -72,7 +72,7 @@ impl Stage {
         self.worker.call(tool, arguments).await
     }
 
-    /// Calls, and checks that it is refused with `code` and that nothing anywhere changed.
+    /// Checks that a call is refused with `code` and changes nothing.
     #[track_caller]
     fn refused(
         &self,
@@ -121,7 +121,7 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 #[tokio::test]
-async fn a_file_is_created_once_and_overwritten_only_on_request() {
+async fn file_is_overwritten_only_on_request() {
     let stage = Stage::new(&[], Policy::new()).await;
     let write = |content: &str| json!({"path": "/r/n/f", "content": content});
     stage
@@ -137,7 +137,7 @@ async fn a_file_is_created_once_and_overwritten_only_on_request() {
             .collect::<Vec<_>>(),
         [Op::MakeDirectory, Op::Create]
     );
-    let written = outcome.output::<bailiwick_fs::Written>().unwrap();
+    let written = outcome.output::<bailiwick_fs::WriteFileOutput>().unwrap();
     assert_eq!(written.hash, Some(ContentHash::of(b"a")));
     assert_eq!(outcome.structured().unwrap().get("hash"), None);
     stage
@@ -160,7 +160,7 @@ async fn a_file_is_created_once_and_overwritten_only_on_request() {
 }
 
 #[tokio::test]
-async fn a_preview_changes_nothing_and_answers_as_the_call_does() {
+async fn preview_changes_nothing_and_equals_the_call() {
     let stage = Stage::new(&FILES, Policy::new()).await;
     for (tool, arguments) in [
         (
@@ -190,7 +190,7 @@ async fn a_preview_changes_nothing_and_answers_as_the_call_does() {
 }
 
 #[tokio::test]
-async fn an_edit_keeps_line_ends_and_says_how_it_matched() {
+async fn edit_keeps_line_endings_and_reports_its_strategy() {
     let stage = Stage::new(&FILES, Policy::new()).await;
     let edits =
         json!({"path": "/r/f", "edits": [{"old_text": "one\ntwo\n", "new_text": "one\n2\n3\n"}]});
@@ -207,7 +207,7 @@ async fn an_edit_keeps_line_ends_and_says_how_it_matched() {
 }
 
 #[tokio::test]
-async fn edits_that_do_not_fit_are_refused_with_what_helps() {
+async fn unmatched_edits_are_refused_with_advice() {
     let stage = Stage::new(&[("f", "a = 1\nb = 1\n"), ("bin", "a\0b")], Policy::new()).await;
     fs::write(stage.host("root/latin"), b"caf\xe9").unwrap();
     let edit = |path: &str, old: &str| json!({"path": path, "edits": [{"old_text": old, "new_text": "new"}]});
@@ -258,7 +258,7 @@ async fn a_denied_name_inside_refuses_the_whole_tree_without_being_named() {
 }
 
 #[tokio::test]
-async fn a_denied_destination_is_not_written_by_any_tool() {
+async fn denied_destination_is_not_written_by_any_tool() {
     let stage = Stage::new(&FILES, Policy::new().deny_glob("**/secret/**")).await;
     fs::create_dir(stage.host("root/secret")).unwrap();
     for (tool, arguments) in [
@@ -412,7 +412,7 @@ async fn nothing_is_replaced_unless_asked_and_then_only_files() {
 }
 
 #[tokio::test]
-async fn links_that_lead_outside_are_never_written_through() {
+async fn links_to_outside_are_never_written_through() {
     let stage = Stage::new(&FILES, Policy::new()).await;
     fs::write(stage.host("outside/f"), "theirs").unwrap();
     symlink(stage.host("outside/f"), stage.host("root/l")).unwrap();
@@ -461,7 +461,7 @@ async fn links_that_lead_outside_are_never_written_through() {
 }
 
 #[tokio::test]
-async fn a_protected_name_is_not_written_without_a_person() {
+async fn protected_name_needs_approval() {
     let stage = Stage::new(&[("x/config", "evil")], Policy::new()).await;
     fs::create_dir(stage.host("root/.git")).unwrap();
     stage
@@ -485,7 +485,7 @@ async fn a_protected_name_is_not_written_without_a_person() {
 }
 
 #[tokio::test]
-async fn a_guess_written_elsewhere_is_not_compared_with_what_may_not_be_read() {
+async fn hidden_hash_differs_from_equal_content_elsewhere() {
     let blind = Policy::new().allow("write:file");
     let stage = Stage::new(&[("f", "secret"), ("guess", "secret")], blind).await;
     let mut shown = Vec::new();
@@ -503,7 +503,7 @@ async fn a_guess_written_elsewhere_is_not_compared_with_what_may_not_be_read() {
 }
 
 #[tokio::test]
-async fn a_directory_is_protected_by_what_it_would_become() {
+async fn directory_that_would_become_protected_needs_approval() {
     let files = [
         ("g/hooks/pre-commit", "evil"),
         ("w/workflows/ci.yml", "evil"),
@@ -530,7 +530,7 @@ async fn a_directory_is_protected_by_what_it_would_become() {
 }
 
 #[tokio::test]
-async fn files_under_construction_are_nobodys_but_their_writers() {
+async fn temporary_files_are_hidden_from_tools() {
     let ours = format!(".bailiwick-{}.tmp", "0".repeat(32));
     let inside = format!("d/{ours}/f");
     let stage = Stage::new(
@@ -558,7 +558,7 @@ async fn files_under_construction_are_nobodys_but_their_writers() {
 }
 
 #[tokio::test]
-async fn names_of_temporary_files_are_not_for_models() {
+async fn temporary_names_are_refused() {
     let stage = Stage::new(&FILES, Policy::new()).await;
     let name = format!("/r/.bailiwick-{}.tmp", "0".repeat(32));
     stage
@@ -585,7 +585,7 @@ async fn names_of_temporary_files_are_not_for_models() {
 }
 
 #[tokio::test]
-async fn a_rewrite_that_leaves_text_out_is_warned_of() {
+async fn rewrite_that_elides_text_has_a_warning() {
     let stage = Stage::new(
         &[("f", "fn a() {}\nfn b() {}\nfn c() {}\nfn d() {}\n")],
         Policy::new(),
@@ -613,7 +613,7 @@ async fn a_rewrite_that_leaves_text_out_is_warned_of() {
 }
 
 #[tokio::test]
-async fn a_size_limit_of_the_policy_holds_for_every_way_to_write() {
+async fn size_limit_applies_to_every_writing_tool() {
     let stage = Stage::new(
         &[("f", "12345678"), ("big", "1234567890")],
         Policy::new().write_max_bytes(8),
@@ -654,7 +654,7 @@ async fn a_size_limit_of_the_policy_holds_for_every_way_to_write() {
 }
 
 #[tokio::test]
-async fn a_write_mode_that_the_policy_leaves_out_is_left_out_of_every_tool() {
+async fn excluded_write_mode_is_refused_by_every_tool() {
     let only = Policy::new().write_modes([bailiwick::WriteMode::Create]);
     let stage = Stage::new(&FILES, only).await;
     for (tool, arguments) in [
@@ -694,7 +694,7 @@ async fn a_write_mode_that_the_policy_leaves_out_is_left_out_of_every_tool() {
 }
 
 #[tokio::test]
-async fn a_copy_leaves_out_what_other_writers_have_not_finished() {
+async fn copy_excludes_temporary_files_of_other_writers() {
     let unfinished = format!("d/e/.bailiwick-{}.tmp", "0".repeat(32));
     let alike = "d/.bailiwick-notes.tmp";
     let files = [("d/a", "1"), (unfinished.as_str(), "half"), (alike, "2")];
@@ -718,7 +718,7 @@ async fn a_copy_leaves_out_what_other_writers_have_not_finished() {
 }
 
 #[tokio::test]
-async fn previews_of_directory_changes_list_what_the_directory_holds() {
+async fn previews_of_directory_changes_list_the_contents() {
     let stage = Stage::new(&FILES, Policy::new()).await;
     symlink("f", stage.host("root/d/l")).unwrap();
     fs::remove_file(stage.host("root/d/.env")).unwrap();
@@ -746,7 +746,7 @@ async fn previews_of_directory_changes_list_what_the_directory_holds() {
 }
 
 #[tokio::test]
-async fn the_list_of_a_large_directory_is_bounded_and_its_counts_are_whole() {
+async fn large_directory_listing_is_bounded_with_full_counts() {
     let stage = Stage::new(&[], Policy::new()).await;
     let long = "n".repeat(200);
     fs::create_dir(stage.host("root/d")).unwrap();
@@ -762,7 +762,7 @@ async fn the_list_of_a_large_directory_is_bounded_and_its_counts_are_whole() {
 }
 
 #[tokio::test]
-async fn an_unreadable_directory_is_deleted_and_moved_without_its_counts() {
+async fn unreadable_directory_is_deleted_and_moved_without_counts() {
     let blind = Policy::new().allow("write:file").allow("read:file:/r/open");
     let files = [
         ("closed/a", "1"),
@@ -810,7 +810,7 @@ async fn an_unreadable_directory_is_deleted_and_moved_without_its_counts() {
 }
 
 #[tokio::test]
-async fn a_binary_file_is_previewed_with_its_kind_size_and_hash() {
+async fn binary_file_preview_has_kind_size_and_hash() {
     let stage = Stage::new(&[], Policy::new()).await;
     let bytes = b"\x89PNG\r\n\x1a\n\0";
     fs::write(stage.host("root/p"), bytes).unwrap();
@@ -826,7 +826,7 @@ async fn a_binary_file_is_previewed_with_its_kind_size_and_hash() {
     assert_eq!(change.before, entry);
 }
 
-/// The paths that a person was to allow the change of.
+/// The protected paths that the error requests.
 fn requested(error: &CallError) -> Vec<String> {
     let scopes = error.requested_scopes().iter();
     scopes
@@ -857,7 +857,7 @@ async fn a_bare_repository_is_not_completed_in_any_order_without_a_person() {
                 refused.extend(requested(&error));
             }
         }
-        // What comes last of the three that make it a repository, and its configuration if that comes later still.
+        // The last of the three markers, and the configuration if it comes later.
         let expected: &[&str] = match first {
             0 => &["/r/bare/refs"],
             1 => &["/r/bare/HEAD"],
@@ -953,7 +953,7 @@ async fn a_copy_or_move_of_a_repository_is_protected_under_its_new_name() {
 }
 
 #[tokio::test]
-async fn names_of_a_repository_are_ordinary_elsewhere() {
+async fn repository_names_are_ordinary_elsewhere() {
     let stage = Stage::new(&[("d/objects/x", ""), ("d/config", "")], Policy::new()).await;
     for name in [
         "d/HEAD",

@@ -1,16 +1,17 @@
-//! A person's authority and a loopback listener in, a page of the host's own on which questions are answered out.
+//! Local web page on which a person answers permission questions and manages grants.
 //!
-//! The page is part of the host, as a terminal would be: it is served to whoever has its address, which carries a secret
-//! that no worker is ever told. Nothing here decides: what a person says goes to the [`GrantAuthority`], which checks it.
+//! The page is part of the host, like a terminal prompt: it is served to anyone who has its URL, which contains a
+//! secret that no worker learns. The console makes no decisions: every request of the page goes to the
+//! [`GrantAuthority`], which checks it.
 
-mod back;
-mod faults;
-mod office;
+mod audit;
+mod error;
+mod history;
 mod page;
-mod record;
+mod request;
+mod response;
 mod routes;
-mod show;
-mod wire;
+mod state;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,80 +21,80 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::gateway::{Bounds, Token, connections, hosts};
+use crate::gateway::{ConnectionLimits, Token, connections, host_names};
 use crate::permission::{GrantAuthority, ServerCard, Template};
-use office::Office;
-pub use record::ConsoleRecord;
+pub use audit::ConsoleAudit;
+use state::ConsoleState;
 
-/// How many connections there may be: a page has at most six, and a person few pages.
+/// Maximum number of connections; a browser opens at most six per page.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a client may take to send the head of a request, and again to send its body.
-const READING: Duration = Duration::from_secs(10);
-/// How long a connection may stay without one request that carries the secret.
-const UNKNOWN: Duration = Duration::from_secs(5);
-/// How long requests under way may take to end once the console is to stop.
-const GRACE: Duration = Duration::from_secs(2);
+/// Timeout for reading the head of a request, and again for its body.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for the first request of a connection that carries the secret.
+const AUTHORIZATION_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time that running requests have to finish on shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why there is no console.
+/// Error of [`Console::serve`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConsoleError {
-    /// The listener can be reached from other machines.
+    /// The listener is reachable from other machines.
     #[error("{0} is no loopback address; a console is for this machine alone")]
     NotLoopback(SocketAddr),
     /// The listener failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The system gives no random bits for the secret of the address.
+    /// The operating system has no random bytes for the secret in the URL.
     #[error("no random bits")]
     Random(#[from] getrandom::Error),
 }
 
-/// A runtime's part of a console: who speaks for people there, and what people are told of it.
+/// A runtime that a console shows: its grant authority, audit log and description.
 #[derive(Debug)]
 pub struct ConsoleSource {
     grants: Arc<GrantAuthority>,
-    record: Option<ConsoleRecord>,
+    audit: Option<ConsoleAudit>,
     server: ServerCard,
-    known: Vec<ServerCard>,
+    known_servers: Vec<ServerCard>,
     templates: Vec<Template>,
 }
 
 impl ConsoleSource {
-    /// Puts the questions and grants of `grants` on a console.
+    /// Shows the questions and grants of `grants`.
     #[must_use]
     pub fn new(grants: impl Into<Arc<GrantAuthority>>) -> Self {
         Self {
             grants: grants.into(),
-            record: None,
+            audit: None,
             server: ServerCard::default(),
-            known: Vec::new(),
+            known_servers: Vec::new(),
             templates: Template::built_in(),
         }
     }
 
-    /// Shows the history that this record tells.
+    /// Shows the history that is in this audit log.
     #[must_use]
-    pub fn record(mut self, record: ConsoleRecord) -> Self {
-        self.record = Some(record);
+    pub fn audit(mut self, audit: ConsoleAudit) -> Self {
+        self.audit = Some(audit);
         self
     }
 
-    /// Sets who offers this runtime's own tools.
+    /// Sets the description of the server that provides this runtime's own tools.
     #[must_use]
     pub fn server(mut self, server: ServerCard) -> Self {
         self.server = server;
         self
     }
 
-    /// Says that the host knows the MCP server of this name; people are warned of one that it does not know.
+    /// Adds an MCP server that the host knows. The console warns about servers that it does not know.
     #[must_use]
-    pub fn knows(mut self, server: ServerCard) -> Self {
-        self.known.push(server);
+    pub fn known_server(mut self, server: ServerCard) -> Self {
+        self.known_servers.push(server);
         self
     }
 
-    /// Offers a template beside those that are always there.
+    /// Adds a template to the built-in ones.
     #[must_use]
     pub fn template(mut self, template: Template) -> Self {
         self.templates.push(template);
@@ -101,8 +102,9 @@ impl ConsoleSource {
     }
 }
 
-/// A page of the host's own, on a port of this machine, where a person answers questions, looks at grants and takes them
-/// back, and sees what was decided. It ends when it is dropped.
+/// A local web page of the host where a person answers questions, sees and revokes grants, and reads the history.
+/// Dropping
+/// the console stops it.
 ///
 /// ```no_run
 /// use bailiwick::{Console, ConsoleSource, Deferred, Runtime};
@@ -111,24 +113,24 @@ impl ConsoleSource {
 /// let (runtime, people) = Runtime::builder().approver(Deferred).build().await?;
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 /// let console = Console::serve(listener)?;
-/// console.attend(ConsoleSource::new(people));
+/// console.add_source(ConsoleSource::new(people));
 /// eprintln!("answer questions at {}", console.url());
 /// # runtime.shutdown().await;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
 pub struct Console {
-    office: Arc<Office>,
+    state: Arc<ConsoleState>,
     url: String,
     stop: CancellationToken,
     serving: JoinHandle<()>,
 }
 
 impl Console {
-    /// Serves a console on `listener`. It shows nothing until there is a source to [`attend`](Self::attend) to.
+    /// Serves a console on `listener`. It shows nothing until [`add_source`](Self::add_source) adds a source.
     ///
     /// # Errors
-    /// [`ConsoleError`] if the listener is no loopback address, or there are no random bits for a secret.
+    /// [`ConsoleError`] if the listener is not on a loopback address, or there are no random bytes for the secret.
     pub fn serve(listener: TcpListener) -> Result<Self, ConsoleError> {
         let address = listener.local_addr()?;
         if !address.ip().is_loopback() {
@@ -137,50 +139,50 @@ impl Console {
         let token = Token::random()?;
         let url = format!("http://{address}/#{}", token.reveal());
         let stop = CancellationToken::new();
-        let office = Arc::new(Office::new(stop.clone()));
-        let router = routes::router(Arc::clone(&office), &hosts(address), token);
-        let bounds = Bounds {
-            most: MAX_CONNECTIONS,
-            time: READING,
-            unknown: UNKNOWN,
+        let state = Arc::new(ConsoleState::new(stop.clone()));
+        let router = routes::router(Arc::clone(&state), &host_names(address), token);
+        let limits = ConnectionLimits {
+            max_connections: MAX_CONNECTIONS,
+            head_timeout: READ_TIMEOUT,
+            authorization_timeout: AUTHORIZATION_TIMEOUT,
         };
         let stopped = stop.clone();
         let serving = tokio::spawn(async move {
-            let out_of_patience = async {
+            let shutdown_timeout = async {
                 stopped.cancelled().await;
-                tokio::time::sleep(GRACE).await;
+                tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
             };
             tokio::select! {
-                () = connections::serve(listener, router, bounds, &stopped) => {}
-                () = out_of_patience => {}
+                () = connections::serve(listener, router, limits, &stopped) => {}
+                () = shutdown_timeout => {}
             }
         });
         Ok(Self {
-            office,
+            state,
             url,
             stop,
             serving,
         })
     }
 
-    /// Shows the questions and grants of a runtime until that is gone, with all of its workers.
+    /// Shows the questions and grants of a runtime until that runtime has shut down.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn attend(&self, source: ConsoleSource) {
-        self.office.attend(source);
+    pub fn add_source(&self, source: ConsoleSource) {
+        self.state.add_source(source);
     }
 
-    /// The address of the page. It carries the secret by which a person is known: whoever has it answers questions.
+    /// The URL of the page. It contains the secret: anyone who has it can answer questions.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Ends the console; questions stay as they are.
+    /// Stops the console. Open questions stay open.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
-        // A console whose task panicked serves nothing either.
+        // The result only says whether the task panicked.
         let _ = (&mut self.serving).await;
     }
 }

@@ -1,42 +1,42 @@
-//! A worker in, an MCP server for it out: requests of both eras become calls, and answers become MCP's own forms.
+//! MCP server for workers.
 //!
 //! One [`Gateway`] serves every protocol revision from 2024-11-05 on: those with an `initialize` handshake, and the
 //! stateless 2026-07-28 with `server/discover`. It holds no permission state: grants come with the call they are for.
 
 mod apps;
-mod ask;
-#[cfg(feature = "ui")]
-mod browse;
+mod backend;
 mod call;
 mod client_roots;
 mod convert;
 mod decorate;
 mod describe;
-mod door;
+mod elicit;
 #[cfg(feature = "http")]
 mod endpoint;
+#[cfg(feature = "ui")]
+mod file_browser;
 mod form;
 mod forward;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
-mod lines;
+mod line_transport;
 mod log;
 mod message;
 mod meta;
 mod outgoing;
-mod pages;
+mod pagination;
 mod prompts;
 mod requests;
 mod resources;
 mod session;
+mod subscriptions;
 mod tasks;
 #[cfg(feature = "http")]
 mod token;
 mod uri;
 #[cfg(feature = "ui")]
-mod views;
-mod watch;
+mod view_tools;
 
 use std::borrow::Cow;
 use std::future::pending;
@@ -55,55 +55,55 @@ use crate::rate::{Bucket, Rate};
 use crate::worker::Worker;
 
 pub use apps::AppPage;
-pub(crate) use convert::{Links, failure, outcome};
-use door::Door;
-pub use door::{OpenError, Opener, Served};
+use backend::BackendSource;
+pub use backend::{Backend, BackendError, BackendFactory};
+pub(crate) use convert::{ResultLinks, failure, outcome};
 #[cfg(feature = "http")]
 pub use endpoint::Endpoint;
 #[cfg(all(feature = "ui", feature = "http"))]
-pub(crate) use http::{Bounds, Callers, Connection, body, connections, hosts};
+pub(crate) use http::{Connection, ConnectionLimits, RequestGuard, body, connections, host_names};
 #[cfg(feature = "http")]
 pub use http::{Http, HttpError};
 use session::Session;
 #[cfg(feature = "http")]
 pub use token::Token;
 
-/// What the other end of a connection may send along with its calls.
+/// How far a client is trusted.
 ///
-/// It is chosen by whoever opens the connection and never read from it.
+/// Trust is set by the program that opens the connection, never by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// The agent framework: it may configure, narrow, and bring what people granted.
+    /// The agent framework: it may configure, narrow, and send grants of people.
     Host,
-    /// A person's program, such as an editor that started the server: it may narrow, and its person may be asked
+    /// A person's program, such as an editor that started the server: it may narrow, and its user may be asked
     /// ([`GatewayBuilder::ask_client`]). Grants that it sends are ignored, and audited.
     Client,
-    /// The agent itself: it may narrow. Grants that it sends are ignored, and audited, and nobody behind it is asked.
+    /// The agent itself: it may narrow. Grants that it sends are ignored, and audited, and its user is never asked.
     Agent,
 }
 
 impl Trust {
-    /// Whether the other end speaks for people.
+    /// Whether the client may send grants and widening configuration.
     fn is_host(self) -> bool {
         self == Self::Host
     }
 }
 
-/// Who a server is, as it introduces itself.
+/// Name, version and instructions of the server, as sent in the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
-    /// Its name, for programs.
+pub struct GatewayInfo {
+    /// Name for programs.
     pub name: String,
-    /// Its name, for people.
+    /// Name for people.
     pub title: String,
-    /// Its version.
+    /// Version.
     pub version: String,
-    /// What a model should know before it uses the tools.
+    /// Instructions for the model.
     pub instructions: String,
 }
 
-/// The tools by which a gateway serves files as resources. Both take `path`; the reader takes `binary`, `limit`,
-/// `max_bytes` and `known_hash`, too, and says of a file with that hash that it is `unchanged`.
+/// Names of the tools that read `file://` resources. Both take `path`; the reader also takes `binary`, `limit`,
+/// `max_bytes` and `known_hash`, and reports a file with that hash as `unchanged`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileTools {
     /// Reads a file.
@@ -112,73 +112,73 @@ pub struct FileTools {
     pub list: &'static str,
 }
 
-/// What a person can do about a refusal, one sentence each, for a model to tell them. It is added to the text of the refusal.
+/// Sentences that are added to refusals, so that the model can tell its user what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
-    /// Where a person must allow the call, and cannot be asked here.
+pub struct RefusalHints {
+    /// Added if a person must allow the call and cannot be asked here.
     pub ask: Cow<'static, str>,
-    /// Where the call names a path outside the folders that are open to the worker.
+    /// Added if the call names a path outside the open folders of the worker.
     pub outside: Cow<'static, str>,
 }
 
-/// Why a connection ended before it began.
+/// Error that ended a connection during the handshake.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The handshake was refused; the client was told why, and more of it.
+    /// The handshake was rejected; the client received the reason.
     #[error("the handshake was refused: {0}")]
     Refused(String),
-    /// The connection broke, or what came first was no message of MCP.
+    /// The connection broke, or the first message was invalid.
     #[error("the handshake failed")]
     Handshake(#[from] Box<ServerInitializeError>),
 }
 
-/// Serves workers over MCP. Cloning it is cheap.
+/// Serves workers over MCP. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    desk: Arc<Desk>,
+    state: Arc<GatewayState>,
     session: Arc<Session>,
 }
 
-/// What all connections of one gateway share.
+/// State shared by all connections of a gateway.
 #[derive(Debug)]
-struct Desk {
-    about: About,
+struct GatewayState {
+    info: GatewayInfo,
     trust: Trust,
-    door: Door,
+    backends: BackendSource,
     rate: Rate,
     files: Option<FileTools>,
-    asking: Asking,
-    asker: ask::Asker,
+    approval: ApprovalMode,
+    suspended: elicit::SuspendedCalls,
     tasks: tasks::Tasks,
-    watching: watch::Watching,
-    /// JSON Schema of what a client may configure.
+    watcher: subscriptions::FileWatcher,
+    /// JSON Schema of the configuration that clients may send.
     schema: Option<Value>,
     manual: Option<Manual>,
-    /// The host's own, for clients that show views.
+    /// Pages of the host, for clients that support views.
     pages: Vec<AppPage>,
-    advice: Option<Advice>,
-    /// The client says which directories are served.
+    refusal_hints: Option<RefusalHints>,
+    /// The client names the roots.
     client_roots: bool,
-    /// Reviews are linked in the content for every client.
+    /// Results link the review page for every client.
     links: bool,
 }
 
-/// What becomes of a call that a person must allow.
+/// How calls that need approval are handled.
 #[derive(Debug)]
-enum Asking {
-    /// The client is told what to ask for, and sends the call again with what was granted.
+enum ApprovalMode {
+    /// The call is refused with the scopes that it lacks, and the client repeats it with grants.
     Replay,
-    /// The person behind the client is asked.
+    /// The user of the client is asked by elicitation.
     Client {
-        /// What becomes of calls of a client whose person cannot be asked.
+        /// How calls of clients without elicitation are handled.
         otherwise: Asks,
     },
 }
 
-impl Asking {
-    /// What becomes of a read of a resource that a person must allow: forms are for calls of tools.
-    fn of_reads(&self) -> Asks {
+impl ApprovalMode {
+    /// How resource reads that need approval are handled: elicitation is for tool calls only.
+    fn for_reads(&self) -> Asks {
         match self {
             Self::Replay => Asks::Wait,
             Self::Client { otherwise } => *otherwise,
@@ -186,46 +186,51 @@ impl Asking {
     }
 }
 
-/// Puts a gateway together.
+/// Builder of a [`Gateway`].
 #[derive(Debug)]
 pub struct GatewayBuilder {
-    desk: Desk,
+    state: GatewayState,
 }
 
 impl Gateway {
-    /// Serves one worker to an agent: every connection speaks to it, and none can widen or configure it.
+    /// Serves one worker to an agent: all connections use it, and none can widen or configure it.
     #[must_use]
-    pub fn worker(worker: &Worker, about: About) -> GatewayBuilder {
-        GatewayBuilder::new(Door::worker(worker), Trust::Agent, about)
+    pub fn worker(worker: &Worker, info: GatewayInfo) -> GatewayBuilder {
+        GatewayBuilder::new(BackendSource::worker(worker), Trust::Agent, info)
     }
 
-    /// Serves whatever `opener` opens: one runtime for clients that configure nothing, and one for each that does.
+    /// Serves the backends that `factory` creates: one that clients without a configuration share, and one for each
+    /// client that sends one.
     #[must_use]
-    pub fn opening(opener: impl Opener, trust: Trust, about: About) -> GatewayBuilder {
-        GatewayBuilder::new(Door::opening(opener), trust, about)
+    pub fn with_factory(
+        factory: impl BackendFactory,
+        trust: Trust,
+        info: GatewayInfo,
+    ) -> GatewayBuilder {
+        GatewayBuilder::new(BackendSource::factory(factory), trust, info)
     }
 
-    /// The same gateway for one more connection.
+    /// A gateway with a new session, for one more connection.
     fn session(&self) -> Self {
         Self {
-            desk: Arc::clone(&self.desk),
-            session: Arc::new(self.session.heir(Arc::new(Bucket::new(&self.desk.rate)))),
+            state: Arc::clone(&self.state),
+            session: Arc::new(self.session.child(Arc::new(Bucket::new(&self.state.rate)))),
         }
     }
 
-    /// The same gateway for one more session or request; they share one rate, as whoever opened them is one client.
+    /// A gateway with a new session that shares the rate limiter of this one.
     #[cfg(feature = "http")]
     fn request(&self) -> Self {
         Self {
-            desk: Arc::clone(&self.desk),
-            session: Arc::new(self.session.heir(Arc::clone(&self.session.bucket))),
+            state: Arc::clone(&self.state),
+            session: Arc::new(self.session.child(Arc::clone(&self.session.rate_limiter))),
         }
     }
 
-    /// Serves one client over a pair of byte streams, one message a line, until it goes.
+    /// Serves one client over a pair of byte streams, one message per line, until it disconnects.
     ///
     /// # Errors
-    /// [`ServeError`] if the connection never began.
+    /// [`ServeError`] if the handshake failed.
     pub async fn serve<R, W>(&self, reader: R, writer: W) -> Result<(), ServeError>
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -234,11 +239,11 @@ impl Gateway {
         self.serve_until(reader, writer, pending()).await
     }
 
-    /// Serves one client like [`Gateway::serve`] until `stop` completes. Then nothing more is read, open requests are
-    /// withdrawn and answered, and what they did is recorded.
+    /// Serves one client like [`Gateway::serve`] until `stop` completes. Then no more input is read, open requests are
+    /// cancelled and answered, and their effects are recorded.
     ///
     /// # Errors
-    /// [`ServeError`] if the connection never began.
+    /// [`ServeError`] if the handshake failed.
     pub async fn serve_until<R, W>(
         &self,
         reader: R,
@@ -254,7 +259,7 @@ impl Gateway {
         cancelling(&stopped, stop, serving).await
     }
 
-    /// Serves the one client that this is the session of.
+    /// Serves the client of this session.
     async fn serve_lines<R, W>(
         self,
         reader: R,
@@ -265,16 +270,22 @@ impl Gateway {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let (outgoing, writing) = outgoing::Outgoing::new(writer);
-        let speaks = self.session.speaks();
-        let lines = lines::Lines::new(reader, outgoing, lines::MAX_LINE, speaks, stop);
-        let subscribing = watch::Subscribing {
+        let (outgoing, writer_task) = outgoing::OutgoingQueue::new(writer);
+        let input_open = self.session.input_open();
+        let transport = line_transport::LineTransport::new(
+            reader,
+            outgoing,
+            line_transport::MAX_LINE,
+            input_open,
+            stop,
+        );
+        let service = subscriptions::SubscriptionService {
             gateway: self.clone(),
             service: self.clone(),
         };
-        let served = match requests::Answering(subscribing).serve(lines).await {
+        let served = match requests::CatchPanic(service).serve(transport).await {
             Ok(running) => {
-                // How a connection that had begun ended is the client's affair.
+                // An error after the handshake concerns only the client.
                 let _ = running.waiting().await;
                 Ok(())
             }
@@ -287,13 +298,13 @@ impl Gateway {
             }
             Err(error) => Err(ServeError::Handshake(Box::new(error))),
         };
-        writing.finished().await;
-        self.settle().await;
+        writer_task.wait().await;
+        self.end_session().await;
         served
     }
 }
 
-/// Runs `serving` to its end, and cancels `stopped` once `stop` completes.
+/// Runs `serving` to completion, and cancels `stopped` once `stop` completes.
 async fn cancelling<T>(
     stopped: &CancellationToken,
     stop: impl Future<Output = ()>,
@@ -309,124 +320,124 @@ async fn cancelling<T>(
 }
 
 impl GatewayBuilder {
-    fn new(door: Door, trust: Trust, about: About) -> Self {
+    fn new(backends: BackendSource, trust: Trust, info: GatewayInfo) -> Self {
         Self {
-            desk: Desk {
-                about,
+            state: GatewayState {
+                info,
                 trust,
-                door,
+                backends,
                 rate: Rate::default(),
                 files: None,
-                asking: Asking::Replay,
-                asker: ask::Asker::default(),
+                approval: ApprovalMode::Replay,
+                suspended: elicit::SuspendedCalls::default(),
                 tasks: tasks::Tasks::default(),
-                watching: watch::Watching::default(),
+                watcher: subscriptions::FileWatcher::default(),
                 schema: None,
                 manual: None,
                 pages: Vec::new(),
-                advice: None,
+                refusal_hints: None,
                 client_roots: false,
                 links: false,
             },
         }
     }
 
-    /// Sets how many tool calls one connection may make. All clients of one HTTP server share one rate, as do all of one
-    /// [`Endpoint`].
+    /// Sets how many tool calls one connection may make. All clients of one HTTP server share one rate, as do all of
+    /// one [`Endpoint`].
     #[must_use]
     pub fn rate(mut self, rate: Rate) -> Self {
-        self.desk.rate = rate;
+        self.state.rate = rate;
         self
     }
 
-    /// Serves files as `file://` resources, by these tools.
+    /// Serves files as `file://` resources through these tools.
     #[must_use]
     pub fn files(mut self, tools: FileTools) -> Self {
-        self.desk.files = Some(tools);
+        self.state.files = Some(tools);
         self
     }
 
-    /// Publishes the schema of what a client may configure.
+    /// Publishes the JSON Schema of the configuration that clients may send.
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
-        self.desk.schema = Some(schema);
+        self.state.schema = Some(schema);
         self
     }
 
-    /// Describes the server: in the handshake, by the method `ai_help`, and by the resource `bailiwick://help`.
+    /// Describes the server in the handshake, by the method `ai_help`, and by the resource `bailiwick://help`.
     #[must_use]
     pub fn manual(mut self, manual: Manual) -> Self {
-        self.desk.manual = Some(manual);
+        self.state.manual = Some(manual);
         self
     }
 
-    /// Serves a page of one's own to clients that show views, in place of an earlier one of its address. A tool names it by
+    /// Adds a page for clients that support views, replacing a page with the same URI. Tools refer to it by
     /// [`ToolSpec::page`](crate::ToolSpec::page).
     #[must_use]
     pub fn page(mut self, page: AppPage) -> Self {
-        self.desk.pages.retain(|earlier| earlier.uri != page.uri);
-        self.desk.pages.push(page);
+        self.state.pages.retain(|earlier| earlier.uri != page.uri);
+        self.state.pages.push(page);
         self
     }
 
-    /// Links the review page in the content of every call that changes something. Without it, only clients that declare
-    /// MCP Apps get the link, since some clients cannot put links into a model's request; all others find the addresses in
-    /// the result's `_meta.artifacts`.
+    /// Links the review page in the content of every result that changes something. By default only clients that
+    /// declare MCP Apps get the link, since some clients cannot put links into a model's request; all others find the
+    /// URIs in the result's `_meta.artifacts`.
     #[must_use]
     pub fn artifact_links(mut self) -> Self {
-        self.desk.links = true;
+        self.state.links = true;
         self
     }
 
-    /// Puts questions to the person behind a client that can elicit, in place of naming the scopes that the call lacks.
-    /// Calls of other clients are refused with the scopes that they lack. Clients of trust [`Trust::Agent`] are never asked.
-    /// The runtime must leave answers to others ([`Deferred`](crate::Deferred)).
+    /// Asks the user of a client by elicitation, instead of refusing calls with the scopes that they lack. Calls of
+    /// clients without elicitation are still refused so. Clients of trust [`Trust::Agent`] are never asked. The runtime
+    /// needs the [`Deferred`](crate::Deferred) approver.
     ///
     /// # Errors
-    /// The system's, if it gives no random bits to seal questions with.
+    /// The system's, if it has no random bytes for the key that seals pending questions.
     pub fn ask_client(mut self) -> Result<Self, getrandom::Error> {
-        self.desk.asker.codec()?;
-        self.desk.asking = Asking::Client {
+        self.state.suspended.codec()?;
+        self.state.approval = ApprovalMode::Client {
             otherwise: Asks::Refuse,
         };
         Ok(self)
     }
 
-    /// After [`GatewayBuilder::ask_client`]: calls of clients that cannot be asked wait for whoever else answers, such as
-    /// a person at a `Console`.
+    /// After [`GatewayBuilder::ask_client`]: calls of clients without elicitation wait for another approver, such as a
+    /// `Console`.
     #[must_use]
     pub fn or_wait(mut self) -> Self {
-        if let Asking::Client { otherwise } = &mut self.desk.asking {
+        if let ApprovalMode::Client { otherwise } = &mut self.state.approval {
             *otherwise = Asks::Wait;
         }
         self
     }
 
-    /// Lets the client say which directories are served: by the `roots` of its `experimental.configuration`, else by its MCP
-    /// roots, which it is asked for again when it says that they changed. The opener gets them as `roots` of a configuration.
+    /// Lets the client name the roots: by the `roots` of its `experimental.configuration`, else by its MCP roots, which
+    /// are requested again when they change. The factory gets them as `roots` of a configuration.
     ///
-    /// It is for a connection to the program that started the server, where nobody else named a directory. A client of trust
-    /// [`Trust::Agent`] names none.
+    /// This is for a connection to the program that started the server, if the command line names no root. Roots of
+    /// clients with trust [`Trust::Agent`] are ignored.
     #[must_use]
     pub fn client_roots(mut self) -> Self {
-        self.desk.client_roots = self.desk.trust != Trust::Agent;
+        self.state.client_roots = self.state.trust != Trust::Agent;
         self
     }
 
-    /// Sets what refusals add for the model to tell its person.
+    /// Sets the sentences that are added to refusals.
     #[must_use]
-    pub fn advice(mut self, advice: Advice) -> Self {
-        self.desk.advice = Some(advice);
+    pub fn refusal_hints(mut self, hints: RefusalHints) -> Self {
+        self.state.refusal_hints = Some(hints);
         self
     }
 
-    /// The gateway.
+    /// Builds the gateway.
     #[must_use]
     pub fn build(self) -> Gateway {
-        let bucket = Arc::new(Bucket::new(&self.desk.rate));
+        let rate_limiter = Arc::new(Bucket::new(&self.state.rate));
         Gateway {
-            desk: Arc::new(self.desk),
-            session: Arc::new(Session::new(bucket)),
+            state: Arc::new(self.state),
+            session: Arc::new(Session::new(rate_limiter)),
         }
     }
 }

@@ -117,7 +117,7 @@ pub use config::{
     RootConfig, UnavailableRoot, config_schema, policy_schema,
 };
 #[cfg(all(feature = "ui", feature = "http"))]
-pub use console::{Console, ConsoleError, ConsoleRecord, ConsoleSource};
+pub use console::{Console, ConsoleAudit, ConsoleError, ConsoleSource};
 pub use describe::{Description, Elsewhere, Install, Manual, Trouble, UnknownSection};
 pub use effect::{
     ArtifactRef, Change, ContainedEntry, Content, ContentHash, Cost, DirectoryContents, Entry,
@@ -128,8 +128,8 @@ pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive, listed};
 #[cfg(feature = "mcp")]
 pub use gateway::{
-    About, Advice, AppPage, FileTools, Gateway, GatewayBuilder, OpenError, Opener, ServeError,
-    Served, Trust,
+    AppPage, Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder,
+    GatewayInfo, RefusalHints, ServeError, Trust,
 };
 #[cfg(feature = "http")]
 pub use gateway::{Endpoint, Http, HttpError, Token};

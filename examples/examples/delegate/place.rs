@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bailiwick::{Policy, Runtime, Worker, WorkerSpec};
-use bailiwick_fs::Matches;
+use bailiwick_fs::GrepOutput;
 use serde_json::{Value, json};
 
 use super::{Failure, ensure};
@@ -168,7 +168,7 @@ async fn first_line(worker: &Worker, folder: &str) -> Result<Option<(String, Str
     let search = json!({ "path": folder, "pattern": pattern, "limit": 1 });
     let outcome = worker.call("grep", search).await?;
     let file = outcome
-        .output::<Matches>()
+        .output::<GrepOutput>()
         .and_then(|found| found.files.first());
     let text = outcome.text();
     let line = text.lines().nth(1).and_then(|line| line.split_once(':'));

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bailiwick::{
-    Answer, Begun, Call, Console, ConsoleRecord, ConsoleSource, Deferred, MemoryAudit, Policy,
+    Answer, Begun, Call, Console, ConsoleAudit, ConsoleSource, Deferred, MemoryAudit, Policy,
     Runtime, ServerCard, WorkerSpec, escape,
 };
 use bailiwick_examples::{Failure, ended};
@@ -42,8 +42,8 @@ async fn run() -> Result<(), Failure> {
         icons: "✎".into(),
         description: "Writes notes".into(),
     };
-    let source = ConsoleSource::new(Arc::clone(&people)).record(ConsoleRecord::Memory(audit));
-    console.attend(source.server(card));
+    let source = ConsoleSource::new(Arc::clone(&people)).audit(ConsoleAudit::Memory(audit));
+    console.add_source(source.server(card));
 
     let policy = Policy::new()
         .allow("read:file:/repo")

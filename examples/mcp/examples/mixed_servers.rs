@@ -8,7 +8,7 @@ use std::error::Error;
 use std::path::Path;
 
 use bailiwick::{
-    About, Code, Gateway, Lifetime, Policy, Runtime, Scripted, ServerSpec, Upstreams, Worker,
+    Code, Gateway, GatewayInfo, Lifetime, Policy, Runtime, Scripted, ServerSpec, Upstreams, Worker,
     WorkerSpec,
 };
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn serve(folder: &Path) -> Result<(), Box<dyn Error>> {
     let worker = runtime
         .spawn(WorkerSpec::new("notes").policy(Policy::new()))
         .await?;
-    let about = About {
+    let about = GatewayInfo {
         name: "notes".to_owned(),
         title: "Notes".to_owned(),
         version: "1".to_owned(),

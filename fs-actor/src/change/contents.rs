@@ -1,49 +1,49 @@
-//! What people see of a directory that is removed, moved or copied.
+//! Describes the contents of a directory that is deleted, moved or copied.
 
 use bailiwick::{
     CallError, ContainedEntry, ContentHash, DirectoryContents, Entry, EntryKind, FileDiff,
     VirtualPath,
 };
 
-use super::state::{Seen, State};
-use super::{Changer, tree};
+use super::state::{Inspected, State};
+use super::{StepExecutor, tree};
 use crate::diff;
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::resolve::{Kind, Meta};
 
-/// The most entries that are listed, and the most bytes that their paths have together.
+/// Maximum number of listed entries, and total bytes of their paths.
 const MAX_FIRST: usize = 50;
 const MAX_FIRST_BYTES: usize = 8 << 10;
 
-impl Changer {
-    /// What the worker may know of the object at `path` and of what lies beneath it: the entry, and a difference
+impl StepExecutor {
+    /// Describes the object at `path` and everything beneath it, as far as the worker may know: the entry, and a diff
     /// without content.
-    pub(crate) fn described(
+    pub(crate) fn describe(
         &self,
-        lens: &dyn Lens,
+        view: &dyn ReadView,
         path: &VirtualPath,
-        seen: &Seen,
+        inspected: &Inspected,
     ) -> Result<(Entry, FileDiff), CallError> {
-        let shown = lens.shows(path);
-        let State::Directory { mark, .. } = seen.state else {
+        let shown = view.shows(path);
+        let State::Directory { digest, .. } = inspected.state else {
             let diff = if shown {
                 FileDiff::default()
             } else {
                 diff::hidden()
             };
-            let entry = self.entry(&seen.state, seen.meta.as_ref(), shown)?;
+            let entry = self.entry(&inspected.state, inspected.meta.as_ref(), shown)?;
             return Ok((entry, diff));
         };
-        let visible: Vec<(&str, &Meta)> = seen
+        let visible: Vec<(&str, &Meta)> = inspected
             .items
             .iter()
-            .filter(|item| shown && lens.shows(&item.path))
+            .filter(|item| shown && view.shows(&item.path))
             .filter_map(|item| Some((item.path.beneath(path)?, &item.meta)))
             .collect();
-        let hidden = !shown || visible.len() < seen.items.len();
-        let hash = match &seen.meta {
-            Some(meta) if hidden => self.veiled(mark, tree::stamp(meta))?,
-            _ => mark,
+        let hidden = !shown || visible.len() < inspected.items.len();
+        let hash = match &inspected.meta {
+            Some(meta) if hidden => self.masked(digest, tree::stamp(meta))?,
+            _ => digest,
         };
         let contents = contents(visible, hash);
         let entry = Entry::Directory {
@@ -59,10 +59,10 @@ impl Changer {
 }
 
 fn contents(visible: Vec<(&str, &Meta)>, hash: ContentHash) -> DirectoryContents {
-    let count = |wanted: &[Kind]| {
+    let count = |kinds: &[Kind]| {
         let matching = visible
             .iter()
-            .filter(|(_, meta)| wanted.contains(&meta.kind));
+            .filter(|(_, meta)| kinds.contains(&meta.kind));
         matching.count() as u64
     };
     let files = visible.iter().filter(|(_, meta)| meta.kind == Kind::File);
@@ -83,10 +83,11 @@ fn first(visible: Vec<(&str, &Meta)>) -> Vec<ContainedEntry> {
         .map(|(path, meta)| (depth(path), path, meta))
         .collect();
     sorted.sort_unstable_by_key(|(depth, path, _)| (*depth, *path));
-    let mut room = MAX_FIRST_BYTES;
+    let mut remaining = MAX_FIRST_BYTES;
     let fits = |(_, path, _): &(usize, &str, &Meta)| {
-        room.checked_sub(path.len())
-            .map(|left| room = left)
+        remaining
+            .checked_sub(path.len())
+            .map(|left| remaining = left)
             .is_some()
     };
     let listed = sorted.into_iter().take(MAX_FIRST).take_while(fits);

@@ -1,7 +1,8 @@
-//! Finds changes that would make Git run something, in directories that are repositories by their shape.
+//! Finds changes that would make Git run a program.
 //!
-//! A directory that holds `HEAD`, `objects` and `refs` is a repository to Git, whatever its name is, and Git runs what
-//! its configuration and its hooks name. So these are protected there, and so is whatever would complete the shape.
+//! Git treats any directory that contains `HEAD`, `objects` and `refs` as a repository, and runs programs that its
+//! configuration and hooks name. So these files are protected in such a directory, and so is every entry that would
+//! complete it.
 
 use std::collections::HashMap;
 
@@ -9,28 +10,28 @@ use bailiwick::{CallError, Code, Halt, ReadPermit, VirtualPath, fold};
 
 use super::tree::{self, Item};
 use super::{Step, target};
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::resolve::{self, OpenDir};
 use crate::sys::Errno;
 
-/// The most protected files that one call may ask for.
+/// Maximum number of protected files per call.
 const MAX_ASKED: usize = 1_000;
 
-/// The names that make a directory a repository.
+/// Names that make a directory a repository.
 const MARKERS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 
-/// Which of the [`MARKERS`] a directory holds.
+/// Which of the [`MARKERS`] a directory contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Markers([bool; 4]);
 
 impl Markers {
     fn is_repository(self) -> bool {
         let [head, objects, refs, common] = self.0;
-        // With `commondir` the other two are looked for elsewhere.
+        // With `commondir` Git looks for the other two elsewhere.
         head && (common || objects && refs)
     }
 
-    /// These and the one that `name` is, if it is one.
+    /// Adds the marker that `name` is, if it is one.
     fn with(self, name: &str) -> Self {
         let mut with = self;
         for (marker, present) in MARKERS.iter().zip(&mut with.0) {
@@ -52,7 +53,7 @@ impl Markers {
     }
 }
 
-/// Whether Git runs what `rest`, the names of an entry in a repository, says.
+/// Whether Git runs programs that the entry `rest` of a repository names.
 fn is_run(rest: &[&str]) -> bool {
     match rest {
         [name] => matches!(
@@ -65,19 +66,20 @@ fn is_run(rest: &[&str]) -> bool {
     }
 }
 
-/// Whether an entry of this name may complete a repository, or is run in one.
-pub(super) fn matters(name: &str) -> bool {
+/// Whether an entry with this name may complete a repository, or makes Git run a program in one.
+pub(super) fn is_relevant(name: &str) -> bool {
     Markers::default().with(name) != Markers::default() || is_run(&[name])
 }
 
-/// Whether to put something at `name` in `dir` would change what Git runs; asked again while the directory is locked.
+/// Whether creating `name` in `dir` changes what Git runs. Checked again while the directory is locked.
 pub(super) fn is_protected(dir: &OpenDir, name: &str) -> Result<bool, Errno> {
     let before = Markers::of(dir)?;
     let after = before.with(name);
     Ok(after.is_repository() && (is_run(&[name]) || !before.is_repository()))
 }
 
-/// Requires a grant for each protected file that `steps` change; `items` lie beneath what is moved, copied or removed.
+/// Requires a grant for each protected file that `steps` change; `items` are the contents of moved, copied or deleted
+/// directories.
 ///
 /// # Errors
 /// [`Halt::Protected`]
@@ -92,7 +94,7 @@ pub(crate) fn require(permit: &ReadPermit, steps: &[Step], items: &[Item]) -> Re
 
 /// The protected files that `steps` change.
 pub(super) fn protected(
-    lens: &dyn Lens,
+    view: &dyn ReadView,
     steps: &[Step],
     items: &[Item],
 ) -> Result<Vec<VirtualPath>, Halt> {
@@ -100,44 +102,44 @@ pub(super) fn protected(
     for step in steps {
         match step {
             Step::Write { path, .. } | Step::MakeDirectory { path, .. } => {
-                Change::new(lens, path, path, &[], true).protected(&mut found)?;
+                EntryChange::new(view, path, path, &[], true).protected(&mut found)?;
             }
             Step::Remove { path, .. } => {
-                Change::new(lens, path, path, items, false).protected(&mut found)?;
+                EntryChange::new(view, path, path, items, false).protected(&mut found)?;
             }
             Step::Move { from, to, .. } => {
-                Change::new(lens, from, from, items, false).protected(&mut found)?;
-                Change::new(lens, from, to, items, true).protected(&mut found)?;
+                EntryChange::new(view, from, from, items, false).protected(&mut found)?;
+                EntryChange::new(view, from, to, items, true).protected(&mut found)?;
             }
             Step::Copy { from, to, .. } => {
-                Change::new(lens, from, to, items, true).protected(&mut found)?;
+                EntryChange::new(view, from, to, items, true).protected(&mut found)?;
             }
         }
     }
     Ok(found)
 }
 
-/// Something that is put at `at` or removed from there, with what lies beneath it.
-struct Change<'c> {
-    lens: &'c dyn Lens,
-    /// What `items` are beneath.
+/// An entry that is added or removed at `at`, with its contents.
+struct EntryChange<'c> {
+    view: &'c dyn ReadView,
+    /// The directory that `items` are beneath.
     base: &'c VirtualPath,
     at: &'c VirtualPath,
     items: &'c [Item],
-    put: bool,
-    /// The markers of directories beneath `at`, by their path relative to it.
+    is_added: bool,
+    /// Markers of directories beneath `at`, by relative path.
     inside: HashMap<&'c str, Markers>,
-    /// Those of directories above.
+    /// Markers of directories above `at`.
     outside: HashMap<VirtualPath, Markers>,
 }
 
-impl<'c> Change<'c> {
+impl<'c> EntryChange<'c> {
     fn new(
-        lens: &'c dyn Lens,
+        view: &'c dyn ReadView,
         base: &'c VirtualPath,
         at: &'c VirtualPath,
         items: &'c [Item],
-        put: bool,
+        is_added: bool,
     ) -> Self {
         let mut inside: HashMap<&str, Markers> = HashMap::new();
         for item in items {
@@ -150,30 +152,30 @@ impl<'c> Change<'c> {
             }
         }
         Self {
-            lens,
+            view,
             base,
             at,
             items,
-            put,
+            is_added,
             inside,
             outside: HashMap::new(),
         }
     }
 
     fn protected(mut self, found: &mut Vec<VirtualPath>) -> Result<(), Halt> {
-        if self.is_run("")? || self.put && self.completes()? {
+        if self.is_run("")? || self.is_added && self.completes()? {
             found.push(self.at.clone());
         }
         for item in self.items {
             let relative = item.path.beneath(self.base).unwrap_or_default();
-            if self.is_run(relative)? || self.put && self.is_head(relative) {
+            if self.is_run(relative)? || self.is_added && self.is_head(relative) {
                 found.push(target::relocated(&item.path, self.base, self.at)?);
             }
         }
         Ok(())
     }
 
-    /// Whether the entry itself makes the directory above it a repository.
+    /// Whether the entry completes a repository.
     fn completes(&mut self) -> Result<bool, Halt> {
         let name = self.at.name().unwrap_or_default();
         let Some(above) = self.at.parent() else {
@@ -186,7 +188,7 @@ impl<'c> Change<'c> {
         Ok(!before.is_repository() && before.with(name).is_repository())
     }
 
-    /// Whether the item stands for a repository that comes along.
+    /// Whether the item is a marker that stands for its repository.
     fn is_head(&self, relative: &str) -> bool {
         let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
         fold(name) == "head" && self.is_repository_inside(above)
@@ -197,7 +199,7 @@ impl<'c> Change<'c> {
         markers.is_repository()
     }
 
-    /// Whether what stands at `relative` beneath the entry is run by Git in a repository above it.
+    /// Whether Git runs programs that the file `relative` beneath the entry names, in a repository above it.
     fn is_run(&mut self, relative: &str) -> Result<bool, Halt> {
         let outer = self.at.depth();
         let inner = relative.split('/').filter(|name| !name.is_empty());
@@ -224,26 +226,26 @@ impl<'c> Change<'c> {
         Ok(false)
     }
 
-    /// The markers of a directory that stands above the entry.
+    /// The markers of a directory above the entry.
     fn markers_of(&mut self, dir: &VirtualPath) -> Result<Markers, Halt> {
         if let Some(known) = self.outside.get(dir) {
             return Ok(*known);
         }
-        let markers = self.look(dir)?;
+        let markers = self.read_markers(dir)?;
         self.outside.insert(dir.clone(), markers);
         Ok(markers)
     }
 
-    fn look(&self, dir: &VirtualPath) -> Result<Markers, Halt> {
-        if self.lens.place_of(dir).is_none() {
+    fn read_markers(&self, dir: &VirtualPath) -> Result<Markers, Halt> {
+        if self.view.mount_point(dir).is_none() {
             return Ok(Markers::default());
         }
         let Ok(entry) = dir.join("HEAD") else {
             return Ok(Markers::default());
         };
-        match resolve::parent(self.lens, &entry) {
+        match resolve::parent(self.view, &entry) {
             Ok((opened, _)) => {
-                Markers::of(&opened).map_err(|errno| resolve::say(errno, dir).into())
+                Markers::of(&opened).map_err(|errno| resolve::to_call_error(errno, dir).into())
             }
             Err(Halt::Failed(error)) if error.code() == Code::NotFound => Ok(Markers::default()),
             Err(halt) => Err(halt),

@@ -1,30 +1,30 @@
-//! A path in, what stands there out, precise enough to notice any change.
+//! The state of a path, precise enough to detect any change.
 
 use bailiwick::{CallError, ContentHash, Entry, Halt, VirtualPath};
 
-use super::tree::{self, Item, Pause, Temporaries};
-use crate::lens::Lens;
+use super::tree::{self, Checkpoint, Item, TemporaryFiles};
+use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, Meta, OpenDir};
 use crate::sys::Errno;
 
-/// Files larger than this are told apart by identity and time, not by content.
+/// Larger files are compared by identity and time, not by content.
 const MAX_HASHED: u64 = 64 << 20;
 
-/// What stands at a path.
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing.
+    /// Does not exist.
     Absent,
     /// A file with this content.
     File { hash: ContentHash, bytes: u64 },
-    /// A link, a special file, or one too large to read: this very object, unchanged since.
+    /// A link, a special file, or a file too large to hash: the same unchanged object.
     Object { stamp: ContentHash, bytes: u64 },
-    /// A directory, and everything beneath it.
+    /// A directory with its contents.
     Directory {
-        mark: ContentHash,
+        digest: ContentHash,
         entries: u64,
-        /// Whether a copy has the same mark.
-        exact: bool,
+        /// The digest depends on content only, so a copy has the same digest.
+        content_only: bool,
     },
 }
 
@@ -40,13 +40,13 @@ impl State {
     /// The state of a directory that holds nothing.
     pub(crate) fn empty_directory() -> Self {
         Self::Directory {
-            mark: ContentHash::of(b""),
+            digest: ContentHash::of(b""),
             entries: 0,
-            exact: true,
+            content_only: true,
         }
     }
 
-    /// The state as a change shows it.
+    /// The entry of a change.
     pub(crate) fn entry(&self) -> Entry {
         match self {
             Self::Absent => Entry::Absent,
@@ -59,22 +59,22 @@ impl State {
     }
 }
 
-/// What stands at a path, and what lies beneath it.
+/// The state of a path and its contents.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Inspected {
     pub(crate) state: State,
-    /// None if nothing stands there.
+    /// `None` if it does not exist.
     pub(crate) meta: Option<Meta>,
     /// Everything beneath a directory.
     pub(crate) items: Vec<Item>,
-    /// The bytes of all files.
+    /// Total bytes of all files.
     pub(crate) bytes: u64,
-    /// How many unfinished files of writers are not among the items.
+    /// Number of temporary files that are excluded from the items.
     pub(crate) left_out: u64,
 }
 
-impl Seen {
-    const NOTHING: Self = Self {
+impl Inspected {
+    const ABSENT: Self = Self {
         state: State::Absent,
         meta: None,
         items: Vec::new(),
@@ -83,41 +83,41 @@ impl Seen {
     };
 }
 
-/// Looks at `path` itself: a link that bears the last name is an object like others.
+/// Inspects `path` without following a link.
 ///
 /// # Errors
 /// As [`resolve::parent`]; `TOO_LARGE` for a tree beyond the limits.
-pub(crate) fn see(
-    lens: &dyn Lens,
+pub(crate) fn inspect(
+    view: &dyn ReadView,
     path: &VirtualPath,
-    temporaries: Temporaries,
-) -> Result<Seen, Halt> {
-    let (dir, name) = match resolve::parent(lens, path) {
+    temporaries: TemporaryFiles,
+) -> Result<Inspected, Halt> {
+    let (dir, name) = match resolve::parent(view, path) {
         Ok(found) => found,
         Err(Halt::Failed(error)) if error.code() == bailiwick::Code::NotFound => {
-            return Ok(Seen::NOTHING);
+            return Ok(Inspected::ABSENT);
         }
         Err(halt) => return Err(halt),
     };
-    let pause = || lens.checkpoint();
-    Ok(see_in(&dir, &name, path, temporaries, &pause)?)
+    let checkpoint = || view.checkpoint();
+    Ok(inspect_in(&dir, &name, path, temporaries, &checkpoint)?)
 }
 
-/// Looks at `name` in `dir`, which is `path` in the namespace.
-pub(crate) fn see_in(
+/// Inspects `name` in `dir`, whose virtual path is `path`.
+pub(crate) fn inspect_in(
     dir: &OpenDir,
     name: &str,
     path: &VirtualPath,
-    temporaries: Temporaries,
-    pause: Pause<'_>,
-) -> Result<Seen, CallError> {
-    let failed = |errno| resolve::say(errno, path);
+    temporaries: TemporaryFiles,
+    checkpoint: Checkpoint<'_>,
+) -> Result<Inspected, CallError> {
+    let failed = |errno| resolve::to_call_error(errno, path);
     let meta = match tree::stat(dir.as_fd(), name) {
         Ok(meta) => meta,
-        Err(Errno::NOENT) => return Ok(Seen::NOTHING),
+        Err(Errno::NOENT) => return Ok(Inspected::ABSENT),
         Err(errno) => return Err(failed(errno)),
     };
-    let mut seen = Seen {
+    let mut inspected = Inspected {
         state: State::Object {
             stamp: tree::stamp(&meta),
             bytes: meta.len,
@@ -130,22 +130,22 @@ pub(crate) fn see_in(
     match meta.kind {
         Kind::File if meta.len <= MAX_HASHED => {
             let file = dir.read(name).map_err(failed)?;
-            let (hash, bytes) = tree::hash_of(&file.file, MAX_HASHED, path, pause)?;
-            seen.state = State::File { hash, bytes };
+            let (hash, bytes) = tree::hash_file(&file.file, MAX_HASHED, path, checkpoint)?;
+            inspected.state = State::File { hash, bytes };
         }
         Kind::Directory => {
             let inner = dir.enter(name).map_err(failed)?;
-            let tree = tree::look(inner, path, temporaries, pause)?;
-            seen.state = State::Directory {
-                mark: tree.mark.unwrap_or_else(|| ContentHash::of(b"")),
+            let tree = tree::scan(inner, path, temporaries, checkpoint)?;
+            inspected.state = State::Directory {
+                digest: tree.digest.unwrap_or_else(|| ContentHash::of(b"")),
                 entries: tree.items.len() as u64,
-                exact: tree.exact,
+                content_only: tree.content_only,
             };
-            seen.bytes = tree.bytes;
-            seen.left_out = tree.left_out;
-            seen.items = tree.items;
+            inspected.bytes = tree.bytes;
+            inspected.left_out = tree.left_out;
+            inspected.items = tree.items;
         }
         Kind::File | Kind::Link | Kind::Special => {}
     }
-    Ok(seen)
+    Ok(inspected)
 }

@@ -1,47 +1,47 @@
-//! A path that a call wants to change in, what a plan must know of it out.
+//! Checks on the targets of changes, shared by the writing tools.
 
 use bailiwick::{
     CallError, Change, Code, Cost, Entry, FileDiff, Halt, Op, Operation, Plan, ReadPermit, Reply,
     Scope, Verdict, VirtualPath, WriteMode, not_yours,
 };
 
-use super::state::Seen;
+use super::state::Inspected;
 use super::tree::{self, Item};
-use super::{Changer, State, Step, Temporaries, Work, repository, see};
+use super::{ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository};
 use bytes::Bytes;
 
 use crate::diff;
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::replace::is_temporary;
 use crate::resolve::{self, Kind, Meta};
 use crate::tools::HashPrefix;
 
-/// The most entries of a tree that a person is asked about one by one.
-const MAX_ASKED: usize = 1_000;
-/// The largest file that is read whole, so that its change can be shown and taken back.
-const MAX_KEPT: u64 = 64 << 20;
+/// Maximum number of entries in a tree that a person is asked about individually.
+const MAX_ASKED_ENTRIES: usize = 1_000;
+/// Maximum size of a file whose content is kept for the diff and for undo.
+const MAX_RESTORABLE_BYTES: u64 = 64 << 20;
 
-/// The file that a call is to change.
+/// An existing file that a call changes.
 #[derive(Debug)]
-pub(crate) struct Old {
+pub(crate) struct OldFile {
     pub(crate) state: State,
-    /// Its bytes, unless there are too many.
+    /// The content, unless the file is too large.
     pub(crate) bytes: Option<Bytes>,
     pub(crate) meta: Meta,
 }
 
-/// Reads the file at `path`; none if nothing is there.
+/// Reads the file at `path`; `None` if it does not exist.
 ///
 /// # Errors
 /// `NOT_REGULAR` for anything but a regular file, and as [`resolve::file`].
-pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Halt> {
-    if resolve::entry(lens, path)?.is_none() {
+pub(crate) fn read_old(view: &dyn ReadView, path: &VirtualPath) -> Result<Option<OldFile>, Halt> {
+    if resolve::entry(view, path)?.is_none() {
         return Ok(None);
     }
-    let file = resolve::file(lens, path)?;
-    let pause = || lens.checkpoint();
-    if file.meta.len > MAX_KEPT {
-        return Ok(Some(Old {
+    let file = resolve::file(view, path)?;
+    let checkpoint = || view.checkpoint();
+    if file.meta.len > MAX_RESTORABLE_BYTES {
+        return Ok(Some(OldFile {
             state: State::Object {
                 stamp: tree::stamp(&file.meta),
                 bytes: file.meta.len,
@@ -50,19 +50,19 @@ pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Ha
             meta: file.meta,
         }));
     }
-    let bytes = tree::bytes_of(&file.file, MAX_KEPT, path, &pause)?;
-    Ok(Some(Old {
+    let bytes = tree::read_file(&file.file, MAX_RESTORABLE_BYTES, path, &checkpoint)?;
+    Ok(Some(OldFile {
         state: State::of_file(&bytes),
         bytes: Some(bytes.into()),
         meta: file.meta,
     }))
 }
 
-/// Checks what the caller says it read before.
+/// Compares the file with the `expected_hash` argument.
 ///
 /// # Errors
 /// `CONFLICT`
-pub(crate) fn expect(
+pub(crate) fn check_expected_hash(
     path: &VirtualPath,
     state: &State,
     expected: Option<&HashPrefix>,
@@ -83,11 +83,11 @@ pub(crate) fn expect(
     })
 }
 
-/// Refuses the names that this crate keeps for its own files.
+/// Rejects names that are reserved for temporary files.
 ///
 /// # Errors
 /// `INVALID_ARGUMENTS`
-pub(crate) fn free_name(path: &VirtualPath) -> Result<(), CallError> {
+pub(crate) fn reject_temporary_name(path: &VirtualPath) -> Result<(), CallError> {
     if path.names().any(is_temporary) {
         return Err(CallError::new(
             Code::InvalidArguments,
@@ -97,25 +97,25 @@ pub(crate) fn free_name(path: &VirtualPath) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Refuses steps that write in a way the policy leaves out. What moves or removes something that was there
-/// overwrites; so does an edit. `adding` says that what is rewritten only gets longer.
+/// Rejects steps whose write mode the policy excludes. Edits, moves and deletions of existing files count as
+/// overwriting. `appends` means that rewritten files only grow.
 ///
 /// # Errors
 /// `PERMISSION_DENIED`
-pub(crate) fn within_modes(
+pub(crate) fn check_write_modes(
     permit: &ReadPermit,
     steps: &[Step],
-    adding: bool,
+    appends: bool,
 ) -> Result<(), CallError> {
-    let anew = |over: &State| match over {
+    let write_mode = |existing: &State| match existing {
         State::Absent => WriteMode::Create,
-        _ if adding => WriteMode::Append,
+        _ if appends => WriteMode::Append,
         State::File { .. } | State::Object { .. } | State::Directory { .. } => WriteMode::Overwrite,
     };
     let modes = steps.iter().flat_map(|step| match step {
         Step::MakeDirectory { .. } => vec![WriteMode::Create],
-        Step::Write { over, .. } | Step::Copy { over, .. } => vec![anew(over)],
-        Step::Move { over, .. } => vec![WriteMode::Overwrite, anew(over)],
+        Step::Write { existing, .. } | Step::Copy { existing, .. } => vec![write_mode(existing)],
+        Step::Move { existing, .. } => vec![WriteMode::Overwrite, write_mode(existing)],
         Step::Remove { .. } => vec![WriteMode::Overwrite],
     });
     let mut left_out = modes.filter(|mode| !permit.allows_write_mode(*mode));
@@ -128,8 +128,7 @@ pub(crate) fn within_modes(
     })
 }
 
-/// Requires everything at once: joins what each of `checks` must be granted, so that a person is asked one time. What is
-/// not a matter of grants comes first.
+/// Joins the needs of all `checks`, so that a person is asked once. Other errors come first.
 ///
 /// # Errors
 /// The first error of a check, else one [`Halt`] with all needs and protected files.
@@ -154,15 +153,15 @@ pub(crate) fn require_all(checks: impl IntoIterator<Item = Result<(), Halt>>) ->
     }
 }
 
-/// Steps that make the directories above `path` that are missing, from the top down. [`require_parents`] says whether the
-/// call may make them.
+/// Steps that create the missing directories above `path`, from the top down. [`require_parents`] checks whether the
+/// call may create them.
 ///
 /// # Errors
-/// `NOT_FOUND` if there are some and `wanted` says not to make them.
+/// `NOT_FOUND` if some are missing and `create` is not set.
 pub(crate) fn missing_parents(
     permit: &ReadPermit,
     path: &VirtualPath,
-    wanted: bool,
+    create: bool,
 ) -> Result<Vec<Step>, Halt> {
     let mut missing = Vec::new();
     let mut above = path.parent();
@@ -182,7 +181,7 @@ pub(crate) fn missing_parents(
         above = path.parent();
     }
     missing.reverse();
-    if let Some(first) = missing.first().filter(|_| !wanted) {
+    if let Some(first) = missing.first().filter(|_| !create) {
         let message = format!(
             "{}; set create_parents to make it",
             not_yours(first).message()
@@ -195,24 +194,24 @@ pub(crate) fn missing_parents(
     Ok(steps.collect())
 }
 
-/// Requires that the call may carry out `steps`, which make or change what is at `path`; `adding` is as in [`within_modes`].
+/// Requires that the call may execute `steps`, which create or change `path`; for `appends` see [`check_write_modes`].
 ///
 /// # Errors
-/// As [`within_modes`] and [`require_all`].
+/// As [`check_write_modes`] and [`require_all`].
 pub(crate) fn require_put(
     permit: &ReadPermit,
     path: &VirtualPath,
     steps: &[Step],
-    adding: bool,
+    appends: bool,
 ) -> Result<(), Halt> {
-    within_modes(permit, steps, adding)?;
+    check_write_modes(permit, steps, appends)?;
     require_all([
         require_parents(permit, path, steps),
         repository::require(permit, steps, &[]),
     ])
 }
 
-/// Requires that the call may make the directories above `path` that `steps` make.
+/// Requires that the call may create the directories above `path` that `steps` create.
 ///
 /// # Errors
 /// As [`ReadPermit::require_parents`].
@@ -232,22 +231,23 @@ pub(crate) fn require_parents(
     permit.require_parents(path, made)
 }
 
-/// What takes the making of these directories back.
-pub(crate) fn unmake(made: &[Step]) -> Vec<Step> {
+/// Steps that remove created directories.
+pub(crate) fn undo_directories(made: &[Step]) -> Vec<Step> {
     let remove = |step: &Step| match step {
         Step::MakeDirectory { path, .. } => Some(Step::Remove {
             path: path.clone(),
-            what: State::empty_directory(),
+            state: State::empty_directory(),
         }),
         Step::Write { .. } | Step::Move { .. } | Step::Copy { .. } | Step::Remove { .. } => None,
     };
     made.iter().rev().filter_map(remove).collect()
 }
 
-/// Requires that the call may do `operation` to everything beneath `top`, at the path that `at` gives each.
+/// Requires that the call may do `operation` to everything beneath `top`; `at` maps each path to the one that is
+/// checked.
 ///
 /// # Errors
-/// `PERMISSION_DENIED`, and nothing about which entry, if one is denied or may not even be shown; else those a person must allow.
+/// `PERMISSION_DENIED` without the entry's name if one is denied or hidden; else the needs that a person must allow.
 pub(crate) fn require_beneath(
     permit: &ReadPermit,
     operation: Operation,
@@ -255,12 +255,16 @@ pub(crate) fn require_beneath(
     items: &[Item],
     at: impl Fn(&VirtualPath) -> Result<VirtualPath, CallError>,
 ) -> Result<(), Halt> {
-    let mut asked = Vec::new();
+    let mut needs_approval = Vec::new();
     for item in items {
         let need = Scope::doing(operation, at(&item.path)?);
         match permit.judge_need(&need) {
             Verdict::Allow => {}
-            Verdict::Ask if permit.shows(&item.path) && asked.len() < MAX_ASKED => asked.push(need),
+            Verdict::Ask
+                if permit.shows(&item.path) && needs_approval.len() < MAX_ASKED_ENTRIES =>
+            {
+                needs_approval.push(need)
+            }
             Verdict::Ask | Verdict::Deny => {
                 let message = format!(
                     "`{top}` holds what this worker may not touch; name smaller parts of it"
@@ -269,11 +273,11 @@ pub(crate) fn require_beneath(
             }
         }
     }
-    permit.require_needs(asked)
+    permit.require_needs(needs_approval)
 }
 
-/// The need to put something at `to`, in place of a file if `overwrite` says so.
-pub(crate) fn put(to: &VirtualPath, overwrite: bool) -> Scope {
+/// The need of creating `to`, or of replacing it if `overwrite` is set.
+pub(crate) fn put_need(to: &VirtualPath, overwrite: bool) -> Scope {
     let create = Scope::doing(Operation::Create, to.clone());
     if overwrite {
         create.or(Operation::Change)
@@ -282,17 +286,17 @@ pub(crate) fn put(to: &VirtualPath, overwrite: bool) -> Scope {
     }
 }
 
-/// Requires of a directory that the call may take (`operation`) all that it holds, and make all of it at `to`.
+/// Requires that the call may do `operation` to a directory with its contents, and create them at `to`.
 ///
 /// # Errors
 /// As [`ReadPermit::require_needs`].
 pub(crate) fn require_whole(
     permit: &ReadPermit,
     operation: Operation,
-    (from, seen): (&VirtualPath, &Seen),
+    (from, inspected): (&VirtualPath, &Inspected),
     to: &VirtualPath,
 ) -> Result<(), Halt> {
-    if !matches!(seen.state, State::Directory { .. }) {
+    if !matches!(inspected.state, State::Directory { .. }) {
         return Ok(());
     }
     permit.require_needs([
@@ -301,7 +305,7 @@ pub(crate) fn require_whole(
     ])
 }
 
-/// What `path`, beneath `from`, is called beneath `to`.
+/// Maps `path`, which is beneath `from`, to the path beneath `to`.
 pub(crate) fn relocated(
     path: &VirtualPath,
     from: &VirtualPath,
@@ -315,11 +319,11 @@ pub(crate) fn relocated(
         .map_err(|error| CallError::new(Code::InvalidArguments, format!("`{to}`: {error}")))
 }
 
-/// Refuses a root and what holds one.
+/// Rejects a root, or a directory that contains one.
 ///
 /// # Errors
 /// `INVALID_ARGUMENTS`
-pub(crate) fn not_a_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(), CallError> {
+pub(crate) fn reject_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(), CallError> {
     let mut roots = permit.roots().filter(|root| !root.is_for_one_call());
     if roots.any(|root| root.mount().starts_with(path)) {
         return Err(CallError::new(
@@ -332,8 +336,8 @@ pub(crate) fn not_a_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(), 
     Ok(())
 }
 
-/// The changes that people see of the directories made on the way.
-pub(crate) fn made(steps: &[Step]) -> Vec<Change> {
+/// The changes to report for created parent directories.
+pub(crate) fn directory_changes(steps: &[Step]) -> Vec<Change> {
     let change = |step: &Step| match step {
         Step::MakeDirectory { path, .. } => Some(Change {
             path: path.clone(),
@@ -348,8 +352,8 @@ pub(crate) fn made(steps: &[Step]) -> Vec<Change> {
     steps.iter().filter_map(change).collect()
 }
 
-/// The plan of a call that would change nothing.
-pub(crate) fn nothing(reply: Reply) -> Plan<Work> {
+/// The plan of a call that changes nothing.
+pub(crate) fn empty_plan(reply: Reply) -> Plan<ChangeSet> {
     Plan {
         changes: Vec::new(),
         reply,
@@ -359,7 +363,7 @@ pub(crate) fn nothing(reply: Reply) -> Plan<Work> {
     }
 }
 
-/// What a move or copy to `to` would replace: nothing, or a regular file if `overwrite` says so.
+/// What a move or copy to `to` would replace: nothing, or a regular file if `overwrite` is set.
 ///
 /// # Errors
 /// `ALREADY_EXISTS`
@@ -367,12 +371,12 @@ pub(crate) fn destination(
     permit: &ReadPermit,
     to: &VirtualPath,
     overwrite: bool,
-) -> Result<Seen, Halt> {
-    let seen = see(permit, to, Temporaries::Counted)?;
+) -> Result<Inspected, Halt> {
+    let inspected = inspect(permit, to, TemporaryFiles::Included)?;
     let path = permit.actual(to);
-    let hint = match seen.meta.map(|meta| meta.kind) {
-        None => return Ok(seen),
-        Some(Kind::File) if overwrite => return Ok(seen),
+    let hint = match inspected.meta.map(|meta| meta.kind) {
+        None => return Ok(inspected),
+        Some(Kind::File) if overwrite => return Ok(inspected),
         Some(Kind::File) => "set overwrite to replace it",
         Some(Kind::Directory) => "name the whole new path, last name included",
         Some(Kind::Link | Kind::Special) => "only regular files are replaced",
@@ -381,11 +385,11 @@ pub(crate) fn destination(
     Err(CallError::new(Code::AlreadyExists, message).into())
 }
 
-/// Refuses to put something into itself or in its own place.
+/// Rejects a destination that is the source or inside it.
 ///
 /// # Errors
 /// `INVALID_ARGUMENTS`
-pub(crate) fn apart(from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
+pub(crate) fn reject_nested(from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
     if to.starts_with(from) || from.starts_with(to) {
         return Err(CallError::new(
             Code::InvalidArguments,
@@ -395,25 +399,25 @@ pub(crate) fn apart(from: &VirtualPath, to: &VirtualPath) -> Result<(), CallErro
     Ok(())
 }
 
-/// The change that people see of a file that is replaced by another.
-pub(crate) fn replaced(
-    changer: &Changer,
+/// The change to report for a file that another one replaces.
+pub(crate) fn replaced_file(
+    executor: &StepExecutor,
     permit: &ReadPermit,
-    (from, what): (&VirtualPath, &Seen),
-    (to, over): (&VirtualPath, &Seen),
-) -> Result<(Option<Change>, Option<Old>), Halt> {
-    if over.state == State::Absent {
+    (from, source): (&VirtualPath, &Inspected),
+    (to, existing): (&VirtualPath, &Inspected),
+) -> Result<(Option<Change>, Option<OldFile>), Halt> {
+    if existing.state == State::Absent {
         return Ok((None, None));
     }
-    let kept = old(permit, to)?;
-    let new = match what.state {
-        State::File { .. } => old(permit, from)?.and_then(|new| new.bytes),
+    let old = read_old(permit, to)?;
+    let new = match source.state {
+        State::File { .. } => read_old(permit, from)?.and_then(|new| new.bytes),
         State::Absent | State::Object { .. } | State::Directory { .. } => None,
     };
     let shown = permit.shows(to) && permit.shows(from);
-    let diff = match (kept.as_ref().and_then(|kept| kept.bytes.as_ref()), new) {
+    let diff = match (old.as_ref().and_then(|old| old.bytes.as_ref()), new) {
         _ if !shown => diff::hidden(),
-        (Some(kept), Some(new)) => diff::of_bytes(kept, &new),
+        (Some(old), Some(new)) => diff::of_bytes(old, &new),
         (None, _) | (_, None) => FileDiff {
             binary: true,
             ..FileDiff::default()
@@ -423,22 +427,22 @@ pub(crate) fn replaced(
         path: to.clone(),
         op: Op::Modify,
         to: None,
-        before: changer.entry(&over.state, over.meta.as_ref(), permit.shows(to))?,
-        after: changer.entry(&what.state, what.meta.as_ref(), permit.shows(from))?,
+        before: executor.entry(&existing.state, existing.meta.as_ref(), permit.shows(to))?,
+        after: executor.entry(&source.state, source.meta.as_ref(), permit.shows(from))?,
         diff,
     };
-    Ok((Some(change), kept))
+    Ok((Some(change), old))
 }
 
-/// What puts a replaced file back where nothing is; none if it was too large to keep.
-pub(crate) fn put_back(path: &VirtualPath, kept: Option<Old>) -> Option<Vec<Step>> {
-    let Some(kept) = kept else {
+/// Steps that restore a replaced file; `None` if it was too large to keep.
+pub(crate) fn restore_replaced(path: &VirtualPath, old: Option<OldFile>) -> Option<Vec<Step>> {
+    let Some(old) = old else {
         return Some(Vec::new());
     };
     Some(vec![Step::Write {
         path: path.clone(),
-        content: kept.bytes?,
-        over: State::Absent,
-        mode: Some(kept.meta.mode),
+        content: old.bytes?,
+        existing: State::Absent,
+        mode: Some(old.meta.mode),
     }])
 }

@@ -1,7 +1,7 @@
-//! Files and steps in, exactly those changes or none out; and everything back as it was by the inverse.
+//! Tests of executing and undoing changes.
 #![expect(
     clippy::disallowed_methods,
-    reason = "tests prepare and check files from outside"
+    reason = "tests create and check files directly"
 )]
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use std::path::Path;
 use bailiwick::{Code, Entry};
 
 use super::*;
-use crate::lens::Lens as _;
+use crate::read_view::ReadView as _;
 use crate::testing::{self, World, path};
 
-/// Every name beneath `dir`, with what a file holds, where a link leads, or the kind.
+/// All paths beneath `dir`, with the content of files, the target of links, or the kind.
 fn tree(dir: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
@@ -30,7 +30,7 @@ fn tree(dir: &Path) -> BTreeMap<String, String> {
                 .to_str()
                 .unwrap()
                 .to_owned();
-            let what = if kind.is_dir() {
+            let state = if kind.is_dir() {
                 open.push(entry.path());
                 "directory".to_owned()
             } else if kind.is_file() {
@@ -43,37 +43,37 @@ fn tree(dir: &Path) -> BTreeMap<String, String> {
             } else {
                 "special".to_owned()
             };
-            found.insert(name, what);
+            found.insert(name, state);
         }
     }
     found
 }
 
 fn state(world: &World, at: &str) -> State {
-    see(&world.lens(), &path(at), Temporaries::Counted)
+    inspect(&world.view(), &path(at), TemporaryFiles::Included)
         .unwrap()
         .state
 }
 
-fn carry(world: &World, steps: &[Step]) -> Result<(), Code> {
-    let changer = Changer::default();
-    let carried = changer.carry_out(&steps.to_vec().into(), &world.lens(), || Ok(()));
+fn execute_step(world: &World, steps: &[Step]) -> Result<(), Code> {
+    let executor = StepExecutor::default();
+    let carried = executor.execute(&steps.to_vec().into(), &world.view(), || Ok(()));
     carried.map_err(|error| error.code())
 }
 
-fn write(at: &str, content: &str, over: State) -> Step {
+fn write(at: &str, content: &str, existing: State) -> Step {
     Step::Write {
         path: path(at),
         content: Bytes::copy_from_slice(content.as_bytes()),
-        over,
+        existing,
         mode: None,
     }
 }
 
-fn remove(at: &str, what: State) -> Step {
+fn remove(at: &str, state: State) -> Step {
     Step::Remove {
         path: path(at),
-        what,
+        state,
     }
 }
 
@@ -84,21 +84,21 @@ fn make(at: &str) -> Step {
     }
 }
 
-fn relocate(from: &str, to: &str, what: State, over: State) -> Step {
+fn relocate(from: &str, to: &str, state: State, existing: State) -> Step {
     Step::Move {
         from: path(from),
         to: path(to),
-        what,
-        over,
+        state,
+        existing,
     }
 }
 
-fn copy(from: &str, to: &str, what: State, over: State) -> Step {
+fn copy(from: &str, to: &str, state: State, existing: State) -> Step {
     Step::Copy {
         from: path(from),
         to: path(to),
-        what,
-        over,
+        state,
+        existing,
     }
 }
 
@@ -114,7 +114,7 @@ const FILES: [&str; 5] = [
     "dir root/d/empty",
 ];
 
-/// Carries `steps` out, compares, takes them back, compares again.
+/// Executes `steps`, compares, executes the inverse, compares again.
 #[track_caller]
 fn check(
     steps: impl Fn(&World) -> Vec<Step>,
@@ -128,16 +128,16 @@ fn check(
     expected.retain(|name, _| !gone.contains(&name.as_str()));
     expected.extend(
         come.iter()
-            .map(|(name, what)| ((*name).to_owned(), (*what).to_owned())),
+            .map(|(name, state)| ((*name).to_owned(), (*state).to_owned())),
     );
-    carry(&world, &steps(&world)).unwrap();
+    execute_step(&world, &steps(&world)).unwrap();
     assert_eq!(tree(&world.host("root")), expected);
-    carry(&world, &inverse(&world)).unwrap();
+    execute_step(&world, &inverse(&world)).unwrap();
     assert_eq!(tree(&world.host("root")), before);
 }
 
 #[test]
-fn a_file_is_made_and_unmade_with_the_directories_above_it() {
+fn created_file_and_parents_are_undone() {
     check(
         |_| {
             vec![
@@ -163,7 +163,7 @@ fn a_file_is_made_and_unmade_with_the_directories_above_it() {
 }
 
 #[test]
-fn a_file_is_replaced_and_restored() {
+fn replaced_file_is_restored() {
     check(
         |_| vec![write("/r/f", "new", file("old"))],
         |_| vec![write("/r/f", "old", file("new"))],
@@ -173,7 +173,7 @@ fn a_file_is_replaced_and_restored() {
 }
 
 #[test]
-fn a_directory_is_moved_and_moved_back() {
+fn moved_directory_is_moved_back() {
     check(
         |world| {
             vec![relocate(
@@ -203,7 +203,7 @@ fn a_directory_is_moved_and_moved_back() {
 }
 
 #[test]
-fn a_file_is_moved_over_another_and_both_come_back() {
+fn move_over_a_file_is_undone() {
     check(
         |_| vec![relocate("/r/f", "/r/g", file("old"), file("other"))],
         |_| {
@@ -218,7 +218,7 @@ fn a_file_is_moved_over_another_and_both_come_back() {
 }
 
 #[test]
-fn a_copy_has_the_state_of_its_original() {
+fn copy_has_the_state_of_its_source() {
     check(
         |world| {
             vec![
@@ -248,16 +248,16 @@ fn a_copy_has_the_state_of_its_original() {
 }
 
 #[test]
-fn a_directory_is_removed_with_all_it_holds() {
+fn directory_is_removed_with_its_contents() {
     let world = World::new(&FILES);
-    carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
+    execute_step(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
     assert_eq!(
         tree(&world.host("root")).keys().collect::<Vec<_>>(),
         ["f", "g"]
     );
 }
 
-/// Plans `step`, changes something, and checks that carrying it out then changes nothing.
+/// Plans `step`, changes a file, and checks that executing the step then changes nothing.
 #[track_caller]
 fn check_stale(step: impl Fn(&World) -> Step, change: impl Fn(&Path)) {
     let world = World::new(&FILES);
@@ -265,14 +265,14 @@ fn check_stale(step: impl Fn(&World) -> Step, change: impl Fn(&Path)) {
     change(&world.host("root"));
     let before = tree(&world.host("root"));
     assert_eq!(
-        carry(&world, &[make("/r/first"), step]),
+        execute_step(&world, &[make("/r/first"), step]),
         Err(Code::StalePreview)
     );
     assert_eq!(tree(&world.host("root")), before);
 }
 
 #[test]
-fn nothing_is_changed_once_a_file_is_another() {
+fn changed_file_makes_the_plan_stale() {
     let rewrite = |root: &Path| fs::write(root.join("f"), "odd").unwrap();
     check_stale(|_| write("/r/f", "new", file("old")), rewrite);
     check_stale(|_| remove("/r/f", file("old")), rewrite);
@@ -295,7 +295,7 @@ fn nothing_is_changed_once_a_file_is_another() {
 }
 
 #[test]
-fn nothing_is_changed_once_a_file_is_gone_or_of_another_kind() {
+fn missing_file_or_other_kind_makes_the_plan_stale() {
     for change in [
         |_: &Path| (),
         |file: &Path| fs::create_dir(file).unwrap(),
@@ -326,7 +326,7 @@ fn nothing_is_changed_once_a_file_is_gone_or_of_another_kind() {
 }
 
 #[test]
-fn nothing_is_changed_once_something_stands_where_nothing_did() {
+fn new_file_at_the_target_makes_the_plan_stale() {
     for change in [
         |name: &Path| fs::write(name, "theirs").unwrap(),
         |name: &Path| fs::create_dir(name).unwrap(),
@@ -352,7 +352,7 @@ fn nothing_is_changed_once_something_stands_where_nothing_did() {
 }
 
 #[test]
-fn nothing_is_changed_once_a_directory_holds_other_things() {
+fn changed_directory_makes_the_plan_stale() {
     for change in [
         |root: &Path| fs::write(root.join("d/e/new"), "").unwrap(),
         |root: &Path| fs::write(root.join("d/e/b"), "3").unwrap(),
@@ -372,7 +372,7 @@ fn nothing_is_changed_once_a_directory_holds_other_things() {
 }
 
 #[test]
-fn a_directory_that_became_a_link_is_not_passed() {
+fn directory_replaced_by_a_link_is_not_followed() {
     let world = World::new(&["file root/d/f old", "file outside/f old"]);
     let before = file("old");
     fs::rename(world.host("root/d"), world.host("root/e")).unwrap();
@@ -382,7 +382,7 @@ fn a_directory_that_became_a_link_is_not_passed() {
         remove("/r/d/f", before),
         write("/r/d/n", "new", State::Absent),
     ] {
-        assert!(carry(&world, &[step]).is_err());
+        assert!(execute_step(&world, &[step]).is_err());
     }
     assert_eq!(
         tree(&world.host("outside")),
@@ -391,9 +391,9 @@ fn a_directory_that_became_a_link_is_not_passed() {
 }
 
 #[test]
-fn a_link_is_moved_and_removed_itself() {
+fn links_are_moved_and_removed_without_following() {
     let world = World::new(&["file root/f old", "link root/l f", "link root/m f"]);
-    carry(
+    execute_step(
         &world,
         &[
             relocate("/r/l", "/r/n", state(&world, "/r/l"), State::Absent),
@@ -406,33 +406,33 @@ fn a_link_is_moved_and_removed_itself() {
 }
 
 #[test]
-fn a_removed_tree_takes_links_along_and_not_what_they_lead_to() {
+fn removed_tree_keeps_link_targets() {
     let world = World::new(&[
         "file root/d/f x",
         "link root/d/l @/outside",
         "file outside/kept y",
     ]);
-    carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
+    execute_step(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
     assert!(tree(&world.host("root")).is_empty());
     assert_eq!(fs::read_to_string(world.host("outside/kept")).unwrap(), "y");
 }
 
 #[test]
-fn a_tree_with_links_is_not_copied() {
+fn tree_with_links_is_not_copied() {
     let world = World::new(&["file root/d/f x", "link root/d/l @/outside"]);
     let step = copy("/r/d", "/r/x", state(&world, "/r/d"), State::Absent);
-    assert_eq!(carry(&world, &[step]), Err(Code::NotRegular));
+    assert_eq!(execute_step(&world, &[step]), Err(Code::NotRegular));
     assert_eq!(tree(&world.host("root")).len(), 3);
 }
 
 #[test]
-fn a_copy_is_never_more_open_than_its_original() {
+fn copy_is_not_more_permissive_than_its_source() {
     use std::os::unix::fs::PermissionsExt as _;
     let world = World::new(&["file root/d/f x", "dir root/d/e"]);
     for (name, mode) in [("root/d", 0o750), ("root/d/e", 0o700), ("root/d/f", 0o4711)] {
         fs::set_permissions(world.host(name), fs::Permissions::from_mode(mode)).unwrap();
     }
-    carry(
+    execute_step(
         &world,
         &[copy("/r/d", "/r/x", state(&world, "/r/d"), State::Absent)],
     )
@@ -445,7 +445,7 @@ fn a_copy_is_never_more_open_than_its_original() {
 }
 
 #[test]
-fn a_revoked_call_changes_nothing() {
+fn revoked_call_changes_nothing() {
     let world = World::new(&FILES);
     let before = tree(&world.host("root"));
     let revoked = || Err::<(), _>(CallError::new(Code::Cancelled, "revoked"));
@@ -459,8 +459,8 @@ fn a_revoked_call_changes_nothing() {
         remove("/r/f", file("old")),
         remove("/r/d", state(&world, "/r/d")),
     ] {
-        let error = Changer::default()
-            .carry_out(&vec![step].into(), &world.lens(), revoked)
+        let error = StepExecutor::default()
+            .execute(&vec![step].into(), &world.view(), revoked)
             .unwrap_err();
         assert_eq!(error.code(), Code::Cancelled);
         assert_eq!(tree(&world.host("root")), before);
@@ -468,22 +468,22 @@ fn a_revoked_call_changes_nothing() {
 }
 
 #[test]
-fn a_failure_after_other_steps_says_how_many_were_made() {
+fn failure_reports_the_number_of_executed_steps() {
     let world = World::new(&FILES);
     let steps = [
         write("/r/x", "new", State::Absent),
         write("/r/f", "new", file("odd")),
     ];
-    let error = Changer::default()
-        .carry_out(&steps.to_vec().into(), &world.lens(), || Ok(()))
+    let error = StepExecutor::default()
+        .execute(&steps.to_vec().into(), &world.view(), || Ok(()))
         .unwrap_err();
     assert_eq!(error.details()["done"], 1);
 }
 
 #[test]
-fn a_move_to_another_file_system_is_refused_with_a_way_out() {
+fn move_between_file_systems_is_refused_with_advice() {
     if !testing::in_child(
-        "change::tests::a_move_to_another_file_system_is_refused_with_a_way_out",
+        "change::tests::move_between_file_systems_is_refused_with_advice",
         ":",
     ) {
         return;
@@ -499,12 +499,12 @@ fn a_move_to_another_file_system_is_refused_with_a_way_out() {
         "these tests mount a tmpfs, so they run as root"
     );
     let step = relocate("/r/f", "/r/mnt/f", file("old"), State::Absent);
-    let error = Changer::default()
-        .carry_out(&vec![step].into(), &world.lens(), || Ok(()))
+    let error = StepExecutor::default()
+        .execute(&vec![step].into(), &world.view(), || Ok(()))
         .unwrap_err();
     assert_eq!(error.code(), Code::InvalidArguments);
     assert!(error.message().contains("copy it, then delete"));
-    carry(
+    execute_step(
         &world,
         &[
             copy("/r/f", "/r/mnt/f", file("old"), State::Absent),
@@ -516,11 +516,8 @@ fn a_move_to_another_file_system_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn a_mount_inside_a_tree_is_neither_entered_nor_emptied() {
-    if !testing::in_child(
-        "change::tests::a_mount_inside_a_tree_is_neither_entered_nor_emptied",
-        ":",
-    ) {
+fn mount_inside_a_tree_is_not_entered() {
+    if !testing::in_child("change::tests::mount_inside_a_tree_is_not_entered", ":") {
         return;
     }
     let world = World::new(&["file root/d/f old", "dir root/d/mnt"]);
@@ -534,9 +531,10 @@ fn a_mount_inside_a_tree_is_neither_entered_nor_emptied() {
         "these tests mount a tmpfs, so they run as root"
     );
     fs::write(mount.join("theirs"), "x").unwrap();
-    let seen =
-        world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
-    assert_eq!(seen.unwrap_err(), Code::NotRegular);
+    let inspected = world.run(|view| {
+        inspect(view, &path("/r/d"), TemporaryFiles::Included).map(|inspected| inspected.state)
+    });
+    assert_eq!(inspected.unwrap_err(), Code::NotRegular);
     assert_eq!(fs::read_to_string(mount.join("theirs")).unwrap(), "x");
 }
 
@@ -545,53 +543,55 @@ fn a_deep_tree_goes_with_few_descriptors_and_too_deep_a_one_is_refused() {
     let world = World::new(&[]);
     let deep = |levels: usize| vec!["d"; levels].join("/");
     fs::create_dir_all(world.host("root").join(deep(200))).unwrap();
-    carry(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
+    execute_step(&world, &[remove("/r/d", state(&world, "/r/d"))]).unwrap();
     assert!(tree(&world.host("root")).is_empty());
     fs::create_dir_all(world.host("root").join(deep(300))).unwrap();
-    let seen =
-        world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
-    assert_eq!(seen.unwrap_err(), Code::TooLarge);
+    let inspected = world.run(|view| {
+        inspect(view, &path("/r/d"), TemporaryFiles::Included).map(|inspected| inspected.state)
+    });
+    assert_eq!(inspected.unwrap_err(), Code::TooLarge);
 }
 
 #[test]
-fn a_name_that_no_path_can_express_stops_the_call() {
+fn name_that_is_not_utf8_stops_the_call() {
     use std::os::unix::ffi::OsStrExt as _;
     let world = World::new(&["file root/d/f x"]);
     let name = std::ffi::OsStr::from_bytes(b"\xff\n");
     fs::write(world.host("root/d").join(name), "").unwrap();
-    let seen =
-        world.run(|view| see(view, &path("/r/d"), Temporaries::Counted).map(|seen| seen.state));
-    assert_eq!(seen.unwrap_err(), Code::PermissionDenied);
+    let inspected = world.run(|view| {
+        inspect(view, &path("/r/d"), TemporaryFiles::Included).map(|inspected| inspected.state)
+    });
+    assert_eq!(inspected.unwrap_err(), Code::PermissionDenied);
 }
 
 #[test]
-fn who_may_not_read_a_file_learns_only_whether_it_changed() {
+fn masked_hash_reveals_only_changes() {
     let world = World::new(&["file root/1 x", "file root/2 x"]);
-    let changer = Changer::default();
-    let entry = |changer: &Changer, name: &str, content: &str| {
-        let seen = world
-            .run(|view| see(view, &path(name), Temporaries::Counted))
+    let executor = StepExecutor::default();
+    let entry = |executor: &StepExecutor, name: &str, content: &str| {
+        let inspected = world
+            .run(|view| inspect(view, &path(name), TemporaryFiles::Included))
             .unwrap();
-        changer
-            .entry(&file(content), seen.meta.as_ref(), false)
+        executor
+            .entry(&file(content), inspected.meta.as_ref(), false)
             .unwrap()
     };
-    let veiled = |content: &str| entry(&changer, "/r/1", content);
-    assert_eq!(veiled("a"), veiled("a"));
-    assert_ne!(veiled("a"), veiled("b"));
-    assert_ne!(veiled("a"), entry(&Changer::default(), "/r/1", "a"));
-    assert_ne!(veiled("a"), entry(&changer, "/r/2", "a"));
-    let Entry::File { hash, bytes } = veiled("a") else {
+    let masked = |content: &str| entry(&executor, "/r/1", content);
+    assert_eq!(masked("a"), masked("a"));
+    assert_ne!(masked("a"), masked("b"));
+    assert_ne!(masked("a"), entry(&StepExecutor::default(), "/r/1", "a"));
+    assert_ne!(masked("a"), entry(&executor, "/r/2", "a"));
+    let Entry::File { hash, bytes } = masked("a") else {
         panic!("a file stays a file");
     };
     assert_ne!(hash, ContentHash::of(b"a"));
     assert_eq!(bytes, 0);
-    let open = changer.entry(&file("a"), None, true).unwrap();
+    let open = executor.entry(&file("a"), None, true).unwrap();
     assert_eq!(open, file("a").entry());
 }
 
 #[test]
-fn racing_creators_of_one_name_make_one_file() {
+fn racing_creators_create_one_file() {
     let world = World::new(&[]);
     let made: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
@@ -599,7 +599,7 @@ fn racing_creators_of_one_name_make_one_file() {
                 let world = world.host("root");
                 scope.spawn(move || {
                     let dir = fs::File::open(world).unwrap();
-                    let staged = crate::replace::Staged::new_file(
+                    let staged = crate::replace::StagedFile::new_file(
                         std::os::fd::AsFd::as_fd(&dir),
                         format!("{number}").as_bytes(),
                         None,
@@ -614,39 +614,39 @@ fn racing_creators_of_one_name_make_one_file() {
             .sum()
     });
     assert_eq!((made, tree(&world.host("root")).len()), (1, 1));
-    assert!(world.lens().shows(&path("/r/one")));
+    assert!(world.view().shows(&path("/r/one")));
 }
 
 #[test]
-fn the_level_of_durability_that_was_reached_is_told() {
-    let reached = |wanted, fsync_fails| {
+fn reached_durability_is_reported() {
+    let reached = |durability, fsync_fails| {
         let world = World::new(&FILES);
-        let mut work = Work::from(vec![
+        let mut change_set = ChangeSet::from(vec![
             make("/r/x"),
             relocate("/r/f", "/r/x/f", file("old"), State::Absent),
             copy("/r/d", "/r/y", state(&world, "/r/d"), State::Absent),
             remove("/r/g", file("other")),
         ]);
-        work.durability = wanted;
-        assert_eq!(work.reached.get(), None);
+        change_set.durability = durability;
+        assert_eq!(change_set.reached.get(), None);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 if fsync_fails {
                     testing::forbid(testing::FSYNC, rustix::io::Errno::INVAL);
                 }
-                Changer::default()
-                    .carry_out(&work, &world.lens(), || Ok(()))
+                StepExecutor::default()
+                    .execute(&change_set, &world.view(), || Ok(()))
                     .unwrap();
             });
         });
-        work.reached.get()
+        change_set.reached.get()
     };
-    for wanted in [
+    for durability in [
         Durability::Visible,
         Durability::Ordered,
         Durability::Durable,
     ] {
-        assert_eq!(reached(wanted, false), Some(wanted));
+        assert_eq!(reached(durability, false), Some(durability));
     }
     assert_eq!(
         reached(Durability::Durable, true),
@@ -672,7 +672,7 @@ fn racing_writers_do_not_complete_a_repository_between_them() {
             let writers = steps.map(|step| {
                 scope.spawn(move || {
                     start.wait();
-                    usize::from(carry(world, &[step]).is_ok())
+                    usize::from(execute_step(world, &[step]).is_ok())
                 })
             });
             writers
@@ -684,13 +684,19 @@ fn racing_writers_do_not_complete_a_repository_between_them() {
     }
 }
 
-/// Replaces `/r/d/f` as fast as it goes while `step` is carried out with the state that the plan saw. Returns how often
-/// the step was made.
-fn race_with_a_writer(step: impl Fn(State) -> Step, kept: &str) -> usize {
+/// Keeps replacing `/r/d/f` while `step` is executed with the planned state. Returns how often the step succeeded.
+fn race_with_a_writer(step: impl Fn(State) -> Step, expected_content: &str) -> usize {
     let rounds = (testing::cases() / 100).clamp(20, 1_000);
     let race = |round: usize| {
         let world = World::new(&["file root/d/f old"]);
-        let step = step(state(&world, if kept == "d/f" { "/r/d/f" } else { "/r/d" }));
+        let step = step(state(
+            &world,
+            if expected_content == "d/f" {
+                "/r/d/f"
+            } else {
+                "/r/d"
+            },
+        ));
         let start = std::sync::Barrier::new(2);
         let (written, made) = std::thread::scope(|scope| {
             let (world, start) = (&world, &start);
@@ -699,16 +705,16 @@ fn race_with_a_writer(step: impl Fn(State) -> Step, kept: &str) -> usize {
                 for _ in 0..round % 64 * 50 {
                     std::hint::spin_loop();
                 }
-                carry(world, &[write("/r/d/f", "new", file("old"))]).is_ok()
+                execute_step(world, &[write("/r/d/f", "new", file("old"))]).is_ok()
             });
             start.wait();
-            let made = carry(world, &[step]).is_ok();
+            let made = execute_step(world, &[step]).is_ok();
             (writer.join().unwrap(), made)
         });
         let tree = tree(&world.host("root"));
-        let lost = written && !tree.values().any(|what| what == "file new");
+        let lost = written && !tree.values().any(|state| state == "file new");
         assert!(!lost, "{made} {tree:?}");
-        // What the step took along is what the plan saw.
+        // A successful step took the planned content.
         assert!(!(written && made), "{tree:?}");
         usize::from(made)
     };
@@ -717,12 +723,12 @@ fn race_with_a_writer(step: impl Fn(State) -> Step, kept: &str) -> usize {
 
 #[test]
 fn a_racing_update_is_neither_moved_nor_removed_with_the_old_file() {
-    let moved = |what| relocate("/r/d/f", "/r/g", what, State::Absent);
+    let moved = |state| relocate("/r/d/f", "/r/g", state, State::Absent);
     race_with_a_writer(moved, "d/f");
-    race_with_a_writer(|what| remove("/r/d/f", what), "d/f");
+    race_with_a_writer(|state| remove("/r/d/f", state), "d/f");
 }
 
 #[test]
 fn a_racing_update_in_a_directory_survives_its_removal() {
-    race_with_a_writer(|what| remove("/r/d", what), "d");
+    race_with_a_writer(|state| remove("/r/d", state), "d");
 }

@@ -1,6 +1,6 @@
-//! A directory in, everything beneath it and a mark that changes with it out; or all of it gone, or a copy of it.
+//! Scans and copies directory trees.
 //!
-//! Walks go by handle and never follow a link; they hold a few descriptors, however deep they go.
+//! Trees are walked by handle, without following links, and with a bounded number of descriptors.
 
 mod remove;
 
@@ -10,55 +10,55 @@ use std::os::fd::BorrowedFd;
 use bailiwick::{CallError, Code, ContentHash, PathError, VirtualPath};
 use sha2::{Digest as _, Sha256};
 
-use crate::replace::{ReplaceError, Staged, is_temporary};
-use crate::resolve::{self, Descent, Kind, Meta, OpenDir};
+use crate::replace::{ReplaceError, StagedFile, is_temporary};
+use crate::resolve::{self, DirStack, Kind, Meta, OpenDir};
 use crate::sys::{self, AtFlags, Dir, Errno, Mode};
 
 pub(crate) use remove::{remove, unlink};
 
-/// Names in one tree that a single call may move, copy or remove.
+/// Maximum number of entries in a tree that one call may move, copy or delete.
 pub(crate) const MAX_ENTRIES: u64 = 100_000;
-/// Up to this many bytes the mark of a tree is made of its files' content; what is beyond it, of their identity and time.
+/// The digest includes file contents up to this total size; for further files their identity and time.
 const MAX_HASHED: u64 = 64 << 20;
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: usize = 256 << 10;
 
-/// Asked between pieces of work whether to go on.
-pub(crate) type Pause<'p> = &'p dyn Fn() -> Result<(), CallError>;
+/// Fails when the call must stop; called between pieces of work.
+pub(crate) type Checkpoint<'p> = &'p dyn Fn() -> Result<(), CallError>;
 
-/// What becomes of the names under which writers keep what they have not finished.
+/// Whether a scan includes temporary files of writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Temporaries {
-    /// They go with the rest.
-    Counted,
-    /// They belong to their writers, and a copy would be theirs no more.
-    LeftOut,
+pub(crate) enum TemporaryFiles {
+    /// They are deleted or moved with the tree.
+    Included,
+    /// They belong to their writers and are not copied.
+    Excluded,
 }
 
-/// One name beneath a directory.
+/// An entry beneath a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// Where it stands in the namespace.
+    /// Virtual path.
     pub(crate) path: VirtualPath,
     pub(crate) meta: Meta,
 }
 
-/// Everything beneath a directory: each directory before what it holds, names sorted.
+/// Everything beneath a directory: directories before their contents, names sorted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) items: Vec<Item>,
-    /// Of all names, kinds and contents.
-    pub(crate) mark: Option<ContentHash>,
-    /// The bytes of all files.
+    /// Digest of all names, kinds and contents.
+    pub(crate) digest: Option<ContentHash>,
+    /// Total bytes of all files.
     pub(crate) bytes: u64,
-    /// Whether the mark is of content alone, so that a copy has the same.
-    pub(crate) exact: bool,
-    /// How many unfinished files and directories of writers were left out.
+    /// The digest depends on content only, so a copy has the same digest.
+    pub(crate) content_only: bool,
+    /// Number of temporary files and directories that were excluded.
     pub(crate) left_out: u64,
 }
 
-/// One directory of a walk.
+/// One directory of the scan.
 struct Level {
     path: VirtualPath,
     names: std::vec::IntoIter<String>,
@@ -71,97 +71,101 @@ impl Level {
     }
 }
 
-/// Looks at everything beneath `dir`, which stands at `path`.
+/// Scans everything beneath `dir`, whose virtual path is `path`.
 ///
 /// # Errors
-/// `TOO_LARGE` for a tree with too many or too deep names; `PERMISSION_DENIED` for a name that no path can express.
-pub(crate) fn look(
+/// `TOO_LARGE` for a tree with too many entries or levels; `PERMISSION_DENIED` for a name that is not a valid path.
+pub(crate) fn scan(
     dir: OpenDir,
     path: &VirtualPath,
-    temporaries: Temporaries,
-    pause: Pause<'_>,
+    temporaries: TemporaryFiles,
+    checkpoint: Checkpoint<'_>,
 ) -> Result<Tree, CallError> {
     let mut tree = Tree {
-        exact: true,
+        content_only: true,
         ..Tree::default()
     };
-    let mut mark = Sha256::new();
+    let mut digest = Sha256::new();
     let skip = path.as_str().len();
     let mut levels = vec![Level::open(&dir, path.clone(), MAX_ENTRIES)?];
-    let mut way = Descent::new(dir);
+    let mut stack = DirStack::new(dir);
     while let Some(level) = levels.last_mut() {
         let Some(name) = level.names.next() else {
             levels.pop();
-            way.leave();
+            stack.pop();
             continue;
         };
-        pause()?;
-        if temporaries == Temporaries::LeftOut && is_temporary(&name) {
+        checkpoint()?;
+        if temporaries == TemporaryFiles::Excluded && is_temporary(&name) {
             tree.left_out += 1;
             continue;
         }
         let path = level.path.join(&name).map_err(|_| too_large(&level.path))?;
-        let here = here(&mut way, &level.path)?;
-        let meta = stat(here.as_fd(), &name).map_err(|errno| resolve::say(errno, &path))?;
+        let dir = current_dir(&mut stack, &level.path)?;
+        let meta =
+            stat(dir.as_fd(), &name).map_err(|errno| resolve::to_call_error(errno, &path))?;
         let relative = path.as_str().get(skip..).unwrap_or_default();
-        mark.update(relative.as_bytes());
-        mark.update([0]);
-        mark.update(identity(here, &name, &path, &meta, &mut tree, pause)?);
+        digest.update(relative.as_bytes());
+        digest.update([0]);
+        digest.update(identity(dir, &name, &path, &meta, &mut tree, checkpoint)?);
         tree.items.push(Item {
             path: path.clone(),
             meta,
         });
         if meta.kind == Kind::Directory {
             let budget = MAX_ENTRIES.saturating_sub(tree.items.len() as u64);
-            levels.push(descend(&mut way, &name, path, budget)?);
+            levels.push(descend(&mut stack, &name, path, budget)?);
         }
     }
-    tree.mark = Some(ContentHash::from_bytes(mark.finalize().into()));
+    tree.digest = Some(ContentHash::from_bytes(digest.finalize().into()));
     Ok(tree)
 }
 
-/// The deepest directory of `way`, which is `path`.
-fn here<'w>(way: &'w mut Descent, path: &VirtualPath) -> Result<&'w OpenDir, CallError> {
-    way.here().map_err(|errno| match errno {
+/// The current directory of `stack`, whose virtual path is `path`.
+fn current_dir<'w>(stack: &'w mut DirStack, path: &VirtualPath) -> Result<&'w OpenDir, CallError> {
+    stack.current().map_err(|errno| match errno {
         Errno::STALE | Errno::NOENT | Errno::LOOP | Errno::NOTDIR => super::stale(path),
-        errno => resolve::say(errno, path),
+        errno => resolve::to_call_error(errno, path),
     })
 }
 
 fn descend(
-    way: &mut Descent,
+    stack: &mut DirStack,
     name: &str,
     path: VirtualPath,
     budget: u64,
 ) -> Result<Level, CallError> {
-    way.enter(name)
-        .map_err(|errno| resolve::say(errno, &path))?;
-    Level::open(here(way, &path)?, path, budget)
+    stack
+        .enter(name)
+        .map_err(|errno| resolve::to_call_error(errno, &path))?;
+    Level::open(current_dir(stack, &path)?, path, budget)
 }
 
-/// What of one entry goes into the mark.
+/// What one entry adds to the digest.
 fn identity(
     dir: &OpenDir,
     name: &str,
     path: &VirtualPath,
     meta: &Meta,
     tree: &mut Tree,
-    pause: Pause<'_>,
+    checkpoint: Checkpoint<'_>,
 ) -> Result<[u8; 33], CallError> {
     let (kind, hash) = match meta.kind {
         Kind::Directory => (b'd', ContentHash::of(b"")),
         Kind::File => {
             tree.bytes = tree.bytes.saturating_add(meta.len);
             if tree.bytes > MAX_HASHED {
-                tree.exact = false;
+                tree.content_only = false;
                 (b's', stamp(meta))
             } else {
-                let file = dir.read(name).map_err(|errno| resolve::say(errno, path))?;
-                (b'f', hash_of(&file.file, MAX_HASHED, path, pause)?.0)
+                let file = dir
+                    .read(name)
+                    .map_err(|errno| resolve::to_call_error(errno, path))?;
+                (b'f', hash_file(&file.file, MAX_HASHED, path, checkpoint)?.0)
             }
         }
         Kind::Link | Kind::Special => {
-            tree.exact = false;
+            tree.content_only = false;
             (b'o', stamp(meta))
         }
     };
@@ -172,7 +176,7 @@ fn identity(
     Ok(identity)
 }
 
-/// Stands for an object that is not read: which one it is, and when it last changed.
+/// Identity and modification time of an object whose content is not read.
 pub(crate) fn stamp(meta: &Meta) -> ContentHash {
     let Meta {
         dev,
@@ -185,44 +189,44 @@ pub(crate) fn stamp(meta: &Meta) -> ContentHash {
     ContentHash::of(format!("{dev} {ino} {len} {modified} {modified_nanos}").as_bytes())
 }
 
-/// The hash and length of what `file` holds, up to `limit` bytes.
-pub(crate) fn hash_of(
+/// The hash and length of a file of at most `limit` bytes.
+pub(crate) fn hash_file(
     file: &File,
     limit: u64,
     path: &VirtualPath,
-    pause: Pause<'_>,
+    checkpoint: Checkpoint<'_>,
 ) -> Result<(ContentHash, u64), CallError> {
     let mut hash = Sha256::new();
-    let bytes = read(file, limit, path, pause, |piece| hash.update(piece))?;
+    let bytes = read(file, limit, path, checkpoint, |piece| hash.update(piece))?;
     Ok((ContentHash::from_bytes(hash.finalize().into()), bytes))
 }
 
-/// What `file` holds, up to `limit` bytes.
-pub(crate) fn bytes_of(
+/// The content of a file of at most `limit` bytes.
+pub(crate) fn read_file(
     file: &File,
     limit: u64,
     path: &VirtualPath,
-    pause: Pause<'_>,
+    checkpoint: Checkpoint<'_>,
 ) -> Result<Vec<u8>, CallError> {
     let mut bytes = Vec::new();
-    read(file, limit, path, pause, |piece| {
+    read(file, limit, path, checkpoint, |piece| {
         bytes.extend_from_slice(piece)
     })?;
     Ok(bytes)
 }
 
-/// Gives what `file` holds to `take`, piece by piece. Returns how much it was.
+/// Passes the content of a file to `take` in pieces. Returns its length.
 fn read(
     file: &File,
     limit: u64,
     path: &VirtualPath,
-    pause: Pause<'_>,
+    checkpoint: Checkpoint<'_>,
     mut take: impl FnMut(&[u8]),
 ) -> Result<u64, CallError> {
     let mut buffer = vec![0; PIECE];
     let mut at = 0;
     loop {
-        pause()?;
+        checkpoint()?;
         match sys::pread(file, &mut buffer, at) {
             Ok(0) => return Ok(at),
             Ok(read) => {
@@ -230,7 +234,7 @@ fn read(
                 at += read as u64;
             }
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(resolve::say(errno, path)),
+            Err(errno) => return Err(resolve::to_call_error(errno, path)),
         }
         if at > limit {
             return Err(too_large(path));
@@ -238,38 +242,42 @@ fn read(
     }
 }
 
-/// Copies `items`, which stand beneath `path` at `from`, into the empty directory `to`: directories and regular files alone.
+/// Copies `items`, the entries beneath `path` at `from`, into the empty directory `to`. Only directories and regular
+/// files can be copied.
 pub(crate) fn copy(
     from: OpenDir,
     to: OpenDir,
     path: &VirtualPath,
     items: &[Item],
-    pause: Pause<'_>,
+    checkpoint: Checkpoint<'_>,
 ) -> Result<(), CallError> {
-    let (mut source, mut copy) = (Descent::new(from), Descent::new(to));
-    // The items come depth first, so the parent of each is on the way down to the one before.
+    let (mut source, mut copy) = (DirStack::new(from), DirStack::new(to));
+    // Items come depth first, so the parent of each is the previous directory or above it.
     let mut open = vec![path];
     for item in items {
-        pause()?;
+        checkpoint()?;
         let parent = item.path.parent();
         while open.len() > 1 && open.last().copied() != parent.as_ref() {
             open.pop();
-            source.leave();
-            copy.leave();
+            source.pop();
+            copy.pop();
         }
-        let (from, to) = (here(&mut source, &item.path)?, here(&mut copy, &item.path)?);
+        let (from, to) = (
+            current_dir(&mut source, &item.path)?,
+            current_dir(&mut copy, &item.path)?,
+        );
         let name = item.path.name().unwrap_or_default();
-        let failed = |errno| resolve::say(errno, &item.path);
+        let failed = |errno| resolve::to_call_error(errno, &item.path);
         match item.meta.kind {
             Kind::Directory => {
-                // Never more open than the original, and open enough to be filled.
+                // Not more permissive than the original, but writable for the copy.
                 let mode = Mode::from_raw_mode(item.meta.mode & 0o777 | 0o700);
                 sys::mkdirat(to.as_fd(), name, mode).map_err(failed)?;
                 source.enter(name).map_err(failed)?;
                 copy.enter(name).map_err(failed)?;
                 open.push(&item.path);
             }
-            Kind::File => copy_file(from, to.as_fd(), name, &item.path, pause)?,
+            Kind::File => copy_file(from, to.as_fd(), name, &item.path, checkpoint)?,
             Kind::Link | Kind::Special => return Err(not_copied(&item.path)),
         }
     }
@@ -281,36 +289,38 @@ fn copy_file(
     to: BorrowedFd<'_>,
     name: &str,
     path: &VirtualPath,
-    pause: Pause<'_>,
+    checkpoint: Checkpoint<'_>,
 ) -> Result<(), CallError> {
-    let source = from.read(name).map_err(|errno| resolve::say(errno, path))?;
-    let paused = || pause().map_err(Stopped::Paused);
-    let copied = Staged::copy_of(to, &source.file, source.meta.mode, source.meta.len, paused);
-    let (staged, _) = copied.map_err(|stopped| stopped.say(path))?;
+    let source = from
+        .read(name)
+        .map_err(|errno| resolve::to_call_error(errno, path))?;
+    let paused = || checkpoint().map_err(CopyError::Stopped);
+    let copied = StagedFile::copy_of(to, &source.file, source.meta.mode, source.meta.len, paused);
+    let (staged, _) = copied.map_err(|stopped| stopped.to_call_error(path))?;
     staged
         .create(name, crate::replace::Durability::Visible)
-        .map_err(|error| error.say(path))?;
+        .map_err(|error| error.to_call_error(path))?;
     Ok(())
 }
 
-/// Why a copy ended early.
+/// Why a copy was not finished.
 #[derive(Debug)]
-pub(crate) enum Stopped {
-    Paused(CallError),
+pub(crate) enum CopyError {
+    Stopped(CallError),
     Failed(ReplaceError),
 }
 
-impl From<ReplaceError> for Stopped {
+impl From<ReplaceError> for CopyError {
     fn from(error: ReplaceError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl Stopped {
-    pub(crate) fn say(self, path: &VirtualPath) -> CallError {
+impl CopyError {
+    pub(crate) fn to_call_error(self, path: &VirtualPath) -> CallError {
         match self {
-            Self::Paused(error) => error,
-            Self::Failed(error) => error.say(path),
+            Self::Stopped(error) => error,
+            Self::Failed(error) => error.to_call_error(path),
         }
     }
 }
@@ -331,14 +341,14 @@ pub(crate) fn too_large(path: &VirtualPath) -> CallError {
     )
 }
 
-/// What stands under `name`, no link followed.
+/// The metadata of `name`, without following a link.
 pub(crate) fn stat(dir: BorrowedFd<'_>, name: &str) -> Result<Meta, Errno> {
     sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Meta::from_stat(&stat))
 }
 
-/// The names in `dir`, sorted; at most `budget`.
+/// The names in `dir`, sorted; fails if there are more than `budget`.
 fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<String>, CallError> {
-    let failed = |errno| resolve::say(errno, path);
+    let failed = |errno| resolve::to_call_error(errno, path);
     let mut names = Vec::new();
     for entry in Dir::read_from(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -346,10 +356,10 @@ fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<Str
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        let name = name.to_str().map_err(|_| unspeakable(path))?;
+        let name = name.to_str().map_err(|_| not_utf8(path))?;
         path.join(name).map_err(|error| match error {
             PathError::TooLong => too_large(path),
-            _ => unspeakable(path),
+            _ => not_utf8(path),
         })?;
         if names.len() as u64 >= budget {
             return Err(too_large(path));
@@ -360,8 +370,8 @@ fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<Str
     Ok(names)
 }
 
-/// What no path can name no rule can speak of, so nothing is done to it.
-fn unspeakable(path: &VirtualPath) -> CallError {
+/// No policy can match such a name, so it is denied.
+fn not_utf8(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::PermissionDenied,
         format!("`{path}` holds a name that no path can express, so the call cannot be judged"),

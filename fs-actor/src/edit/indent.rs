@@ -1,15 +1,15 @@
-//! Lines as written and as they stand in, the one rule by which their indentation differs out.
+//! Rules that convert the indentation of an edit to that of the file.
 
-/// Rules of indentation tried at most for one place.
+/// Maximum number of rules to try per match.
 const MAX_RULES: usize = 8;
-/// What may differ before and after the content of a line; other white space is content.
+/// Characters ignored at the ends of a line; other white space is content.
 pub(super) const BLANKS: [char; 2] = [' ', '\t'];
-/// The one rule by which the indentation of the old text becomes that of the file.
+/// A rule that converts the indentation of the old text to that of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Indent {
     Deeper(String),
     Shallower(String),
-    /// Each `from` is one `to`, such as four spaces and a tab.
+    /// Replaces each `from` by `to`, such as four spaces by a tab.
     Units {
         from: String,
         to: String,
@@ -17,36 +17,36 @@ pub(super) enum Indent {
 }
 
 impl Indent {
-    /// The rule that holds for all lines which are not blank, if one does.
-    pub(super) fn between(old: &[&str], here: &[&str]) -> Option<Self> {
-        let pairs = old.iter().zip(here);
+    /// The rule that converts all non-blank lines, if there is one.
+    pub(super) fn between(old: &[&str], actual: &[&str]) -> Option<Self> {
+        let pairs = old.iter().zip(actual);
         let pairs = pairs.filter(|(old, _)| !trimmed(old).is_empty());
         let pairs: Vec<_> = pairs
-            .map(|(old, here)| (indent(old), indent(here)))
+            .map(|(old, actual)| (indent(old), indent(actual)))
             .collect();
         let mut rules: Vec<Self> = Vec::new();
         for rule in pairs
             .iter()
-            .flat_map(|(old, here)| Self::guesses(old, here))
+            .flat_map(|(old, actual)| Self::guesses(old, actual))
         {
             if rules.len() < MAX_RULES && !rules.contains(&rule) {
                 rules.push(rule);
             }
         }
         rules.retain(|rule| {
-            let holds = |(old, here): &(&str, &str)| rule.apply(old).as_deref() == Some(*here);
+            let holds = |(old, actual): &(&str, &str)| rule.apply(old).as_deref() == Some(*actual);
             pairs.iter().all(holds)
         });
         rules.into_iter().next()
     }
 
-    /// The rules under which `old` becomes `here`.
-    fn guesses(old: &str, here: &str) -> Vec<Self> {
+    /// Rules that convert the line `old` to `actual`.
+    fn guesses(old: &str, actual: &str) -> Vec<Self> {
         let mut rules = Vec::new();
-        if let Some(more) = here.strip_suffix(old) {
+        if let Some(more) = actual.strip_suffix(old) {
             rules.push(Self::Deeper(more.to_owned()));
         }
-        if let Some(less) = old.strip_suffix(here) {
+        if let Some(less) = old.strip_suffix(actual) {
             rules.push(Self::Shallower(less.to_owned()));
         }
         let uniform = |text: &str| {
@@ -54,11 +54,11 @@ impl Indent {
             let first = chars.next();
             first.filter(|first| chars.all(|c| c == *first))
         };
-        if let (Some(from), Some(to)) = (uniform(old), uniform(here)) {
-            let depth = common_divisor(old.len(), here.len());
+        if let (Some(from), Some(to)) = (uniform(old), uniform(actual)) {
+            let depth = common_divisor(old.len(), actual.len());
             rules.push(Self::Units {
                 from: from.to_string().repeat(old.len() / depth),
-                to: to.to_string().repeat(here.len() / depth),
+                to: to.to_string().repeat(actual.len() / depth),
             });
         }
         rules

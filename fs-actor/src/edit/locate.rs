@@ -1,70 +1,69 @@
-//! A text and old text in, the places where it stands out: exactly, but for line endings, or but for indentation.
+//! Finds old text in a file: exactly, ignoring line endings, or ignoring indentation.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 
 use super::indent::{BLANKS, Indent, indent, trimmed};
-use super::sequence::LineIndex;
-use super::{Edit, Replacement, Strategy};
+use super::line_index::LineIndex;
+use super::{Edit, MatchStrategy, Replacement};
 use crate::text::{Ending, Line, Text};
 
-/// Lines that all edits of a call together may compare and fit in the search for re-indented text, so that no input makes
-/// it slow.
+/// Maximum number of lines that all edits of a call compare while ignoring indentation.
 const MAX_COMPARED: usize = 4_000_000;
-/// Places that one text may stand in, and all edits of a call may change.
-pub(super) const MAX_PLACES: usize = 100_000;
-/// Bytes of new text that all edits together may fit to places that differ in indentation.
+/// Maximum number of occurrences of one text, and of replacements per call.
+pub(super) const MAX_MATCHES: usize = 100_000;
+/// Maximum bytes of new text that all edits adapt to other indentation.
 const MAX_FITTED: usize = 64 << 20;
 
-/// Old text stands in so many places that to hold them would fill the memory.
+/// The old text occurs too often.
 #[derive(Debug)]
-pub(super) struct TooMany;
+pub(super) struct TooManyMatches;
 
 /// A text prepared for many searches.
 #[derive(Debug)]
-pub(super) struct Source<'t> {
+pub(super) struct SearchText<'t> {
     pub(super) text: &'t Text<'t>,
     /// The text with `\n` for each line ending.
     plain: Cow<'t, str>,
-    /// Where, in `plain`, a `\r` was left out before the `\n`.
+    /// Offsets in `plain` where a `\r` was removed before the `\n`.
     left_out: Vec<usize>,
-    /// Its lines but for blanks, once an edit is looked for that way.
+    /// Index of trimmed lines, built on demand.
     index: OnceCell<LineIndex<'t>>,
-    /// What is left of [`MAX_COMPARED`] and [`MAX_FITTED`].
+    /// What remains of [`MAX_COMPARED`] and [`MAX_FITTED`].
     comparisons: Cell<usize>,
     fitting: Cell<usize>,
 }
 
-/// A place where old text stands.
+/// An occurrence of the old text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct TextMatch {
     pub(super) start: usize,
     pub(super) end: usize,
-    pub(super) strategy: Strategy,
-    way: Way,
+    pub(super) strategy: MatchStrategy,
+    replacement: ReplacementText,
 }
 
-/// How the new text is fitted in.
+/// How the new text is inserted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Way {
-    /// As it is: the edit names carriage returns itself.
+enum ReplacementText {
+    /// Unchanged: the edit contains carriage returns itself.
     Literal,
-    /// With the line endings of the place; `explicit` carriage returns stay.
+    /// With the line endings of the occurrence; `explicit` carriage returns are kept.
     Endings { explicit: bool },
     /// As these lines.
     Lines(Vec<NewLine>),
 }
 
-/// A line of the new text, fitted to its place.
+/// A line of the new text, adapted to the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NewLine {
-    /// The line of the file with this index, as it stands there.
-    Kept(usize),
-    /// This content.
-    Fresh(String),
+    /// The line of the file with this index.
+    Existing(usize),
+    /// New content.
+    New(String),
 }
 
-impl<'t> Source<'t> {
+impl<'t> SearchText<'t> {
     pub(super) fn of(text: &'t Text<'t>) -> Self {
         let source = text.as_str();
         let classic = text.lines().iter().any(|line| line.ending == Ending::Cr);
@@ -89,98 +88,100 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// How many lines were compared and fitted so far.
+    /// Number of lines compared and adapted so far.
     #[cfg(test)]
     pub(super) fn compared(&self) -> usize {
         MAX_COMPARED - self.comparisons.get()
     }
 
-    /// Every place where `old` stands, in order; places may overlap. The first way that finds one counts.
+    /// All occurrences of `old`, in order; they may overlap. Uses the most exact method that finds any.
     ///
     /// # Errors
-    /// [`TooMany`]
-    pub(super) fn locate(&self, old: &str, new: &str) -> Result<Vec<Found>, TooMany> {
+    /// [`TooManyMatches`]
+    pub(super) fn locate(&self, old: &str, new: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let explicit = old.contains('\r');
         if explicit {
-            let found = self.literally(old)?;
+            let found = self.exact(old)?;
             if !found.is_empty() {
                 return Ok(found);
             }
         }
         let plain = old.replace("\r\n", "\n");
-        let found = self.but_for_endings(&plain, old, !explicit)?;
+        let found = self.ignoring_line_endings(&plain, old, !explicit)?;
         if !found.is_empty() {
             return Ok(found);
         }
-        self.but_for_blanks(&plain, &new.replace("\r\n", "\n"))
+        self.ignoring_indentation(&plain, &new.replace("\r\n", "\n"))
     }
 
-    /// Every place where the lines of `old` stand as whole lines, whatever ends them.
+    /// All occurrences of `old` as whole lines, with any line ending.
     ///
     /// # Errors
-    /// [`TooMany`]
-    pub(super) fn locate_lines(&self, old: &str) -> Result<Vec<Found>, TooMany> {
+    /// [`TooManyMatches`]
+    pub(super) fn locate_lines(&self, old: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let mut found = if old.contains('\r') {
-            self.literally(old)?
+            self.exact(old)?
         } else {
             Vec::new()
         };
         if found.is_empty() {
             let explicit = !old.contains('\r');
-            found = self.but_for_endings(&old.replace("\r\n", "\n"), old, explicit)?;
+            found = self.ignoring_line_endings(&old.replace("\r\n", "\n"), old, explicit)?;
         }
         found.retain(|found| found.is_whole_lines(self.text));
         Ok(found)
     }
 
-    fn literally(&self, old: &str) -> Result<Vec<Found>, TooMany> {
+    fn exact(&self, old: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let source = self.text.as_str();
         let bytes = source.as_bytes();
-        // Half of a `\r\n` is never matched: to take it away would leave the other half.
+        // Half of a `\r\n` never matches, since the other half would remain.
         let splits = |at: usize| {
             at > 0 && bytes.get(at - 1) == Some(&b'\r') && bytes.get(at) == Some(&b'\n')
         };
-        let whole = |found: &Found| !splits(found.start) && !splits(found.end);
-        let found = occurrences(source, old)?.into_iter().map(|start| Found {
-            start,
-            end: start + old.len(),
-            strategy: Strategy::Exact,
-            way: Way::Literal,
-        });
+        let whole = |found: &TextMatch| !splits(found.start) && !splits(found.end);
+        let found = occurrences(source, old)?
+            .into_iter()
+            .map(|start| TextMatch {
+                start,
+                end: start + old.len(),
+                strategy: MatchStrategy::Exact,
+                replacement: ReplacementText::Literal,
+            });
         Ok(found.filter(whole).collect())
     }
 
-    /// Line endings cannot be seen by who writes the edit, so a place counts whatever they are.
-    fn but_for_endings(
+    /// Occurrences with any line endings, which a model cannot see.
+    fn ignoring_line_endings(
         &self,
         plain: &str,
         old: &str,
         explicit: bool,
-    ) -> Result<Vec<Found>, TooMany> {
+    ) -> Result<Vec<TextMatch>, TooManyMatches> {
         let found = occurrences(&self.plain, plain)?.into_iter().map(|at| {
             let (start, end) = (self.original(at), self.original(at + plain.len()));
             let exact = self.text.as_str().get(start..end) == Some(old);
-            Found {
+            TextMatch {
                 start,
                 end,
                 strategy: if exact {
-                    Strategy::Exact
+                    MatchStrategy::Exact
                 } else {
-                    Strategy::LineEndings
+                    MatchStrategy::LineEndings
                 },
-                way: Way::Endings { explicit },
+                replacement: ReplacementText::Endings { explicit },
             }
         });
         Ok(found.collect())
     }
 
-    /// The offset in the text of an offset in `plain`.
+    /// Converts an offset in `plain` to one in the text.
     fn original(&self, plain: usize) -> usize {
         plain + self.left_out.partition_point(|at| *at < plain)
     }
 
-    /// Whole lines that differ in indentation and trailing blanks alone, all indented by the same rule.
-    fn but_for_blanks(&self, old: &str, new: &str) -> Result<Vec<Found>, TooMany> {
+    /// Occurrences of whole lines that differ only by trailing blanks and one indentation rule.
+    fn ignoring_indentation(&self, old: &str, new: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let (old_ends, old) = whole_lines(old);
         let size = new.len();
         let (new_ends, new) = whole_lines(new);
@@ -196,12 +197,12 @@ impl<'t> Source<'t> {
         for first in index.positions(&old, |lines| spend(&self.comparisons, lines))? {
             spend(&self.comparisons, old.len() + new.len())?;
             spend(&self.fitting, size)?;
-            if found.len() >= MAX_PLACES {
-                return Err(TooMany);
+            if found.len() >= MAX_MATCHES {
+                return Err(TooManyMatches);
             }
-            let here = lines.get(first..first + old.len()).unwrap_or_default();
-            let here: Vec<&str> = here.iter().map(content).collect();
-            let rule = Indent::between(&old, &here);
+            let actual = lines.get(first..first + old.len()).unwrap_or_default();
+            let actual: Vec<&str> = actual.iter().map(content).collect();
+            let rule = Indent::between(&old, &actual);
             let Some(fitted) = rule.and_then(|rule| fit(&old, &new, first, &rule)) else {
                 continue;
             };
@@ -210,16 +211,16 @@ impl<'t> Source<'t> {
                 continue;
             };
             let mut fitted = fitted;
-            // Text without a last line end: what is asked to end a line there ends the file.
+            // If the file has no final line end, neither has the replacement of its last line.
             let at_end = last.ending == Ending::None;
             if new_ends && !(old_ends && at_end) {
-                fitted.push(NewLine::Fresh(String::new()));
+                fitted.push(NewLine::New(String::new()));
             }
-            found.push(Found {
+            found.push(TextMatch {
                 start: begin.start,
                 end: if old_ends { last.next() } else { last.end },
-                strategy: Strategy::Whitespace,
-                way: Way::Lines(fitted),
+                strategy: MatchStrategy::Whitespace,
+                replacement: ReplacementText::Lines(fitted),
             });
         }
         Ok(found)
@@ -227,26 +228,26 @@ impl<'t> Source<'t> {
 }
 
 /// Takes `wanted` from a budget.
-fn spend(budget: &Cell<usize>, wanted: usize) -> Result<(), TooMany> {
-    budget.set(budget.get().checked_sub(wanted).ok_or(TooMany)?);
+fn spend(budget: &Cell<usize>, wanted: usize) -> Result<(), TooManyMatches> {
+    budget.set(budget.get().checked_sub(wanted).ok_or(TooManyMatches)?);
     Ok(())
 }
 
-impl Found {
-    /// What stands in this place after `edit`.
+impl TextMatch {
+    /// The replacement of this occurrence.
     pub(super) fn replacement(&self, edit: &Edit, text: &Text<'_>) -> Replacement {
         let old = text.as_str().get(self.start..self.end).unwrap_or_default();
-        let with = match &self.way {
-            Way::Literal => edit.new.clone(),
-            Way::Endings { explicit: true } => {
+        let with = match &self.replacement {
+            ReplacementText::Literal => edit.new.clone(),
+            ReplacementText::Endings { explicit: true } => {
                 with_endings(&edit.new, &edit.old, old, text.ending_at(self.start))
             }
-            Way::Endings { explicit: false } => {
+            ReplacementText::Endings { explicit: false } => {
                 let new = edit.new.replace("\r\n", "\n");
                 let plain = edit.old.replace("\r\n", "\n");
                 with_endings(&new, &plain, old, text.ending_at(self.start))
             }
-            Way::Lines(lines) => joined(lines, text, text.ending_at(self.start)),
+            ReplacementText::Lines(lines) => joined(lines, text, text.ending_at(self.start)),
         };
         Replacement {
             start: self.start,
@@ -255,18 +256,18 @@ impl Found {
         }
     }
 
-    /// The place after the last byte, for what is added to an empty text.
-    pub(super) fn at_the_end(text: &Text<'_>) -> Self {
+    /// An empty occurrence at the end of the text.
+    pub(super) fn end_of_text(text: &Text<'_>) -> Self {
         let end = text.as_str().len();
         Self {
             start: end,
             end,
-            strategy: Strategy::Exact,
-            way: Way::Literal,
+            strategy: MatchStrategy::Exact,
+            replacement: ReplacementText::Literal,
         }
     }
 
-    /// Whether it begins and ends where lines do.
+    /// Whether it begins and ends at line boundaries.
     fn is_whole_lines(&self, text: &Text<'_>) -> bool {
         let lines = text.lines();
         let begins = |at: usize| lines.binary_search_by_key(&at, |line| line.start).is_ok();
@@ -274,33 +275,33 @@ impl Found {
     }
 }
 
-/// Leaves out what overlaps the place before it.
-pub(super) fn disjoint(found: Vec<Found>) -> Vec<Found> {
+/// Drops occurrences that overlap the previous one.
+pub(super) fn without_overlaps(found: Vec<TextMatch>) -> Vec<TextMatch> {
     let mut end = 0;
-    let apart = found.into_iter().filter(|found| {
-        let apart = found.start >= end;
-        end = if apart { found.end } else { end };
-        apart
+    let disjoint = found.into_iter().filter(|found| {
+        let is_disjoint = found.start >= end;
+        end = if is_disjoint { found.end } else { end };
+        is_disjoint
     });
-    apart.collect()
+    disjoint.collect()
 }
 
-/// The least exact way among `found`.
-pub(super) fn weakest(found: &[Found]) -> Strategy {
-    let ways = found.iter().map(|found| found.strategy);
-    ways.max().unwrap_or(Strategy::Exact)
+/// The least exact strategy among `found`.
+pub(super) fn least_exact(found: &[TextMatch]) -> MatchStrategy {
+    let strategies = found.iter().map(|found| found.strategy);
+    strategies.max().unwrap_or(MatchStrategy::Exact)
 }
 
-/// Where `needle` stands in `text`, overlapping places included when they begin in the one before.
-fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooMany> {
+/// All occurrences of `needle` in `text`, overlapping ones included.
+fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooManyMatches> {
     let all = text.match_indices(needle).map(|(at, _)| at);
-    let apart: Vec<usize> = all.take(MAX_PLACES + 1).collect();
-    if apart.len() > MAX_PLACES {
-        return Err(TooMany);
+    let positions: Vec<usize> = all.take(MAX_MATCHES + 1).collect();
+    if positions.len() > MAX_MATCHES {
+        return Err(TooManyMatches);
     }
-    // `aa` stands twice in `aaa`: whoever wants the only place must hear of the second.
-    let [only] = apart.as_slice() else {
-        return Ok(apart);
+    // `aa` occurs twice in `aaa`, so the text is ambiguous.
+    let [only] = positions.as_slice() else {
+        return Ok(positions);
     };
     let step = needle.chars().next().map_or(1, char::len_utf8);
     let again = text.get(only + step..).and_then(|rest| rest.find(needle));
@@ -308,8 +309,8 @@ fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooMany> {
     Ok(std::iter::once(*only).chain(second).collect())
 }
 
-/// `new` with the line endings of `matched`, the place of `old` in the file: lines that old and new
-/// share keep theirs, others take that of their neighbour, and `fallback` where the place has none.
+/// `new` with the line endings of `matched`: common lines of old and new keep theirs, others take that of their
+/// neighbour, and `fallback` if there is none.
 fn with_endings(new: &str, old: &str, matched: &str, fallback: Ending) -> String {
     if !new.contains('\n') {
         return new.to_owned();
@@ -345,7 +346,7 @@ fn with_endings(new: &str, old: &str, matched: &str, fallback: Ending) -> String
     out
 }
 
-/// How many lines `old` and `new` share at their beginning and at their end.
+/// The number of common lines of `old` and `new` at the beginning and at the end.
 fn shared(old: &[&str], new: &[&str]) -> (usize, usize) {
     let same = |(a, b): &(&&str, &&str)| a == b;
     let before = old.iter().zip(new).take_while(same).count();
@@ -364,22 +365,22 @@ fn whole_lines(text: &str) -> (bool, Vec<&str>) {
     (ends, body.split('\n').collect())
 }
 
-/// The lines of `new` as they are to stand in the file from line `first` on; none if the rule does not fit one.
+/// The lines of `new`, adapted to the file from line `first` on; `None` if the rule does not fit.
 fn fit(old: &[&str], new: &[&str], first: usize, rule: &Indent) -> Option<Vec<NewLine>> {
     let (before, after) = shared(old, new);
     let fitted = new.iter().enumerate().map(|(index, line)| {
         let from_end = new.len() - index;
         if index < before {
-            return Some(NewLine::Kept(first + index));
+            return Some(NewLine::Existing(first + index));
         }
         if from_end <= after {
-            return Some(NewLine::Kept(first + old.len() - from_end));
+            return Some(NewLine::Existing(first + old.len() - from_end));
         }
         if trimmed(line).is_empty() {
-            return Some(NewLine::Fresh(String::new()));
+            return Some(NewLine::New(String::new()));
         }
         let indent = rule.apply(indent(line))?;
-        Some(NewLine::Fresh(format!(
+        Some(NewLine::New(format!(
             "{indent}{}",
             line.trim_start_matches(BLANKS)
         )))
@@ -387,7 +388,7 @@ fn fit(old: &[&str], new: &[&str], first: usize, rule: &Indent) -> Option<Vec<Ne
     fitted.collect()
 }
 
-/// The lines with the ending each has in the file, or `fallback`; the last one without.
+/// The lines with their endings in the file, or `fallback`; the last one without.
 fn joined(lines: &[NewLine], text: &Text<'_>, fallback: Ending) -> String {
     let mut out = String::new();
     let mut ending = None;
@@ -397,13 +398,13 @@ fn joined(lines: &[NewLine], text: &Text<'_>, fallback: Ending) -> String {
             out.push_str(ending.as_str());
         }
         match line {
-            NewLine::Kept(index) => {
-                let kept = text.lines().get(*index).copied();
-                out.push_str(kept.map_or("", |kept| text.content(kept)));
-                let own = kept.map(|kept| kept.ending);
+            NewLine::Existing(index) => {
+                let common = text.lines().get(*index).copied();
+                out.push_str(common.map_or("", |common| text.content(common)));
+                let own = common.map(|common| common.ending);
                 ending = own.filter(|own| *own != Ending::None).or(Some(fallback));
             }
-            NewLine::Fresh(content) => {
+            NewLine::New(content) => {
                 out.push_str(content);
                 ending = Some(fallback);
             }

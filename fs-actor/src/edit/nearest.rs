@@ -1,33 +1,33 @@
-//! A text and old text that is not in it in, the stretch most like it out, in time linear in both.
+//! Finds the lines most similar to a text that does not occur, in linear time.
 
 use similar::{Algorithm, ChangeTag, TextDiff};
 
 use crate::text::Text;
 
-/// How much of the text is looked at, so that a miss costs little in any file.
+/// Maximum bytes of the text that are searched.
 const MAX_BYTES: usize = 1 << 20;
-/// How many lines of the old text are compared, and how much of each.
+/// Maximum number and width of compared lines.
 const MAX_LINES: usize = 200;
 const MAX_WIDTH: usize = 200;
-/// How much is shown.
+/// Maximum number of lines in the excerpt.
 const SHOWN_LINES: usize = 12;
-/// Below this likeness, in percent, a hint would mislead.
+/// Less similar text, in percent, is not suggested.
 const MIN_SIMILARITY: u8 = 40;
-/// Pairs of neighbouring bytes are counted in this many classes.
+/// Number of classes for counting pairs of adjacent bytes.
 const CLASSES: usize = 1024;
 
-/// The stretch of the text most like what was looked for.
+/// The most similar lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nearest {
     pub(crate) first_line: usize,
     pub(crate) last_line: usize,
-    /// In percent of the pairs of neighbouring characters.
+    /// In percent.
     pub(crate) similarity: u8,
-    /// `-` as it was asked for, `+` as the file has it.
+    /// Lines of the edit with `-`, of the file with `+`.
     pub(crate) excerpt: String,
 }
 
-/// What a refusal says of the nearest text.
+/// The sentence about the nearest text in an error.
 pub(super) fn sentence(nearest: Option<&Nearest>) -> String {
     let Some(nearest) = nearest else {
         return "; read the file again, nothing in it is like that".to_owned();
@@ -43,19 +43,19 @@ pub(super) fn sentence(nearest: Option<&Nearest>) -> String {
     )
 }
 
-/// Finds the lines of `text` most like `old`.
+/// Finds the lines of `text` most similar to `old`.
 pub(super) fn find(text: &Text<'_>, old: &str) -> Option<Nearest> {
     let old: Vec<&str> = old.lines().take(MAX_LINES).map(cut).collect();
     let known = text.lines().iter();
     let near = known.take_while(|line| line.end <= MAX_BYTES);
     let lines: Vec<&str> = near.map(|line| cut(text.content(*line))).collect();
-    // The line that says most decides where to look; the whole of it decides how like it is.
+    // The longest line selects candidates; then all lines are compared.
     let (anchor, _) = old
         .iter()
         .enumerate()
         .max_by_key(|(_, line)| line.trim().len())?;
     let mut profile = Profile::of(&[old.get(anchor)?]);
-    let likeness = lines.iter().map(|line| profile.likeness(line));
+    let likeness = lines.iter().map(|line| profile.similarity(line));
     let mut best: Vec<(usize, usize)> = likeness.enumerate().map(|(at, like)| (like, at)).collect();
     best.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
     let mut whole = Profile::of(&old);
@@ -65,19 +65,19 @@ pub(super) fn find(text: &Text<'_>, old: &str) -> Option<Nearest> {
         (first, lines.get(first..last).unwrap_or_default())
     };
     let candidates = best.iter().take(8).map(|(_, at)| window(*at));
-    let scored = candidates.map(|(first, here)| (whole.likeness_of(here), first, here));
-    let (similarity, first, here) =
+    let scored = candidates.map(|(first, actual)| (whole.similarity_to(actual), first, actual));
+    let (similarity, first, actual) =
         scored.max_by_key(|(like, first, _)| (*like, usize::MAX - first))?;
     let similarity = u8::try_from(similarity / 10).unwrap_or(100);
     (similarity >= MIN_SIMILARITY).then(|| Nearest {
         first_line: first + 1,
-        last_line: first + here.len(),
+        last_line: first + actual.len(),
         similarity,
-        excerpt: excerpt(&old, here),
+        excerpt: excerpt(&old, actual),
     })
 }
 
-/// At most the first [`MAX_WIDTH`] bytes of `line`.
+/// The first [`MAX_WIDTH`] bytes of `line`.
 fn cut(line: &str) -> &str {
     let end = (0..=MAX_WIDTH.min(line.len()))
         .rev()
@@ -85,19 +85,19 @@ fn cut(line: &str) -> &str {
     line.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
-fn excerpt(old: &[&str], here: &[&str]) -> String {
+fn excerpt(old: &[&str], actual: &[&str]) -> String {
     let shown = |lines: &[&str]| -> Vec<String> {
         let lines = lines.iter().take(SHOWN_LINES);
         lines
             .map(|line| bailiwick::escape(line).into_owned())
             .collect()
     };
-    let (old, here) = (shown(old), shown(here));
+    let (old, actual) = (shown(old), shown(actual));
     let old: Vec<&str> = old.iter().map(String::as_str).collect();
-    let here: Vec<&str> = here.iter().map(String::as_str).collect();
+    let actual: Vec<&str> = actual.iter().map(String::as_str).collect();
     let diff = TextDiff::configure()
         .algorithm(Algorithm::Myers)
-        .diff_slices(&old, &here);
+        .diff_slices(&old, &actual);
     let lines = diff.iter_all_changes().map(|change| {
         let sign = match change.tag() {
             ChangeTag::Equal => ' ',
@@ -109,7 +109,7 @@ fn excerpt(old: &[&str], here: &[&str]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Counts the pairs of neighbouring bytes in some lines.
+/// Counts of adjacent byte pairs.
 struct Profile {
     counts: Vec<u32>,
     total: usize,
@@ -133,12 +133,12 @@ impl Profile {
         }
     }
 
-    fn likeness(&mut self, line: &str) -> usize {
-        self.likeness_of(&[line])
+    fn similarity(&mut self, line: &str) -> usize {
+        self.similarity_to(&[line])
     }
 
-    /// How much `lines` have in common with this, in thousandths (the measure of Dice).
-    fn likeness_of(&mut self, lines: &[&str]) -> usize {
+    /// Dice similarity to `lines`, in thousandths.
+    fn similarity_to(&mut self, lines: &[&str]) -> usize {
         let (mut common, mut total) = (0, 0);
         for class in lines.iter().flat_map(|line| classes(line)) {
             total += 1;
@@ -158,7 +158,7 @@ impl Profile {
     }
 }
 
-/// The classes of the pairs in `line`, blanks at its ends left out.
+/// The classes of the pairs in `line` without blanks at its ends.
 fn classes(line: &str) -> impl Iterator<Item = usize> {
     let bytes = line.trim().as_bytes();
     let pairs = bytes.windows(2).filter_map(|pair| match pair {

@@ -1,19 +1,19 @@
-//! A unified patch in, its hunks and the place of each out; a patch with a fault in it is refused whole.
+//! Parses unified patches and locates their hunks.
 
-use super::locate::{self, Found, Source};
+use super::locate::{self, SearchText, TextMatch};
 use super::nearest::{self, Nearest};
-use super::{Edit, EditError, Places, SHOWN, listed};
+use super::{Edit, EditError, Occurrences, SHOWN, listed};
 
-/// Why a patch was not carried out. Hunks are numbered from 1, lines of the patch too.
+/// Why a patch was not applied. Hunks and lines of the patch are numbered from 1.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum PatchError {
-    /// There is no hunk.
+    /// There are no hunks.
     #[error("the patch has no hunk; a hunk begins with `@@ -<line>,<count> +<line>,<count> @@`")]
     Empty,
-    /// A line is not what a unified patch has there.
+    /// A line is invalid in a unified patch.
     #[error("line {line} of the patch is not understood: {reason}")]
     Syntax { line: usize, reason: &'static str },
-    /// The header of a hunk counts other lines than there are.
+    /// The line counts in a hunk's header are wrong.
     #[error("hunk {hunk} says {stated_old} old and {stated_new} new lines and has {old} and {new}")]
     Counts {
         hunk: usize,
@@ -22,16 +22,16 @@ pub(crate) enum PatchError {
         old: usize,
         new: usize,
     },
-    /// The hunk adds lines to a text that is not empty and has no line to find the place by.
+    /// The hunk only adds lines, and the file is not empty.
     #[error("hunk {0} has no context; add the lines around the change")]
     NoContext(usize),
-    /// Context and removed lines are nowhere.
+    /// Context and removed lines do not occur.
     #[error("the old lines of hunk {hunk} are not in the file{}", nearest::sentence(.nearest.as_ref()))]
     NoMatch {
         hunk: usize,
         nearest: Option<Nearest>,
     },
-    /// Context and removed lines are not at the line stated, and in several places elsewhere.
+    /// Context and removed lines are not at the stated line, and occur more than once.
     #[error("the old lines of hunk {hunk} are not at line {stated} and occur {total} times, at lines {}; add context", listed(.lines, *.total))]
     Ambiguous {
         hunk: usize,
@@ -39,22 +39,22 @@ pub(crate) enum PatchError {
         lines: Vec<usize>,
         total: usize,
     },
-    /// Context and removed lines are in more places than can be held.
+    /// Context and removed lines occur too often.
     #[error("the old lines of hunk {0} stand in too many places; add context")]
     TooMany(usize),
-    /// The hunks cannot be made together.
+    /// The hunks cannot be applied together.
     #[error(transparent)]
     Edit(#[from] EditError),
 }
 
-/// One hunk: the lines it stands for, before and after.
+/// One hunk with its old and new lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PatchHunk {
     pub(super) edit: Edit,
     old_start: usize,
 }
 
-/// Reads the hunks. File names before the first are passed over: the call says which file it is about.
+/// Parses the hunks. File names are ignored, since the call names the file.
 pub(super) fn parse(patch: &str) -> Result<Vec<PatchHunk>, PatchError> {
     let syntax = |line: usize, reason| PatchError::Syntax {
         line: line + 1,
@@ -94,22 +94,22 @@ pub(super) fn parse(patch: &str) -> Result<Vec<PatchHunk>, PatchError> {
     Ok(hunks)
 }
 
-/// Finds where the old lines of `hunk` stand: at the line stated, else in the only place there is.
-pub(super) fn place(
-    source: &Source<'_>,
+/// Locates the old lines of `hunk`: at the stated line, else at the only occurrence.
+pub(super) fn locate_edit(
+    source: &SearchText<'_>,
     hunk: &PatchHunk,
     number: usize,
-) -> Result<Found, PatchError> {
+) -> Result<TextMatch, PatchError> {
     let Edit { old, .. } = &hunk.edit;
     if old.is_empty() {
         let empty = source.text.lines().is_empty();
-        let found = empty.then(|| Found::at_the_end(source.text));
+        let found = empty.then(|| TextMatch::end_of_text(source.text));
         return found.ok_or(PatchError::NoContext(number));
     }
     let mut found = source
         .locate_lines(old)
-        .map_err(|locate::TooMany| PatchError::TooMany(number))?;
-    let number_of = |found: &Found| source.text.number_of(found.start);
+        .map_err(|locate::TooManyMatches| PatchError::TooMany(number))?;
+    let number_of = |found: &TextMatch| source.text.number_of(found.start);
     if let Some(index) = found
         .iter()
         .position(|found| number_of(found) == hunk.old_start)
@@ -145,7 +145,7 @@ fn is_preamble(line: &str) -> bool {
     starts.iter().any(|start| line.starts_with(start))
 }
 
-/// What the first line of a hunk says.
+/// The header of a hunk.
 #[derive(Clone, Copy)]
 struct Header {
     old_start: usize,
@@ -177,7 +177,7 @@ fn range(text: &str) -> Option<(usize, usize)> {
     Some((number(start)?, number(count)?))
 }
 
-/// Reads the lines of a hunk from `at` on; returns where the next begins.
+/// Parses the lines of a hunk; returns the index of the next hunk.
 fn body(
     lines: &[&str],
     mut at: usize,
@@ -201,7 +201,7 @@ fn body(
             }
             Some(b'-') => old.push(rest),
             Some(b'+') => new.push(rest),
-            // An empty context line whose blank was lost on the way.
+            // An empty context line without its leading blank.
             Some(b'\n' | b'\r') => {
                 old.push(line);
                 new.push(line);
@@ -222,13 +222,13 @@ fn body(
     let edit = Edit {
         old: old.text,
         new: new.text,
-        places: Places::Only,
+        occurrences: Occurrences::Only,
     };
     let old_start = header.old_start;
     Ok((PatchHunk { edit, old_start }, at))
 }
 
-/// The lines that a hunk has on one side.
+/// The old or new lines of a hunk.
 #[derive(Default)]
 struct Side {
     text: String,
@@ -236,7 +236,7 @@ struct Side {
 }
 
 impl Side {
-    /// The last line of a patch may lack its end; only `\ No newline at end of file` says that the file's does.
+    /// The last line of a patch may lack its line end; only `\ No newline at end of file` means that the file does.
     fn push(&mut self, line: &str) {
         self.text.push_str(line);
         if !line.ends_with('\n') {

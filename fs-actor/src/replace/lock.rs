@@ -1,31 +1,31 @@
-//! A directory in, the right to change names in it out, for as long as it is held.
+//! Locks of directories and of temporary files.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::sys::{Errno, FlockOperation, flock};
 
-/// Tries for a lock that somebody else holds, and the pause between them.
-const TRIES: u32 = 2_000;
-const PAUSE: Duration = Duration::from_millis(1);
+/// Maximum attempts to acquire a lock, and the delay between them.
+const MAX_ATTEMPTS: u32 = 2_000;
+const RETRY_DELAY: Duration = Duration::from_millis(1);
 
-/// Held between the last look at a name and its change. All who write through this crate wait for each
-/// other, in this process and in others; the lock goes with the holder, however that ends.
+/// Lock of a directory, held while a name is checked and changed. All writers of this crate take it, in all processes.
+/// It is released on drop and when the process ends.
 #[derive(Debug)]
-pub(crate) struct Lock<'d>(BorrowedFd<'d>);
+pub(crate) struct DirLock<'d>(BorrowedFd<'d>);
 
-impl<'d> Lock<'d> {
-    /// Locks `dir`, which must be open for this holder alone.
+impl<'d> DirLock<'d> {
+    /// Locks `dir`, which must be opened for this lock alone.
     ///
     /// # Errors
-    /// `EBUSY` if somebody keeps it locked; a file system without locks is no error, as nobody can hold one there.
-    pub(crate) fn take(dir: BorrowedFd<'d>) -> Result<Self, Errno> {
-        for _ in 0..TRIES {
+    /// `EBUSY` if another holder does not release it. Succeeds on file systems without locks.
+    pub(crate) fn acquire(dir: BorrowedFd<'d>) -> Result<Self, Errno> {
+        for _ in 0..MAX_ATTEMPTS {
             match flock(dir, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) | Err(Errno::BADF | Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
                     return Ok(Self(dir));
                 }
-                Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(RETRY_DELAY),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -34,20 +34,20 @@ impl<'d> Lock<'d> {
     }
 }
 
-impl Drop for Lock<'_> {
+impl Drop for DirLock<'_> {
     fn drop(&mut self) {
-        // Closing the directory frees it too.
+        // Closing the directory also releases it.
         let _ = flock(self.0, FlockOperation::Unlock);
     }
 }
 
-/// Tells the sweeper, for as long as `file` is open, that its owner lives.
-pub(crate) fn mark_as_live(file: BorrowedFd<'_>) {
-    // Where there are no locks the sweeper cannot take one either, and leaves the file alone.
+/// Marks a temporary file as in use while `file` is open.
+pub(crate) fn hold_live_lock(file: BorrowedFd<'_>) {
+    // On file systems without locks the sweeper leaves the file alone.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
 }
 
-/// Whether nobody who lives has marked `file`.
+/// Whether no live process has marked `file`.
 pub(super) fn is_abandoned(file: BorrowedFd<'_>) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }

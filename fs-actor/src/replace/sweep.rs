@@ -1,21 +1,21 @@
-//! A directory in, the same without what a crash left behind out.
+//! Removes temporary files that crashed writers left behind.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
 use super::lock;
-use crate::resolve::{Descent, OpenDir};
+use crate::resolve::{DirStack, OpenDir};
 use crate::sys::{self, AtFlags, Dir, Errno, FileType, Mode, OFlags};
 
 const PREFIX: &str = ".bailiwick-";
 const SUFFIX: &str = ".tmp";
-/// Names looked at in one directory: a large one must not make its first write slow.
+/// Maximum number of names examined per directory, so that the first write in a large one is fast.
 const MAX_NAMES: usize = 10_000;
-/// Directories remembered as swept.
+/// Maximum number of directories remembered as swept.
 const MAX_SWEPT: usize = 4_096;
 
-/// A name that nobody can guess.
+/// An unguessable name.
 pub(crate) fn temporary_name() -> Result<String, Errno> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|_| Errno::IO)?;
@@ -25,7 +25,7 @@ pub(crate) fn temporary_name() -> Result<String, Errno> {
     ))
 }
 
-/// Whether `name` is one of those that [`temporary_name`] makes; no tool writes such a name for a model.
+/// Whether [`temporary_name`] makes such names; tools reject them.
 pub(crate) fn is_temporary(name: &str) -> bool {
     let random = name
         .strip_prefix(PREFIX)
@@ -33,15 +33,15 @@ pub(crate) fn is_temporary(name: &str) -> bool {
     random.is_some_and(|random| random.len() == 32 && random.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Sweeps each directory once, when it is first written in.
+/// Sweeps each directory before the first write in it.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
     swept: Mutex<HashSet<(u64, u64)>>,
 }
 
 impl Sweeper {
-    /// Sweeps `dir` unless that was done before.
-    pub(crate) fn first_use(&self, dir: BorrowedFd<'_>) {
+    /// Sweeps `dir` unless it was swept before.
+    pub(crate) fn sweep_once(&self, dir: BorrowedFd<'_>) {
         let Ok(stat) = sys::fstat(dir) else { return };
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.len() >= MAX_SWEPT {
@@ -50,16 +50,16 @@ impl Sweeper {
         let first = swept.insert((stat.st_dev, stat.st_ino));
         drop(swept);
         if first {
-            // Litter that cannot be removed does no harm, and the write it precedes goes on.
+            // A failure is harmless and does not stop the write.
             let _ = sweep(dir);
         }
     }
 }
 
-/// Removes the temporary files and unfinished copies in `dir` whose writers no longer live. Returns how many.
+/// Removes temporary files and unfinished copies in `dir` whose writers have ended. Returns how many.
 ///
-/// A writer locks its file until it ends, so age plays no part: what can be locked is abandoned. Only the
-/// name goes; a file that has another name too keeps its content there.
+/// A writer locks its file until it ends, so a file that can be locked is abandoned, whatever its age. Only the name is
+/// removed; a file with another hard link keeps its content.
 pub(crate) fn sweep(dir: BorrowedFd<'_>) -> Result<usize, Errno> {
     let mut removed = 0;
     for entry in Dir::read_from(dir)?.take(MAX_NAMES) {
@@ -96,35 +96,35 @@ fn remove_abandoned(dir: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     sys::unlinkat(dir, name, AtFlags::REMOVEDIR)
 }
 
-/// Makes a copy that will not be finished, of which the directory `name` is all there is, go.
+/// Removes an unfinished copy, the directory `name`.
 pub(crate) fn discard(dir: &OpenDir, name: &str) -> Result<(), Errno> {
     empty(dir.enter(name)?, usize::MAX)?;
     sys::unlinkat(dir.as_fd(), name, AtFlags::REMOVEDIR)
 }
 
-/// Removes up to `most` names beneath `top`.
-pub(crate) fn empty(top: OpenDir, most: usize) -> Result<(), Errno> {
+/// Removes up to `max_names` names beneath `top`.
+pub(crate) fn empty(top: OpenDir, max_names: usize) -> Result<(), Errno> {
     let mut levels = vec![(String::new(), names(&top)?)];
-    let mut way = Descent::new(top);
+    let mut stack = DirStack::new(top);
     let mut removed = 0;
     while let Some((_, left)) = levels.last_mut() {
-        if removed == most {
+        if removed == max_names {
             return Err(Errno::BUSY);
         }
         let Some(name) = left.pop() else {
             let done = levels.pop();
-            way.leave();
+            stack.pop();
             if let Some((name, _)) = done.filter(|_| !levels.is_empty()) {
-                sys::unlinkat(way.here()?.as_fd(), name, AtFlags::REMOVEDIR)?;
+                sys::unlinkat(stack.current()?.as_fd(), name, AtFlags::REMOVEDIR)?;
                 removed += 1;
             }
             continue;
         };
-        match sys::unlinkat(way.here()?.as_fd(), name.as_str(), AtFlags::empty()) {
-            // Which of the two a directory gives depends on the system.
+        match sys::unlinkat(stack.current()?.as_fd(), name.as_str(), AtFlags::empty()) {
+            // The error code depends on the system.
             Err(Errno::ISDIR | Errno::PERM) => {
-                way.enter(&name)?;
-                let inside = names(way.here()?)?;
+                stack.enter(&name)?;
+                let inside = names(stack.current()?)?;
                 levels.push((name, inside));
             }
             done => {

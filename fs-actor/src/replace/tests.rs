@@ -1,7 +1,7 @@
-//! Writers that are killed, starved and raced in, old or new content and no litter out.
+//! Tests of atomic replacement under crashes, limits and races.
 #![expect(
     clippy::disallowed_methods,
-    reason = "tests prepare and check files from outside"
+    reason = "tests create and check files directly"
 )]
 
 use std::fs;
@@ -27,18 +27,18 @@ fn open(path: &Path) -> File {
     File::open(path).unwrap()
 }
 
-/// Replaces `name`, whatever it holds, as the tools do.
+/// Replaces `name` as the tools do.
 fn replace(
     dir: &Path,
     name: &str,
     bytes: &[u8],
-    wanted: Durability,
+    requested: Durability,
 ) -> Result<Durability, ReplaceError> {
     let (dir, old) = (open(dir), open(&dir.join(name)));
     let was = Meta::of(&old)?;
-    let staged = Staged::in_place_of(dir.as_fd(), bytes, &old)?;
-    let _lock = Lock::take(dir.as_fd())?;
-    staged.replace(name, &old, &was, wanted)
+    let staged = StagedFile::in_place_of(dir.as_fd(), bytes, &old)?;
+    let _lock = DirLock::acquire(dir.as_fd())?;
+    staged.replace(name, &old, &was, requested)
 }
 
 fn create(
@@ -48,7 +48,7 @@ fn create(
     mode: Option<u32>,
 ) -> Result<Durability, ReplaceError> {
     let dir = open(dir);
-    Staged::new_file(dir.as_fd(), bytes, mode)?.create(name, Durability::Ordered)
+    StagedFile::new_file(dir.as_fd(), bytes, mode)?.create(name, Durability::Ordered)
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -61,7 +61,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_level_replaces_the_content_and_leaves_nothing_else() {
+fn every_durability_replaces_the_content_only() {
     let temp = tempfile::tempdir().unwrap();
     create(temp.path(), "f", b"old", None).unwrap();
     for level in LEVELS {
@@ -76,7 +76,7 @@ fn every_level_replaces_the_content_and_leaves_nothing_else() {
 }
 
 #[test]
-fn nothing_is_created_over_what_is_there() {
+fn existing_file_is_not_overwritten_by_create() {
     let temp = tempfile::tempdir().unwrap();
     fs::create_dir(temp.path().join("d")).unwrap();
     std::os::unix::fs::symlink("nowhere", temp.path().join("l")).unwrap();
@@ -136,7 +136,7 @@ fn mode_owner_and_attributes_stay_and_set_id_bits_go() {
 }
 
 #[test]
-fn a_new_file_has_the_mode_that_the_system_gives_or_the_one_stated() {
+fn new_file_has_the_default_or_given_mode() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("theirs"), "").unwrap();
     create(temp.path(), "ours", b"", None).unwrap();
@@ -147,7 +147,7 @@ fn a_new_file_has_the_mode_that_the_system_gives_or_the_one_stated() {
 }
 
 #[test]
-fn a_file_that_changed_since_it_was_read_is_left_alone() {
+fn changed_file_is_not_replaced() {
     for level in LEVELS {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("f");
@@ -155,7 +155,7 @@ fn a_file_that_changed_since_it_was_read_is_left_alone() {
             fs::write(&file, "old").unwrap();
             let (dir, old) = (open(temp.path()), open(&file));
             let was = Meta::of(&old).unwrap();
-            let staged = Staged::in_place_of(dir.as_fd(), b"new", &old).unwrap();
+            let staged = StagedFile::in_place_of(dir.as_fd(), b"new", &old).unwrap();
             change();
             staged.replace("f", &old, &was, level)
         };
@@ -176,7 +176,7 @@ fn a_file_that_changed_since_it_was_read_is_left_alone() {
 }
 
 #[test]
-fn readers_and_rival_writers_never_see_a_torn_file() {
+fn concurrent_readers_and_writers_see_complete_files() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("f");
     let content = |byte: u8| vec![byte; 64 << 10];
@@ -240,8 +240,8 @@ fn rival_writers_that_read_before_they_write_lose_no_update() {
         let mut text = String::new();
         old.read_to_string(&mut text).unwrap();
         let next = (text.parse::<usize>().unwrap() + 1).to_string();
-        let staged = Staged::in_place_of(dir.as_fd(), next.as_bytes(), &old)?;
-        let _lock = Lock::take(dir.as_fd())?;
+        let staged = StagedFile::in_place_of(dir.as_fd(), next.as_bytes(), &old)?;
+        let _lock = DirLock::acquire(dir.as_fd())?;
         staged.replace("count", &old, &was, Durability::Visible)
     };
     std::thread::scope(|scope| {
@@ -259,7 +259,7 @@ fn rival_writers_that_read_before_they_write_lose_no_update() {
 }
 
 #[test]
-fn a_sweep_removes_what_nobody_writes_any_more_and_nothing_else() {
+fn sweep_removes_only_abandoned_files() {
     let temp = tempfile::tempdir().unwrap();
     let dir = open(temp.path());
     let (dead, live) = (
@@ -280,11 +280,11 @@ fn a_sweep_removes_what_nobody_writes_any_more_and_nothing_else() {
     fs::write(temp.path().join(&folder).join("a/f"), "x").unwrap();
     fs::create_dir(temp.path().join(&copied)).unwrap();
     let copier = open(&temp.path().join(&copied));
-    lock::mark_as_live(copier.as_fd());
+    lock::hold_live_lock(copier.as_fd());
     rustix::fs::mkfifoat(&dir, fifo.as_str(), Mode::RWXU).unwrap();
     fs::write(temp.path().join(".bailiwick-1.tmp"), "x").unwrap();
     let writer = open(&temp.path().join(&live));
-    lock::mark_as_live(writer.as_fd());
+    lock::hold_live_lock(writer.as_fd());
     assert_eq!(sweep::sweep(dir.as_fd()).unwrap(), 3);
     let mut left = vec![
         ".bailiwick-1.tmp".to_owned(),
@@ -296,7 +296,7 @@ fn a_sweep_removes_what_nobody_writes_any_more_and_nothing_else() {
     left.sort();
     assert_eq!(names(temp.path()), left);
     drop(writer);
-    // A process that another test is just starting may hold the lock until it is that process.
+    // A process that another test is starting may hold the lock until `exec`.
     let mut swept = (0..10_000).map(|_| {
         std::thread::yield_now();
         sweep::sweep(dir.as_fd()).unwrap()
@@ -305,20 +305,20 @@ fn a_sweep_removes_what_nobody_writes_any_more_and_nothing_else() {
 }
 
 #[test]
-fn a_directory_is_swept_when_it_is_first_used() {
+fn directory_is_swept_at_first_use() {
     let temp = tempfile::tempdir().unwrap();
     let (dir, sweeper) = (open(temp.path()), Sweeper::default());
     for expected in [0, 1] {
         fs::write(temp.path().join(sweep::temporary_name().unwrap()), "x").unwrap();
-        sweeper.first_use(dir.as_fd());
+        sweeper.sweep_once(dir.as_fd());
         assert_eq!(names(temp.path()).len(), expected);
     }
 }
 
-/// Writes until it is killed; one byte on standard output for each file written.
+/// Writes until it is killed; writes one byte to standard output per file.
 #[test]
 fn writer_to_be_killed() {
-    // Only the test that kills it says where.
+    // Only the test that kills it sets the variable.
     let Some(dir) = std::env::var_os("BAILIWICK_KILL_IN") else {
         return;
     };
@@ -347,9 +347,14 @@ fn a_killed_writer_leaves_the_old_file_or_the_new_one() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = vec![0; 1 + turn % 5];
-        writer.stderr.take().unwrap().read_exact(&mut told).unwrap();
-        // Another instant of the next write each time.
+        let mut output = vec![0; 1 + turn % 5];
+        writer
+            .stderr
+            .take()
+            .unwrap()
+            .read_exact(&mut output)
+            .unwrap();
+        // Vary the time within the next write.
         for _ in 0..turn * 997 % 40_000 {
             std::hint::spin_loop();
         }
@@ -393,8 +398,8 @@ fn a_full_disk_leaves_the_old_file() {
 }
 
 #[test]
-fn a_file_size_limit_is_an_answer_and_not_the_end_of_the_process() {
-    let name = "replace::tests::a_file_size_limit_is_an_answer_and_not_the_end_of_the_process";
+fn file_size_limit_is_an_error() {
+    let name = "replace::tests::file_size_limit_is_an_error";
     if !testing::in_child(name, "ulimit -f 16") {
         return;
     }
@@ -414,7 +419,7 @@ fn a_file_size_limit_is_an_answer_and_not_the_end_of_the_process() {
 #[test]
 fn a_failed_exchange_leaves_the_newest_file_of_other_writers_in_place() {
     use std::cell::{Cell, RefCell};
-    // "ours" was put in the place of a file that another writer had put there. Then others write before each swap.
+    // "ours" replaced a file of another writer. Then others write before each exchange.
     for (others, left, gone) in [
         (vec![None], "theirs", "ours"),
         (vec![Some("third"), None], "third", "theirs"),
@@ -428,7 +433,7 @@ fn a_failed_exchange_leaves_the_newest_file_of_other_writers_in_place() {
             names.set((own, used));
             Ok(())
         };
-        put_back("ours", "theirs", swap, || Ok(names.get().1)).unwrap();
+        swap_back("ours", "theirs", swap, || Ok(names.get().1)).unwrap();
         assert_eq!(names.get(), (left, gone));
     }
 }

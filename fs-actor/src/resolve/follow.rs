@@ -1,45 +1,48 @@
-//! A path with links on it in, the path without links out; every link is judged before it is read.
+//! Resolves links in a path, judging each link before it is read.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use bailiwick::{CallError, Code, Halt, Scope, Verb, Verdict, VirtualPath, not_yours};
 
-use crate::lens::{Lens, Place};
+use crate::read_view::{MountPoint, ReadView};
 use crate::sys::beneath::{self, Mount};
 use crate::sys::{Errno, FileType, OFlags, readlinkat};
 
-/// The most links on one path, as in the kernel.
+/// Maximum number of links on a path, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// The most names that links may leave to be walked.
+/// Maximum number of pending names.
 const MAX_PENDING: usize = 4096;
 
-/// Returns where `path` really leads; `asked` is the name of it that may stand in a message.
+/// Resolves all links in `path`; errors name `requested` instead.
 ///
-/// What cannot be reached is not reported here: the answer is then the path up to there with the rest
-/// as it is, so that it is judged first and only then found to be missing. Only a link that may not be
-/// read, one that leaves its root by `..` and a loop end the walk, all with the same words.
+/// If a name cannot be reached, the result is the path up to there with the remaining names, so that it is judged
+/// before it is found to be missing. The errors for links that may not be read, links that leave the root by `..`, and
+/// loops are the same.
 pub(super) fn follow(
-    lens: &dyn Lens,
+    view: &dyn ReadView,
     path: &VirtualPath,
-    asked: &VirtualPath,
+    requested: &VirtualPath,
 ) -> Result<VirtualPath, Halt> {
-    let lost = || Halt::Failed(not_yours(asked));
-    let (place, rest) = lens.place_of(path).ok_or_else(lost)?;
-    let mut walk = Walk::new(place, rest).map_err(|_| lost())?;
+    let not_found = || Halt::Failed(not_yours(requested));
+    let (mount, rest) = view.mount_point(path).ok_or_else(not_found)?;
+    let mut walk = Walk::new(mount, rest).map_err(|_| not_found())?;
     let mut links = 0;
     while let Some(name) = walk.pending.pop() {
         let found = match walk.step(&name) {
-            Ok(Step::Walked) => continue,
-            Ok(Step::End(real)) => return real.ok_or_else(lost),
+            Ok(Step::Continue) => continue,
+            Ok(Step::End(real)) => return real.ok_or_else(not_found),
             Ok(Step::Link(found)) => found,
-            Err(Above) => {
-                // A relative target that leads out of the root is read as the absolute one.
-                let target = lens.above(walk.place.mount, &walk.take_up());
-                let target = target.as_deref().and_then(Path::to_str).ok_or_else(lost)?;
-                let to = absolute(lens, target, asked)?;
-                match lens.place_of(&to) {
-                    Some((place, rest)) => walk.restart(place, rest).map_err(|_| lost())?,
+            Err(AboveRoot) => {
+                // A relative target that leaves the root is treated as the absolute one.
+                let target = view.host_path_above(walk.mount.path, &walk.take_pending());
+                let target = target
+                    .as_deref()
+                    .and_then(Path::to_str)
+                    .ok_or_else(not_found)?;
+                let to = absolute(view, target, requested)?;
+                match view.mount_point(&to) {
+                    Some((mount, rest)) => walk.restart(mount, rest).map_err(|_| not_found())?,
                     None => return Ok(to),
                 }
                 continue;
@@ -47,60 +50,64 @@ pub(super) fn follow(
         };
         links += 1;
         if links > MAX_LINKS {
-            return Err(lost());
+            return Err(not_found());
         }
-        match lens.judge(&found.path) {
+        match view.judge(&found.path) {
             Verdict::Allow => {}
-            // Who may read what lies behind a link may learn where the link leads.
-            Verdict::Ask if path.starts_with(&found.path) && lens.shows(path) => {}
+            // Whoever may read the target may learn where the link leads.
+            Verdict::Ask if path.starts_with(&found.path) && view.shows(path) => {}
             Verdict::Ask => return Err(Halt::Needs(vec![Scope::file(Verb::Read, found.path)])),
-            Verdict::Deny => return Err(lost()),
+            Verdict::Deny => return Err(not_found()),
         }
-        lens.checkpoint()?;
-        let target = found.target().ok_or_else(lost)?;
+        view.checkpoint()?;
+        let target = found.target().ok_or_else(not_found)?;
         if target.starts_with('/') {
-            let to = absolute(lens, &target, asked)?;
-            match lens.place_of(&to) {
-                Some((place, rest)) => walk.restart(place, rest).map_err(|_| lost())?,
-                None => return walk.beyond(to).ok_or_else(lost),
+            let to = absolute(view, &target, requested)?;
+            match view.mount_point(&to) {
+                Some((mount, rest)) => walk.restart(mount, rest).map_err(|_| not_found())?,
+                None => return walk.with_pending(to).ok_or_else(not_found),
             }
         } else {
             walk.push(&target);
         }
         if walk.pending.len() > MAX_PENDING {
-            return Err(lost());
+            return Err(not_found());
         }
     }
-    Ok(walk.at())
+    Ok(walk.path())
 }
 
-/// The virtual path of an absolute target: in a root, or in none.
-fn absolute(lens: &dyn Lens, target: &str, asked: &VirtualPath) -> Result<VirtualPath, CallError> {
+/// The virtual path of an absolute target.
+fn absolute(
+    view: &dyn ReadView,
+    target: &str,
+    requested: &VirtualPath,
+) -> Result<VirtualPath, CallError> {
     if target.split('/').any(|name| name == "..") {
-        return Err(not_yours(asked));
+        return Err(not_yours(requested));
     }
-    if let Some(inside) = lens.of_host(Path::new(target)) {
+    if let Some(inside) = view.from_host_path(Path::new(target)) {
         return Ok(inside);
     }
-    let outside = VirtualPath::parse(target, None).map_err(|_| not_yours(asked))?;
-    // A host path that happens to be spelled like a mount is not what is mounted there.
-    if lens.place_of(&outside).is_some() {
-        return Err(not_yours(asked));
+    let outside = VirtualPath::parse(target, None).map_err(|_| not_yours(requested))?;
+    // A host path may look like a virtual path of a root.
+    if view.mount_point(&outside).is_some() {
+        return Err(not_yours(requested));
     }
     Ok(outside)
 }
 
 /// `..` led above the root.
 #[derive(Debug)]
-struct Above;
+struct AboveRoot;
 
-/// A link that was met.
-struct Found {
+/// A link on the path.
+struct FoundLink {
     handle: OwnedFd,
     path: VirtualPath,
 }
 
-impl Found {
+impl FoundLink {
     fn target(&self) -> Option<String> {
         let target = readlinkat(&self.handle, "", Vec::new()).ok()?;
         target.into_string().ok().filter(|text| !text.is_empty())
@@ -108,48 +115,48 @@ impl Found {
 }
 
 enum Step {
-    /// On to the next name.
-    Walked,
-    /// No further: the real path, unless it cannot be told.
+    /// Continue with the next name.
+    Continue,
+    /// The result; `None` if it cannot be expressed.
     End(Option<VirtualPath>),
     /// A link.
-    Link(Found),
+    Link(FoundLink),
 }
 
-/// Where the walk stands: the directories from the root down, and the names still to go, last first.
-/// Only the deepest is open; `..` opens the one above anew, by its name and following nothing.
+/// State of the walk: the directories from the root down, and the pending names in reverse order. Only the deepest
+/// directory is open; `..` reopens the one above by name, without following links.
 struct Walk<'r> {
-    place: Place<'r>,
-    home: Option<Mount>,
-    dirs: Vec<VirtualPath>,
-    deepest: Option<OwnedFd>,
+    mount: MountPoint<'r>,
+    root_mount: Option<Mount>,
+    ancestors: Vec<VirtualPath>,
+    current: Option<OwnedFd>,
     end: Option<VirtualPath>,
     pending: Vec<String>,
 }
 
 impl<'r> Walk<'r> {
-    fn new(place: Place<'r>, rest: &str) -> Result<Self, CallError> {
+    fn new(mount: MountPoint<'r>, rest: &str) -> Result<Self, CallError> {
         let mut walk = Self {
-            place,
-            home: None,
-            dirs: Vec::new(),
-            deepest: None,
+            mount,
+            root_mount: None,
+            ancestors: Vec::new(),
+            current: None,
             end: None,
             pending: Vec::new(),
         };
-        walk.restart(place, rest)?;
+        walk.restart(mount, rest)?;
         Ok(walk)
     }
 
-    /// Goes on from the top of `place`.
-    fn restart(&mut self, place: Place<'r>, rest: &str) -> Result<(), CallError> {
-        let home = (!place.crosses_mounts).then(|| Mount::of(place.dir.as_fd()));
-        self.home = home.transpose().map_err(|errno| {
+    /// Continues from the top of `mount`.
+    fn restart(&mut self, mount: MountPoint<'r>, rest: &str) -> Result<(), CallError> {
+        let root_mount = (!mount.crosses_mounts).then(|| Mount::of(mount.dir.as_fd()));
+        self.root_mount = root_mount.transpose().map_err(|errno| {
             CallError::new(Code::Io, format!("cannot look at the root: {errno}"))
         })?;
-        self.place = place;
-        self.dirs.clear();
-        self.deepest = None;
+        self.mount = mount;
+        self.ancestors.clear();
+        self.current = None;
         self.end = None;
         self.push(rest);
         Ok(())
@@ -160,82 +167,82 @@ impl<'r> Walk<'r> {
         self.pending.extend(names.map(str::to_owned));
     }
 
-    /// The names still to go, from a `..` at the top of the root on.
-    fn take_up(&mut self) -> String {
+    /// Takes the pending names, beginning with a `..` at the top of the root.
+    fn take_pending(&mut self) -> String {
         let names = std::iter::once("..").chain(self.pending.iter().rev().map(String::as_str));
         let target = names.collect::<Vec<_>>().join("/");
         self.pending.clear();
         target
     }
 
-    fn at(&self) -> VirtualPath {
+    fn path(&self) -> VirtualPath {
         self.end
             .as_ref()
-            .or(self.dirs.last())
-            .unwrap_or(self.place.mount)
+            .or(self.ancestors.last())
+            .unwrap_or(self.mount.path)
             .clone()
     }
 
     fn dir(&self) -> BorrowedFd<'_> {
-        let deepest = self.deepest.as_ref();
-        deepest.map_or_else(|| self.place.dir.as_fd(), AsFd::as_fd)
+        let current = self.current.as_ref();
+        current.map_or_else(|| self.mount.dir.as_fd(), AsFd::as_fd)
     }
 
-    fn up(&mut self) -> Result<Step, Above> {
-        self.dirs.pop().ok_or(Above)?;
-        self.deepest = None;
-        let Some(above) = self.dirs.last() else {
-            return Ok(Step::Walked);
+    fn to_parent(&mut self) -> Result<Step, AboveRoot> {
+        self.ancestors.pop().ok_or(AboveRoot)?;
+        self.current = None;
+        let Some(above) = self.ancestors.last() else {
+            return Ok(Step::Continue);
         };
-        let names = above.beneath(self.place.mount).unwrap_or_default();
+        let names = above.beneath(self.mount.path).unwrap_or_default();
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let base = self.place.dir.as_fd();
-        match beneath::open(base, names, flags, self.place.crosses_mounts) {
+        let base = self.mount.dir.as_fd();
+        match beneath::open(base, names, flags, self.mount.crosses_mounts) {
             Ok(dir) => {
-                self.deepest = Some(dir);
-                Ok(Step::Walked)
+                self.current = Some(dir);
+                Ok(Step::Continue)
             }
-            // It went, or became a link, since the walk passed.
+            // It was removed or replaced by a link.
             Err(_) => Ok(Step::End(None)),
         }
     }
 
-    fn step(&mut self, name: &str) -> Result<Step, Above> {
+    fn step(&mut self, name: &str) -> Result<Step, AboveRoot> {
         if name == ".." {
-            return self.up();
+            return self.to_parent();
         }
-        let Ok(path) = self.at().join(name) else {
+        let Ok(path) = self.path().join(name) else {
             return Ok(Step::End(None));
         };
-        let Ok((handle, kind)) = self.look(name) else {
-            return Ok(Step::End(self.beyond(path)));
+        let Ok((handle, kind)) = self.open_name(name) else {
+            return Ok(Step::End(self.with_pending(path)));
         };
         Ok(match kind {
-            FileType::Symlink => Step::Link(Found { handle, path }),
+            FileType::Symlink => Step::Link(FoundLink { handle, path }),
             FileType::Directory => {
-                self.dirs.push(path);
-                self.deepest = Some(handle);
-                Step::Walked
+                self.ancestors.push(path);
+                self.current = Some(handle);
+                Step::Continue
             }
             _ if self.pending.is_empty() => {
                 self.end = Some(path);
-                Step::Walked
+                Step::Continue
             }
-            _ => Step::End(self.beyond(path)),
+            _ => Step::End(self.with_pending(path)),
         })
     }
 
-    fn look(&self, name: &str) -> Result<(OwnedFd, FileType), Errno> {
+    fn open_name(&self, name: &str) -> Result<(OwnedFd, FileType), Errno> {
         let handle = beneath::handle(self.dir(), name)?;
-        if let Some(home) = &self.home {
-            home.require_same(handle.as_fd())?;
+        if let Some(root_mount) = &self.root_mount {
+            root_mount.require_same(handle.as_fd())?;
         }
         let kind = beneath::file_type(&handle)?;
         Ok((handle, kind))
     }
 
-    /// `path` with the names that were still to go, unless `..` is among them.
-    fn beyond(&self, path: VirtualPath) -> Option<VirtualPath> {
+    /// `path` with the pending names, unless `..` is among them.
+    fn with_pending(&self, path: VirtualPath) -> Option<VirtualPath> {
         let mut names = self.pending.iter().rev();
         names.try_fold(path, |path, name| path.join(name).ok())
     }

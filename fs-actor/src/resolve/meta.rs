@@ -1,4 +1,4 @@
-//! What the system says of a handle in, the facts that tools show out.
+//! File metadata.
 
 use std::os::fd::AsFd;
 
@@ -32,7 +32,7 @@ impl From<FileType> for Kind {
     }
 }
 
-/// The facts about one object at one instant.
+/// Metadata of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// What it is.
@@ -62,7 +62,7 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    /// The facts about what `fd` stands for.
+    /// The metadata of `fd`.
     pub(crate) fn of(fd: impl AsFd) -> Result<Self, Errno> {
         Ok(Self::from_stat(&fstat(fd)?))
     }
@@ -90,7 +90,7 @@ impl Meta {
     }
 }
 
-/// Seconds since 1970 as a date and time in UTC.
+/// Formats seconds since 1970 as a date and time in UTC.
 fn timestamp(seconds: i64) -> String {
     let (day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Howard Hinnant's civil-from-days: years begin in March, so that the leap day comes last.
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timestamp_is_the_date_in_utc() {
+    fn timestamp_is_the_date_in_utc() {
         assert_eq!(timestamp(0), "1970-01-01T00:00:00Z");
         assert_eq!(timestamp(951_827_696), "2000-02-29T12:34:56Z");
         assert_eq!(timestamp(-1), "1969-12-31T23:59:59Z");

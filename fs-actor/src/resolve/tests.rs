@@ -1,7 +1,7 @@
-//! Trees made to lead astray in, the answer of the resolver out: the table of escapes, and the races.
+//! Tests of the resolver: escapes and races.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the trees are made and swapped here"
+    reason = "the tests create and exchange files"
 )]
 
 use std::fs;
@@ -13,21 +13,21 @@ use bailiwick::{Code, Halt};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
-use crate::testing::{Kernel, View, World, cases, in_child, path, race};
+use crate::testing::{KernelMode, TestView, World, cases, in_child, path, race};
 
-fn text(view: &View<'_>, asked: &str) -> Result<String, Halt> {
+fn text(view: &TestView<'_>, requested: &str) -> Result<String, Halt> {
     let mut text = String::new();
-    let opened = file(view, &path(asked))?;
+    let opened = file(view, &path(requested))?;
     opened.file.take(1 << 20).read_to_string(&mut text).unwrap();
     Ok(text)
 }
 
-/// Reads `asked` in a world of `lines`, with and without `openat2`.
+/// Reads `requested` in a world of `lines`, with and without `openat2`.
 #[track_caller]
-fn check(lines: &[&str], asked: &str, expected: Result<&str, Code>) {
+fn check(lines: &[&str], requested: &str, expected: Result<&str, Code>) {
     let world = World::new(lines);
-    for kernel in Kernel::ALL {
-        let got = kernel.run(|| world.run(|view| text(view, asked)));
+    for kernel in KernelMode::ALL {
+        let got = kernel.run(|| world.run(|view| text(view, requested)));
         assert_eq!(got.as_deref().map_err(|code| *code), expected, "{kernel:?}");
     }
 }
@@ -39,14 +39,14 @@ fn a_plain_file_is_read() {
 }
 
 #[test]
-fn a_directory_whose_name_begins_like_the_root_is_not_the_root() {
+fn root_name_prefix_is_not_the_root() {
     let lines = ["file root-evil/f out", "file root/f in"];
     check(&lines, "/r-evil/f", Err(Code::NotFound));
     check(&lines, "/r/f", Ok("in"));
 }
 
 #[test]
-fn a_link_that_stays_inside_leads_on() {
+fn link_inside_the_root_is_followed() {
     check(&["file root/d/f in", "link root/l d/f"], "/r/l", Ok("in"));
     check(
         &["file root/d/f in", "link root/d/l ./../d//f"],
@@ -67,7 +67,7 @@ fn a_link_that_stays_inside_leads_on() {
 }
 
 #[test]
-fn a_link_into_another_root_leads_there() {
+fn link_into_another_root_is_followed() {
     check(
         &["file second/d/f in", "link root/l @/second/d"],
         "/r/l/f",
@@ -76,7 +76,7 @@ fn a_link_into_another_root_leads_there() {
 }
 
 #[test]
-fn a_link_that_leaves_every_root_leads_nowhere() {
+fn link_out_of_all_roots_is_not_found() {
     let outside = "file outside/f out";
     check(
         &[outside, "link root/l @/outside/f"],
@@ -116,7 +116,7 @@ fn a_link_that_leaves_every_root_leads_nowhere() {
 }
 
 #[test]
-fn a_relative_link_out_of_a_root_leads_where_the_absolute_one_does() {
+fn relative_link_out_of_a_root_equals_the_absolute_one() {
     for target in ["@/root/f", "../root/f", "d/../../root/f"] {
         let link = format!("link root/l {target}");
         check(&["file root/f in", "dir root/d", &link], "/r/l", Ok("in"));
@@ -125,7 +125,7 @@ fn a_relative_link_out_of_a_root_leads_where_the_absolute_one_does() {
         let link = format!("link root/l {target}");
         check(&["file second/f other", &link], "/r/l/f", Ok("other"));
     }
-    // What lies between is not resolved.
+    // Names in between are not resolved.
     let lines = ["file root/f in", "link root/l ../outside/../root/f"];
     check(&lines, "/r/l", Err(Code::NotFound));
     let loops = ["link root/l ../root/l"];
@@ -135,7 +135,7 @@ fn a_relative_link_out_of_a_root_leads_where_the_absolute_one_does() {
 }
 
 #[test]
-fn a_chain_of_links_is_followed_and_a_loop_is_not() {
+fn link_chains_are_followed_and_loops_are_not() {
     let chain = [
         "file root/f in",
         "link root/a b",
@@ -159,7 +159,7 @@ fn a_chain_of_links_is_followed_and_a_loop_is_not() {
 }
 
 #[test]
-fn forty_links_are_followed_and_one_more_is_not() {
+fn at_most_forty_links_are_followed() {
     let mut lines: Vec<String> = (1..=41)
         .map(|n| format!("link root/l{n} l{}", n - 1))
         .collect();
@@ -172,9 +172,9 @@ fn forty_links_are_followed_and_one_more_is_not() {
 #[test]
 fn a_denied_name_is_denied_by_every_way_to_it() {
     let tree = ["file root/secrets/key out", "file root/d/f in"];
-    let through = |link: &'static str, asked: &str| {
+    let through = |link: &'static str, requested: &str| {
         let lines = [tree[0], tree[1], link];
-        check(&lines, asked, Err(Code::NotFound));
+        check(&lines, requested, Err(Code::NotFound));
     };
     through("link root/l secrets/key", "/r/l");
     through("link root/l secrets", "/r/l/key");
@@ -184,7 +184,7 @@ fn a_denied_name_is_denied_by_every_way_to_it() {
 }
 
 #[test]
-fn a_link_in_a_denied_directory_is_not_even_read() {
+fn link_in_a_denied_directory_is_not_read() {
     let lines = [
         "file root/f in",
         "link root/secrets/l ../f",
@@ -203,7 +203,7 @@ fn a_link_in_a_denied_directory_is_not_even_read() {
 }
 
 #[test]
-fn a_link_that_must_be_asked_for_is_asked_for() {
+fn link_may_need_approval() {
     let lines = [
         "file root/f in",
         "link root/asked/l ../f",
@@ -213,7 +213,7 @@ fn a_link_that_must_be_asked_for_is_asked_for() {
 }
 
 #[test]
-fn a_host_path_spelled_like_a_mount_is_not_the_mount() {
+fn host_path_like_a_virtual_path_is_not_the_root() {
     check(
         &["file root/f in", "link root/l /r/f"],
         "/r/l",
@@ -233,7 +233,7 @@ fn whether_something_is_missing_behind_a_denied_link_is_not_told() {
         let link = format!("link root/l {target}");
         let world = World::new(&["file root/secrets/key out", "file outside/f out", &link]);
         let none = World::new(&[]);
-        let answer = |world: &World| match file(&world.lens(), &path("/r/l")) {
+        let answer = |world: &World| match file(&world.view(), &path("/r/l")) {
             Err(Halt::Moved { from, .. }) => not_yours(&from),
             Err(Halt::Failed(error)) => error,
             other => panic!("{other:?}"),
@@ -243,14 +243,15 @@ fn whether_something_is_missing_behind_a_denied_link_is_not_told() {
 }
 
 #[test]
-fn a_dangling_link_leads_to_where_its_target_would_be() {
+fn dangling_link_resolves_to_its_target() {
     let world = World::new(&[
         "dir root/d",
         "link root/l d/new",
         "link root/out @/outside/new",
     ]);
-    for kernel in Kernel::ALL {
-        let moved = |asked: &str| kernel.run(|| entry(&world.lens(), &path(asked)).unwrap_err());
+    for kernel in KernelMode::ALL {
+        let moved =
+            |requested: &str| kernel.run(|| entry(&world.view(), &path(requested)).unwrap_err());
         match moved("/r/l") {
             Halt::Moved { from, to } => assert_eq!((from, to), (path("/r/l"), path("/r/d/new"))),
             halt => panic!("{halt}"),
@@ -262,16 +263,16 @@ fn a_dangling_link_leads_to_where_its_target_would_be() {
 }
 
 #[test]
-fn the_holder_of_a_name_is_opened_and_the_name_left_alone() {
+fn parent_is_opened_without_following_the_name() {
     let lines = [
         "dir root/d",
         "link root/l d",
         "link root/d/dangling nowhere",
     ];
     let world = World::new(&lines);
-    for kernel in Kernel::ALL {
-        let name = |asked: &str| {
-            kernel.run(|| world.run(|view| parent(view, &path(asked)).map(|(_, name)| name)))
+    for kernel in KernelMode::ALL {
+        let name = |requested: &str| {
+            kernel.run(|| world.run(|view| parent(view, &path(requested)).map(|(_, name)| name)))
         };
         assert_eq!(name("/r/d/new"), Ok("new".to_owned()));
         assert_eq!(name("/r/l/new"), Ok("new".to_owned()));
@@ -280,19 +281,19 @@ fn the_holder_of_a_name_is_opened_and_the_name_left_alone() {
         assert_eq!(name("/r"), Err(Code::InvalidArguments));
         assert_eq!(name("/elsewhere/x"), Err(Code::NotFound));
     }
-    match parent(&world.lens(), &path("/r/l/new")).unwrap_err() {
+    match parent(&world.view(), &path("/r/l/new")).unwrap_err() {
         Halt::Moved { to, .. } => assert_eq!(to, path("/r/d/new")),
         halt => panic!("{halt}"),
     }
 }
 
 #[test]
-fn errors_tell_what_to_do_and_no_host_path() {
+fn errors_have_advice_and_no_host_path() {
     let world = World::new(&["file root/f in", "dir root/d"]);
-    for kernel in Kernel::ALL {
-        let code = |asked: &str| {
+    for kernel in KernelMode::ALL {
+        let code = |requested: &str| {
             kernel
-                .run(|| world.run(|view| text(view, asked)))
+                .run(|| world.run(|view| text(view, requested)))
                 .unwrap_err()
         };
         assert_eq!(code("/r/none"), Code::NotFound);
@@ -313,7 +314,11 @@ fn errors_tell_what_to_do_and_no_host_path() {
         Errno::NXIO,
         Errno::NAMETOOLONG,
     ] {
-        assert!(!say(errno, &path("/r/f")).message().contains("tmp"));
+        assert!(
+            !to_call_error(errno, &path("/r/f"))
+                .message()
+                .contains("tmp")
+        );
     }
 }
 
@@ -328,7 +333,7 @@ fn a_name_that_deceives_is_shown_escaped_in_every_error() {
         Errno::NXIO,
         Errno::NOTDIR,
     ] {
-        let message = say(errno, &odd).message().to_owned();
+        let message = to_call_error(errno, &odd).message().to_owned();
         assert!(
             !message.contains('\u{202e}') && message.contains("\\u{202e}"),
             "{message}"
@@ -361,13 +366,13 @@ fn only_regular_files_are_opened() {
         rustix::fs::makedev(7, 0),
     );
     let _socket = std::os::unix::net::UnixListener::bind(world.host("root/socket")).unwrap();
-    for kernel in Kernel::ALL {
+    for kernel in KernelMode::ALL {
         for name in ["fifo", "zero", "disk", "socket"] {
-            let asked = format!("/r/{name}");
-            let got = kernel.run(|| world.run(|view| text(view, &asked)));
+            let requested = format!("/r/{name}");
+            let got = kernel.run(|| world.run(|view| text(view, &requested)));
             assert_eq!(got, Err(Code::NotRegular), "{kernel:?} {name}");
-            let held = Held::default();
-            assert!(file_at_hand(&world.lens(), &path(&asked), 100, &held).is_none());
+            let cache = FileCache::default();
+            assert!(try_open_cached(&world.view(), &path(&requested), 100, &cache).is_none());
         }
         assert_eq!(
             kernel.run(|| world.run(|view| text(view, "/r/f"))),
@@ -377,14 +382,14 @@ fn only_regular_files_are_opened() {
 }
 
 #[test]
-fn a_fifo_that_is_refused_does_not_wake_its_writer() {
+fn refused_fifo_does_not_wake_its_writer() {
     let world = World::new(&[]);
     let fifo = world.host("root/fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    for kernel in Kernel::ALL {
+    for kernel in KernelMode::ALL {
         let got = kernel.run(|| world.run(|view| text(view, "/r/fifo")));
         assert_eq!(got, Err(Code::NotRegular));
-        // Without a reader a writer that will not wait gets ENXIO: nobody opened it.
+        // A non-blocking writer gets ENXIO if no reader has opened the FIFO.
         let writing = OFlags::WRONLY | OFlags::NONBLOCK;
         let writer = rustix::fs::openat(CWD, &fifo, writing, Mode::empty());
         assert_eq!(writer.unwrap_err(), Errno::NXIO);
@@ -411,7 +416,7 @@ fn magic_links_of_procfs_are_not_followed() {
 }
 
 #[test]
-fn names_that_mean_something_elsewhere_are_plain_names_here() {
+fn special_names_of_other_systems_are_plain_names() {
     for name in [
         "-rf",
         "~",
@@ -425,7 +430,7 @@ fn names_that_mean_something_elsewhere_are_plain_names_here() {
     ] {
         let world = World::new(&[]);
         world.write(format!("root/{name}"), "in");
-        for kernel in Kernel::ALL {
+        for kernel in KernelMode::ALL {
             let got = kernel.run(|| world.run(|view| text(view, &format!("/r/{name}"))));
             assert_eq!(got, Ok("in".to_owned()), "{name}");
         }
@@ -433,7 +438,7 @@ fn names_that_mean_something_elsewhere_are_plain_names_here() {
 }
 
 #[test]
-fn a_link_to_a_name_that_is_no_path_leads_nowhere() {
+fn link_to_an_invalid_path_is_not_found() {
     check(
         &["link root/l a\nb", "file root/f in"],
         "/r/l",
@@ -471,8 +476,8 @@ fn what_is_mounted_inside_belongs_to_the_root_only_if_it_crosses_mounts() {
         } else {
             Err(Code::NotRegular)
         };
-        for kernel in Kernel::ALL {
-            let got = |asked| kernel.run(|| world.run(|view| text(view, asked)));
+        for kernel in KernelMode::ALL {
+            let got = |requested| kernel.run(|| world.run(|view| text(view, requested)));
             assert_eq!(got("/r/tmp/f"), mounted, "{kernel:?}");
             assert_eq!(got("/r/bind/f"), mounted, "{kernel:?}");
             assert_eq!(
@@ -494,9 +499,8 @@ fn what_is_mounted_inside_belongs_to_the_root_only_if_it_crosses_mounts() {
 }
 
 #[test]
-fn without_procfs_files_are_still_opened_and_links_still_judged() {
-    const NAME: &str =
-        "resolve::tests::without_procfs_files_are_still_opened_and_links_still_judged";
+fn files_open_and_links_are_judged_without_procfs() {
+    const NAME: &str = "resolve::tests::files_open_and_links_are_judged_without_procfs";
     if !in_child(NAME, "mount -t tmpfs none /proc") {
         return;
     }
@@ -517,10 +521,10 @@ fn without_procfs_files_are_still_opened_and_links_still_judged() {
 }
 
 #[track_caller]
-fn check_race(lines: &[&str], pairs: &[(&str, &str)], asked: &str) {
+fn check_race(lines: &[&str], pairs: &[(&str, &str)], requested: &str) {
     let world = World::new(lines);
-    for kernel in [Kernel::Whole, Kernel::Old] {
-        let look = || world.run(|view| text(view, asked));
+    for kernel in [KernelMode::Native, KernelMode::Missing] {
+        let look = || world.run(|view| text(view, requested));
         race(&world, pairs, kernel, cases() / 2, look);
     }
 }
@@ -583,7 +587,7 @@ fn no_race_of_a_file_and_a_fifo_blocks() {
     let world = World::new(&["file root/f in"]);
     let fifo = world.host("root/fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    for kernel in [Kernel::Whole, Kernel::Old] {
+    for kernel in [KernelMode::Native, KernelMode::Missing] {
         let look = || world.run(|view| text(view, "/r/f"));
         let pairs = [("root/f", "root/fifo")];
         race(&world, &pairs, kernel, cases() / 4, look);
@@ -598,7 +602,7 @@ fn no_race_makes_a_listing_of_what_lies_outside() {
         "link root/l @/outside",
     ];
     let world = World::new(&lines);
-    for kernel in [Kernel::Whole, Kernel::Old] {
+    for kernel in [KernelMode::Native, KernelMode::Missing] {
         let look = || {
             world.run(|view| {
                 let dir = directory(view, &path("/r/d"))?;
@@ -625,19 +629,19 @@ fn no_race_of_a_file_and_another_object_fools_a_read_at_hand() {
     ]);
     let fifo = world.host("root/fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    let held = Held::default();
+    let cache = FileCache::default();
     let look = || {
-        let lens = world.lens();
-        let opened = file_at_hand(&lens, &path("/r/f"), 100, &held).ok_or(Code::NotFound)?;
+        let view = world.view();
+        let opened = try_open_cached(&view, &path("/r/f"), 100, &cache).ok_or(Code::NotFound)?;
         assert_eq!(Meta::of(&opened.file).unwrap().kind, Kind::File);
         Ok(content(&opened))
     };
     let pairs = [("root/f", "root/fifo"), ("root/f", "root/l")];
-    race(&world, &pairs, Kernel::Whole, cases(), look);
+    race(&world, &pairs, KernelMode::Native, cases(), look);
 }
 
 #[test]
-fn a_file_that_is_at_hand_is_opened_without_the_disk() {
+fn cached_file_is_opened_without_the_disk() {
     let world = World::new(&[
         "file root/f in",
         "link root/l f",
@@ -645,11 +649,13 @@ fn a_file_that_is_at_hand_is_opened_without_the_disk() {
         "file root/secrets/key out",
         "link root/k secrets/key",
     ]);
-    let opened = |asked: &str| file_at_hand(&world.lens(), &path(asked), 2, &Held::default());
-    assert!(text(&world.lens(), "/r/f").is_ok());
+    let opened = |requested: &str| {
+        try_open_cached(&world.view(), &path(requested), 2, &FileCache::default())
+    };
+    assert!(text(&world.view(), "/r/f").is_ok());
     assert_eq!(opened("/r/f").map(|opened| opened.meta.len), Some(2));
-    for asked in ["/r/l", "/r/d", "/r/none", "/r/k", "/elsewhere"] {
-        assert!(opened(asked).is_none(), "{asked}");
+    for requested in ["/r/l", "/r/d", "/r/none", "/r/k", "/elsewhere"] {
+        assert!(opened(requested).is_none(), "{requested}");
     }
 }
 
@@ -660,11 +666,11 @@ fn content(opened: &OpenFile) -> String {
 }
 
 #[test]
-fn a_held_file_is_read_only_while_its_path_leads_to_it() {
+fn cached_file_is_used_only_while_its_path_has_it() {
     let world = World::new(&["file root/f one", "file root/g two"]);
-    let held = Held::default();
+    let cache = FileCache::default();
     let read = || {
-        let opened = file_at_hand(&world.lens(), &path("/r/f"), 100, &held)?;
+        let opened = try_open_cached(&world.view(), &path("/r/f"), 100, &cache)?;
         Some((content(&opened), opened))
     };
     let (text, first) = read().unwrap();
@@ -687,10 +693,10 @@ fn a_held_file_is_read_only_while_its_path_leads_to_it() {
 }
 
 #[test]
-fn a_held_file_whose_permissions_changed_is_opened_anew() {
+fn cached_file_with_changed_permissions_is_reopened() {
     let world = World::new(&["file root/f one"]);
-    let held = Held::default();
-    let open = || file_at_hand(&world.lens(), &path("/r/f"), 100, &held).unwrap();
+    let cache = FileCache::default();
+    let open = || try_open_cached(&world.view(), &path("/r/f"), 100, &cache).unwrap();
     let first = open();
     fs::set_permissions(world.host("root/f"), fs::Permissions::from_mode(0o600)).unwrap();
     let second = open();
@@ -699,22 +705,22 @@ fn a_held_file_whose_permissions_changed_is_opened_anew() {
 }
 
 #[test]
-fn few_files_are_held_whatever_is_read() {
+fn file_cache_is_bounded() {
     let world = World::new(&[]);
-    let held = Held::default();
+    let cache = FileCache::default();
     for number in 0..100 {
         world.write(format!("root/{number}"), "x");
-        let asked = path(&format!("/r/{number}"));
-        assert!(file_at_hand(&world.lens(), &asked, 100, &held).is_some());
-        assert!(held.is_within_its_bound());
+        let requested = path(&format!("/r/{number}"));
+        assert!(try_open_cached(&world.view(), &requested, 100, &cache).is_some());
+        assert!(cache.is_within_bound());
     }
 }
 
 #[test]
-fn a_link_swapped_for_a_device_tree_is_not_walked() {
+fn link_swapped_for_a_device_tree_is_not_walked() {
     let world = World::new(&["dir root/d"]);
     symlink("/dev", world.host("root/dev")).unwrap();
-    for kernel in Kernel::ALL {
+    for kernel in KernelMode::ALL {
         let got = kernel.run(|| world.run(|view| text(view, "/r/dev/zero")));
         assert_eq!(got, Err(Code::NotFound));
     }

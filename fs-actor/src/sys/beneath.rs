@@ -1,4 +1,4 @@
-//! Opens names beneath a directory handle without ever following a link.
+//! Opens names beneath a directory handle without following links.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,13 +7,13 @@ use super::{
     statx,
 };
 
-/// How often an open is tried again that the kernel gave up because of a rename nearby.
+/// Maximum attempts of an open that fails because of a concurrent rename.
 const TRIES: usize = 64;
 
 /// Opens `names`, separated by `/`, beneath `base` (`base` itself if empty).
 ///
-/// `ELOOP` says that one of the names is a link, `EXDEV` that a file system is mounted there.
-/// Only for `O_PATH` handles and directories: neither has an effect on what is opened.
+/// `ELOOP` means that one of the names is a link, `EXDEV` that it is a mount point. Only for `O_PATH` handles and
+/// directories, since opening them has no side effect.
 pub(crate) fn open(
     base: BorrowedFd<'_>,
     names: &str,
@@ -23,7 +23,7 @@ pub(crate) fn open(
     for _ in 0..TRIES {
         match open_by_kernel(base, names, flags, crosses_mounts, ResolveFlags::empty()) {
             Err(Errno::AGAIN) => {}
-            // A kernel without `openat2`, or a filter that forbids it: the same rules, name by name.
+            // `openat2` is missing or forbidden: apply the same rules name by name.
             Err(Errno::NOSYS | Errno::PERM) => {
                 return open_by_name(base, names, flags, crosses_mounts);
             }
@@ -33,7 +33,7 @@ pub(crate) fn open(
     open_by_name(base, names, flags, crosses_mounts)
 }
 
-/// Like [`open`], but gives up with `EAGAIN` where the disk would have to be asked.
+/// Like [`open`], but fails with `EAGAIN` if it would have to read from a disk.
 pub(crate) fn open_cached(
     base: BorrowedFd<'_>,
     names: &str,
@@ -59,21 +59,21 @@ fn open_by_kernel(
     openat2(base, names, flags | OFlags::CLOEXEC, Mode::empty(), how)
 }
 
-/// The same, for systems that lack `openat2`: each name is opened as a handle that follows nothing, then looked at.
+/// Like [`open`] without `openat2`: opens each name without following it, then checks it.
 fn open_by_name(
     base: BorrowedFd<'_>,
     names: &str,
     flags: OFlags,
     crosses_mounts: bool,
 ) -> Result<OwnedFd, Errno> {
-    let home = (!crosses_mounts).then(|| Mount::of(base)).transpose()?;
-    let mut here: Option<OwnedFd> = None;
+    let root_mount = (!crosses_mounts).then(|| Mount::of(base)).transpose()?;
+    let mut current: Option<OwnedFd> = None;
     let mut names = names.split('/').filter(|name| !name.is_empty()).peekable();
     while let Some(name) = names.next() {
         if matches!(name, "." | "..") {
             return Err(Errno::INVAL);
         }
-        let above = here.as_ref().map_or(base, AsFd::as_fd);
+        let above = current.as_ref().map_or(base, AsFd::as_fd);
         let next = handle(above, name)?;
         match file_type(&next)? {
             FileType::Symlink => return Err(Errno::LOOP),
@@ -81,35 +81,35 @@ fn open_by_name(
             _ if names.peek().is_some() => return Err(Errno::NOTDIR),
             _ => {}
         }
-        if let Some(home) = &home {
-            home.require_same(next.as_fd())?;
+        if let Some(root_mount) = &root_mount {
+            root_mount.require_same(next.as_fd())?;
         }
-        here = Some(next);
+        current = Some(next);
     }
-    match here {
-        Some(here) if !flags.contains(OFlags::DIRECTORY) => Ok(here),
-        here => {
-            let dir = here.as_ref().map_or(base, AsFd::as_fd);
+    match current {
+        Some(current) if !flags.contains(OFlags::DIRECTORY) => Ok(current),
+        current => {
+            let dir = current.as_ref().map_or(base, AsFd::as_fd);
             openat(dir, ".", flags | OFlags::CLOEXEC, Mode::empty())
         }
     }
 }
 
-/// A handle on the object named `name` in `dir`, a link included, that has no effect on it.
+/// An `O_PATH` handle for `name` in `dir`, which may be a link.
 pub(crate) fn handle(dir: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(dir, name, flags, Mode::empty())
 }
 
-/// What kind of object `fd` stands for.
+/// The file type of `fd`.
 pub(crate) fn file_type(fd: impl AsFd) -> Result<FileType, Errno> {
     Ok(FileType::from_raw_mode(fstat(fd)?.st_mode))
 }
 
-/// Opens for reading the regular file that `handle` stands for; `names` lead to it from `base`.
+/// Opens the regular file of `handle` for reading; `names` is its path from `base`.
 ///
-/// The handle was checked, and what is opened is the handle, so no device, FIFO or lease is ever touched.
-/// Without procfs the name is opened once more, and what comes must be the object that was checked.
+/// The handle was checked and is what is opened, so devices, FIFOs and leases are not touched. Without procfs the name
+/// is opened again and must be the same object.
 pub(crate) fn open_for_reading(
     base: BorrowedFd<'_>,
     names: &str,
@@ -134,13 +134,13 @@ pub(crate) fn open_for_reading(
     }
 }
 
-/// For regular files: never waits for a writer, never becomes a terminal.
+/// Flags for regular files: never block, never become the controlling terminal.
 pub(crate) const READING: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// Opens for reading what `handle` stands for, by way of procfs.
+/// Reopens `handle` for reading, via procfs.
 fn reopen(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
     use std::os::fd::AsRawFd as _;
     let name = format!("/proc/self/fd/{}", handle.as_raw_fd());
@@ -162,7 +162,7 @@ fn reopen_by_name(
     openat(dir, name, READING | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// Which mount an object lies on; by device number where the kernel does not tell the mount.
+/// The mount of an object; its device if the kernel does not report mount ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
     id: Option<u64>,
@@ -182,7 +182,7 @@ impl Mount {
         })
     }
 
-    /// Refuses with `EXDEV` what does not lie on this mount.
+    /// Fails with `EXDEV` if `fd` is on another mount.
     pub(crate) fn require_same(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         let other = Self::of(fd)?;
         let same = match (self.id, other.id) {

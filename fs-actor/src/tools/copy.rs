@@ -1,4 +1,4 @@
-//! Two paths in, what stands at the first standing at the second too out.
+//! `copy`: copies files and directories.
 
 use bailiwick::{
     CallError, Change, Code, Cost, Example, Failure, Halt, Namespace, Op, Operation, Plan,
@@ -8,16 +8,18 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target, tree};
-use crate::replace::Reached;
+use crate::change::state::Inspected;
+use crate::change::{
+    ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository, target, tree,
+};
+use crate::replace::ReachedDurability;
 use crate::resolve::{self, Kind};
 
 /// Copies files and directories.
 #[derive(Debug)]
-pub(crate) struct Copy(pub(super) Changer);
+pub(crate) struct Copy(pub(super) StepExecutor);
 
-/// What to copy, and where to.
+/// Arguments of `copy`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyArgs {
@@ -35,9 +37,9 @@ pub struct CopyArgs {
     pub create_parents: bool,
 }
 
-/// What was copied.
+/// Output of `copy`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Copied {
+pub struct CopyOutput {
     /// The original.
     pub from: String,
     /// The copy.
@@ -52,10 +54,10 @@ pub struct Copied {
     pub left_out: u64,
     /// What the change survives, for the host: it is in no JSON.
     #[serde(skip)]
-    pub durability: Reached,
+    pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     from: VirtualPath,
@@ -89,9 +91,9 @@ const FAILURES: &[Failure] = &[
 
 impl WriteTool for Copy {
     type Args = CopyArgs;
-    type Output = Copied;
+    type Output = CopyOutput;
     type Job = Job;
-    type Steps = Work;
+    type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -120,12 +122,12 @@ impl WriteTool for Copy {
 
     fn prepare(&self, args: CopyArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let (from, to) = (names.path(&args.from)?, names.path(&args.to)?);
-        target::free_name(&to)?;
-        target::apart(&from, &to)?;
+        target::reject_temporary_name(&to)?;
+        target::reject_nested(&from, &to)?;
         Ok(Prepared {
             needs: vec![
                 Scope::file(Verb::Read, from.clone()),
-                target::put(&to, args.overwrite),
+                target::put_need(&to, args.overwrite),
             ],
             job: Job {
                 from,
@@ -136,31 +138,32 @@ impl WriteTool for Copy {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
-        let Judged {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+        let ResolvedCopy {
             from,
             to,
-            seen,
-            over,
-        } = judged(job, permit)?;
+            inspected,
+            existing,
+        } = resolve_args(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
         steps.push(Step::Copy {
             from: from.clone(),
             to: to.clone(),
-            what: seen.state.clone(),
-            over: over.state.clone(),
+            state: inspected.state.clone(),
+            existing: existing.state.clone(),
         });
-        require(permit, (&from, &to), &seen, &steps)?;
+        require(permit, (&from, &to), &inspected, &steps)?;
         let limit = permit.limits().write_max_bytes;
-        let every = seen.items.iter().map(|item| (&item.path, &item.meta));
-        for (path, meta) in every.chain(seen.meta.as_ref().map(|meta| (&from, meta))) {
-            may_be_copied(path, meta, limit)?;
-            resolve::one_name(permit, path, meta)?;
+        let every = inspected.items.iter().map(|item| (&item.path, &item.meta));
+        for (path, meta) in every.chain(inspected.meta.as_ref().map(|meta| (&from, meta))) {
+            check_copyable(path, meta, limit)?;
+            resolve::check_hard_links(permit, path, meta)?;
         }
-        let mut changes = target::made(&steps);
-        let (replaced, kept) = target::replaced(&self.0, permit, (&from, &seen), (&to, &over))?;
+        let mut changes = target::directory_changes(&steps);
+        let (replaced, replaced_content) =
+            target::replaced_file(&self.0, permit, (&from, &inspected), (&to, &existing))?;
         changes.extend(replaced);
-        let (entry, diff) = self.0.described(permit, &from, &seen)?;
+        let (entry, diff) = self.0.describe(permit, &from, &inspected)?;
         changes.push(Change {
             path: from.clone(),
             op: Op::Copy,
@@ -169,94 +172,101 @@ impl WriteTool for Copy {
             after: entry,
             diff,
         });
-        let inverse = inverse(&to, &seen.state, kept, &steps);
-        let entries = seen.items.len() as u64 + 1;
-        let reached = Reached::at_best(Some(self.0.durability()));
+        let inverse = inverse(&to, &inspected.state, replaced_content, &steps);
+        let entries = inspected.items.len() as u64 + 1;
+        let reached = ReachedDurability::at_best(Some(self.0.durability()));
         Ok(Plan {
-            reply: reply(Copied {
+            reply: reply(CopyOutput {
                 from: from.to_string(),
                 to: to.to_string(),
                 entries,
-                bytes: seen.bytes,
-                left_out: seen.left_out,
+                bytes: inspected.bytes,
+                left_out: inspected.left_out,
                 durability: reached.clone(),
             }),
             cost: Cost {
-                bytes: seen.bytes,
+                bytes: inspected.bytes,
                 files: entries + changes.len() as u64 - 1,
             },
             changes,
-            steps: Work::new(steps, self.0.durability(), reached),
-            inverse: inverse.map(Work::from),
+            steps: ChangeSet::new(steps, self.0.durability(), reached),
+            inverse: inverse.map(ChangeSet::from),
         })
     }
 
-    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
-        self.0.carry_out(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 
-/// Requires all that the call must be allowed for copying `from`, which is `seen`, to `to`.
+/// Requires everything that copying `from`, whose state is `inspected`, to `to` needs.
 fn require(
     permit: &ReadPermit,
     (from, to): (&VirtualPath, &VirtualPath),
-    seen: &Seen,
+    inspected: &Inspected,
     steps: &[Step],
 ) -> Result<(), Halt> {
-    target::within_modes(permit, steps, false)?;
-    // What may not be read yet is not looked through for names.
-    target::require_whole(permit, Operation::Read, (from, seen), to)?;
-    let (here, there) = (
+    target::check_write_modes(permit, steps, false)?;
+    // A tree that may not be read yet is not checked by name.
+    target::require_whole(permit, Operation::Read, (from, inspected), to)?;
+    let (source, destination) = (
         |path: &VirtualPath| Ok(path.clone()),
         |path: &VirtualPath| target::relocated(path, from, to),
     );
     target::require_all([
-        target::require_beneath(permit, Operation::Read, from, &seen.items, here),
-        target::require_beneath(permit, Operation::Create, from, &seen.items, there),
+        target::require_beneath(permit, Operation::Read, from, &inspected.items, source),
+        target::require_beneath(
+            permit,
+            Operation::Create,
+            from,
+            &inspected.items,
+            destination,
+        ),
         target::require_parents(permit, to, steps),
-        repository::require(permit, steps, &seen.items),
+        repository::require(permit, steps, &inspected.items),
     ])
 }
 
-/// A copy that makes sense: the real paths, what is copied and what is replaced.
-struct Judged {
+/// Valid arguments with resolved paths, and the states of both.
+struct ResolvedCopy {
     from: VirtualPath,
     to: VirtualPath,
-    seen: Seen,
-    over: Seen,
+    inspected: Inspected,
+    existing: Inspected,
 }
 
-fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
-    target::not_a_root(permit, &job.to)?;
+fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedCopy, Halt> {
+    target::reject_root(permit, &job.to)?;
     if resolve::entry(permit, &job.from)?.is_none() {
         let missing = not_yours(&job.from);
-        return Err(super::suggest::instead(permit, &job.from, missing).into());
+        return Err(super::suggest::with_suggestions(permit, &job.from, missing).into());
     }
-    let seen = see(permit, &job.from, Temporaries::LeftOut)?;
-    let over = target::destination(permit, &job.to, job.overwrite)?;
+    let inspected = inspect(permit, &job.from, TemporaryFiles::Excluded)?;
+    let existing = target::destination(permit, &job.to, job.overwrite)?;
     let (from, to) = (
         permit.actual(&job.from).clone(),
         permit.actual(&job.to).clone(),
     );
-    target::not_a_root(permit, &to)?;
-    target::free_name(&to)?;
-    target::apart(&from, &to)?;
-    let Some(meta) = seen.meta else {
+    target::reject_root(permit, &to)?;
+    target::reject_temporary_name(&to)?;
+    target::reject_nested(&from, &to)?;
+    let Some(meta) = inspected.meta else {
         return Err(not_yours(&from).into());
     };
-    if over.state != State::Absent && meta.kind != Kind::File {
+    if existing.state != State::Absent && meta.kind != Kind::File {
         let message = format!("there is a file at `{to}`; a directory does not replace it");
         return Err(CallError::new(Code::AlreadyExists, message).into());
     }
-    Ok(Judged {
+    Ok(ResolvedCopy {
         from,
         to,
-        seen,
-        over,
+        inspected,
+        existing,
     })
 }
 
-fn may_be_copied(
+fn check_copyable(
     path: &VirtualPath,
     meta: &crate::resolve::Meta,
     limit: u64,
@@ -275,33 +285,41 @@ fn may_be_copied(
     }
 }
 
-/// What removes the copy and puts back what it replaced, if the copy can be told from anything else.
+/// Steps that remove the copy and restore what it replaced, if the copy can be identified.
 fn inverse(
     to: &VirtualPath,
-    what: &State,
-    kept: Option<target::Old>,
+    state: &State,
+    replaced_content: Option<target::OldFile>,
     made: &[Step],
 ) -> Option<Vec<Step>> {
-    match what {
-        State::File { .. } | State::Directory { exact: true, .. } => {}
-        State::Absent | State::Object { .. } | State::Directory { exact: false, .. } => {
+    match state {
+        State::File { .. }
+        | State::Directory {
+            content_only: true, ..
+        } => {}
+        State::Absent
+        | State::Object { .. }
+        | State::Directory {
+            content_only: false,
+            ..
+        } => {
             return None;
         }
     }
     let remove = Step::Remove {
         path: to.clone(),
-        what: what.clone(),
+        state: state.clone(),
     };
-    let put_back = target::put_back(to, kept)?;
+    let put_back = target::restore_replaced(to, replaced_content)?;
     Some(
         std::iter::once(remove)
             .chain(put_back)
-            .chain(target::unmake(made))
+            .chain(target::undo_directories(made))
             .collect(),
     )
 }
 
-fn reply(copied: Copied) -> Reply {
+fn reply(copied: CopyOutput) -> Reply {
     let mut text = format!(
         "{}: copied to {}, {} entries, {} bytes",
         escape(&copied.from),

@@ -1,4 +1,4 @@
-//! A path in, nothing there any more out.
+//! `delete`: deletes files and directories.
 
 use bailiwick::{
     CallError, Change, Code, Cost, DirectoryContents, Entry, Example, Failure, FileDiff, Halt,
@@ -8,21 +8,23 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::state::Seen;
-use crate::change::{Changer, State, Step, Temporaries, Work, repository, see, target};
+use crate::change::state::Inspected;
+use crate::change::{
+    ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository, target,
+};
 use crate::diff;
-use crate::replace::Reached;
+use crate::replace::ReachedDurability;
 use crate::resolve::{Kind, Meta};
 
-/// The most that is kept of a directory so that its removal can be taken back.
-const MAX_KEPT_BYTES: u64 = 8 << 20;
-const MAX_KEPT_ENTRIES: usize = 1_000;
+/// Maximum size of a directory that is kept for undo.
+const MAX_RESTORABLE_BYTES: u64 = 8 << 20;
+const MAX_RESTORABLE_ENTRIES: usize = 1_000;
 
-/// Removes files and directories.
+/// Deletes files and directories.
 #[derive(Debug)]
-pub(crate) struct Delete(pub(super) Changer);
+pub(crate) struct Delete(pub(super) StepExecutor);
 
-/// What to remove.
+/// Arguments of `delete`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteArgs {
@@ -33,9 +35,9 @@ pub struct DeleteArgs {
     pub recursive: bool,
 }
 
-/// What was removed.
+/// Output of `delete`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Deleted {
+pub struct DeleteOutput {
     /// Where it was.
     pub path: String,
     /// Files, links and the like; left out of a directory not all of which may be read.
@@ -46,10 +48,10 @@ pub struct Deleted {
     pub directories: Option<u64>,
     /// What the change survives, for the host: it is in no JSON.
     #[serde(skip)]
-    pub durability: Reached,
+    pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -83,9 +85,9 @@ const FAILURES: &[Failure] = &[
 
 impl WriteTool for Delete {
     type Args = DeleteArgs;
-    type Output = Deleted;
+    type Output = DeleteOutput;
     type Job = Job;
-    type Steps = Work;
+    type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new("delete", "Delete", "Deletes a file or an empty directory.")
@@ -115,36 +117,36 @@ impl WriteTool for Delete {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
-        target::not_a_root(permit, &job.path)?;
-        let seen = see(permit, &job.path, Temporaries::Counted)?;
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+        target::reject_root(permit, &job.path)?;
+        let inspected = inspect(permit, &job.path, TemporaryFiles::Included)?;
         let path = permit.actual(&job.path).clone();
-        target::not_a_root(permit, &path)?;
-        let Some(meta) = seen.meta else {
-            return Err(super::suggest::instead(permit, &path, not_yours(&path)).into());
+        target::reject_root(permit, &path)?;
+        let Some(meta) = inspected.meta else {
+            return Err(super::suggest::with_suggestions(permit, &path, not_yours(&path)).into());
         };
         let shown = permit.shows(&path);
         let directory = meta.kind == Kind::Directory;
-        // Whether a directory that may not be read is empty is not told either.
-        if !job.recursive && directory && !(shown && seen.items.is_empty()) {
+        // The error must not reveal whether a hidden directory is empty.
+        if !job.recursive && directory && !(shown && inspected.items.is_empty()) {
             let is = if shown { "not empty" } else { "a directory" };
             let reason = format!("`{path}` is {is}; set it to `true` to delete all of it");
             return Err(CallError::invalid_argument("/recursive", reason).into());
         }
         let steps = vec![Step::Remove {
             path: path.clone(),
-            what: seen.state.clone(),
+            state: inspected.state.clone(),
         }];
-        target::within_modes(permit, &steps, false)?;
+        target::check_write_modes(permit, &steps, false)?;
         target::require_all([
-            target::require_beneath(permit, Operation::Delete, &path, &seen.items, |path| {
+            target::require_beneath(permit, Operation::Delete, &path, &inspected.items, |path| {
                 Ok(path.clone())
             }),
-            repository::require(permit, &steps, &seen.items),
+            repository::require(permit, &steps, &inspected.items),
         ])?;
-        let inverse = restore(permit, &path, &meta, &seen);
-        let (before, described) = self.0.described(permit, &path, &seen)?;
-        let reached = Reached::at_best(Some(self.0.durability()));
+        let inverse = restore(permit, &path, &meta, &inspected);
+        let (before, described) = self.0.describe(permit, &path, &inspected)?;
+        let reached = ReachedDurability::at_best(Some(self.0.durability()));
         let reply = reply(
             &path,
             described.contents.as_ref().filter(|_| !described.hidden),
@@ -160,7 +162,7 @@ impl WriteTool for Delete {
             diff: if directory || !shown {
                 described
             } else {
-                removed(inverse.as_deref())
+                removed_lines(inverse.as_deref())
             },
         };
         Ok(Plan {
@@ -168,20 +170,21 @@ impl WriteTool for Delete {
             reply,
             cost: Cost {
                 bytes: 0,
-                files: seen.items.len() as u64 + 1,
+                files: inspected.items.len() as u64 + 1,
             },
-            steps: Work::new(steps, self.0.durability(), reached),
-            inverse: inverse.map(Work::from),
+            steps: ChangeSet::new(steps, self.0.durability(), reached),
+            inverse: inverse.map(ChangeSet::from),
         })
     }
 
-    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
-        self.0.carry_out(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 
-/// The content of a file that is removed, as lines removed.
-fn removed(inverse: Option<&[Step]>) -> FileDiff {
+/// The content of a deleted file, as removed lines.
+fn removed_lines(inverse: Option<&[Step]>) -> FileDiff {
     match inverse {
         Some([Step::Write { content, .. }]) => diff::of_bytes(content, b""),
         Some(_) | None => FileDiff {
@@ -191,17 +194,29 @@ fn removed(inverse: Option<&[Step]>) -> FileDiff {
     }
 }
 
-/// What brings all of it back, unless that is more than is kept.
-fn restore(permit: &ReadPermit, path: &VirtualPath, meta: &Meta, seen: &Seen) -> Option<Vec<Step>> {
-    if let State::File { .. } = seen.state {
+/// Steps that restore everything, unless it is too large to keep.
+fn restore(
+    permit: &ReadPermit,
+    path: &VirtualPath,
+    meta: &Meta,
+    inspected: &Inspected,
+) -> Option<Vec<Step>> {
+    if let State::File { .. } = inspected.state {
         return write_back(permit, path, meta).map(|step| vec![step]);
     }
-    let small = seen.bytes <= MAX_KEPT_BYTES && seen.items.len() <= MAX_KEPT_ENTRIES;
-    let exact = matches!(seen.state, State::Directory { exact: true, .. });
-    if !small || !exact {
+    let small =
+        inspected.bytes <= MAX_RESTORABLE_BYTES && inspected.items.len() <= MAX_RESTORABLE_ENTRIES;
+    let content_only = matches!(
+        inspected.state,
+        State::Directory {
+            content_only: true,
+            ..
+        }
+    );
+    if !small || !content_only {
         return None;
     }
-    let every = seen.items.iter().map(|item| (&item.path, &item.meta));
+    let every = inspected.items.iter().map(|item| (&item.path, &item.meta));
     let steps = std::iter::once((path, meta))
         .chain(every)
         .map(|(path, meta)| match meta.kind {
@@ -216,12 +231,12 @@ fn restore(permit: &ReadPermit, path: &VirtualPath, meta: &Meta, seen: &Seen) ->
 }
 
 fn write_back(permit: &ReadPermit, path: &VirtualPath, meta: &Meta) -> Option<Step> {
-    // What cannot be read again just after it was looked at is not brought back; it is still removed only as it was.
-    let old = target::old(permit, path).ok().flatten()?;
+    // If it cannot be read again, there is no inverse; the deletion still checks the planned state.
+    let old = target::read_old(permit, path).ok().flatten()?;
     Some(Step::Write {
         path: path.clone(),
         content: old.bytes?,
-        over: State::Absent,
+        existing: State::Absent,
         mode: Some(meta.mode & 0o777),
     })
 }
@@ -230,7 +245,7 @@ fn reply(
     path: &VirtualPath,
     contents: Option<&DirectoryContents>,
     directory: bool,
-    durability: Reached,
+    durability: ReachedDurability,
 ) -> Reply {
     let counts = match contents {
         Some(contents) => Some((contents.files + contents.others, contents.directories + 1)),
@@ -247,7 +262,7 @@ fn reply(
         }
         None => format!("{}: deleted with everything in it", escape(&path)),
     };
-    let deleted = Deleted {
+    let deleted = DeleteOutput {
         path,
         files: counts.map(|(files, _)| files),
         directories: counts.map(|(_, directories)| directories),

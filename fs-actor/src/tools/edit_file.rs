@@ -1,9 +1,9 @@
-//! A file and edits in, the file with exactly those places changed out.
+//! `edit_file`: edits parts of text files.
 
 mod divide;
-mod making;
-mod notes;
-mod refusal;
+mod docs;
+mod errors;
+mod rewrite;
 
 use bailiwick::{
     CallError, Code, ContentHash, Halt, LeftOut, Namespace, Operation, Plan, Prepared, ReadPermit,
@@ -15,22 +15,22 @@ use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
 use super::optional;
-use crate::change::target::{self, Old};
-use crate::change::{Changer, State, Work, repository};
-use crate::edit::{self, Edit, EditError, Edited, PatchError, Places, Strategy};
-use crate::replace::Reached;
+use crate::change::target::{self, OldFile};
+use crate::change::{ChangeSet, State, StepExecutor, repository};
+use crate::edit::{self, Edit, EditError, Edited, MatchStrategy, Occurrences, PatchError};
+use crate::replace::ReachedDurability;
 use crate::text::Text;
-use making::Making;
-use refusal::{not_text, patch_refused, refused};
+use errors::{edit_error, not_text, patch_error};
+use rewrite::FileRewrite;
 
-/// Edits of one call at most.
+/// Maximum number of edits per call.
 const MAX_EDITS: usize = 1_000;
-/// The largest file that is edited, whatever the policy allows: matching holds several copies.
+/// Maximum size of a file, whatever the policy allows, since matching needs several copies.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Changes parts of text files.
+/// Edits parts of text files.
 #[derive(Debug)]
-pub(crate) struct EditFile(pub(super) Changer);
+pub(crate) struct EditFile(pub(super) StepExecutor);
 
 /// One replacement.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -53,7 +53,7 @@ pub struct EditArgs {
     pub expected_count: Option<usize>,
 }
 
-/// Which file, and what to change in it.
+/// Arguments of `edit_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditFileArgs {
@@ -73,9 +73,9 @@ pub struct EditFileArgs {
 
 /// How one edit was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Made {
-    /// How the old text was found: `exact`, `line_endings` or `whitespace`.
-    pub strategy: Strategy,
+pub struct AppliedEdit {
+    /// How the old text was found: `content_only`, `line_endings` or `whitespace`.
+    pub strategy: MatchStrategy,
     /// How many places were changed.
     pub count: usize,
     /// The lines where they begin, the first few, as the file was.
@@ -84,7 +84,7 @@ pub struct Made {
 
 /// A run of lines that a person did not let change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct NotMade {
+pub struct ExcludedEdit {
     /// Where it begins in the file as it was; the first line is 1.
     pub line: usize,
     /// Lines that would have been added.
@@ -93,9 +93,9 @@ pub struct NotMade {
     pub removed: usize,
 }
 
-/// What was changed.
+/// Output of `edit_file`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct FileEdited {
+pub struct EditFileOutput {
     /// The file, links followed.
     pub path: String,
     /// Its length in bytes.
@@ -108,34 +108,34 @@ pub struct FileEdited {
     /// Lines removed.
     pub removed: usize,
     /// One for each edit, or for each hunk of the patch.
-    pub edits: Vec<Made>,
+    pub edits: Vec<AppliedEdit>,
     /// What a person left out of the change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<NotMade>,
+    pub left_out: Vec<ExcludedEdit>,
     /// What the change survives, for the host: it is in no JSON.
     #[serde(skip)]
-    pub durability: Reached,
+    pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
-    what: What,
+    change: Change,
     expected: Option<HashPrefix>,
 }
 
 #[derive(Debug)]
-enum What {
+enum Change {
     Edits(Vec<Edit>),
     Patch(String),
 }
 
 impl WriteTool for EditFile {
     type Args = EditFileArgs;
-    type Output = FileEdited;
+    type Output = EditFileOutput;
     type Job = Job;
-    type Steps = Work;
+    type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -148,26 +148,26 @@ impl WriteTool for EditFile {
         .destructive()
         .group("files", 0.9)
 .side_effects(&["changes the content of the file"])
-.examples(notes::EXAMPLES)
-.failures(notes::FAILURES)
+.examples(docs::EXAMPLES)
+.failures(docs::FAILURES)
     }
 
     fn prepare(&self, args: EditFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
-        target::free_name(&path)?;
+        target::reject_temporary_name(&path)?;
         let refuse = |field: &str, reason: &str| Err(CallError::invalid_argument(field, reason));
         let count = args.edits.len();
         if count > MAX_EDITS {
             let reason = format!("expected at most {MAX_EDITS} edits, got {count}");
             return refuse("/edits", &reason);
         }
-        let what = match (args.patch, args.edits.is_empty()) {
-            (Some(patch), true) => What::Patch(patch),
-            (None, false) => What::Edits(
+        let change = match (args.patch, args.edits.is_empty()) {
+            (Some(patch), true) => Change::Patch(patch),
+            (None, false) => Change::Edits(
                 args.edits
                     .into_iter()
                     .enumerate()
-                    .map(understand)
+                    .map(parse_edit)
                     .collect::<Result<_, _>>()?,
             ),
             (Some(_), false) => {
@@ -181,7 +181,7 @@ impl WriteTool for EditFile {
             .map(|operation| Scope::doing(operation, path.clone()));
         let job = Job {
             path,
-            what,
+            change,
             expected: args.expected_hash,
         };
         Ok(Prepared {
@@ -190,47 +190,55 @@ impl WriteTool for EditFile {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
-        let (path, before, bytes, limit) = text_of(job, permit)?;
-        let edited = make(
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+        let (path, before, bytes, limit) = read_target(job, permit)?;
+        let edited = apply_change(
             job,
             &path,
             &bytes,
             usize::try_from(limit).unwrap_or(usize::MAX),
             permit,
         )?;
-        let made = Making {
+        let made = FileRewrite {
             path,
             before,
             old: bytes,
             content: Bytes::from(edited.text),
             durability: self.0.durability(),
         };
-        let plan = made.plan(edited.applied.iter().map(Made::from).collect(), Vec::new());
-        target::within_modes(permit, &plan.steps.steps, false)?;
+        let plan = made.plan(
+            edited.applied.iter().map(AppliedEdit::from).collect(),
+            Vec::new(),
+        );
+        target::check_write_modes(permit, &plan.steps.steps, false)?;
         repository::require(permit, &plan.steps.steps, &[])?;
         Ok(plan)
     }
 
     const DIVISIBLE: bool = true;
 
-    fn divide(&self, plan: Plan<Work>, left_out: &[LeftOut]) -> Result<Plan<Work>, CallError> {
-        divide::divided(plan, left_out)
+    fn divide(
+        &self,
+        plan: Plan<ChangeSet>,
+        left_out: &[LeftOut],
+    ) -> Result<Plan<ChangeSet>, CallError> {
+        divide::divide(plan, left_out)
     }
 
-    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
-        self.0.carry_out(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 
-/// The file to edit: where it really is, its state and bytes, and how large it may become.
-fn text_of(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Bytes, u64), Halt> {
-    let old = target::old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
+/// The file to edit: resolved path, state, content, and maximum size.
+fn read_target(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Bytes, u64), Halt> {
+    let old = target::read_old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
     let path = permit.actual(&job.path).clone();
-    target::free_name(&path)?;
-    target::expect(&path, &old.state, job.expected.as_ref())?;
+    target::reject_temporary_name(&path)?;
+    target::check_expected_hash(&path, &old.state, job.expected.as_ref())?;
     let limit = permit.limits().write_max_bytes.min(MAX_BYTES);
-    let Old {
+    let OldFile {
         state: before,
         bytes: Some(bytes),
         ..
@@ -244,12 +252,12 @@ fn text_of(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Bytes,
     Ok((path, before, bytes, limit))
 }
 
-fn understand((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {
-    let places = match (args.replace_all, args.occurrence, args.expected_count) {
-        (false, None, None) => Places::Only,
-        (true, None, None) => Places::All,
-        (false, Some(nth), None) => Places::Nth(nth),
-        (_, None, Some(count)) => Places::Exactly(count),
+fn parse_edit((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {
+    let occurrences = match (args.replace_all, args.occurrence, args.expected_count) {
+        (false, None, None) => Occurrences::Only,
+        (true, None, None) => Occurrences::All,
+        (false, Some(nth), None) => Occurrences::Nth(nth),
+        (_, None, Some(count)) => Occurrences::Exactly(count),
         (true, Some(_), _) | (false, Some(_), Some(_)) => {
             let field = format!("/edits/{index}/occurrence");
             let reason = "expected one occurrence or all of them, got it together with `replace_all` or `expected_count`";
@@ -259,12 +267,12 @@ fn understand((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {
     Ok(Edit {
         old: args.old_text,
         new: args.new_text,
-        places,
+        occurrences,
     })
 }
 
 fn missing(permit: &ReadPermit, path: &VirtualPath) -> CallError {
-    super::suggest::instead(permit, path, not_yours(path))
+    super::suggest::with_suggestions(permit, path, not_yours(path))
 }
 
 fn too_large(path: &VirtualPath, limit: u64) -> CallError {
@@ -274,27 +282,27 @@ fn too_large(path: &VirtualPath, limit: u64) -> CallError {
     )
 }
 
-/// Why the edits were not made.
+/// Why the edits were not applied.
 #[derive(Debug)]
-enum Failed {
+enum ApplyError {
     Stopped(CallError),
     Edit(EditError),
     Patch(PatchError),
 }
 
-impl From<EditError> for Failed {
+impl From<EditError> for ApplyError {
     fn from(error: EditError) -> Self {
         Self::Edit(error)
     }
 }
 
-impl From<PatchError> for Failed {
+impl From<PatchError> for ApplyError {
     fn from(error: PatchError) -> Self {
         Self::Patch(error)
     }
 }
 
-fn make(
+fn apply_change(
     job: &Job,
     path: &VirtualPath,
     bytes: &[u8],
@@ -302,14 +310,14 @@ fn make(
     permit: &ReadPermit,
 ) -> Result<Edited, CallError> {
     let text = Text::read(bytes).map_err(|reason| not_text(path, reason))?;
-    let pause = || permit.checkpoint().map_err(Failed::Stopped);
-    let made = match &job.what {
-        What::Edits(edits) => edit::apply(&text, edits, limit, pause),
-        What::Patch(patch) => edit::apply_patch(&text, patch, limit, pause),
+    let pause = || permit.checkpoint().map_err(ApplyError::Stopped);
+    let made = match &job.change {
+        Change::Edits(edits) => edit::apply(&text, edits, limit, pause),
+        Change::Patch(patch) => edit::apply_patch(&text, patch, limit, pause),
     };
     made.map_err(|failed| match failed {
-        Failed::Stopped(error) => error,
-        Failed::Edit(error) => refused(path, &error),
-        Failed::Patch(error) => patch_refused(path, &error),
+        ApplyError::Stopped(error) => error,
+        ApplyError::Edit(error) => edit_error(path, &error),
+        ApplyError::Patch(error) => patch_error(path, &error),
     })
 }

@@ -1,4 +1,4 @@
-//! A glob in, the paths that match it out, a page at a time.
+//! `find`: finds files by name.
 
 use std::fmt::Write as _;
 
@@ -10,27 +10,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{glob, optional, suggest};
-use crate::lens::Lens;
-use crate::page::{self, Cursor, Page};
+use crate::pagination::{self, Cursor, PageBuilder};
+use crate::read_view::ReadView;
 use crate::resolve::Kind;
-use crate::walk::{self, Ignoring, Onward};
+use crate::walk::{self, IgnoreRules, WalkControl};
 
 /// Finds files by name.
 #[derive(Debug)]
 pub(crate) struct Find;
 
-/// What to find.
+/// Arguments of `find`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FindArgs {
     /// Glob: `*.rs` matches names at any depth, `src/**/*.rs` paths beneath `path`.
     pub pattern: String,
     /// Directory to search.
-    #[serde(default = "optional::here", deserialize_with = "optional::path")]
+    #[serde(default = "optional::current_dir", deserialize_with = "optional::path")]
     pub path: String,
     /// Only entries of this kind.
     #[serde(default)]
-    pub kind: Option<Wanted>,
+    pub kind: Option<KindFilter>,
     /// Include files that `.gitignore` excludes.
     #[serde(default)]
     pub include_ignored: bool,
@@ -45,7 +45,7 @@ pub struct FindArgs {
 /// A kind of entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub enum KindFilter {
     /// Regular files.
     File,
     /// Directories.
@@ -56,9 +56,9 @@ fn page_length() -> u32 {
     200
 }
 
-/// What was found.
+/// Output of `find`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct PathsFound {
+pub struct FindOutput {
     /// The paths of this page, in order.
     pub paths: Vec<String>,
     /// How many there are on all pages.
@@ -72,12 +72,12 @@ pub struct PathsFound {
     pub unreadable: u64,
 }
 
-/// A search once understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
     glob: PathGlob,
-    kind: Option<Wanted>,
+    kind: Option<KindFilter>,
     include_ignored: bool,
     limit: u32,
     cursor: Option<Cursor>,
@@ -103,7 +103,7 @@ const FAILURES: &[Failure] = &[
 
 impl ReadTool for Find {
     type Args = FindArgs;
-    type Output = PathsFound;
+    type Output = FindOutput;
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
@@ -137,26 +137,27 @@ impl ReadTool for Find {
     }
 }
 
-fn find(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+fn find(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
     let (dir, at) =
-        walk::start(lens, &job.path).map_err(|halt| suggest::halted(lens, &job.path, halt))?;
-    let mut page = Page::new(job.limit, lens.max_results(), job.cursor.clone());
-    let ignoring = (!job.include_ignored).then(|| Ignoring::above(lens, &at));
-    let left_out = walk::walk(lens, dir, &at, ignoring, &mut |found| {
+        walk::start(view, &job.path).map_err(|halt| suggest::on_halt(view, &job.path, halt))?;
+    let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
+    let ignore_rules = (!job.include_ignored).then(|| IgnoreRules::for_ancestors(view, &at));
+    let left_out = walk::walk(view, dir, &at, ignore_rules, &mut |found| {
         let kind = match job.kind {
             None => true,
-            Some(Wanted::File) => found.kind == Kind::File,
-            Some(Wanted::Directory) => found.kind == Kind::Directory,
+            Some(KindFilter::File) => found.kind == Kind::File,
+            Some(KindFilter::Directory) => found.kind == Kind::Directory,
         };
         let beneath = found.path.beneath(&at).unwrap_or_default();
         if kind && found.raw.is_none() && job.glob.is_match(beneath) {
-            page.offer(page::key(&found.path, None), || found.path.to_string());
+            page.add(pagination::key(&found.path, None), || {
+                found.path.to_string()
+            });
         }
-        Ok(Onward::Enter)
+        Ok(WalkControl::Enter)
     })?;
     let page = page.finish();
     let mut text = String::new();
-    // Writing to a String does not fail.
     for path in &page.entries {
         let _ = writeln!(text, "{}", escape(path));
     }
@@ -174,7 +175,7 @@ fn find(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
     }
     Ok(Reply::text(
         text,
-        PathsFound {
+        FindOutput {
             paths: page.entries,
             total: page.total,
             next_cursor: page.next,
@@ -186,7 +187,7 @@ fn find(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Kernel, World, path};
+    use crate::testing::{KernelMode, World, path};
 
     fn job(pattern: &str) -> Job {
         Job {
@@ -202,9 +203,9 @@ mod tests {
     #[track_caller]
     fn check(lines: &[&str], job: &Job, expected: &[&str]) {
         let world = World::new(lines);
-        for kernel in Kernel::ALL {
+        for kernel in KernelMode::ALL {
             let reply = kernel.run(|| world.run(|view| find(view, job)).unwrap());
-            let found = reply.output.as_any().downcast_ref::<PathsFound>().unwrap();
+            let found = reply.output.as_any().downcast_ref::<FindOutput>().unwrap();
             assert_eq!(found.paths, expected, "{kernel:?}");
             assert_eq!(found.total, expected.len() as u64);
         }
@@ -223,7 +224,7 @@ mod tests {
     ];
 
     #[test]
-    fn names_are_found_at_any_depth_but_not_what_is_ignored_or_denied() {
+    fn names_are_found_at_any_depth_except_ignored_and_denied() {
         check(
             &TREE,
             &job("*.rs"),
@@ -232,7 +233,7 @@ mod tests {
         check(&TREE, &job("src/*.rs"), &["/r/src/a.rs"]);
         check(&TREE, &job("*.log"), &["/r/keep.log"]);
         let files = Job {
-            kind: Some(Wanted::File),
+            kind: Some(KindFilter::File),
             ..job("*.rs")
         };
         check(&TREE, &files, &["/r/src/a.rs", "/r/src/deep/b.rs"]);
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_directory_above_ignores_is_ignored_beneath_it() {
+    fn ignore_rules_apply_beneath_their_directory() {
         let below = Job {
             path: path("/r/src"),
             ..job("*")
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nearer_ignore_file_beats_a_farther_one() {
+    fn nearest_ignore_file_takes_precedence() {
         let lines = [
             "file root/.gitignore *.o",
             "file root/src/.ignore !a.o",
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_cannot_be_entered_are_counted() {
+    fn unreadable_directories_are_counted() {
         for (levels, unreadable, note) in [
             (300, 1, "[1 directory could not be entered]\n"),
             (200, 0, ""),
@@ -287,7 +288,7 @@ mod tests {
             let world = World::new(&["file root/f x"]);
             world.make(&format!("dir root/{}", vec!["d"; levels].join("/")));
             let reply = world.run(|view| find(view, &job("f"))).unwrap();
-            let found = reply.output.as_any().downcast_ref::<PathsFound>().unwrap();
+            let found = reply.output.as_any().downcast_ref::<FindOutput>().unwrap();
             assert_eq!(
                 (&*found.paths, found.unreadable),
                 (&["/r/f".to_owned()][..], unreadable)
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_ignore_file_costs_little() {
+    fn hostile_ignore_file_costs_little() {
         let braces = "{a,b}".repeat(8000);
         let hostile = format!(
             "file root/.gitignore {braces}\n[\n**********z\n{}",

@@ -2,7 +2,7 @@
 
 use bailiwick::{CallError, PathGlob};
 
-/// Compiles `glob`, the argument `field`; one without `/` is for names at any depth.
+/// Compiles `glob`, the argument `field`. A glob without `/` matches names at any depth.
 pub(super) fn compile(field: &str, glob: &str) -> Result<PathGlob, CallError> {
     let glob = PathGlob::parse(glob.trim_start_matches("./"));
     glob.map_err(|error| CallError::invalid_argument(field, error))

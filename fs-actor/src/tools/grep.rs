@@ -1,4 +1,4 @@
-//! A pattern in, the lines, files or counts that match out.
+//! `grep`: searches the content of files.
 
 use std::fmt::{self, Write as _};
 
@@ -11,27 +11,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{glob, optional, suggest};
-use crate::lens::Lens;
-use crate::page;
+use crate::pagination;
+use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, OpenFile};
-use crate::search::{self, Case, Line, Search, Skipped};
-use crate::walk::{self, Ignoring, LeftOut, Onward};
+use crate::search::{self, Case, ResultLine, Search, Skipped};
+use crate::walk::{self, IgnoreRules, WalkControl, WalkSkipped};
 
-/// The most lines around a match.
+/// Maximum number of context lines.
 const MAX_CONTEXT: u32 = 20;
 
 /// Searches the content of files.
 #[derive(Debug)]
 pub(crate) struct Grep;
 
-/// What to search for.
+/// Arguments of `grep`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrepArgs {
     /// Regular expression.
     pub pattern: String,
     /// File or directory to search.
-    #[serde(default = "optional::here", deserialize_with = "optional::path")]
+    #[serde(default = "optional::current_dir", deserialize_with = "optional::path")]
     pub path: String,
     /// Treat `pattern` as plain text.
     #[serde(default)]
@@ -44,7 +44,7 @@ pub struct GrepArgs {
     pub glob: Option<String>,
     /// Matching lines, names of files, or counts per file.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: GrepMode,
     /// Lines to show before and after each match.
     #[serde(default)]
     pub context: u32,
@@ -78,7 +78,7 @@ pub enum CaseArg {
 /// What is returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum GrepMode {
     /// The lines that match.
     #[default]
     Content,
@@ -92,9 +92,9 @@ fn page_length() -> u32 {
     100
 }
 
-/// What was found.
+/// Output of `grep`.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Matches {
+pub struct GrepOutput {
     /// The files of this answer that match, in the order of the search.
     pub files: Vec<FileMatches>,
     /// How many files were searched, if none matches.
@@ -149,8 +149,8 @@ pub struct MatchLine {
 
 impl fmt::Display for MatchLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = if self.matches { ':' } else { '-' };
-        write!(f, "{}{mark}{}", self.number, self.text)
+        let separator = if self.matches { ':' } else { '-' };
+        write!(f, "{}{separator}{}", self.number, self.text)
     }
 }
 
@@ -160,13 +160,13 @@ impl Serialize for MatchLine {
     }
 }
 
-/// A search once understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
     matcher: RegexMatcher,
     glob: Option<PathGlob>,
-    mode: Mode,
+    mode: GrepMode,
     context: usize,
     per_file: u64,
     limit: u64,
@@ -194,7 +194,7 @@ const FAILURES: &[Failure] = &[
 
 impl ReadTool for Grep {
     type Args = GrepArgs;
-    type Output = Matches;
+    type Output = GrepOutput;
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
@@ -229,7 +229,7 @@ impl ReadTool for Grep {
             per_file: args
                 .per_file
                 .map_or(u64::MAX, |most| u64::from(most.max(1))),
-            limit: u64::from(args.limit.clamp(1, page::MOST)),
+            limit: u64::from(args.limit.clamp(1, pagination::MAX_PAGE)),
             offset: args.offset,
             include_ignored: args.include_ignored,
         };
@@ -244,109 +244,111 @@ impl ReadTool for Grep {
     }
 }
 
-fn grep(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
-    let mut answer = Answer::new(lens, job);
-    match resolve::file(lens, &job.path) {
+fn grep(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
+    let mut answer = Answer::new(view, job);
+    match resolve::file(view, &job.path) {
         Ok(opened) => {
-            answer.search(lens.actual(&job.path), opened)?;
+            answer.search(view.actual(&job.path), opened)?;
         }
         Err(Halt::Failed(error)) if error.code() == Code::NotRegular => answer.walk()?,
-        Err(halt) => return Err(suggest::halted(lens, &job.path, halt)),
+        Err(halt) => return Err(suggest::on_halt(view, &job.path, halt)),
     }
     Ok(answer.finish())
 }
 
-fn room(lens: &dyn Lens) -> usize {
-    usize::try_from(lens.max_bytes()).unwrap_or(usize::MAX)
+fn byte_budget(view: &dyn ReadView) -> usize {
+    usize::try_from(view.max_bytes()).unwrap_or(usize::MAX)
 }
 
-/// An answer being gathered.
+/// Collects the results.
 struct Answer<'a> {
-    lens: &'a dyn Lens,
+    view: &'a dyn ReadView,
     job: &'a Job,
     search: Search,
     text: String,
-    /// Results passed over or taken so far.
+    /// Number of results skipped or included so far.
     counted: u64,
-    /// The first result that is no longer wanted.
+    /// Index after the last result to include.
     end: u64,
-    room: u64,
+    byte_budget: u64,
     searched: u64,
-    found: Matches,
-    left_out: LeftOut,
+    found: GrepOutput,
+    left_out: WalkSkipped,
 }
 
 impl<'a> Answer<'a> {
-    fn new(lens: &'a dyn Lens, job: &'a Job) -> Self {
-        let limit = job.limit.min(lens.max_results());
-        let context = if job.mode == Mode::Content {
+    fn new(view: &'a dyn ReadView, job: &'a Job) -> Self {
+        let limit = job.limit.min(view.max_results());
+        let context = if job.mode == GrepMode::Content {
             job.context
         } else {
             0
         };
         Self {
-            lens,
+            view,
             job,
-            search: Search::new(job.matcher.clone(), context, room(lens)),
+            search: Search::new(job.matcher.clone(), context, byte_budget(view)),
             text: String::new(),
             counted: 0,
             end: job.offset.saturating_add(limit),
-            room: lens.max_bytes(),
+            byte_budget: view.max_bytes(),
             searched: 0,
-            found: Matches::default(),
-            left_out: LeftOut::default(),
+            found: GrepOutput::default(),
+            left_out: WalkSkipped::default(),
         }
     }
 
     fn walk(&mut self) -> Result<(), Halt> {
-        let (lens, job) = (self.lens, self.job);
-        let (dir, at) = walk::start(lens, &job.path)?;
-        let ignoring = (!job.include_ignored).then(|| Ignoring::above(lens, &at));
-        self.left_out = walk::walk(lens, dir, &at, ignoring, &mut |found| {
+        let (view, job) = (self.view, self.job);
+        let (dir, at) = walk::start(view, &job.path)?;
+        let ignore_rules = (!job.include_ignored).then(|| IgnoreRules::for_ancestors(view, &at));
+        self.left_out = walk::walk(view, dir, &at, ignore_rules, &mut |found| {
             let beneath = found.path.beneath(&at).unwrap_or_default();
             let wanted = job.glob.as_ref().is_none_or(|glob| glob.is_match(beneath));
             if found.kind != Kind::File || found.raw.is_some() || !wanted {
-                return Ok(Onward::Enter);
+                return Ok(WalkControl::Enter);
             }
             let opened = found.path.name().map(|name| found.holder.read(name));
             match opened {
-                Some(Ok(opened)) if resolve::one_name(lens, &found.path, &opened.meta).is_ok() => {
+                Some(Ok(opened))
+                    if resolve::check_hard_links(view, &found.path, &opened.meta).is_ok() =>
+                {
                     self.search(&found.path, opened)
                 }
                 _ => {
                     self.found.unreadable += 1;
-                    Ok(Onward::Enter)
+                    Ok(WalkControl::Enter)
                 }
             }
         })?;
         Ok(())
     }
 
-    /// Searches one file; stops once there is one result more than is wanted.
-    fn search(&mut self, path: &VirtualPath, opened: OpenFile) -> Result<Onward, Halt> {
+    /// Searches one file; stops after one result more than requested.
+    fn search(&mut self, path: &VirtualPath, opened: OpenFile) -> Result<WalkControl, Halt> {
         self.searched += 1;
         let (skip, most) = match self.job.mode {
-            Mode::Content => {
+            GrepMode::Content => {
                 let skip = self.job.offset.saturating_sub(self.counted);
                 let left = self.end.saturating_sub(self.counted.max(self.job.offset));
                 (skip, left.min(self.job.per_file.saturating_sub(skip)))
             }
-            Mode::Files => (0, 0),
-            Mode::Count => (u64::MAX, 0),
+            GrepMode::Files => (0, 0),
+            GrepMode::Count => (u64::MAX, 0),
         };
-        let lines = match self.search.file(self.lens, opened, skip, most)? {
+        let lines = match self.search.file(self.view, opened, skip, most)? {
             Ok(found) if found.matches > 0 => found,
-            Ok(_) => return Ok(Onward::Enter),
+            Ok(_) => return Ok(WalkControl::Enter),
             Err(skipped) => {
                 *match skipped {
                     Skipped::Binary => &mut self.found.binary,
                     Skipped::TooLarge => &mut self.found.too_large,
                     Skipped::Unreadable => &mut self.found.unreadable,
                 } += 1;
-                return Ok(Onward::Enter);
+                return Ok(WalkControl::Enter);
             }
         };
-        if self.job.mode == Mode::Content {
+        if self.job.mode == GrepMode::Content {
             return Ok(self.take_lines(
                 path,
                 lines.matches.min(self.job.per_file),
@@ -354,24 +356,27 @@ impl<'a> Answer<'a> {
                 &lines.lines,
             ));
         }
-        if self.counted >= self.end || self.room == 0 {
+        if self.counted >= self.end || self.byte_budget == 0 {
             self.found.next_offset = Some(self.counted);
-            return Ok(Onward::Stop);
+            return Ok(WalkControl::Stop);
         }
         self.counted += 1;
         if self.counted > self.job.offset {
-            // Writing to a String does not fail.
             let _ = match self.job.mode {
-                Mode::Count => writeln!(self.text, "{} {}", escape(path.as_str()), lines.matches),
-                Mode::Content | Mode::Files => writeln!(self.text, "{}", escape(path.as_str())),
+                GrepMode::Count => {
+                    writeln!(self.text, "{} {}", escape(path.as_str()), lines.matches)
+                }
+                GrepMode::Content | GrepMode::Files => {
+                    writeln!(self.text, "{}", escape(path.as_str()))
+                }
             };
             self.found.files.push(FileMatches {
                 path: path.to_string(),
-                matches: (self.job.mode == Mode::Count).then_some(lines.matches),
+                matches: (self.job.mode == GrepMode::Count).then_some(lines.matches),
                 lines: Vec::new(),
             });
         }
-        Ok(Onward::Enter)
+        Ok(WalkControl::Enter)
     }
 
     fn take_lines(
@@ -379,8 +384,8 @@ impl<'a> Answer<'a> {
         path: &VirtualPath,
         matches: u64,
         skip: u64,
-        lines: &[Line],
-    ) -> Onward {
+        lines: &[ResultLine],
+    ) -> WalkControl {
         let heading = format!("{}\n", escape(path.as_str()));
         let (mut taken, mut matched) = (Vec::new(), 0);
         let mut full = false;
@@ -395,7 +400,7 @@ impl<'a> Answer<'a> {
             let shown = format!("{gap}{found}\n");
             let size =
                 u64::try_from(self.text.len() + piece.len() + shown.len()).unwrap_or(u64::MAX);
-            full = size > self.room && (matched > 0 || !self.text.is_empty());
+            full = size > self.byte_budget && (matched > 0 || !self.text.is_empty());
             if full {
                 break;
             }
@@ -415,13 +420,12 @@ impl<'a> Answer<'a> {
         self.counted += reached;
         if full || matches > reached {
             self.found.next_offset = Some(self.counted);
-            return Onward::Stop;
+            return WalkControl::Stop;
         }
-        Onward::Enter
+        WalkControl::Enter
     }
 
     fn finish(mut self) -> Reply {
-        // Writing to a String does not fail.
         if self.found.files.is_empty() {
             self.found.searched = Some(self.searched);
             let _ = writeln!(self.text, "no match in {} files", self.searched);
@@ -450,14 +454,14 @@ impl<'a> Answer<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Kernel, World, path};
+    use crate::testing::{KernelMode, World, path};
 
     fn job(pattern: &str) -> Job {
         Job {
             path: path("/r"),
             matcher: search::compile(pattern, false, Case::Sensitive).unwrap(),
             glob: None,
-            mode: Mode::Content,
+            mode: GrepMode::Content,
             context: 0,
             per_file: u64::MAX,
             limit: 100,
@@ -466,13 +470,13 @@ mod tests {
         }
     }
 
-    fn run(world: &World, job: &Job) -> (String, Matches) {
+    fn run(world: &World, job: &Job) -> (String, GrepOutput) {
         let reply = world.run(|view| grep(view, job)).unwrap();
         let text = match &reply.content[..] {
             [bailiwick::Content::Text(text)] => text.as_str().to_owned(),
             other => panic!("{other:?}"),
         };
-        let found = reply.output.as_any().downcast_ref::<Matches>().unwrap();
+        let found = reply.output.as_any().downcast_ref::<GrepOutput>().unwrap();
         let files = found.files.iter().map(|file| FileMatches {
             path: file.path.clone(),
             lines: file.lines.clone(),
@@ -480,7 +484,7 @@ mod tests {
         });
         (
             text,
-            Matches {
+            GrepOutput {
                 files: files.collect(),
                 ..*found
             },
@@ -490,7 +494,7 @@ mod tests {
     #[track_caller]
     fn check(lines: &[&str], job: &Job, expected: &str) {
         let world = World::new(lines);
-        for kernel in Kernel::ALL {
+        for kernel in KernelMode::ALL {
             let (text, _) = kernel.run(|| run(&world, job));
             assert_eq!(text, expected, "{kernel:?}");
         }
@@ -507,7 +511,7 @@ mod tests {
     ];
 
     #[test]
-    fn matching_lines_come_by_file_without_what_is_denied_ignored_or_linked() {
+    fn matches_exclude_denied_ignored_and_linked_files() {
         check(
             &TREE,
             &job("one"),
@@ -535,11 +539,11 @@ mod tests {
     }
 
     #[test]
-    fn files_and_counts_are_told_without_their_lines() {
+    fn modes_files_and_count_have_no_lines() {
         check(
             &TREE,
             &Job {
-                mode: Mode::Files,
+                mode: GrepMode::Files,
                 ..job("one")
             },
             "/r/a\n/r/b/c\n",
@@ -547,7 +551,7 @@ mod tests {
         check(
             &TREE,
             &Job {
-                mode: Mode::Count,
+                mode: GrepMode::Count,
                 ..job("one")
             },
             "/r/a 2\n/r/b/c 1\n",
@@ -555,19 +559,19 @@ mod tests {
     }
 
     #[test]
-    fn the_answers_go_on_at_their_offsets_and_together_hold_every_match_once() {
+    fn pages_have_every_match_once() {
         let lines: Vec<String> = (0..5)
             .map(|n| format!("file root/f{n} x{n}a\nno\nx{n}b\nx{n}c\n"))
             .collect();
         let world = World::new(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         for (mode, limit) in [
-            (Mode::Content, 1),
-            (Mode::Content, 2),
-            (Mode::Content, 4),
-            (Mode::Files, 2),
-            (Mode::Count, 3),
+            (GrepMode::Content, 1),
+            (GrepMode::Content, 2),
+            (GrepMode::Content, 4),
+            (GrepMode::Files, 2),
+            (GrepMode::Count, 3),
         ] {
-            let (mut seen, mut offset) = (Vec::new(), 0);
+            let (mut searched_count, mut offset) = (Vec::new(), 0);
             loop {
                 let (text, found) = run(
                     &world,
@@ -578,10 +582,11 @@ mod tests {
                         ..job("x")
                     },
                 );
-                seen.extend(
+                searched_count.extend(
                     text.lines()
                         .filter(|line| {
-                            line.contains('x') || line.starts_with("/r/f") && mode != Mode::Content
+                            line.contains('x')
+                                || line.starts_with("/r/f") && mode != GrepMode::Content
                         })
                         .map(str::to_owned),
                 );
@@ -590,13 +595,17 @@ mod tests {
                     None => break,
                 }
             }
-            let expected = if mode == Mode::Content { 15 } else { 5 };
-            assert_eq!(seen.len(), expected, "{mode:?} {limit}: {seen:?}");
+            let expected = if mode == GrepMode::Content { 15 } else { 5 };
+            assert_eq!(
+                searched_count.len(),
+                expected,
+                "{mode:?} {limit}: {searched_count:?}"
+            );
         }
     }
 
     #[test]
-    fn a_full_answer_ends_at_a_line_and_says_where_to_go_on() {
+    fn full_result_ends_at_a_line_with_next_offset() {
         let mut world = World::new(&["file root/f aaaa\naaaa\naaaa\n"]);
         world.max_bytes = 20;
         let (text, found) = run(&world, &job("a"));
@@ -608,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_cannot_be_entered_are_counted() {
+    fn unreadable_directories_are_counted() {
         for (levels, unreadable, note) in [
             (300, 1, "[1 directory could not be entered]\n"),
             (200, 0, ""),
@@ -622,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_passes_over_fifos_and_binary_files() {
+    fn search_skips_fifos_and_binary_files() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let world = World::new(&["file root/f one\n", "file root/g one\0\n"]);
         mknodat(
@@ -633,7 +642,7 @@ mod tests {
             0,
         )
         .unwrap();
-        for kernel in Kernel::ALL {
+        for kernel in KernelMode::ALL {
             let (text, found) = kernel.run(|| run(&world, &job("one")));
             assert_eq!(text, "/r/f\n1:one\n[files not searched: 1 binary]\n");
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Beginnings of file hashes, which models see and send.
+//! Prefixes of file hashes, as models see and send them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,12 +8,12 @@ use bailiwick::ContentHash;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// How many digits a model sees.
+/// Number of digits in results.
 const SHOWN: usize = 12;
 
-/// The beginning of the SHA-256 of a file's bytes: 12 to 64 hexadecimal digits.
+/// A prefix of the SHA-256 of a file's content: 12 to 64 hexadecimal digits.
 ///
-/// Results show 12 digits, which tell the versions of a file apart and cost a model few tokens. Arguments may have more.
+/// Results have 12 digits, which distinguish versions of a file and use few tokens. Arguments may have more.
 ///
 /// ```
 /// use bailiwick_fs::HashPrefix;
@@ -32,7 +32,7 @@ pub struct HashPrefix(Box<str>);
 pub struct ParseHashPrefixError;
 
 impl HashPrefix {
-    /// Whether `hash` begins with it.
+    /// Whether `hash` has this prefix.
     #[must_use]
     pub fn matches(&self, hash: &ContentHash) -> bool {
         hash.to_string().starts_with(&*self.0)
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_hash_is_refused() {
+    fn invalid_hash_is_refused() {
         let digits = "0".repeat(65);
         for text in ["", "5891b5b522d", "5891B5B522D5", "5891b5b522dg", &digits] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! A directory in, a page of what it holds, or of the tree beneath it, out.
+//! `list_directory`: lists directories and trees.
 
 use std::fmt::Write as _;
 
@@ -12,21 +12,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{optional, suggest};
-use crate::lens::Lens;
-use crate::page::{self, Cursor, Page};
+use crate::pagination::{self, Cursor, PageBuilder};
+use crate::read_view::ReadView;
 use crate::resolve::Kind;
-use crate::walk::{self, Found, LeftOut, MAX_DEPTH, Onward};
+use crate::walk::{self, MAX_DEPTH, WalkControl, WalkEntry, WalkSkipped};
 
 /// Lists a directory.
 #[derive(Debug)]
 pub(crate) struct ListDirectory;
 
-/// What to list.
+/// Arguments of `list_directory`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListDirectoryArgs {
     /// Directory to list.
-    #[serde(default = "optional::here", deserialize_with = "optional::path")]
+    #[serde(default = "optional::current_dir", deserialize_with = "optional::path")]
     pub path: String,
     /// Levels to list.
     #[serde(default = "one")]
@@ -47,13 +47,13 @@ fn page_length() -> u32 {
     500
 }
 
-/// One page of a listing.
+/// Output of `list_directory`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Listing {
+pub struct ListDirectoryOutput {
     /// The directory, links followed.
     pub path: String,
     /// The entries of this page, in path order.
-    pub entries: Vec<Listed>,
+    pub entries: Vec<DirectoryEntry>,
     /// How many entries there are on all pages.
     pub total: u64,
     /// Where the next page begins.
@@ -67,7 +67,7 @@ pub struct Listing {
 
 /// One entry.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Listed {
+pub struct DirectoryEntry {
     /// Its path beneath the directory.
     pub name: String,
     /// What it is. Where a link leads is not told: read or `stat` it to follow it.
@@ -81,7 +81,7 @@ pub struct Listed {
     pub raw: Option<String>,
 }
 
-/// A listing once understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -117,7 +117,7 @@ const FAILURES: &[Failure] = &[
 
 impl ReadTool for ListDirectory {
     type Args = ListDirectoryArgs;
-    type Output = Listing;
+    type Output = ListDirectoryOutput;
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
@@ -159,20 +159,22 @@ impl ReadTool for ListDirectory {
     }
 }
 
-fn list(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
     let (dir, at) =
-        walk::start(lens, &job.path).map_err(|halt| suggest::halted(lens, &job.path, halt))?;
-    let mut page = Page::new(job.limit, lens.max_results(), job.cursor.clone());
-    let left_out = walk::walk(lens, dir, &at, None, &mut |found| {
-        page.offer(page::key(&found.path, found.raw), || listed(found, &at));
+        walk::start(view, &job.path).map_err(|halt| suggest::on_halt(view, &job.path, halt))?;
+    let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
+    let left_out = walk::walk(view, dir, &at, None, &mut |found| {
+        page.add(pagination::key(&found.path, found.raw), || {
+            listed(found, &at)
+        });
         Ok(if found.depth < job.depth {
-            Onward::Enter
+            WalkControl::Enter
         } else {
-            Onward::Pass
+            WalkControl::Skip
         })
     })?;
     let page = page.finish();
-    let listing = Listing {
+    let listing = ListDirectoryOutput {
         path: at.to_string(),
         entries: page.entries,
         total: page.total,
@@ -182,7 +184,7 @@ fn list(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
     Ok(Reply::text(text(&listing, left_out), listing))
 }
 
-fn listed(found: &Found<'_>, at: &VirtualPath) -> Listed {
+fn listed(found: &WalkEntry<'_>, at: &VirtualPath) -> DirectoryEntry {
     let name = match found.raw {
         None => found.path.beneath(at).unwrap_or_default().to_owned(),
         Some(raw) => {
@@ -196,10 +198,10 @@ fn listed(found: &Found<'_>, at: &VirtualPath) -> Listed {
         }
     };
     let shown = escape(&name);
-    // Whoever needs the name as it is gets its bytes wherever it is not shown as it is.
+    // `raw` is set whenever the displayed name differs from the real one.
     let plain = found.raw.is_none() && shown == name;
     let raw = found.raw.unwrap_or(name.as_bytes());
-    Listed {
+    DirectoryEntry {
         kind: found.kind,
         bytes: (found.kind == Kind::File)
             .then(|| found.meta().map(|meta| meta.len))
@@ -209,10 +211,9 @@ fn listed(found: &Found<'_>, at: &VirtualPath) -> Listed {
     }
 }
 
-fn text(listing: &Listing, left_out: LeftOut) -> String {
+fn text(listing: &ListDirectoryOutput, left_out: WalkSkipped) -> String {
     let mut text = String::new();
-    // Writing to a String does not fail.
-    for Listed {
+    for DirectoryEntry {
         name, kind, bytes, ..
     } in &listing.entries
     {
@@ -247,11 +248,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::testing::{Kernel, World, in_child, path};
+    use crate::testing::{KernelMode, World, in_child, path};
 
-    fn job(asked: &str, depth: usize) -> Job {
+    fn job(requested: &str, depth: usize) -> Job {
         Job {
-            path: path(asked),
+            path: path(requested),
             depth,
             limit: 500,
             cursor: None,
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_listed_to_its_depth_without_what_is_denied() {
+    fn tree_is_listed_to_its_depth_without_denied_entries() {
         let world = World::new(&[
             "file root/a/b/c x",
             "file root/a-b xx",
@@ -279,7 +280,7 @@ mod tests {
             "link root/l secrets",
             "file root/a/secrets x",
         ]);
-        for kernel in Kernel::ALL {
+        for kernel in KernelMode::ALL {
             let listed = |depth| kernel.run(|| names(&listing(&world, &job("/r", depth))));
             assert_eq!(listed(1), ["a", "a-b", "l"]);
             assert_eq!(listed(2), ["a", "a/b", "a-b", "l"]);
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_begins_anew_behind_a_link_that_stays_inside() {
+    fn link_to_a_directory_inside_is_listed() {
         let world = World::new(&["file root/d/f x", "link root/l d"]);
         let got = listing(&world, &job("/r/l", 1));
         assert_eq!(
@@ -328,17 +329,17 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_each_other_to_the_end() {
+    fn pages_continue_to_the_end() {
         let lines: Vec<String> = (0..25).map(|n| format!("file root/f{n:02} x")).collect();
         let world = World::new(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
-            let asked = Job {
+            let requested = Job {
                 limit: 10,
                 cursor,
                 ..job("/r", 1)
             };
-            let got = listing(&world, &asked);
+            let got = listing(&world, &requested);
             assert_eq!(got["total"], 25);
             seen.extend(names(&got));
             match got["next_cursor"].as_str() {
@@ -363,7 +364,7 @@ mod tests {
         for n in 0..5000 {
             world.make(&format!("dir root/d{n:04}"));
         }
-        for kernel in Kernel::ALL {
+        for kernel in KernelMode::ALL {
             let got = kernel.run(|| listing(&world, &job("/r", 3)));
             assert_eq!((&got["total"], names(&got).len()), (&5000.into(), 500));
             assert_eq!(got["unreadable"], serde_json::Value::Null);
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_deeper_than_the_walk_is_cut_and_said_so() {
+    fn too_deep_tree_is_cut_with_a_notice() {
         let world = World::new(&[]);
         let mut dir = world.host("root");
         let deepest = rustix::fs::openat(

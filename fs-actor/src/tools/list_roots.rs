@@ -1,4 +1,4 @@
-//! `list_roots`: the folders that are open to a worker.
+//! `list_roots`: lists the open folders of a worker.
 
 use std::fmt::Write as _;
 
@@ -9,18 +9,18 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Lists the roots.
+/// Lists the open folders.
 #[derive(Debug)]
 pub(crate) struct ListRoots;
 
-/// No arguments.
+/// Arguments of `list_roots`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListRootsArgs {}
 
-/// The folders.
+/// Output of `list_roots`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Roots {
+pub struct ListRootsOutput {
     /// The folders that you may read, with what is in them.
     pub roots: Vec<String>,
     /// Those that you may change, or folders and files in them.
@@ -31,19 +31,19 @@ pub struct Roots {
     /// Folders that were to be open and are not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailableFolder>,
 }
 
 /// A folder that is not open.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Unavailable {
+pub struct UnavailableFolder {
     /// Its path.
     pub path: String,
     /// Why it could not be opened.
     pub reason: String,
 }
 
-/// Where paths begin, and what is left out.
+/// The default folder and unavailable roots.
 #[derive(Debug)]
 pub(crate) struct Job {
     default_root: Option<String>,
@@ -58,7 +58,7 @@ const EXAMPLES: &[Example] = &[Example {
 
 impl ReadTool for ListRoots {
     type Args = ListRootsArgs;
-    type Output = Roots;
+    type Output = ListRootsOutput;
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
@@ -106,7 +106,6 @@ fn list(open: &[OpenFolder], job: &Job) -> Reply {
     let writable = paths(|folder| folder.write != Verdict::Deny);
     let mut text = String::new();
     for folder in open {
-        // Writing to a String does not fail.
         let _ = writeln!(text, "{folder}");
     }
     for root in &job.unavailable {
@@ -119,13 +118,13 @@ fn list(open: &[OpenFolder], job: &Job) -> Reply {
         }
         None => text.push_str("paths must be absolute\n"),
     }
-    let unavailable = job.unavailable.iter().map(|root| Unavailable {
+    let unavailable = job.unavailable.iter().map(|root| UnavailableFolder {
         path: root.path.to_string(),
         reason: root.reason.clone(),
     });
     Reply::text(
         text,
-        Roots {
+        ListRootsOutput {
             roots,
             writable,
             default_root: job.default_root.clone(),

@@ -1,4 +1,4 @@
-//! A path in, a directory there out.
+//! `make_directory`: creates directories.
 
 use bailiwick::{
     CallError, Code, Cost, Example, Failure, Halt, Namespace, Operation, Plan, Prepared,
@@ -7,15 +7,15 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Changer, Step, Work, target};
-use crate::replace::Reached;
+use crate::change::{ChangeSet, Step, StepExecutor, target};
+use crate::replace::ReachedDurability;
 use crate::resolve::{self, Kind};
 
-/// Makes directories.
+/// Creates directories.
 #[derive(Debug)]
-pub(crate) struct MakeDirectory(pub(super) Changer);
+pub(crate) struct MakeDirectory(pub(super) StepExecutor);
 
-/// Which directory to make.
+/// Arguments of `make_directory`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MakeDirectoryArgs {
@@ -26,19 +26,19 @@ pub struct MakeDirectoryArgs {
     pub create_parents: bool,
 }
 
-/// What was made.
+/// Output of `make_directory`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct DirectoriesMade {
+pub struct MakeDirectoryOutput {
     /// The directory, links followed.
     pub path: String,
     /// How many directories were made: none if it was there already.
     pub made: usize,
     /// What the change survives, for the host: it is in no JSON.
     #[serde(skip)]
-    pub durability: Reached,
+    pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -65,9 +65,9 @@ const FAILURES: &[Failure] = &[
 
 impl WriteTool for MakeDirectory {
     type Args = MakeDirectoryArgs;
-    type Output = DirectoriesMade;
+    type Output = MakeDirectoryOutput;
     type Job = Job;
-    type Steps = Work;
+    type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new("make_directory", "Make a directory", "Creates a directory.")
@@ -91,7 +91,7 @@ impl WriteTool for MakeDirectory {
         names: &Namespace,
     ) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
-        target::free_name(&path)?;
+        target::reject_temporary_name(&path)?;
         Ok(Prepared {
             needs: vec![Scope::doing(Operation::Create, path.clone())],
             job: Job {
@@ -101,10 +101,10 @@ impl WriteTool for MakeDirectory {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
         let found = resolve::entry(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
-        target::free_name(&path)?;
+        target::reject_temporary_name(&path)?;
         let steps = match found {
             Some(meta) if meta.kind == Kind::Directory && job.create_parents => Vec::new(),
             Some(_) => {
@@ -121,15 +121,15 @@ impl WriteTool for MakeDirectory {
             }
         };
         target::require_put(permit, &path, &steps, false)?;
-        let reached = Reached::at_best(Some(self.0.durability()));
-        let made = DirectoriesMade {
+        let reached = ReachedDurability::at_best(Some(self.0.durability()));
+        let made = MakeDirectoryOutput {
             path: path.to_string(),
             made: steps.len(),
             durability: reached.clone(),
         };
         let text = format!("{}: {} directories made", escape(&made.path), made.made);
-        let changes = target::made(&steps);
-        let inverse = target::unmake(&steps);
+        let changes = target::directory_changes(&steps);
+        let inverse = target::undo_directories(&steps);
         Ok(Plan {
             cost: Cost {
                 bytes: 0,
@@ -138,11 +138,12 @@ impl WriteTool for MakeDirectory {
             changes,
             reply: Reply::text(text, made),
             inverse: (!inverse.is_empty()).then(|| inverse.into()),
-            steps: Work::new(steps, self.0.durability(), reached),
+            steps: ChangeSet::new(steps, self.0.durability(), reached),
         })
     }
 
-    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
-        self.0.carry_out(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }

@@ -1,4 +1,4 @@
-//! Two paths in, what stood at the first now standing at the second out.
+//! `move`: moves and renames files and directories.
 
 use bailiwick::{
     CallError, Change, Code, Cost, Entry, Example, Failure, Halt, Namespace, Op, Operation, Plan,
@@ -8,18 +8,18 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::state::Seen;
+use crate::change::state::Inspected;
 use crate::change::{
-    Changer, State, Step, Temporaries, Work, other_device, repository, see, target,
+    ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, other_device, repository, target,
 };
-use crate::replace::Reached;
+use crate::replace::ReachedDurability;
 use crate::resolve;
 
 /// Moves and renames files and directories.
 #[derive(Debug)]
-pub(crate) struct Move(pub(super) Changer);
+pub(crate) struct Move(pub(super) StepExecutor);
 
-/// What to move, and where to.
+/// Arguments of `move`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveArgs {
@@ -37,9 +37,9 @@ pub struct MoveArgs {
     pub create_parents: bool,
 }
 
-/// What was moved.
+/// Output of `move`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Moved {
+pub struct MoveOutput {
     /// Where it was.
     pub from: String,
     /// Where it is.
@@ -49,10 +49,10 @@ pub struct Moved {
     pub entries: Option<u64>,
     /// What the change survives, for the host: it is in no JSON.
     #[serde(skip)]
-    pub durability: Reached,
+    pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     from: VirtualPath,
@@ -86,9 +86,9 @@ const FAILURES: &[Failure] = &[
 
 impl WriteTool for Move {
     type Args = MoveArgs;
-    type Output = Moved;
+    type Output = MoveOutput;
     type Job = Job;
-    type Steps = Work;
+    type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -117,11 +117,11 @@ impl WriteTool for Move {
 
     fn prepare(&self, args: MoveArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let (from, to) = (names.path(&args.from)?, names.path(&args.to)?);
-        target::free_name(&to)?;
-        target::apart(&from, &to)?;
+        target::reject_temporary_name(&to)?;
+        target::reject_nested(&from, &to)?;
         let taken = Scope::doing(Operation::Move, from.clone());
         Ok(Prepared {
-            needs: vec![taken, target::put(&to, args.overwrite)],
+            needs: vec![taken, target::put_need(&to, args.overwrite)],
             job: Job {
                 from,
                 to,
@@ -131,7 +131,7 @@ impl WriteTool for Move {
         })
     }
 
-    /// What becomes readable at its new place must be readable at its old one.
+    /// If the destination may be read, the source must be readable, too.
     fn also_needs(&self, job: &Job, permit: &ReadPermit) -> Vec<Scope> {
         if permit.shows(&job.to) && !permit.shows(&job.from) {
             vec![Scope::file(Verb::Read, job.from.clone())]
@@ -140,26 +140,27 @@ impl WriteTool for Move {
         }
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
-        let Judged {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+        let ResolvedMove {
             from,
             to,
-            seen,
-            over,
-        } = judged(job, permit)?;
+            inspected,
+            existing,
+        } = resolve_args(job, permit)?;
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
-        same_device(permit, &seen, &to, &steps)?;
+        same_device(permit, &inspected, &to, &steps)?;
         steps.push(Step::Move {
             from: from.clone(),
             to: to.clone(),
-            what: seen.state.clone(),
-            over: over.state.clone(),
+            state: inspected.state.clone(),
+            existing: existing.state.clone(),
         });
-        require(permit, (&from, &to), &seen, &steps)?;
-        let mut changes = target::made(&steps);
-        let (replaced, kept) = target::replaced(&self.0, permit, (&from, &seen), (&to, &over))?;
+        require(permit, (&from, &to), &inspected, &steps)?;
+        let mut changes = target::directory_changes(&steps);
+        let (replaced, replaced_content) =
+            target::replaced_file(&self.0, permit, (&from, &inspected), (&to, &existing))?;
         changes.extend(replaced);
-        let (entry, diff) = self.0.described(permit, &from, &seen)?;
+        let (entry, diff) = self.0.describe(permit, &from, &inspected)?;
         let entries = 1 + match entry {
             Entry::Directory { entries } => entries,
             Entry::Absent | Entry::File { .. } => 0,
@@ -173,21 +174,21 @@ impl WriteTool for Move {
             after: entry,
             diff,
         });
-        let inverse = target::put_back(&to, kept).map(|put_back| {
+        let inverse = target::restore_replaced(&to, replaced_content).map(|put_back| {
             let back = Step::Move {
                 from: to.clone(),
                 to: from.clone(),
-                what: seen.state.clone(),
-                over: State::Absent,
+                state: inspected.state.clone(),
+                existing: State::Absent,
             };
             std::iter::once(back)
                 .chain(put_back)
-                .chain(target::unmake(&steps))
+                .chain(target::undo_directories(&steps))
                 .collect::<Vec<_>>()
                 .into()
         });
-        let moved = seen.items.len() as u64 + 1;
-        let reached = Reached::at_best(Some(self.0.durability()));
+        let moved = inspected.items.len() as u64 + 1;
+        let reached = ReachedDurability::at_best(Some(self.0.durability()));
         Ok(Plan {
             reply: reply(&from, &to, counted, reached.clone()),
             cost: Cost {
@@ -195,20 +196,21 @@ impl WriteTool for Move {
                 files: moved + changes.len() as u64 - 1,
             },
             changes,
-            steps: Work::new(steps, self.0.durability(), reached),
+            steps: ChangeSet::new(steps, self.0.durability(), reached),
             inverse,
         })
     }
 
-    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
-        self.0.carry_out(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 
-/// Refuses a move to another file system, below the directories that `parents` make, before anybody is asked about it.
+/// Rejects a move to another file system before anyone is asked; `parents` create the directories above `to`.
 fn same_device(
     permit: &ReadPermit,
-    seen: &Seen,
+    inspected: &Inspected,
     to: &VirtualPath,
     parents: &[Step],
 ) -> Result<(), Halt> {
@@ -219,73 +221,79 @@ fn same_device(
     let Some(parent) = first.parent() else {
         return Ok(());
     };
-    match (&seen.meta, resolve::entry(permit, &parent)?) {
+    match (&inspected.meta, resolve::entry(permit, &parent)?) {
         (Some(moved), Some(parent)) if moved.dev != parent.dev => Err(other_device(to).into()),
         _ => Ok(()),
     }
 }
 
-/// Requires all that the call must be allowed for moving `from`, which is `seen`, to `to`.
+/// Requires everything that moving `from`, whose state is `inspected`, to `to` needs.
 fn require(
     permit: &ReadPermit,
     (from, to): (&VirtualPath, &VirtualPath),
-    seen: &Seen,
+    inspected: &Inspected,
     steps: &[Step],
 ) -> Result<(), Halt> {
-    target::within_modes(permit, steps, false)?;
-    // Entries that may not be named yet are judged once all of the directory may be moved.
-    target::require_whole(permit, Operation::Move, (from, seen), to)?;
-    let (here, there) = (
+    target::check_write_modes(permit, steps, false)?;
+    // Hidden entries are checked once all of the directory may be moved.
+    target::require_whole(permit, Operation::Move, (from, inspected), to)?;
+    let (source, destination) = (
         |path: &VirtualPath| Ok(path.clone()),
         |path: &VirtualPath| target::relocated(path, from, to),
     );
     target::require_all([
-        target::require_beneath(permit, Operation::Move, from, &seen.items, here),
-        target::require_beneath(permit, Operation::Create, from, &seen.items, there),
-        stays_hidden(permit, from, to, &seen.items),
+        target::require_beneath(permit, Operation::Move, from, &inspected.items, source),
+        target::require_beneath(
+            permit,
+            Operation::Create,
+            from,
+            &inspected.items,
+            destination,
+        ),
+        check_visibility(permit, from, to, &inspected.items),
         target::require_parents(permit, to, steps),
-        repository::require(permit, steps, &seen.items),
+        repository::require(permit, steps, &inspected.items),
     ])
 }
 
-/// A move that makes sense: the real paths, what is moved and what is replaced.
-struct Judged {
+/// Valid arguments with resolved paths, and the states of both.
+struct ResolvedMove {
     from: VirtualPath,
     to: VirtualPath,
-    seen: Seen,
-    over: Seen,
+    inspected: Inspected,
+    existing: Inspected,
 }
 
-fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
-    target::not_a_root(permit, &job.from)?;
-    target::not_a_root(permit, &job.to)?;
-    let seen = see(permit, &job.from, Temporaries::Counted)?;
-    let over = target::destination(permit, &job.to, job.overwrite)?;
+fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedMove, Halt> {
+    target::reject_root(permit, &job.from)?;
+    target::reject_root(permit, &job.to)?;
+    let inspected = inspect(permit, &job.from, TemporaryFiles::Included)?;
+    let existing = target::destination(permit, &job.to, job.overwrite)?;
     let (from, to) = (
         permit.actual(&job.from).clone(),
         permit.actual(&job.to).clone(),
     );
-    target::not_a_root(permit, &from)?;
-    target::not_a_root(permit, &to)?;
-    target::free_name(&to)?;
-    target::apart(&from, &to)?;
-    if seen.state == State::Absent {
-        return Err(super::suggest::instead(permit, &from, not_yours(&from)).into());
+    target::reject_root(permit, &from)?;
+    target::reject_root(permit, &to)?;
+    target::reject_temporary_name(&to)?;
+    target::reject_nested(&from, &to)?;
+    if inspected.state == State::Absent {
+        return Err(super::suggest::with_suggestions(permit, &from, not_yours(&from)).into());
     }
-    if over.state != State::Absent && matches!(seen.state, State::Directory { .. }) {
+    if existing.state != State::Absent && matches!(inspected.state, State::Directory { .. }) {
         let message = format!("there is a file at `{to}`; a directory does not replace it");
         return Err(CallError::new(Code::AlreadyExists, message).into());
     }
-    Ok(Judged {
+    Ok(ResolvedMove {
         from,
         to,
-        seen,
-        over,
+        inspected,
+        existing,
     })
 }
 
-/// Refuses a move that would make readable what is not: to be read there, it must be readable here.
-fn stays_hidden(
+/// Rejects a move that would make hidden files readable.
+fn check_visibility(
     permit: &ReadPermit,
     from: &VirtualPath,
     to: &VirtualPath,
@@ -305,8 +313,13 @@ fn stays_hidden(
     Ok(())
 }
 
-fn reply(from: &VirtualPath, to: &VirtualPath, entries: Option<u64>, durability: Reached) -> Reply {
-    let moved = Moved {
+fn reply(
+    from: &VirtualPath,
+    to: &VirtualPath,
+    entries: Option<u64>,
+    durability: ReachedDurability,
+) -> Reply {
+    let moved = MoveOutput {
         from: from.to_string(),
         to: to.to_string(),
         entries,

@@ -1,22 +1,22 @@
-//! Reads optional text arguments.
+//! Deserializes optional text arguments.
 //!
-//! An empty text counts as absent: some clients make a model fill in every argument.
+//! An empty text counts as absent, since some clients make a model fill in every argument.
 
 use std::fmt::Display;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 
-/// The default of a path to search or list.
-pub(super) fn here() -> String {
+/// The default path to search or list.
+pub(super) fn current_dir() -> String {
     ".".to_owned()
 }
 
-/// Reads a path that is [`here`] by default.
+/// Deserializes a path; the default is [`current_dir`].
 pub(super) fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    text(deserializer).map(|path| path.unwrap_or_else(here))
+    text(deserializer).map(|path| path.unwrap_or_else(current_dir))
 }
 
-/// Reads an optional text, or what is parsed from it.
+/// Deserializes an optional text, or a value parsed from it.
 pub(super) fn text<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

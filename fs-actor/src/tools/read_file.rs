@@ -1,8 +1,8 @@
-//! Paths and a range of lines in, text, images and sounds out; how much there is, and where to go on.
+//! `read_file`: reads text, images, audio and other files.
 
-mod piece;
+mod lines;
 mod render;
-mod through;
+mod stream;
 
 use std::io::IoSliceMut;
 
@@ -16,26 +16,26 @@ use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
 use super::{optional, suggest};
-use crate::lens::Lens;
-use crate::resolve::{self, Held, OpenFile};
+use crate::read_view::ReadView;
+use crate::resolve::{self, FileCache, OpenFile};
 use crate::sys::{ReadWriteFlags, preadv2};
-use piece::Want;
+use lines::LineSelection;
 use render::{Source, open_and_render, render};
 
-pub use piece::Hash;
+pub use lines::LazyHash;
 
-/// The largest file that is answered at once.
-const AT_HAND: u64 = 64 * 1024;
-/// The most files in one call.
+/// Maximum size of a file that is read without blocking.
+const MAX_CACHED_READ: u64 = 64 * 1024;
+/// Maximum number of files per call.
 const MAX_FILES: usize = 100;
 
 /// Reads files.
 #[derive(Debug, Default)]
 pub(crate) struct ReadFile {
-    held: Held,
+    file_cache: FileCache,
 }
 
-/// What to read.
+/// Arguments of `read_file`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReadFileArgs {
@@ -59,16 +59,16 @@ pub struct ReadFileArgs {
     pub binary: bool,
 }
 
-/// What was read.
+/// Output of `read_file`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct FilesRead {
+pub struct ReadFileOutput {
     /// One for each file that was asked for, in that order.
-    pub files: Vec<FileRead>,
+    pub files: Vec<FileContent>,
 }
 
 /// What was read of one file.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct FileRead {
+pub struct FileContent {
     /// Its path, links followed.
     pub path: String,
     /// Its length.
@@ -104,7 +104,7 @@ pub struct FileRead {
     /// The beginning of the SHA-256 of the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<HashPrefix>")]
-    pub hash: Option<Hash>,
+    pub hash: Option<LazyHash>,
     /// The text, if it is text; the same as in the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -114,12 +114,12 @@ pub struct FileRead {
     pub error: Option<String>,
 }
 
-/// A read once understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     paths: Vec<VirtualPath>,
-    want: Want,
-    /// The most bytes returned of files that are not text.
+    selection: LineSelection,
+    /// Maximum bytes of binary files.
     binary_bytes: u64,
     known_hash: Option<HashPrefix>,
     binary: bool,
@@ -162,7 +162,7 @@ const FAILURES: &[Failure] = &[
 
 impl ReadTool for ReadFile {
     type Args = ReadFileArgs;
-    type Output = FilesRead;
+    type Output = ReadFileOutput;
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
@@ -211,12 +211,13 @@ impl ReadTool for ReadFile {
             .iter()
             .map(|path| Scope::file(Verb::Read, path.clone()))
             .collect();
-        let want = Want::of(args.offset, args.limit, args.max_bytes, args.line_numbers);
+        let selection =
+            LineSelection::of(args.offset, args.limit, args.max_bytes, args.line_numbers);
         Ok(Prepared {
             needs,
             job: Job {
                 paths,
-                want,
+                selection,
                 binary_bytes: args.max_bytes.unwrap_or(u64::MAX),
                 known_hash: args.known_hash,
                 binary: args.binary,
@@ -225,7 +226,7 @@ impl ReadTool for ReadFile {
     }
 
     fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
-        read_at_hand(permit, job, &self.held)
+        try_read_cached(permit, job, &self.file_cache)
     }
 
     fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
@@ -233,31 +234,35 @@ impl ReadTool for ReadFile {
     }
 }
 
-fn read_at_hand(lens: &dyn Lens, job: &Job, held: &Held) -> Option<Result<Reply, Halt>> {
+fn try_read_cached(
+    view: &dyn ReadView,
+    job: &Job,
+    file_cache: &FileCache,
+) -> Option<Result<Reply, Halt>> {
     let [path] = job.paths.as_slice() else {
         return None;
     };
-    let opened = resolve::file_at_hand(lens, path, AT_HAND, held)?;
-    let bytes = bytes_at_hand(&opened)?;
+    let opened = resolve::try_open_cached(view, path, MAX_CACHED_READ, file_cache)?;
+    let bytes = try_read_bytes(&opened)?;
     let mut content = Vec::with_capacity(1);
     let read = render(
-        lens,
+        view,
         job,
         path,
-        Room::of(lens, job),
-        Source::Whole(bytes),
+        ByteBudget::of(view, job),
+        Source::Buffered(bytes),
         &mut content,
     );
     Some(read.map(|file| Reply {
         content,
-        output: std::sync::Arc::new(FilesRead { files: vec![file] }),
+        output: std::sync::Arc::new(ReadFileOutput { files: vec![file] }),
     }))
 }
 
-/// All of a small file, if it is in memory; the read never waits.
-fn bytes_at_hand(opened: &OpenFile) -> Option<Bytes> {
+/// The content of a small file if it is cached; never blocks.
+fn try_read_bytes(opened: &OpenFile) -> Option<Bytes> {
     let length = usize::try_from(opened.meta.len).ok()?;
-    // One byte more than there should be tells a file that has grown.
+    // One more byte than expected means that the file has grown.
     let mut buffer = vec![0; length + 1];
     let into = &mut [IoSliceMut::new(&mut buffer)];
     let got = preadv2(&opened.file, into, 0, ReadWriteFlags::NOWAIT).ok()?;
@@ -268,25 +273,25 @@ fn bytes_at_hand(opened: &OpenFile) -> Option<Bytes> {
     Some(buffer.into())
 }
 
-fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
     if job.paths.len() > 1 {
-        // Else the files before each link would be read again for it.
-        resolve::settle_links(lens, &job.paths)?;
+        // Otherwise each link would read the previous files again.
+        resolve::resolve_links(view, &job.paths)?;
     }
     let mut content = Vec::new();
     let mut files = Vec::with_capacity(job.paths.len());
-    let mut room = Room::of(lens, job);
+    let mut budget = ByteBudget::of(view, job);
     for path in &job.paths {
-        lens.checkpoint()?;
+        view.checkpoint()?;
         let before = content.len();
-        let read = open_and_render(lens, job, path, room, &mut content);
-        let file = match read.map_err(|halt| suggest::halted(lens, path, halt)) {
+        let read = open_and_render(view, job, path, budget, &mut content);
+        let file = match read.map_err(|halt| suggest::on_halt(view, path, halt)) {
             Ok(file) => file,
             Err(Halt::Failed(error)) if job.paths.len() > 1 && is_about_the_file(error.code()) => {
-                FileRead {
+                FileContent {
                     path: path.to_string(),
                     error: Some(error.to_string()),
-                    ..FileRead::default()
+                    ..FileContent::default()
                 }
             }
             Err(halt) => return Err(halt),
@@ -294,7 +299,7 @@ fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
         content
             .iter()
             .skip(before)
-            .for_each(|content| room.take(content));
+            .for_each(|content| budget.take(content));
         if job.paths.len() > 1 {
             let heading = file.error.as_deref().unwrap_or("");
             let heading = format!("== {} {}", escape(&file.path), escape(heading));
@@ -307,11 +312,11 @@ fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
     }
     Ok(Reply {
         content,
-        output: std::sync::Arc::new(FilesRead { files }),
+        output: std::sync::Arc::new(ReadFileOutput { files }),
     })
 }
 
-/// Whether other files may still be read after this failure.
+/// Whether other files may still be read after this error.
 fn is_about_the_file(code: Code) -> bool {
     matches!(
         code,
@@ -327,20 +332,20 @@ fn is_about_the_file(code: Code) -> bool {
     )
 }
 
-/// How many bytes an answer may still have.
+/// Remaining bytes of the result.
 #[derive(Clone, Copy)]
-struct Room {
-    /// Of text.
+struct ByteBudget {
+    /// For text.
     text: u64,
-    /// Of all content.
+    /// For all content.
     all: u64,
 }
 
-impl Room {
-    fn of(lens: &dyn Lens, job: &Job) -> Self {
-        let all = lens.max_bytes();
+impl ByteBudget {
+    fn of(view: &dyn ReadView, job: &Job) -> Self {
+        let all = view.max_bytes();
         Self {
-            text: job.want.max_bytes.min(all),
+            text: job.selection.max_bytes.min(all),
             all,
         }
     }

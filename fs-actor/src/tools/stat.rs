@@ -1,4 +1,4 @@
-//! A path in, what stands there and its size and times out.
+//! `stat`: returns metadata.
 
 use std::io::Read as _;
 
@@ -12,19 +12,19 @@ use sha2::{Digest as _, Sha256};
 
 use super::hash::HashPrefix;
 use super::suggest;
-use crate::lens::Lens;
+use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, Meta, OpenFile};
 
-/// How much is read between two looks at whether the call must stop.
+/// Number of bytes between checkpoints.
 const CHUNK: usize = 64 * 1024;
-/// The most bytes of a file that is hashed.
+/// Maximum size of a file to hash.
 const MAX_HASHED: u64 = 64 * 1024 * 1024;
 
-/// Tells what stands at a path.
+/// Returns metadata.
 #[derive(Debug)]
 pub(crate) struct Stat;
 
-/// What to look at.
+/// Arguments of `stat`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatArgs {
@@ -35,9 +35,9 @@ pub struct StatArgs {
     pub hash: bool,
 }
 
-/// What stands there.
+/// Output of `stat`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct FactsFound {
+pub struct StatOutput {
     /// Its path, links followed.
     pub path: String,
     /// What it is.
@@ -55,7 +55,7 @@ pub struct FactsFound {
     pub hash: Option<HashPrefix>,
 }
 
-/// A look once understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -75,7 +75,7 @@ const FAILURES: &[Failure] = &[Failure {
 
 impl ReadTool for Stat {
     type Args = StatArgs;
-    type Output = FactsFound;
+    type Output = StatOutput;
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
@@ -108,7 +108,7 @@ impl ReadTool for Stat {
         if job.hash {
             return None;
         }
-        let meta = resolve::entry_at_hand(permit, &job.path)?;
+        let meta = resolve::try_stat_cached(permit, &job.path)?;
         Some(Ok(facts(permit, &job.path, &meta, None)))
     }
 
@@ -117,22 +117,22 @@ impl ReadTool for Stat {
     }
 }
 
-fn stat(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+fn stat(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
     let path = &job.path;
-    let Some(meta) = resolve::entry(lens, path)? else {
-        return Err(suggest::instead(lens, path, not_yours(path)).into());
+    let Some(meta) = resolve::entry(view, path)? else {
+        return Err(suggest::with_suggestions(view, path, not_yours(path)).into());
     };
     if !job.hash || meta.kind != Kind::File {
-        return Ok(facts(lens, path, &meta, None));
+        return Ok(facts(view, path, &meta, None));
     }
-    let mut opened = resolve::file(lens, path)?;
-    let hash = hash_of(lens, path, &mut opened)?;
-    Ok(facts(lens, path, &opened.meta, Some(hash.into())))
+    let mut opened = resolve::file(view, path)?;
+    let hash = hash_file(view, path, &mut opened)?;
+    Ok(facts(view, path, &opened.meta, Some(hash.into())))
 }
 
-/// The hash of all that a file holds.
-fn hash_of(
-    lens: &dyn Lens,
+/// The hash of a file's content.
+fn hash_file(
+    view: &dyn ReadView,
     path: &VirtualPath,
     opened: &mut OpenFile,
 ) -> Result<ContentHash, Halt> {
@@ -140,7 +140,7 @@ fn hash_of(
     let mut buffer = vec![0; CHUNK];
     let mut left = MAX_HASHED;
     loop {
-        lens.checkpoint()?;
+        view.checkpoint()?;
         let read = opened.file.read(&mut buffer);
         let read = read.map_err(|error| {
             let message = format!("reading `{path}` failed: {}", error.kind());
@@ -159,9 +159,9 @@ fn hash_of(
     }
 }
 
-fn facts(lens: &dyn Lens, path: &VirtualPath, meta: &Meta, hash: Option<HashPrefix>) -> Reply {
-    let facts = FactsFound {
-        path: lens.actual(path).to_string(),
+fn facts(view: &dyn ReadView, path: &VirtualPath, meta: &Meta, hash: Option<HashPrefix>) -> Reply {
+    let facts = StatOutput {
+        path: view.actual(path).to_string(),
         kind: meta.kind,
         bytes: meta.len,
         modified: meta.modified_text(),
@@ -197,29 +197,29 @@ mod tests {
     use super::*;
     use crate::testing::{World, path};
 
-    fn job(asked: &str, hash: bool) -> Job {
-        let path = path(asked);
+    fn job(requested: &str, hash: bool) -> Job {
+        let path = path(requested);
         Job { path, hash }
     }
 
     #[test]
-    fn hash_of_a_file_is_told_only_when_asked_for() {
+    fn hash_is_returned_on_request() {
         let world = World::new(&["file root/f four", "file root/d/g x", "link root/l f"]);
-        let told = |asked: &str, hash| {
-            let reply = world.run(|view| stat(view, &job(asked, hash))).unwrap();
+        let shown_hash = |requested: &str, hash| {
+            let reply = world.run(|view| stat(view, &job(requested, hash))).unwrap();
             reply.output.to_json().unwrap()["hash"].clone()
         };
         let hash = json!(HashPrefix::from(ContentHash::of(b"four")));
         assert_eq!(
-            (told("/r/f", true), told("/r/l", true)),
+            (shown_hash("/r/f", true), shown_hash("/r/l", true)),
             (hash.clone(), hash)
         );
-        assert_eq!(told("/r/f", false), json!(null));
-        assert_eq!(told("/r/d", true), json!(null));
+        assert_eq!(shown_hash("/r/f", false), json!(null));
+        assert_eq!(shown_hash("/r/d", true), json!(null));
     }
 
     #[test]
-    fn the_facts_of_a_file_behind_a_link_name_where_it_really_is() {
+    fn metadata_behind_a_link_has_the_real_path() {
         let world = World::new(&["file root/d/f four", "link root/l d/f"]);
         let reply = world.run(|view| stat(view, &job("/r/l", false))).unwrap();
         let facts = reply.output.to_json().unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_a_denied_file() {
+    fn denied_file_reveals_nothing() {
         let world = World::new(&["file root/secrets/key x", "link root/l secrets/key"]);
         assert_eq!(
             world

@@ -1,21 +1,25 @@
-//! A path at which there is nothing in, the same refusal with the nearest names beside it out.
+//! Suggests similar names for a path that does not exist.
 
 use bailiwick::{CallError, Code, Halt, VirtualPath};
 use similar::TextDiff;
 
-use crate::lens::Lens;
-use crate::walk::{self, Onward};
+use crate::read_view::ReadView;
+use crate::walk::{self, WalkControl};
 
-/// How many names beside the missing one are compared.
+/// Maximum number of names to compare.
 const MAX_COMPARED: usize = 2000;
-/// How many are suggested.
+/// Maximum number of suggestions.
 const MAX_SUGGESTED: usize = 3;
-/// How alike a name must be.
-const ALIKE: f32 = 0.6;
+/// Minimum similarity of a suggestion.
+const MIN_SIMILARITY: f32 = 0.6;
 
-/// Adds to `error` the names in the same directory that `path` may have meant, of those that may be shown.
-pub(crate) fn instead(lens: &dyn Lens, path: &VirtualPath, error: CallError) -> CallError {
-    let near = nearest(lens, path);
+/// Adds similar names in the same directory to `error`, if they may be shown.
+pub(crate) fn with_suggestions(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+    error: CallError,
+) -> CallError {
+    let near = nearest(view, path);
     if near.is_empty() {
         return error;
     }
@@ -27,39 +31,41 @@ pub(crate) fn instead(lens: &dyn Lens, path: &VirtualPath, error: CallError) -> 
     CallError::new(error.code(), message).with("did_you_mean", near)
 }
 
-/// The same for a tool that stopped: only "there is nothing" becomes a suggestion.
-pub(crate) fn halted(lens: &dyn Lens, path: &VirtualPath, halt: Halt) -> Halt {
+/// Like [`with_suggestions`] for a [`Halt`]; only `NOT_FOUND` gets suggestions.
+pub(crate) fn on_halt(view: &dyn ReadView, path: &VirtualPath, halt: Halt) -> Halt {
     match halt {
-        Halt::Failed(error) if error.code() == Code::NotFound => instead(lens, path, error).into(),
+        Halt::Failed(error) if error.code() == Code::NotFound => {
+            with_suggestions(view, path, error).into()
+        }
         halt => halt,
     }
 }
 
-fn nearest(lens: &dyn Lens, path: &VirtualPath) -> Vec<String> {
+fn nearest(view: &dyn ReadView, path: &VirtualPath) -> Vec<String> {
     let (Some(above), Some(wanted)) = (path.parent(), path.name()) else {
         return Vec::new();
     };
-    if !lens.shows(&above) {
+    if !view.shows(&above) {
         return Vec::new();
     }
-    let Ok((dir, at)) = walk::start(lens, &above) else {
+    let Ok((dir, at)) = walk::start(view, &above) else {
         return Vec::new();
     };
     let mut near: Vec<(f32, String)> = Vec::new();
     let mut compared = 0;
-    let walked = walk::walk(lens, dir, &at, None, &mut |found| {
+    let walked = walk::walk(view, dir, &at, None, &mut |found| {
         compared += 1;
         if compared > MAX_COMPARED {
-            return Ok(Onward::Stop);
+            return Ok(WalkControl::Stop);
         }
-        // A link that leads nowhere stands at the path itself.
+        // A dangling link has the requested name itself.
         let name = found.path.name();
         let name = name.filter(|name| found.raw.is_none() && *name != wanted);
-        let likeness = name.map_or(0.0, |name| likeness(wanted, name));
-        if likeness >= ALIKE {
+        let likeness = name.map_or(0.0, |name| similarity(wanted, name));
+        if likeness >= MIN_SIMILARITY {
             near.push((likeness, found.path.to_string()));
         }
-        Ok(Onward::Pass)
+        Ok(WalkControl::Skip)
     });
     if walked.is_err() {
         return Vec::new();
@@ -71,8 +77,8 @@ fn nearest(lens: &dyn Lens, path: &VirtualPath) -> Vec<String> {
         .collect()
 }
 
-fn likeness(wanted: &str, name: &str) -> f32 {
-    // Far too long or short cannot be alike enough, and comparing is quadratic.
+fn similarity(wanted: &str, name: &str) -> f32 {
+    // Much longer or shorter names cannot be similar; comparing takes quadratic time.
     if wanted.len().abs_diff(name.len()) > wanted.len().min(16) {
         return 0.0;
     }
@@ -87,29 +93,29 @@ mod tests {
     use crate::testing::{World, path};
 
     #[test]
-    fn a_link_that_leads_nowhere_is_not_offered_in_place_of_itself() {
+    fn dangling_link_is_not_suggested_for_itself() {
         let world = World::new(&["link root/here nowhere", "file root/there x"]);
-        assert_eq!(nearest(&world.lens(), &path("/r/here")), ["/r/there"]);
+        assert_eq!(nearest(&world.view(), &path("/r/here")), ["/r/there"]);
         assert_eq!(
-            nearest(&world.lens(), &path("/r/her")),
+            nearest(&world.view(), &path("/r/her")),
             ["/r/here", "/r/there"]
         );
     }
 
     #[test]
-    fn near_names_are_suggested_and_hidden_ones_are_not() {
+    fn similar_names_are_suggested_except_hidden_ones() {
         let world = World::new(&[
             "file root/main.rs x",
             "file root/mein.rs.secret x",
             "file root/other x",
             "dir root/secrets",
         ]);
-        let suggest = |asked: &str| nearest(&world.lens(), &path(asked));
+        let suggest = |requested: &str| nearest(&world.view(), &path(requested));
         assert_eq!(suggest("/r/Mian.rs"), ["/r/main.rs"]);
         assert_eq!(suggest("/r/secret"), Vec::<String>::new());
         assert_eq!(suggest("/r/others"), ["/r/other"]);
-        let error = instead(
-            &world.lens(),
+        let error = with_suggestions(
+            &world.view(),
             &path("/r/others"),
             not_yours(&path("/r/others")),
         );

@@ -1,4 +1,4 @@
-//! A path and content in, a file with that content out: new, replaced or longer, as was asked.
+//! `write_file`: creates, replaces and extends files.
 
 use bailiwick::{
     CallError, Change, Code, ContentHash, Cost, Example, Failure, FileDiff, Halt, Namespace, Op,
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
 use super::optional;
-use crate::change::target::{self, Old};
-use crate::change::{Changer, State, Step, Work};
+use crate::change::target::{self, OldFile};
+use crate::change::{ChangeSet, State, Step, StepExecutor};
 use crate::diff;
-use crate::replace::Reached;
+use crate::replace::ReachedDurability;
 
-/// Writes whole files, and adds to their end.
+/// Writes whole files, and appends to files.
 #[derive(Debug)]
-pub(crate) struct WriteFile(pub(super) Changer);
+pub(crate) struct WriteFile(pub(super) StepExecutor);
 
 /// What to do if a file is there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ pub enum IfExists {
     Append,
 }
 
-/// What to write, and where.
+/// Arguments of `write_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteFileArgs {
@@ -52,9 +52,9 @@ pub struct WriteFileArgs {
     pub expected_hash: Option<HashPrefix>,
 }
 
-/// What was written.
+/// Output of `write_file`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Written {
+pub struct WriteFileOutput {
     /// The file, links followed.
     pub path: String,
     /// `created`, `overwritten`, `appended` or `unchanged`.
@@ -69,10 +69,10 @@ pub struct Written {
     pub warning: Option<String>,
     /// What the change survives, for the host: it is in no JSON.
     #[serde(skip)]
-    pub durability: Reached,
+    pub durability: ReachedDurability,
 }
 
-/// The arguments, understood.
+/// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
     path: VirtualPath,
@@ -114,9 +114,9 @@ const FAILURES: &[Failure] = &[
 
 impl WriteTool for WriteFile {
     type Args = WriteFileArgs;
-    type Output = Written;
+    type Output = WriteFileOutput;
     type Job = Job;
-    type Steps = Work;
+    type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
@@ -136,13 +136,13 @@ impl WriteTool for WriteFile {
 
     fn prepare(&self, args: WriteFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
-        target::free_name(&path)?;
+        target::reject_temporary_name(&path)?;
         let create = Scope::doing(Operation::Create, path.clone());
         let mut needs = vec![match args.mode {
             IfExists::Create => create,
             IfExists::Overwrite | IfExists::Append => create.or(Operation::Change),
         }];
-        // What is compared or continued is read; a hash that may be tried would tell the content.
+        // Comparing and appending read the file, since `expected_hash` could be used to guess its content.
         if args.mode == IfExists::Append || args.expected_hash.is_some() {
             needs.push(Scope::file(Verb::Read, path.clone()));
         }
@@ -156,10 +156,10 @@ impl WriteTool for WriteFile {
         Ok(Prepared { needs, job })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
-        let old = target::old(permit, &job.path)?;
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+        let old = target::read_old(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
-        target::free_name(&path)?;
+        target::reject_temporary_name(&path)?;
         let shown = permit.shows(&path);
         let before = old.as_ref().map_or(State::Absent, |old| old.state.clone());
         let meta = old.as_ref().map(|old| old.meta);
@@ -169,9 +169,9 @@ impl WriteTool for WriteFile {
             );
             return Err(CallError::new(Code::AlreadyExists, message).into());
         }
-        target::expect(&path, &before, job.expected.as_ref())?;
+        target::check_expected_hash(&path, &before, job.expected.as_ref())?;
         let content = content(job, old.as_ref(), &path)?;
-        within(&content, permit.limits().write_max_bytes)?;
+        check_size(&content, permit.limits().write_max_bytes)?;
         let mut steps = if old.is_none() {
             target::missing_parents(permit, &path, job.create_parents)?
         } else {
@@ -179,21 +179,21 @@ impl WriteTool for WriteFile {
         };
         let after = State::of_file(&content);
         let unchanged = shown && before == after;
-        let diff = difference(old.as_ref(), &content, shown);
-        let reached = Reached::at_best((!unchanged).then_some(self.0.durability()));
+        let diff = diff_of(old.as_ref(), &content, shown);
+        let reached = ReachedDurability::at_best((!unchanged).then_some(self.0.durability()));
         let written = written(job, &path, old.as_ref(), &content, shown, unchanged);
         let reply = reply(written, &reached);
         if unchanged {
-            return Ok(target::nothing(reply));
+            return Ok(target::empty_plan(reply));
         }
         steps.push(Step::Write {
             path: path.clone(),
             content: content.clone(),
-            over: before.clone(),
+            existing: before.clone(),
             mode: None,
         });
         target::require_put(permit, &path, &steps, job.mode == IfExists::Append)?;
-        let mut changes = target::made(&steps);
+        let mut changes = target::directory_changes(&steps);
         changes.push(Change {
             path: path.clone(),
             op: old.as_ref().map_or(Op::Create, |_| Op::Modify),
@@ -202,8 +202,11 @@ impl WriteTool for WriteFile {
             after: after.entry(),
             diff,
         });
-        let inverse = take_back(&path, old, &after)
-            .map(|back| [vec![back], target::unmake(&steps)].concat().into());
+        let inverse = inverse(&path, old, &after).map(|back| {
+            [vec![back], target::undo_directories(&steps)]
+                .concat()
+                .into()
+        });
         let cost = Cost {
             bytes: content.len() as u64,
             files: changes.len() as u64,
@@ -212,25 +215,26 @@ impl WriteTool for WriteFile {
             changes,
             reply,
             cost,
-            steps: Work::new(steps, self.0.durability(), reached),
+            steps: ChangeSet::new(steps, self.0.durability(), reached),
             inverse,
         })
     }
 
-    fn apply(&self, work: Work, permit: WritePermit) -> Result<(), CallError> {
-        self.0.carry_out(&work, permit.reading(), || permit.begin())
+    fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
+        self.0
+            .execute(&change_set, permit.reading(), || permit.begin())
     }
 }
 
-fn content(job: &Job, old: Option<&Old>, path: &VirtualPath) -> Result<Bytes, CallError> {
+fn content(job: &Job, old: Option<&OldFile>, path: &VirtualPath) -> Result<Bytes, CallError> {
     match (job.mode, old) {
         (
             IfExists::Append,
-            Some(Old {
+            Some(OldFile {
                 bytes: Some(bytes), ..
             }),
         ) => Ok([bytes.as_ref(), &job.content].concat().into()),
-        (IfExists::Append, Some(Old { bytes: None, .. })) => Err(CallError::new(
+        (IfExists::Append, Some(OldFile { bytes: None, .. })) => Err(CallError::new(
             Code::TooLarge,
             format!("`{path}` is too large to be added to"),
         )),
@@ -240,7 +244,7 @@ fn content(job: &Job, old: Option<&Old>, path: &VirtualPath) -> Result<Bytes, Ca
     }
 }
 
-fn within(content: &Bytes, limit: u64) -> Result<(), CallError> {
+fn check_size(content: &Bytes, limit: u64) -> Result<(), CallError> {
     if content.len() as u64 <= limit {
         return Ok(());
     }
@@ -251,32 +255,32 @@ fn within(content: &Bytes, limit: u64) -> Result<(), CallError> {
     Err(CallError::new(Code::TooLarge, message))
 }
 
-fn difference(old: Option<&Old>, content: &Bytes, shown: bool) -> FileDiff {
+fn diff_of(old: Option<&OldFile>, content: &Bytes, shown: bool) -> FileDiff {
     match old {
         Some(_) if !shown => diff::hidden(),
-        Some(Old { bytes: None, .. }) => FileDiff {
+        Some(OldFile { bytes: None, .. }) => FileDiff {
             large: true,
             ..FileDiff::default()
         },
-        Some(Old {
+        Some(OldFile {
             bytes: Some(old), ..
         }) => diff::of_bytes(old, content),
         None => diff::of_bytes(&Bytes::new(), content),
     }
 }
 
-/// What restores the file, unless it was too large to keep.
-fn take_back(path: &VirtualPath, old: Option<Old>, after: &State) -> Option<Step> {
+/// The step that restores the file, unless it was too large to keep.
+fn inverse(path: &VirtualPath, old: Option<OldFile>, after: &State) -> Option<Step> {
     let Some(old) = old else {
         return Some(Step::Remove {
             path: path.clone(),
-            what: after.clone(),
+            state: after.clone(),
         });
     };
     Some(Step::Write {
         path: path.clone(),
         content: old.bytes?,
-        over: after.clone(),
+        existing: after.clone(),
         mode: None,
     })
 }
@@ -284,11 +288,11 @@ fn take_back(path: &VirtualPath, old: Option<Old>, after: &State) -> Option<Step
 fn written(
     job: &Job,
     path: &VirtualPath,
-    old: Option<&Old>,
+    old: Option<&OldFile>,
     content: &Bytes,
     shown: bool,
     unchanged: bool,
-) -> Written {
+) -> WriteFileOutput {
     let done = match (job.mode, old) {
         _ if unchanged => "unchanged",
         (_, None) => "created",
@@ -296,17 +300,17 @@ fn written(
         (IfExists::Create | IfExists::Overwrite, Some(_)) => "overwritten",
     };
     let before = old.filter(|_| shown).and_then(|old| old.bytes.as_deref());
-    Written {
+    WriteFileOutput {
         path: path.to_string(),
         done,
         bytes: content.len() as u64,
         hash: shown.then(|| ContentHash::of(content)),
         warning: before.and_then(|before| elision(before, content)),
-        durability: Reached::default(),
+        durability: ReachedDurability::default(),
     }
 }
 
-fn reply(mut written: Written, reached: &Reached) -> Reply {
+fn reply(mut written: WriteFileOutput, reached: &ReachedDurability) -> Reply {
     written.durability = reached.clone();
     let mut text = format!(
         "{}: {}, {} bytes",
@@ -320,7 +324,7 @@ fn reply(mut written: Written, reached: &Reached) -> Reply {
     Reply::text(text, written)
 }
 
-/// Says so if a shorter file seems to leave out what it replaces, with a line such as `// ... rest stays the same`.
+/// A warning if the new content is shorter and has a line that elides the rest, such as `// ... rest stays the same`.
 fn elision(before: &[u8], after: &[u8]) -> Option<String> {
     let (before, after) = (
         std::str::from_utf8(before).ok()?,
@@ -338,7 +342,7 @@ fn elision(before: &[u8], after: &[u8]) -> Option<String> {
         "previous",
         "omitted",
     ];
-    let stands_for_more = |line: &str| {
+    let is_elision = |line: &str| {
         let line = line.to_lowercase();
         (line.contains("...") || line.contains('\u{2026}'))
             && words.iter().any(|word| line.contains(word))
@@ -346,7 +350,7 @@ fn elision(before: &[u8], after: &[u8]) -> Option<String> {
     let (at, _) = after
         .lines()
         .enumerate()
-        .find(|(_, line)| stands_for_more(line) && !before.contains(line.trim()))?;
+        .find(|(_, line)| is_elision(line) && !before.contains(line.trim()))?;
     let number = at + 1;
     Some(format!(
         "line {number} looks as if it stood for text that is now gone"

@@ -1,4 +1,4 @@
-//! Trees that change or lead astray while they are walked in, what the walk saw out.
+//! Tests of the walker: races, limits and ignore files.
 
 use std::io::Read as _;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::process::Command;
 use bailiwick::Code;
 
 use super::*;
-use crate::testing::{Kernel, View, World, cases, in_child, path, race};
+use crate::testing::{KernelMode, TestView, World, cases, in_child, path, race};
 
-/// The texts of all files beneath `/r`, each once, joined.
-fn contents(view: &View<'_>) -> Result<String, Halt> {
+/// The contents of all files beneath `/r`, without duplicates, joined.
+fn contents(view: &TestView<'_>) -> Result<String, Halt> {
     let mut texts = Vec::new();
     let (dir, at) = start(view, &path("/r"))?;
     walk(view, dir, &at, None, &mut |found| {
@@ -20,7 +20,7 @@ fn contents(view: &View<'_>) -> Result<String, Halt> {
                 texts.push(text);
             }
         }
-        Ok(Onward::Enter)
+        Ok(WalkControl::Enter)
     })?;
     texts.sort();
     texts.dedup();
@@ -30,8 +30,8 @@ fn contents(view: &View<'_>) -> Result<String, Halt> {
 #[track_caller]
 fn check_race(lines: &[&str], pairs: &[(&str, &str)]) {
     let world = World::new(lines);
-    for kernel in [Kernel::Whole, Kernel::Old] {
-        // A walk that meets but the links, in both places, reads nothing.
+    for kernel in [KernelMode::Native, KernelMode::Missing] {
+        // A walk that sees only the links reads nothing.
         let look = || {
             world.run(contents).and_then(|text| {
                 if text.is_empty() {
@@ -72,8 +72,8 @@ fn no_race_makes_a_walk_read_a_denied_file_through_a_link() {
 }
 
 #[test]
-fn a_walk_enters_no_mount_and_says_so() {
-    const NAME: &str = "walk::tests::a_walk_enters_no_mount_and_says_so";
+fn walk_skips_mounts_with_a_notice() {
+    const NAME: &str = "walk::tests::walk_skips_mounts_with_a_notice";
     if !in_child(NAME, "") {
         return;
     }
@@ -89,79 +89,79 @@ fn a_walk_enters_no_mount_and_says_so() {
     );
     for (crosses, expected) in [(false, "in"), (true, "inout")] {
         world.crosses_mounts = crosses;
-        for kernel in Kernel::ALL {
+        for kernel in KernelMode::ALL {
             assert_eq!(
                 kernel.run(|| world.run(contents)).as_deref(),
                 Ok(expected),
                 "{kernel:?}"
             );
         }
-        let left_out = world.run(|view| {
+        let skipped = world.run(|view| {
             let (dir, at) = start(view, &path("/r"))?;
-            walk(view, dir, &at, None, &mut |_| Ok(Onward::Enter))
+            walk(view, dir, &at, None, &mut |_| Ok(WalkControl::Enter))
         });
-        assert_eq!(left_out.unwrap().directories, u64::from(!crosses));
+        assert_eq!(skipped.unwrap().directories, u64::from(!crosses));
     }
 }
 
 #[test]
-fn a_walk_stops_where_it_is_told_to() {
+fn walk_stops_on_request() {
     let world = World::new(&["file root/a x", "file root/b x", "file root/c/d x"]);
-    let walked = |onward: fn(&str) -> Onward| {
+    let walked = |onward: fn(&str) -> WalkControl| {
         let mut seen = Vec::new();
-        let (dir, at) = start(&world.lens(), &path("/r")).unwrap();
-        let walked = walk(&world.lens(), dir, &at, None, &mut |found| {
+        let (dir, at) = start(&world.view(), &path("/r")).unwrap();
+        let walked = walk(&world.view(), dir, &at, None, &mut |found| {
             seen.push(found.path.to_string());
             Ok(onward(found.path.as_str()))
         });
-        assert_eq!(walked.unwrap(), LeftOut::default());
+        assert_eq!(walked.unwrap(), WalkSkipped::default());
         seen
     };
     assert_eq!(
-        walked(|_| Onward::Enter),
+        walked(|_| WalkControl::Enter),
         ["/r/a", "/r/b", "/r/c", "/r/c/d"]
     );
-    assert_eq!(walked(|_| Onward::Pass), ["/r/a", "/r/b", "/r/c"]);
+    assert_eq!(walked(|_| WalkControl::Skip), ["/r/a", "/r/b", "/r/c"]);
     assert_eq!(
         walked(|path| if path == "/r/b" {
-            Onward::Stop
+            WalkControl::Stop
         } else {
-            Onward::Enter
+            WalkControl::Enter
         }),
         ["/r/a", "/r/b"]
     );
 }
 
 #[test]
-fn a_walk_and_a_search_end_soon_after_the_call_must_stop() {
+fn walk_and_search_stop_at_a_checkpoint() {
     let mut world = World::new(&[]);
     for n in 0..2000 {
         world.make(&format!("file root/{:02}/{n} x", n % 20));
     }
     let visited = std::cell::Cell::new(0);
-    let count = |view: &View<'_>| {
+    let count = |view: &TestView<'_>| {
         visited.set(0);
         let (dir, at) = start(view, &path("/r"))?;
         walk(view, dir, &at, None, &mut |_| {
             visited.set(visited.get() + 1);
-            Ok(Onward::Enter)
+            Ok(WalkControl::Enter)
         })
     };
     assert_eq!(
         (world.run(count), visited.get()),
-        (Ok(LeftOut::default()), 2020)
+        (Ok(WalkSkipped::default()), 2020)
     );
-    world.patience = 3.into();
+    world.checkpoints_left = 3.into();
     assert_eq!(world.run(count), Err(Code::Cancelled));
     assert!(
-        visited.get() < 2 * usize::try_from(STRIDE).unwrap() + 200,
+        visited.get() < 2 * usize::try_from(CHECKPOINT_INTERVAL).unwrap() + 200,
         "{}",
         visited.get()
     );
 }
 
 #[test]
-fn ignore_files_cost_a_search_no_more_than_a_bound_however_many_there_are() {
+fn cost_of_ignore_files_is_bounded() {
     let patterns: String = (0..1_000).map(|index| format!("x{index}*\n")).collect();
     let world = World::new(&["file root/.gitignore *.o"]);
     let mut dir = "root".to_owned();
@@ -174,23 +174,23 @@ fn ignore_files_cost_a_search_no_more_than_a_bound_however_many_there_are() {
         world.write(format!("{dir}/x1.o"), "in");
         levels.push(path(&dir.replacen("root", "/r", 1)));
     }
-    let lens = world.lens();
-    let mut ignoring = Ignoring::above(&lens, &path("/r/d"));
+    let view = world.view();
+    let mut ignore_rules = IgnoreRules::for_ancestors(&view, &path("/r/d"));
     for level in &levels {
-        let opened = crate::resolve::directory(&lens, level).unwrap();
-        ignoring.enter(&lens, &opened, level);
+        let opened = crate::resolve::directory(&view, level).unwrap();
+        ignore_rules.enter(&view, &opened, level);
     }
-    assert!(ignoring.spent() <= 512 * 1024);
+    assert!(ignore_rules.spent() <= 512 * 1024);
 
     let found = world.run(|view| {
         let (top, at) = start(view, &path("/r"))?;
-        let ignoring = Ignoring::above(view, &at);
+        let ignore_rules = IgnoreRules::for_ancestors(view, &at);
         let mut found = 0;
-        walk(view, top, &at, Some(ignoring), &mut |entry| {
+        walk(view, top, &at, Some(ignore_rules), &mut |entry| {
             let name = entry.path.name();
             assert_ne!(name, Some("x1.o"), "what was heeded stays heeded");
             found += usize::from(name == Some("f"));
-            Ok(Onward::Enter)
+            Ok(WalkControl::Enter)
         })?;
         Ok(found)
     });

@@ -1,4 +1,4 @@
-//! Examples, failures, ways back, repetitions and shell lines: each is tried.
+//! Tests the claims of tool documentation: examples, failures, inverses, idempotence and shell commands.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Repo, tool, tools};
 
-/// Whether `whole` has everything that `part` has; arrays have the same length.
+/// Whether `whole` contains `part`; arrays must have equal lengths.
 fn holds(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => part
@@ -26,7 +26,7 @@ fn holds(whole: &Value, part: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn every_example_answers_what_it_says() {
+async fn every_example_has_its_documented_result() {
     for tool in tools() {
         assert!(!tool.spec.examples.is_empty(), "{}", tool.spec.name);
         for example in tool.spec.examples {
@@ -49,8 +49,8 @@ async fn every_example_answers_what_it_says() {
     }
 }
 
-/// A call for each failure that a tool names.
-#[expect(clippy::too_many_lines, reason = "a table, one row a failure")]
+/// A call for each failure that a tool documents.
+#[expect(clippy::too_many_lines, reason = "a table with one row per failure")]
 fn provocations() -> Vec<(&'static str, Code, Value)> {
     let wrong = "0".repeat(64);
     let edit = |path: &str, old: &str| json!({"path": path, "edits": [{"old_text": old, "new_text": "x"}]});
@@ -137,7 +137,7 @@ fn provocations() -> Vec<(&'static str, Code, Value)> {
 }
 
 #[tokio::test]
-async fn every_failure_that_a_tool_names_can_be_had_and_changes_nothing() {
+async fn every_documented_failure_occurs_and_changes_nothing() {
     let tools = tools();
     let said: BTreeSet<(&str, Code)> = tools
         .iter()
@@ -163,7 +163,7 @@ async fn every_failure_that_a_tool_names_can_be_had_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_reversible_is_restored_by_the_tool_that_is_named() {
+async fn documented_inverse_restores_the_state() {
     let reversed: &[(&str, Value, &[Value])] = &[
         (
             "move",
@@ -202,7 +202,7 @@ async fn what_is_reversible_is_restored_by_the_tool_that_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_idempotent_answers_and_leaves_the_same_twice() {
+async fn idempotent_tools_repeat_their_result() {
     for tool in tools() {
         let idempotent = tool.spec.idempotent || !tool.mutates;
         for example in tool.spec.examples {
@@ -220,7 +220,7 @@ async fn what_is_idempotent_answers_and_leaves_the_same_twice() {
     }
 }
 
-/// Names that a shell could take for something else.
+/// Names with special meaning in a shell.
 const HOSTILE: &[&str] = &[
     "plain",
     "two words",
@@ -239,7 +239,7 @@ const HOSTILE: &[&str] = &[
     "\u{e9}\u{4e2d}\u{1f600}",
 ];
 
-/// Arguments for each tool that has a shell line: where `base` is, with a hostile name.
+/// Arguments for each tool with a shell command, in the directory `base` with a hostile name.
 fn arguments(name: &str, base: &str, hostile: &str) -> Value {
     let at = format!("{base}/{hostile}");
     match name {
@@ -267,7 +267,7 @@ fn sh(line: &str, here: &std::path::Path) -> String {
 }
 
 #[tokio::test]
-async fn a_shell_line_has_the_effect_of_its_call_whatever_the_names() {
+async fn shell_command_has_the_effect_of_its_call() {
     let tools = tools();
     let with_lines = tools
         .iter()
@@ -292,7 +292,7 @@ async fn a_shell_line_has_the_effect_of_its_call_whatever_the_names() {
 }
 
 #[tokio::test]
-async fn a_shell_line_shows_what_its_call_answers() {
+async fn shell_command_prints_the_result_of_its_call() {
     let repo = Repo::new().await;
     for hostile in HOSTILE {
         std::fs::write(repo.host().join(hostile), format!("in {hostile}\n")).unwrap();

@@ -1,4 +1,4 @@
-//! What the tools say of themselves in, calls that hold them to it out.
+//! Tests of what the tools document about themselves.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

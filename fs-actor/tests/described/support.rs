@@ -1,4 +1,4 @@
-//! A directory like the one that the examples speak of, served as `/repo`.
+//! A directory like the one in the examples, served as `/repo`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,14 +46,14 @@ impl Repo {
         self.worker.call(tool, arguments).await
     }
 
-    /// Calls, and returns the structured answer.
+    /// Makes a call and returns the structured content.
     pub(crate) async fn ask(&self, tool: &str, arguments: Value) -> Value {
         let outcome = self.call(tool, arguments.clone()).await;
         let outcome = outcome.unwrap_or_else(|error| panic!("{tool} {arguments}: {error}"));
         outcome.structured().unwrap()
     }
 
-    /// Every file and directory, with what the files hold.
+    /// All files and directories, with the content of files.
     pub(crate) fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         gather(self.host(), self.host(), &mut found);

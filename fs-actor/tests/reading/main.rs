@@ -1,4 +1,4 @@
-//! Calls of a worker to the reading tools in, what it is told and what it is not out.
+//! Reading tools.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use bailiwick::{Code, Outcome, Policy, Runtime, Worker, WorkerSpec};
 use serde_json::{Value, json};
 
-/// Two roots, `/r` and `/s`, and a file that is in neither.
+/// The roots `/r` and `/s`, and a file outside both.
 struct Stage {
     runtime: Runtime,
     temp: tempfile::TempDir,
@@ -84,7 +84,7 @@ fn field(outcome: &Outcome, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_read_by_every_name_that_stays_inside() {
+async fn file_is_readable_by_every_path_inside() {
     let stage = stage().await;
     let worker = stage.worker().await;
     for path in [
@@ -110,7 +110,7 @@ async fn a_file_is_read_by_every_name_that_stays_inside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_denied_or_outside_is_not_read_by_any_name() {
+async fn denied_and_outside_files_are_not_readable_by_any_path() {
     let stage = stage().await;
     let worker = stage.worker().await;
     for path in [
@@ -161,7 +161,7 @@ async fn a_link_that_leads_out_answers_as_one_that_leads_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listings_and_searches_hold_only_what_may_be_read() {
+async fn listings_and_searches_have_only_readable_files() {
     let stage = stage().await;
     let worker = stage.worker().await;
     let listed = worker
@@ -203,7 +203,7 @@ async fn a_worker_of_one_subtree_sees_nothing_of_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_that_make_no_sense_are_refused() {
+async fn invalid_arguments_are_refused() {
     let stage = stage().await;
     let worker = stage.worker().await;
     for (tool, arguments) in [
@@ -223,7 +223,7 @@ async fn arguments_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_known_is_not_read_again() {
+async fn file_with_a_known_hash_is_unchanged() {
     let stage = stage().await;
     let worker = stage.worker().await;
     let outcome = worker

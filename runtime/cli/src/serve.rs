@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::{
-    About, AskLimits, AuditFileError, BuildError, ConfigSource, Console, ConsoleError,
-    ConsoleRecord, Deferred, FileTools, Gateway, GatewayBuilder, GrantStore, GrantStoreError, Http,
-    HttpError, JsonLines, MemoryAudit, OpenError, Opener, Policy, RootConfig, Runtime,
-    RuntimeBuilder, ServeError as StreamError, Served, Token, WorkerSpec, config_schema,
+    AskLimits, AuditFileError, Backend, BackendError, BackendFactory, BuildError, ConfigSource,
+    Console, ConsoleAudit, ConsoleError, Deferred, FileTools, Gateway, GatewayBuilder, GatewayInfo,
+    GrantStore, GrantStoreError, Http, HttpError, JsonLines, MemoryAudit, Policy, RootConfig,
+    Runtime, RuntimeBuilder, ServeError as StreamError, Token, WorkerSpec, config_schema,
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, UnixStream};
@@ -123,20 +123,20 @@ impl Files {
         &mut self,
         options: &Options,
         mut builder: RuntimeBuilder,
-    ) -> Result<(RuntimeBuilder, ConsoleRecord), OpenError> {
+    ) -> Result<(RuntimeBuilder, ConsoleAudit), BackendError> {
         let record;
         if let Some(file) = self.audit(options) {
-            record = ConsoleRecord::File(file.clone());
+            record = ConsoleAudit::File(file.clone());
             let audit = JsonLines::append(file).map_err(|error| {
                 tracing::error!(%error, "the audit file cannot be written");
-                OpenError::Audit(error)
+                BackendError::Audit(error)
             })?;
             // Only a file that could be opened is done with: records never move on to another for a fault of the first.
             self.opened += 1;
             builder = builder.audit(audit.segment_bytes(options.audit_segment_bytes));
         } else {
             let audit = MemoryAudit::new(KEPT);
-            record = ConsoleRecord::Memory(audit.clone());
+            record = ConsoleAudit::Memory(audit.clone());
             builder = builder.audit(audit);
         }
         Ok((self.keeping(options, builder)?, record))
@@ -160,7 +160,7 @@ impl Files {
         &mut self,
         options: &Options,
         builder: RuntimeBuilder,
-    ) -> Result<RuntimeBuilder, OpenError> {
+    ) -> Result<RuntimeBuilder, BackendError> {
         let Some(file) = &options.grants else {
             return Ok(builder);
         };
@@ -177,7 +177,7 @@ impl Files {
             }
             Err(error) => {
                 tracing::error!(%error, "the grants cannot be kept");
-                Err(OpenError::Grants(error))
+                Err(BackendError::Grants(error))
             }
         }
     }
@@ -201,7 +201,7 @@ impl Server {
         }
     }
 
-    async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
+    async fn served(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
         let mut builder = builder(&self.options, configuration, self.servers.as_ref())?;
         // Somebody may have removed them; then there is nothing to reach.
         for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
@@ -213,15 +213,15 @@ impl Server {
         let mut files = Arc::clone(&self.files).lock_owned().await;
         let options = Arc::clone(&self.options);
         let opening = tokio::task::spawn_blocking(move || files.open(&options, builder));
-        let (builder, record) = opening.await.map_err(|_| OpenError::Stopped)??;
+        let (builder, record) = opening.await.map_err(|_| BackendError::Stopped)??;
         let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("client").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
         let grants = Arc::new(grants);
         if let Some(console) = &self.console {
-            console.attend(asking::source(Arc::clone(&grants), record));
+            console.add_source(asking::source(Arc::clone(&grants), record));
         }
-        let served = Served::new(runtime, &worker, None);
+        let served = Backend::new(runtime, &worker, None);
         Ok(if Asked::of(&self.options).grants {
             served.shared_grants(grants)
         } else {
@@ -230,11 +230,11 @@ impl Server {
     }
 }
 
-impl Opener for Server {
-    fn open(
+impl BackendFactory for Server {
+    fn create(
         &self,
         configuration: Option<Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>> {
         Box::pin(self.served(configuration))
     }
 }
@@ -318,7 +318,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
         .map_or_else(about, |servers| about_with(servers, has_files));
     let key = preview_key(&options)?;
     let server = Server::new(Arc::clone(&options), console, servers.clone(), secrets, key);
-    let gateway = Gateway::opening(server, options.trust, about);
+    let gateway = Gateway::with_factory(server, options.trust, about);
     let gateway = asking::by_client(gateway, options.ask, asked)?;
     let gateway = configured(gateway, &options, has_files)?.build();
     let served = match listening {
@@ -346,7 +346,7 @@ fn configured(
     let mut gateway = gateway
         .config_schema(config_schema())
         .rate(options.rate)
-        .advice(asking::advice(options));
+        .refusal_hints(asking::advice(options));
     if has_files {
         gateway = gateway
             .files(FileTools {
@@ -378,7 +378,7 @@ fn preview_key(options: &Options) -> Result<Option<PreviewKey>, BuildError> {
 }
 
 /// What a model is told, and on standard error a person, where there are third-party servers.
-fn about_with(servers: &Servers, has_files: bool) -> About {
+fn about_with(servers: &Servers, has_files: bool) -> GatewayInfo {
     for line in servers.troubles() {
         tell(&line);
     }
@@ -442,8 +442,8 @@ fn without(options: &Options, held: &Path, remedy: &'static str) -> Result<(), S
     }
 }
 
-fn about() -> About {
-    About {
+fn about() -> GatewayInfo {
+    GatewayInfo {
         name: "bailiwick".into(),
         title: "Bailiwick files".into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -486,7 +486,7 @@ impl Listening {
 }
 
 fn chosen_token(options: &Options) -> Option<Token> {
-    options.token.as_deref().and_then(Token::chosen)
+    options.token.as_deref().and_then(Token::parse)
 }
 
 async fn http(

@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::SignalKind;
 
-/// Sent to a process that writes beyond its limit on file sizes.
+/// Sent when a process exceeds its file size limit.
 pub(crate) fn file_size_exceeded() -> SignalKind {
     SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())
 }

@@ -1,12 +1,12 @@
-//! Nothing in, the page and what a browser may do with it out.
+//! The console's HTML page and security headers.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{Html, Response};
 
-/// What holds for whatever the console serves. The page itself says which script and style it may run.
-const HEADERS: [(HeaderName, &str); 8] = [
+/// Headers of every response. The page itself contains the policy for its script and style.
+const SECURITY_HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'",
@@ -29,21 +29,21 @@ const HEADERS: [(HeaderName, &str); 8] = [
     ),
 ];
 
-/// The page. It is the same for everybody: what it shows it must ask for, with the secret of its address.
+/// The page. It contains no data: its script requests the state with the secret from the URL.
 pub(super) async fn page() -> Html<&'static str> {
     Html(bailiwick_ui::CONSOLE)
 }
 
-/// The element on it that asks a person.
+/// The script of the permission prompt element.
 pub(super) async fn prompt() -> ([(HeaderName, &'static str); 1], &'static str) {
     let kind = (header::CONTENT_TYPE, "text/javascript; charset=utf-8");
     ([kind], bailiwick_ui::PERMISSION_PROMPT)
 }
 
-/// Answers with the headers that hold for everything.
-pub(super) async fn guarded(request: Request, next: Next) -> Response {
+/// Adds the security headers to every response.
+pub(super) async fn add_security_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    for (name, value) in HEADERS {
+    for (name, value) in SECURITY_HEADERS {
         response
             .headers_mut()
             .insert(name, HeaderValue::from_static(value));

@@ -1,4 +1,4 @@
-//! Requests of the page in, a person's word passed on and what came of it out.
+//! HTTP routes of the console.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,50 +13,54 @@ use axum::routing::{get, post};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::faults::Fault;
-use super::office::{Desk, Office};
-use super::wire::{
-    self, Applied, AskedAgain, Given, Looked, Narrowed, Revoked, Said, SaidOfEach, Swept,
+use super::error::ApiError;
+use super::request::{
+    self, AnswerRequest, AskAgainRequest, BatchAnswerRequest, GrantRequest, NarrowRequest,
+    RevokeQuery, RevokeRequest, TemplatePreview, TemplateRequest,
 };
-use super::{READING, back, page, show};
-use crate::gateway::{Callers, Connection, Token, body};
+use super::state::{ConsoleState, SourceState};
+use super::{READ_TIMEOUT, history, page, response};
+use crate::gateway::{Connection, RequestGuard, Token, body};
 use crate::permission::{
     Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, QuestionState, Template,
     apart,
 };
 use crate::scope::Coverage;
 
-/// The longest body of a request, in bytes.
+/// Maximum request body, in bytes.
 const MAX_BODY: usize = 256 << 10;
-/// How long a page waits for something new before it asks again.
-const WAITING: Duration = Duration::from_secs(25);
+/// How long a long-polling request waits for a new version.
+const POLL_TIMEOUT: Duration = Duration::from_secs(25);
 
-pub(super) type Served = Result<Response, Fault>;
-pub(super) type Here = State<Arc<Office>>;
+pub(super) type ApiResult = Result<Response, ApiError>;
+pub(super) type AppState = State<Arc<ConsoleState>>;
 
-impl IntoResponse for Fault {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = answered(&self).unwrap_or_else(|_| self.code.into_response());
+        let mut response = json_response(&self).unwrap_or_else(|_| self.code.into_response());
         *response.status_mut() = self.status;
         response
     }
 }
 
-/// The page for whoever calls this console by its own name, and everything else for whoever knows its secret, too.
-pub(super) fn router(office: Arc<Office>, hosts: &[String], token: Token) -> Router {
-    let strangers = Callers {
-        origins: hosts.iter().map(|host| format!("http://{host}")).collect(),
-        hosts: hosts.to_vec(),
+/// Builds the router: the page needs a matching `Host` header, the API also needs the secret.
+pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: Token) -> Router {
+    let strangers = RequestGuard {
+        origins: host_names
+            .iter()
+            .map(|host| format!("http://{host}"))
+            .collect(),
+        hosts: host_names.to_vec(),
         token: None,
     };
-    let people = Callers {
+    let grants = RequestGuard {
         token: Some(token),
         ..strangers.clone()
     };
     let api = Router::new()
         .route("/api/state", get(state))
         .route("/api/events/{after}", get(events))
-        .route("/api/question/{question}", get(standing))
+        .route("/api/question/{question}", get(question_state))
         .route("/api/review/{question}", get(review))
         .route("/api/arguments/{question}", get(arguments))
         .route("/api/answer", post(answer))
@@ -68,27 +72,34 @@ pub(super) fn router(office: Arc<Office>, hosts: &[String], token: Token) -> Rou
         .route("/api/grant", post(grant))
         .route("/api/template-rules", post(template_rules))
         .route("/api/grant-template", post(grant_template))
-        .route("/api/suggestions", post(back::suggestions))
-        .route("/api/history", post(back::history))
-        .route("/api/history/export", post(back::export))
-        .layer(middleware::from_fn(read))
-        .layer(middleware::from_fn_with_state(Arc::new(people), heard));
+        .route("/api/suggestions", post(history::suggestions))
+        .route("/api/history", post(history::history))
+        .route("/api/history/export", post(history::export))
+        .layer(middleware::from_fn(buffer_body))
+        .layer(middleware::from_fn_with_state(Arc::new(grants), authorize));
     let shown = Router::new()
         .route("/", get(page::page))
         .route("/permission-prompt.js", get(page::prompt))
-        .layer(middleware::from_fn_with_state(Arc::new(strangers), heard));
+        .layer(middleware::from_fn_with_state(
+            Arc::new(strangers),
+            authorize,
+        ));
     api.merge(shown)
-        .layer(middleware::from_fn(page::guarded))
-        .with_state(office)
+        .layer(middleware::from_fn(page::add_security_headers))
+        .with_state(console)
 }
 
-/// Lets a request through if its sender may speak; nothing else of it is looked at before.
-async fn heard(State(callers): State<Arc<Callers>>, request: Request, next: Next) -> Response {
-    match callers.check(request.uri(), request.headers()) {
+/// Rejects requests that [`RequestGuard`] does not accept.
+async fn authorize(
+    State(guard): State<Arc<RequestGuard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match guard.check(request.uri(), request.headers()) {
         Ok(()) => {
-            // Whoever has loaded the page is known only by what it asks for with the secret.
-            if callers.token.is_some() {
-                Connection::authorise(&request);
+            // The page itself needs no secret, so only an API request makes a connection authorized.
+            if guard.token.is_some() {
+                Connection::authorize(&request);
             }
             next.run(request).await
         }
@@ -96,255 +107,281 @@ async fn heard(State(callers): State<Arc<Callers>>, request: Request, next: Next
     }
 }
 
-/// Hands a request on with its whole body.
-async fn read(request: Request, next: Next) -> Response {
+/// Reads the whole body before the handler runs.
+async fn buffer_body(request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     if head.method == Method::POST {
         let kind = head.headers.get(header::CONTENT_TYPE);
         if kind.is_none_or(|kind| kind != "application/json") {
-            return Fault::media().into_response();
+            return ApiError::media().into_response();
         }
     }
-    let refusal = match tokio::time::timeout(READING, body::whole(body, MAX_BODY)).await {
+    let refusal = match tokio::time::timeout(READ_TIMEOUT, body::read_all(body, MAX_BODY)).await {
         Ok(Ok(bytes)) => return next.run(Request::from_parts(head, Body::from(bytes))).await,
-        Ok(Err((status, message))) => Fault::body(status, message),
+        Ok(Err((status, message))) => ApiError::body(status, message),
         Err(_) => {
             let message = "the body did not come in time".to_owned();
-            Fault::body(StatusCode::REQUEST_TIMEOUT, message)
+            ApiError::body(StatusCode::REQUEST_TIMEOUT, message)
         }
     };
-    // The rest of the body is not read, so nothing else can follow on this connection.
+    // The rest of the body is unread, so the connection cannot be reused.
     ([(header::CONNECTION, "close")], refusal).into_response()
 }
 
-pub(super) fn answered(value: &impl Serialize) -> Served {
-    let text = serde_json::to_vec(value).map_err(|_| Fault::internal("no JSON"))?;
+pub(super) fn json_response(value: &impl Serialize) -> ApiResult {
+    let text = serde_json::to_vec(value).map_err(|_| ApiError::internal("no JSON"))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-fn desk(office: &Office, run: u64, code: &'static str) -> Result<Arc<Desk>, Fault> {
-    office.desk(run).ok_or_else(|| Fault::missing(code))
+fn source(
+    console: &ConsoleState,
+    run: u64,
+    code: &'static str,
+) -> Result<Arc<SourceState>, ApiError> {
+    console.source(run).ok_or_else(|| ApiError::missing(code))
 }
 
-pub(super) fn of_run(office: &Office, run: &str) -> Result<Arc<Desk>, Fault> {
-    let run = wire::run(run).ok_or_else(|| Fault::missing("NO_RUN"))?;
-    desk(office, run, "NO_RUN")
+pub(super) fn source_of_run(
+    console: &ConsoleState,
+    run: &str,
+) -> Result<Arc<SourceState>, ApiError> {
+    let run = request::run(run).ok_or_else(|| ApiError::missing("NO_RUN"))?;
+    source(console, run, "NO_RUN")
 }
 
-async fn state(State(office): Here) -> Served {
-    answered(&office.state().await)
+async fn state(State(console): AppState) -> ApiResult {
+    json_response(&console.state().await)
 }
 
-/// Waits for something newer than what the page has seen.
-async fn events(State(office): Here, Path(after): Path<u64>) -> Served {
-    let mut version = office.version();
+/// Waits for a version other than the one the page has.
+async fn events(State(console): AppState, Path(after): Path<u64>) -> ApiResult {
+    let mut version = console.version();
     let newer = version.wait_for(|version| *version != after);
     tokio::select! {
-        // A console that is gone tells nobody.
+        // An error means that the console was dropped.
         _ = newer => {}
-        () = tokio::time::sleep(WAITING) => {}
-        () = office.stop.cancelled() => {}
+        () = tokio::time::sleep(POLL_TIMEOUT) => {}
+        () = console.stop.cancelled() => {}
     }
-    let version = *office.version().borrow();
-    answered(&json!({ "version": version }))
+    let version = *console.version().borrow();
+    json_response(&json!({ "version": version }))
 }
 
-async fn standing(State(office): Here, Path(question): Path<String>) -> Served {
-    let none = || Fault::missing("NO_QUESTION");
-    let (run, id) = wire::question(&question).ok_or_else(none)?;
-    // The host of another run cannot say more than that its questions are over.
-    let Some(desk) = office.desk(run) else {
+async fn question_state(State(console): AppState, Path(question): Path<String>) -> ApiResult {
+    let none = || ApiError::missing("NO_QUESTION");
+    let (run, id) = request::question(&question).ok_or_else(none)?;
+    // The question is of a run that has ended, so it can only have expired.
+    let Some(source) = console.source(run) else {
         let expired = QuestionState::Settled(Decision::Expired);
-        return answered(&stands(&question, expired, &[]));
+        return json_response(&question_status(&question, expired, &[]));
     };
-    let standing = desk.grants().broker().standing(id).await.ok_or_else(none)?;
-    answered(&stands(&question, standing.state, &standing.granted))
+    let standing = source
+        .grants()
+        .broker()
+        .standing(id)
+        .await
+        .ok_or_else(none)?;
+    json_response(&question_status(
+        &question,
+        standing.state,
+        &standing.granted,
+    ))
 }
 
-fn stands(question: &str, state: QuestionState, granted: &[Coverage]) -> Value {
+fn question_status(question: &str, state: QuestionState, granted: &[Coverage]) -> Value {
     let status = crate::permission::BlockStatus::from(state);
     let granted: Vec<String> = granted.iter().map(Coverage::sentence).collect();
     json!({ "question": question, "status": status, "granted": granted })
 }
 
-async fn review(State(office): Here, Path(question): Path<String>) -> Served {
-    answered(&show::review(&open_question(&office, &question).await?))
+async fn review(State(console): AppState, Path(question): Path<String>) -> ApiResult {
+    json_response(&response::review(
+        &open_question(&console, &question).await?,
+    ))
 }
 
-async fn arguments(State(office): Here, Path(question): Path<String>) -> Served {
-    answered(&show::arguments(&open_question(&office, &question).await?))
+async fn arguments(State(console): AppState, Path(question): Path<String>) -> ApiResult {
+    json_response(&response::arguments(
+        &open_question(&console, &question).await?,
+    ))
 }
 
-async fn open_question(office: &Office, question: &str) -> Result<Question, Fault> {
-    let none = || Fault::missing("NO_QUESTION");
-    let (run, id) = wire::question(question).ok_or_else(none)?;
-    let desk = desk(office, run, "NO_QUESTION")?;
-    desk.grants().question(id).await?.ok_or_else(none)
+async fn open_question(console: &ConsoleState, question: &str) -> Result<Question, ApiError> {
+    let none = || ApiError::missing("NO_QUESTION");
+    let (run, id) = request::question(question).ok_or_else(none)?;
+    let source = source(console, run, "NO_QUESTION")?;
+    source.grants().question(id).await?.ok_or_else(none)
 }
 
-async fn answer(State(office): Here, body: Bytes) -> Served {
-    let told = say(&office, wire::read(&body)?, false).await;
-    office.renewed();
-    answered(&told?)
+async fn answer(State(console): AppState, body: Bytes) -> ApiResult {
+    let results = submit_answer(&console, request::parse(&body)?, false).await;
+    console.notify();
+    json_response(&results?)
 }
 
-async fn answer_batch(State(office): Here, body: Bytes) -> Served {
-    let SaidOfEach { answers } = wire::read(&body)?;
-    let mut told = Vec::new();
-    for said in answers {
-        let question = said.question.clone();
-        told.push(match say(&office, said, true).await {
+async fn answer_batch(State(console): AppState, body: Bytes) -> ApiResult {
+    let BatchAnswerRequest { answers } = request::parse(&body)?;
+    let mut results = Vec::new();
+    for request in answers {
+        let question = request.question.clone();
+        results.push(match submit_answer(&console, request, true).await {
             Ok(stands) => stands,
             Err(fault) => {
                 json!({ "question": question, "code": fault.code, "message": fault.message })
             }
         });
     }
-    office.renewed();
-    answered(&json!({ "answers": told }))
+    console.notify();
+    json_response(&json!({ "answers": results }))
 }
 
-/// Passes a person's word on; of what is answered together, only on what can stand in a batch. Said again, it says how
-/// the question stands.
-async fn say(office: &Office, said: Said, together: bool) -> Result<Value, Fault> {
-    let Said {
+/// Submits a person's answer; with `together`, only if the question may be in a batch. Repeating an answer returns the
+/// state of the question.
+async fn submit_answer(
+    console: &ConsoleState,
+    request: AnswerRequest,
+    together: bool,
+) -> Result<Value, ApiError> {
+    let AnswerRequest {
         question,
         session,
         answer,
-    } = said;
-    let answer = answer.meant()?;
-    let (run, id) = wire::question(&question).ok_or_else(|| Fault::missing("NO_QUESTION"))?;
-    let Some(desk) = office.desk(run) else {
+    } = request;
+    let answer = answer.into_answer()?;
+    let (run, id) = request::question(&question).ok_or_else(|| ApiError::missing("NO_QUESTION"))?;
+    let Some(source) = console.source(run) else {
         let expired = QuestionState::Settled(Decision::Expired);
-        return Ok(stands(&question, expired, &[]));
+        return Ok(question_status(&question, expired, &[]));
     };
-    let open = desk.grants().question(id).await?;
+    let open = source.grants().question(id).await?;
     let apart = open.as_ref().and_then(|open| apart(&open.request));
     if let Some(apart) = apart.filter(|_| together) {
         return Err(AuthorityError::NotTogether(apart).into());
     }
     let allows = matches!(answer, Answer::Allow { .. });
-    let told = desk
+    let results = source
         .grants()
         .continue_with_permission(&session, &question, answer)
         .await;
-    let (state, granted) = told?;
+    let (state, granted) = results?;
     let own = if allows {
         Decision::Granted
     } else {
         Decision::Denied
     };
     if open.is_some() && state == QuestionState::Settled(own) {
-        desk.kept().count(&session, allows);
+        source.stats().count(&session, allows);
     }
-    Ok(stands(&question, state, &granted))
+    Ok(question_status(&question, state, &granted))
 }
 
-async fn ask_again(State(office): Here, body: Bytes) -> Served {
-    let AskedAgain { run, refusal } = wire::read(&body)?;
-    let desk = of_run(&office, &run)?;
-    if !desk.grants().ask_again(refusal).await? {
-        return Err(Fault::missing("NO_REFUSAL"));
+async fn ask_again(State(console): AppState, body: Bytes) -> ApiResult {
+    let AskAgainRequest { run, refusal } = request::parse(&body)?;
+    let source = source_of_run(&console, &run)?;
+    if !source.grants().ask_again(refusal).await? {
+        return Err(ApiError::missing("NO_REFUSAL"));
     }
-    office.renewed();
-    answered(&json!({}))
+    console.notify();
+    json_response(&json!({}))
 }
 
-fn came_to(revoked: GrantsRevoked) -> Value {
+fn revoke_result(revoked: GrantsRevoked) -> Value {
     json!({ "revoked": revoked.grants, "unfinished": revoked.unfinished })
 }
 
-async fn revoke(State(office): Here, body: Bytes) -> Served {
-    let Revoked { grants } = wire::read(&body)?;
-    let mut told = Vec::new();
+async fn revoke(State(console): AppState, body: Bytes) -> ApiResult {
+    let RevokeRequest { grants } = request::parse(&body)?;
+    let mut results = Vec::new();
     for grant in grants {
-        told.push(match revoke_one(&office, &grant).await {
+        results.push(match revoke_one(&console, &grant).await {
             Ok(GrantsRevoked { unfinished, .. }) => {
                 json!({ "grant": grant, "revoked": 1, "unfinished": unfinished })
             }
             Err(fault) => json!({ "grant": grant, "code": fault.code, "message": fault.message }),
         });
     }
-    office.renewed();
-    answered(&json!({ "grants": told }))
+    console.notify();
+    json_response(&json!({ "grants": results }))
 }
 
-async fn revoke_one(office: &Office, grant: &str) -> Result<GrantsRevoked, Fault> {
-    let (run, id) = wire::grant(grant).ok_or_else(|| Fault::missing("NO_GRANT"))?;
-    let desk = desk(office, run, "NO_GRANT")?;
-    Ok(desk.grants().revoke(id).await?)
+async fn revoke_one(console: &ConsoleState, grant: &str) -> Result<GrantsRevoked, ApiError> {
+    let (run, id) = request::grant(grant).ok_or_else(|| ApiError::missing("NO_GRANT"))?;
+    let source = source(console, run, "NO_GRANT")?;
+    Ok(source.grants().revoke(id).await?)
 }
 
-async fn revoke_where(State(office): Here, body: Bytes) -> Served {
-    let filter = wire::read::<Swept>(&body)?.meant()?;
+async fn revoke_where(State(console): AppState, body: Bytes) -> ApiResult {
+    let filter = request::parse::<RevokeQuery>(&body)?.into_filter()?;
     let mut all = GrantsRevoked::default();
     let mut fault = None;
-    for desk in office.desks() {
-        match desk.grants().revoke_where(filter.clone()).await {
+    for source in console.sources() {
+        match source.grants().revoke_where(filter.clone()).await {
             Ok(revoked) => {
                 all.grants += revoked.grants;
                 all.unfinished += revoked.unfinished;
             }
-            // Its grants are gone with it.
+            // Its grants ended with the runtime.
             Err(AuthorityError::Closed) => {}
-            // The others are taken back all the same.
+            // The other sources are still processed.
             Err(error) => fault = Some(error),
         }
     }
-    office.renewed();
+    console.notify();
     match fault {
         Some(error) => Err(error.into()),
-        None => answered(&came_to(all)),
+        None => json_response(&revoke_result(all)),
     }
 }
 
-async fn narrow(State(office): Here, body: Bytes) -> Served {
-    let narrowed: Narrowed = wire::read(&body)?;
-    let (run, id) = wire::grant(&narrowed.grant).ok_or_else(|| Fault::missing("NO_GRANT"))?;
-    let desk = desk(&office, run, "NO_GRANT")?;
-    let came = desk.grants().narrow(id, narrowed.change()).await?;
-    office.renewed();
-    answered(&came_to(came))
+async fn narrow(State(console): AppState, body: Bytes) -> ApiResult {
+    let narrowed: NarrowRequest = request::parse(&body)?;
+    let (run, id) = request::grant(&narrowed.grant).ok_or_else(|| ApiError::missing("NO_GRANT"))?;
+    let source = source(&console, run, "NO_GRANT")?;
+    let revoked = source.grants().narrow(id, narrowed.narrowing()).await?;
+    console.notify();
+    json_response(&revoke_result(revoked))
 }
 
-async fn grant(State(office): Here, body: Bytes) -> Served {
-    let given: Given = wire::read(&body)?;
-    let desk = of_run(&office, &given.run)?;
+async fn grant(State(console): AppState, body: Bytes) -> ApiResult {
+    let granted: GrantRequest = request::parse(&body)?;
+    let source = source_of_run(&console, &granted.run)?;
     let new = NewGrant {
-        pattern: given.covered()?,
-        holder: given.holder.into(),
-        lifetime: given.lifetime,
-        descendants: given.descendants,
+        pattern: granted.coverage()?,
+        holder: granted.holder.into(),
+        lifetime: granted.lifetime,
+        descendants: granted.descendants,
     };
-    let id = desk.grants().grant(new).await?;
-    office.renewed();
-    answered(&json!({ "grants": [show::grant_name(desk.run, id)] }))
+    let id = source.grants().grant(new).await?;
+    console.notify();
+    json_response(&json!({ "grants": [response::grant_name(source.run, id)] }))
 }
 
-fn template<'d>(desk: &'d Desk, name: &str) -> Result<&'d Template, Fault> {
-    let mut templates = desk.source.templates.iter();
+fn template<'d>(source: &'d SourceState, name: &str) -> Result<&'d Template, ApiError> {
+    let mut templates = source.config.templates.iter();
     let found = templates.find(|template| template.name() == name);
-    found.ok_or_else(|| Fault::missing("NO_TEMPLATE"))
+    found.ok_or_else(|| ApiError::missing("NO_TEMPLATE"))
 }
 
-async fn template_rules(State(office): Here, body: Bytes) -> Served {
-    let looked: Looked = wire::read(&body)?;
-    let desk = of_run(&office, &looked.run)?;
-    let rules = template(&desk, &looked.template)?.rules(&looked.roots);
-    let rules = rules.map_err(|error| Fault::from(AuthorityError::from(error)))?;
-    answered(&json!({ "rules": rules }))
+async fn template_rules(State(console): AppState, body: Bytes) -> ApiResult {
+    let request: TemplatePreview = request::parse(&body)?;
+    let source = source_of_run(&console, &request.run)?;
+    let rules = template(&source, &request.template)?.rules(&request.roots);
+    let rules = rules.map_err(|error| ApiError::from(AuthorityError::from(error)))?;
+    json_response(&json!({ "rules": rules }))
 }
 
-async fn grant_template(State(office): Here, body: Bytes) -> Served {
-    let applied: Applied = wire::read(&body)?;
-    let desk = of_run(&office, &applied.run)?;
-    let template = template(&desk, &applied.template)?;
-    let holder = applied.holder.into();
-    let given = desk
+async fn grant_template(State(console): AppState, body: Bytes) -> ApiResult {
+    let request: TemplateRequest = request::parse(&body)?;
+    let source = source_of_run(&console, &request.run)?;
+    let template = template(&source, &request.template)?;
+    let holder = request.holder.into();
+    let granted = source
         .grants()
-        .apply(template, &applied.roots, &holder, applied.lifetime)
+        .apply(template, &request.roots, &holder, request.lifetime)
         .await?;
-    office.renewed();
-    let names = given.into_iter().map(|id| show::grant_name(desk.run, id));
-    answered(&json!({ "grants": names.collect::<Vec<_>>() }))
+    console.notify();
+    let names = granted
+        .into_iter()
+        .map(|id| response::grant_name(source.run, id));
+    json_response(&json!({ "grants": names.collect::<Vec<_>>() }))
 }

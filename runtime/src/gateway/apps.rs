@@ -1,4 +1,4 @@
-//! What a client says of itself in, what of MCP Apps it is shown out: its pages, and who may call a tool.
+//! MCP Apps: pages, `_meta.ui` of tools, and detection of clients that support views.
 
 #[cfg(feature = "ui")]
 mod pages;
@@ -13,34 +13,34 @@ use serde_json::{Map, Value, json};
 use super::describe;
 use crate::tool::ToolInfo;
 
-/// The media type of pages for views.
-pub(super) const MIME: &str = "text/html;profile=mcp-app";
-/// Where the page stands that shows what a call changes.
+/// Media type of MCP Apps pages.
+pub(super) const APP_MIME: &str = "text/html;profile=mcp-app";
+/// URI of the review page.
 const REVIEW: &str = "ui://bailiwick/review";
-pub(super) const EXTENSION: &str = "io.modelcontextprotocol/ui";
+pub(super) const APPS_EXTENSION: &str = "io.modelcontextprotocol/ui";
 
-/// A page of the host's own, for clients that show views (MCP Apps).
+/// An MCP Apps page of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppPage {
-    /// Where it stands, such as `ui://hr/dashboard`; what begins with `ui://bailiwick/` is this library's.
+    /// URI, such as `ui://hr/dashboard`; `ui://bailiwick/` is reserved for this library.
     pub uri: Cow<'static, str>,
-    /// Its name, for programs.
+    /// Name for programs.
     pub name: Cow<'static, str>,
-    /// Its name, for people.
+    /// Name for people.
     pub title: Cow<'static, str>,
-    /// What it shows.
+    /// Description.
     pub description: Cow<'static, str>,
-    /// The whole page. It reaches no network: its policy is nothing but what it says itself.
+    /// The HTML document. It has no network access; its content security policy is the one it contains.
     pub html: Cow<'static, str>,
-    /// It is of use by itself, without a call, so people may open it.
+    /// People may open the page without a call.
     pub application: bool,
 }
 
 impl AppPage {
-    /// How it is listed.
+    /// The entry in `resources/list`.
     pub(super) fn listed(&self) -> Resource {
         let mut meta = meta();
-        meta.0.extend(describe::of_resource("page", false).0);
+        meta.0.extend(describe::resource_meta("page", false).0);
         if self.application {
             meta.0.insert("type".into(), "application".into());
         }
@@ -48,35 +48,35 @@ impl AppPage {
         Resource::new(self.uri.clone(), self.name.clone())
             .with_title(self.title.clone())
             .with_description(self.description.clone())
-            .with_mime_type(MIME)
+            .with_mime_type(APP_MIME)
             .with_annotations(for_people)
             .with_meta(meta)
     }
 
-    /// How it is read.
+    /// The contents for `resources/read`.
     pub(super) fn read(&self) -> ResourceContents {
         let contents = ResourceContents::text(self.html.clone(), self.uri.clone());
-        contents.with_mime_type(MIME).with_meta(meta())
+        contents.with_mime_type(APP_MIME).with_meta(meta())
     }
 }
 
-/// What is said of a page where it is listed and where it is read. It names no origin, so it reaches no network.
+/// The `_meta` of a page. It names no origins, so the page has no network access.
 fn meta() -> MetaObject {
     let ui = json!({"prefersBorder": true});
     MetaObject(Map::from_iter([("ui".to_owned(), ui)]))
 }
 
-/// Whether a client shows views: it says so of itself, with the media type of these pages.
-pub(super) fn shown_by(capabilities: Option<&ClientCapabilities>) -> bool {
+/// Whether a client declares MCP Apps with the media type of these pages.
+pub(super) fn shows_views(capabilities: Option<&ClientCapabilities>) -> bool {
     let extensions = capabilities.and_then(|capabilities| capabilities.extensions.as_ref());
     let types = extensions
-        .and_then(|extensions| extensions.get(EXTENSION)?.get("mimeTypes"))
+        .and_then(|extensions| extensions.get(APPS_EXTENSION)?.get("mimeTypes"))
         .and_then(Value::as_array);
-    types.is_some_and(|types| types.iter().any(|mime| mime == MIME))
+    types.is_some_and(|types| types.iter().any(|mime| mime == APP_MIME))
 }
 
-/// Says of a tool who may call it and which page shows that: its own, or the review of what it changes.
-pub(super) fn mark(tool: &mut Tool, info: &ToolInfo) {
+/// Adds `_meta.ui` to a tool: its visibility and the page that shows its calls.
+pub(super) fn add_ui_meta(tool: &mut Tool, info: &ToolInfo) {
     let mut ui = json!({"visibility": info.visibility()});
     let reviewed = cfg!(feature = "ui") && info.mutates && info.provider.is_none();
     let page = match &*info.spec.page {
@@ -92,10 +92,10 @@ pub(super) fn mark(tool: &mut Tool, info: &ToolInfo) {
     meta.0.insert("ui".into(), ui);
 }
 
-/// What was read of an artifact: of a page it is said what is said of our own.
-pub(super) fn of_artifact(contents: ResourceContents, mime: &str) -> ResourceContents {
+/// Adds the `_meta` of a page if the artifact is one.
+pub(super) fn artifact_contents(contents: ResourceContents, mime: &str) -> ResourceContents {
     #[cfg(feature = "ui")]
-    if mime == MIME {
+    if mime == APP_MIME {
         return contents.with_meta(meta());
     }
     #[cfg(not(feature = "ui"))]
@@ -103,15 +103,15 @@ pub(super) fn of_artifact(contents: ResourceContents, mime: &str) -> ResourceCon
     contents
 }
 
-/// The pages that are the same for every call: ours, as far as `files` are served, and those of the host.
+/// The built-in pages (the file browser only if `files` are served) and those of the host.
 pub(super) fn pages(files: bool, own: &[AppPage]) -> impl Iterator<Item = &AppPage> {
     #[cfg(feature = "ui")]
-    let ours = pages::PAGES
+    let built_in = pages::PAGES
         .iter()
         .filter(move |page| files || !page.application);
     #[cfg(not(feature = "ui"))]
-    let (ours, _) = (std::iter::empty(), files);
-    ours.chain(own)
+    let (built_in, _) = (std::iter::empty(), files);
+    built_in.chain(own)
 }
 
 #[cfg(test)]
@@ -119,24 +119,26 @@ mod tests {
     use super::*;
 
     fn shows(capabilities: Value) -> bool {
-        shown_by(Some(&serde_json::from_value(capabilities).unwrap()))
+        shows_views(Some(&serde_json::from_value(capabilities).unwrap()))
     }
 
     #[test]
-    fn views_are_for_clients_that_name_the_media_type() {
-        let extension = |settings: Value| json!({"extensions": {EXTENSION: settings}});
-        assert!(shows(extension(json!({"mimeTypes": [MIME]}))));
-        assert!(shows(extension(json!({"mimeTypes": ["text/html", MIME]}))));
+    fn views_need_the_media_type_in_capabilities() {
+        let extension = |settings: Value| json!({"extensions": {APPS_EXTENSION: settings}});
+        assert!(shows(extension(json!({"mimeTypes": [APP_MIME]}))));
+        assert!(shows(extension(
+            json!({"mimeTypes": ["text/html", APP_MIME]})
+        )));
         for other in [
             json!({}),
             extension(json!({})),
             extension(json!({"mimeTypes": []})),
             extension(json!({"mimeTypes": ["text/html"]})),
-            extension(json!({"mimeTypes": MIME})),
-            json!({"extensions": {"elsewhere/ui": {"mimeTypes": [MIME]}}}),
+            extension(json!({"mimeTypes": APP_MIME})),
+            json!({"extensions": {"elsewhere/ui": {"mimeTypes": [APP_MIME]}}}),
         ] {
             assert!(!shows(other.clone()), "{other}");
         }
-        assert!(!shown_by(None));
+        assert!(!shows_views(None));
     }
 }

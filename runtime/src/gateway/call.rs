@@ -1,4 +1,4 @@
-//! A `tools/call` request in, one call of the connection's worker made, its answer out.
+//! Handles `tools/call`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,42 +13,42 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 
-use super::ask::{self, Pending, Resumed, Subject};
+use super::backend::Backend;
 use super::convert;
-use super::door::Served;
-use super::form::{Filled, Reach, read};
-use super::forward::{Event, Forwarding, Running, shows_forms};
-use super::meta::Extras;
-use super::requests::{had_handshake, withdrawn};
-use super::tasks::Underway;
+use super::elicit::{self, CallIdentity, PendingInput, ResumedCall};
+use super::form::{FormKind, FormResponse, read};
+use super::forward::{CallEvent, ForwardTarget, RunningCall, shows_forms};
+use super::meta::RequestOptions;
+use super::requests::{is_initialized, request_cancelled};
+use super::tasks::CallTask;
 #[cfg(feature = "ui")]
-use super::views;
-use super::{Advice, Asking, Gateway, Trust, apps, client_roots};
+use super::view_tools;
+use super::{ApprovalMode, Gateway, RefusalHints, Trust, apps, client_roots};
 use crate::call::{Asks, Call, CallMeta, Origin, Progress};
 use crate::error::{CallError, Code};
 use crate::permission::{DecidedBy, GrantAuthority, Question};
 use crate::pipeline::Mode;
 use crate::policy::Verdict;
 use crate::scope::Scope;
-use crate::worker::{Done, Reached, Underway as Begun};
+use crate::worker::{Done, Reached, Underway};
 
-/// How often a client hears of its call's progress at most.
-const BETWEEN: Duration = Duration::from_millis(250);
+/// Minimum time between progress notifications of a call.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// One call on its way through the gateway.
+/// A tool call of a client.
 #[derive(Clone, Debug)]
-struct Errand {
-    served: Arc<Served>,
+struct ToolCall {
+    backend: Arc<Backend>,
     tool: String,
     arguments: Value,
-    extras: Extras,
-    links: convert::Links,
-    /// Counts the work for a client that wants to hear of it.
+    options: RequestOptions,
+    links: convert::ResultLinks,
+    /// Counts progress if the client sent a progress token.
     progress: Option<Progress>,
-    advice: Option<Advice>,
-    /// What servers may ask the client within the call.
-    forwarding: Forwarding,
-    /// Whether the client may say which directories are served.
+    hints: Option<RefusalHints>,
+    /// Answers requests of third-party servers within the call.
+    forward_target: ForwardTarget,
+    /// Whether the client may name the roots.
     client_roots: bool,
 }
 
@@ -58,261 +58,273 @@ impl Gateway {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if let Err(wait) = self.session.bucket.take() {
-            let served = self.served().await?;
-            let error = served.worker().refuse_pace(&request.name, wait);
+        if let Err(wait) = self.session.rate_limiter.take() {
+            let backend = self.backend().await?;
+            let error = backend.worker().refuse_pace(&request.name, wait);
             return convert::failure(&error).map(Into::into);
         }
-        let mut extras = Extras::read(&context.meta, self.desk.trust)?;
+        let mut options = RequestOptions::read(&context.meta, self.state.trust)?;
         if let Some(required) = self.roots_required(&request, &context).await? {
             return Ok(required.into());
         }
-        let served = self.served().await?;
-        let views = apps::shown_by(context.client_capabilities().as_ref());
+        let backend = self.backend().await?;
+        let views = apps::shows_views(context.client_capabilities().as_ref());
         #[cfg(feature = "ui")]
-        let request = match views::asked_for(request, views, &served, &mut extras) {
+        let request = match view_tools::commit_request(request, views, &backend, &mut options) {
             Ok(request) => request,
             Err(error) => return convert::failure(&error).map(Into::into),
         };
         #[cfg(feature = "ui")]
-        if views && let Some(answer) = self.viewed(&request, &served, &extras, &context).await {
+        if views
+            && let Some(answer) = self
+                .call_view_tool(&request, &backend, &options, &context)
+                .await
+        {
             return answer.map(Into::into);
         }
-        if served.worker().is_app_only(&request.name) {
+        if backend.worker().is_app_only(&request.name) {
             if !views {
-                let error = served.worker().refuse_unknown(&request.name, extras.origin);
+                let error = backend
+                    .worker()
+                    .refuse_unknown(&request.name, options.origin);
                 return convert::failure(&error).map(Into::into);
             }
-            // Whether a view or its model wrote the call only the client can tell: it promised to keep models from it.
-            extras.origin = Origin::View;
+            // Only the client knows whether a view or its model wrote the call; it hides such tools from models.
+            options.origin = Origin::View;
         }
-        let errand = Errand {
-            links: self.links(views, &extras, &context),
-            extras,
-            served,
+        let call = ToolCall {
+            links: self.links(views, &options, &context),
+            options,
+            backend,
             tool: request.name.into_owned(),
             arguments: Value::Object(request.arguments.unwrap_or_default()),
             progress: context
                 .meta
                 .get_progress_token()
                 .map(|_| Progress::default()),
-            advice: self.desk.advice.clone(),
-            forwarding: Forwarding::to(&self.session.client, &context),
-            client_roots: self.desk.client_roots,
+            hints: self.state.refusal_hints.clone(),
+            forward_target: ForwardTarget::new(&self.session.client_id, &context),
+            client_roots: self.state.client_roots,
         };
         let (state, responses) = (request.request_state, request.input_responses.as_ref());
-        let resumed = self.resumed(&errand, &context, state.as_deref(), responses);
+        let resumed = self.resume_call(&call, &context, state.as_deref(), responses);
         let resumed = match resumed.await? {
             Ok(resumed) => resumed,
             Err(error) => return convert::failure(&error).map(Into::into),
         };
-        let progress = errand.progress.clone();
+        let progress = call.progress.clone();
         let answer = tokio::select! {
             biased;
-            answer = self.carried_out(&errand, &context, resumed) => answer,
-            never = progressing(&context, progress) => match never {},
-            // Dropping the call withdraws it: an effect that has begun is completed, and nothing else is.
-            () = withdrawn(&context) => return Err(cancelled()),
+            answer = self.run_call(&call, &context, resumed) => answer,
+            never = report_progress(&context, progress) => match never {},
+            // Dropping the call cancels it, unless its effect has begun.
+            () = request_cancelled(&context) => return Err(cancelled()),
         };
-        self.log(&context, &errand.tool, &answer).await;
+        self.log(&context, &call.tool, &answer).await;
         answer
     }
 
     fn links(
         &self,
         views: bool,
-        extras: &Extras,
+        options: &RequestOptions,
         context: &RequestContext<RoleServer>,
-    ) -> convert::Links {
-        let known = knows_links(context);
-        convert::Links {
-            known,
-            review: known && (views || self.desk.links),
-            artifacts: views || extras.extended || self.desk.trust == Trust::Host,
+    ) -> convert::ResultLinks {
+        let supported = supports_resource_links(context);
+        convert::ResultLinks {
+            supported,
+            review: supported && (views || self.state.links),
+            artifacts: views || options.uses_extensions || self.state.trust == Trust::Host,
         }
     }
 
-    async fn carried_out(
+    async fn run_call(
         &self,
-        errand: &Errand,
+        call: &ToolCall,
         context: &RequestContext<RoleServer>,
-        resumed: Option<Running>,
+        resumed: Option<RunningCall>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !errand.extras.ignored_grants.is_empty() {
-            let worker = errand.served.worker();
-            worker.note_ignored_grants(&errand.call(Asks::Refuse), &errand.extras.ignored_grants);
+        if !call.options.ignored_grants.is_empty() {
+            let worker = call.backend.worker();
+            worker.note_ignored_grants(&call.to_call(Asks::Refuse), &call.options.ignored_grants);
         }
-        // A call that its client came back to is carried on and never made anew.
+        // A resumed call continues; it is not started again.
         if let Some(running) = resumed {
-            return self.conversed(errand, running, context).await;
+            return self.run_asking(call, running, context).await;
         }
-        let (asks, asks_client) = match &self.desk.asking {
-            Asking::Replay => (Asks::Wait, false),
-            Asking::Client { otherwise } if !self.may_ask(errand, context) => (*otherwise, false),
-            // A call that names nothing to ask about may become a task. Any other may ask later, for what it finds.
-            Asking::Client { otherwise }
-                if may_be_task(errand, context) && errand.is_allowed().await =>
+        let (asks, asks_client) = match &self.state.approval {
+            ApprovalMode::Replay => (Asks::Wait, false),
+            ApprovalMode::Client { otherwise } if !self.may_ask(call, context) => {
+                (*otherwise, false)
+            }
+            // A call without needs to ask about may become a task; it may still need approval for what it finds later.
+            ApprovalMode::Client { otherwise }
+                if may_be_task(call, context) && call.is_allowed().await =>
             {
                 (*otherwise, false)
             }
-            Asking::Client { .. } if is_stateless(context) => (Asks::WaitAlone, true),
-            Asking::Client { .. } => (Asks::Wait, true),
+            ApprovalMode::Client { .. } if is_stateless(context) => (Asks::WaitAlone, true),
+            ApprovalMode::Client { .. } => (Asks::Wait, true),
         };
-        if !asks_client && !errand.may_forward() {
-            return self.unasked(errand, asks, context).await;
+        if !asks_client && !call.may_forward() {
+            return self.run_unasked(call, asks, context).await;
         }
-        let running = errand.started(asks, asks_client);
-        self.conversed(errand, running, context).await
+        let running = call.start(asks, asks_client);
+        self.run_asking(call, running, context).await
     }
 
-    /// Makes a call without a word of the person behind the client.
-    async fn unasked(
+    /// Runs a call without asking the user of the client.
+    async fn run_unasked(
         &self,
-        errand: &Errand,
+        call: &ToolCall,
         asks: Asks,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if may_be_task(errand, context) {
-            let owner = errand.served.name().to_owned();
-            let errand = errand.clone();
-            let underway = Underway(tokio::spawn(async move { errand.answer(asks).await }));
-            return self.desk.tasks.answer(&owner, underway).await;
+        if may_be_task(call, context) {
+            let owner = call.backend.name().to_owned();
+            let call = call.clone();
+            let task = CallTask(tokio::spawn(async move { call.answer(asks).await }));
+            return self.state.tasks.answer(&owner, task).await;
         }
-        errand.answer(asks).await.map(Into::into)
+        call.answer(asks).await.map(Into::into)
     }
 
-    /// Whether the person behind the client may be asked for what a call lacks. One with a handshake may be sent nothing
-    /// before it is ready.
-    fn may_ask(&self, errand: &Errand, context: &RequestContext<RoleServer>) -> bool {
+    /// Whether the user of the client may be asked for what a call lacks. A stateful client must be initialized first.
+    fn may_ask(&self, call: &ToolCall, context: &RequestContext<RoleServer>) -> bool {
         let capabilities = context.client_capabilities();
-        errand.extras.granted.is_empty()
-            && self.desk.trust != Trust::Agent
-            && errand.served.grants().is_some()
+        call.options.granted.is_empty()
+            && self.state.trust != Trust::Agent
+            && call.backend.grants().is_some()
             && capabilities
                 .and_then(|them| them.elicitation)
                 .is_some_and(|elicitation| shows_forms(&elicitation))
-            && (is_stateless(context) || had_handshake(context))
+            && (is_stateless(context) || is_initialized(context))
     }
 
-    /// Carries a call on, question by question. A stateless client comes back with the answer.
-    async fn conversed(
+    /// Runs a call and asks its questions one by one. A stateless client gets the question as its result.
+    async fn run_asking(
         &self,
-        errand: &Errand,
-        mut running: Running,
+        call: &ToolCall,
+        mut running: RunningCall,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let mut asked = FuturesUnordered::new();
+        let mut forwarded = FuturesUnordered::new();
         let mut event = running.next().await;
         loop {
             let pending = match event {
-                Err(error) => return convert::failure(&errand.advised(error)).map(Into::into),
-                Ok(Event::End(done)) => return answered(errand.shown(&done)).map(Into::into),
-                Ok(Event::Question(question)) => Pending::Question(question),
-                Ok(Event::Request(request)) => Pending::Request(request),
+                Err(error) => return convert::failure(&call.with_hint(error)).map(Into::into),
+                Ok(CallEvent::End(done)) => {
+                    return into_response(call.result(&done)).map(Into::into);
+                }
+                Ok(CallEvent::Question(question)) => PendingInput::Question(question),
+                Ok(CallEvent::Request(request)) => PendingInput::Request(request),
             };
             if is_stateless(context) {
-                let kept = self.desk.asker.keep(errand.subject(), pending, running);
+                let suspended = self
+                    .state
+                    .suspended
+                    .suspend(call.identity(), pending, running);
                 let full = || CallError::new(Code::Busy, "too many questions are open");
-                return kept.map_or_else(
+                return suspended.map_or_else(
                     || convert::failure(&full().with("retry_after_ms", 1000)).map(Into::into),
                     |required| Ok(required.into()),
                 );
             }
             event = match pending {
-                Pending::Question(question) => tokio::select! {
+                PendingInput::Question(question) => tokio::select! {
                     biased;
                     event = running.next() => event,
-                    put = self.put(&question, errand, context) => match put {
+                    answered = self.ask(&question, call, context) => match answered {
                         Ok(()) => running.next().await,
-                        Err(Unanswered) => return convert::failure(&unanswered(&question)).map(Into::into),
+                        Err(NoResponse) => return convert::failure(&no_response(&question)).map(Into::into),
                     },
-                    () = self.session.silent() => {
+                    () = self.session.input_closed() => {
                         let message = "the client is gone, so nobody can be asked";
                         let error = CallError::new(Code::Cancelled, message);
                         return convert::failure(&error).map(Into::into);
                     }
                 },
-                Pending::Request(request) => {
-                    asked.push(request.ask(context, &self.session.asking));
-                    self.next_while(&mut running, &mut asked).await
+                PendingInput::Request(request) => {
+                    forwarded.push(request.ask(context, &self.session.asking));
+                    self.next_event(&mut running, &mut forwarded).await
                 }
             };
         }
     }
 
-    /// What comes next of a call while its client is asked what servers want to know.
-    async fn next_while<F: Future<Output = ()>>(
+    /// The next event of a call while the client answers requests of servers.
+    async fn next_event<F: Future<Output = ()>>(
         &self,
-        running: &mut Running,
-        asked: &mut FuturesUnordered<F>,
-    ) -> Result<Event, CallError> {
+        running: &mut RunningCall,
+        forwarded: &mut FuturesUnordered<F>,
+    ) -> Result<CallEvent, CallError> {
         loop {
             tokio::select! {
                 biased;
                 event = running.next() => return event,
-                Some(()) = asked.next() => {}
-                // Nobody can answer any more, and the servers hear so.
-                () = self.session.silent(), if !asked.is_empty() => asked.clear(),
+                Some(()) = forwarded.next() => {}
+                // The client has disconnected, which cancels the requests.
+                () = self.session.input_closed(), if !forwarded.is_empty() => forwarded.clear(),
             }
         }
     }
 
-    /// Puts a question to the person behind a client with a handshake, one at a time, unless it has ended meanwhile.
-    async fn put(
+    /// Asks the user of a stateful client a question, one at a time, unless the question is no longer open.
+    async fn ask(
         &self,
         question: &Question,
-        errand: &Errand,
+        call: &ToolCall,
         context: &RequestContext<RoleServer>,
-    ) -> Result<(), Unanswered> {
-        let grants = errand.served.grants().ok_or(Unanswered)?;
-        let _turn = self.session.asking.lock().await;
+    ) -> Result<(), NoResponse> {
+        let grants = call.backend.grants().ok_or(NoResponse)?;
+        let _lock = self.session.asking.lock().await;
         if let Ok(Some(_)) = grants.question(question.id).await {
-            let filled = ask::elicited(context, question).await;
-            settle(grants, question, filled).await?;
+            let response = elicit::ask_question(context, question).await;
+            submit_answer(grants, question, response).await?;
         }
         Ok(())
     }
 
-    /// The call that a stateless client comes back to, what it waits for answered; none if it is a new one.
-    async fn resumed(
+    /// The suspended call that a stateless client resumes, after its question was answered; `None` for a new call.
+    async fn resume_call(
         &self,
-        errand: &Errand,
+        call: &ToolCall,
         context: &RequestContext<RoleServer>,
         state: Option<&str>,
         responses: Option<&InputResponses>,
-    ) -> Result<Result<Option<Running>, CallError>, ErrorData> {
+    ) -> Result<Result<Option<RunningCall>, CallError>, ErrorData> {
         let Some(state) = state else {
             return Ok(Ok(None));
         };
-        let may_ask = is_stateless(context) && self.may_ask(errand, context);
-        let may_forward = is_stateless(context) && errand.forwarding.is_possible();
-        let subject = errand.subject();
-        let asker = &self.desk.asker;
-        let resumed = asker.resumed(subject, state, responses, |pending| match pending {
-            Pending::Question(_) => may_ask,
-            Pending::Request(_) => may_forward,
+        let may_ask = is_stateless(context) && self.may_ask(call, context);
+        let may_forward = is_stateless(context) && call.forward_target.is_possible();
+        let identity = call.identity();
+        let suspended = &self.state.suspended;
+        let resumed = suspended.resume(identity, state, responses, |pending| match pending {
+            PendingInput::Question(_) => may_ask,
+            PendingInput::Request(_) => may_forward,
         })?;
-        let Resumed {
+        let ResumedCall {
             running,
             pending,
             action,
             content,
         } = resumed;
         match pending {
-            Pending::Request(request) => {
+            PendingInput::Request(request) => {
                 request.answer(&action, content);
                 Ok(Ok(Some(running)))
             }
-            Pending::Question(question) => {
-                let grants = errand.served.grants();
-                let filled = read(&question, Reach::Call, &action, &content);
+            PendingInput::Question(question) => {
+                let grants = call.backend.grants();
+                let response = read(&question, FormKind::Call, &action, &content);
                 let Some(grants) = grants else {
-                    return Ok(Err(unanswered(&question)));
+                    return Ok(Err(no_response(&question)));
                 };
-                match settle(grants, &question, filled).await {
+                match submit_answer(grants, &question, response).await {
                     Ok(()) => Ok(Ok(Some(running))),
-                    // Dropping the call withdraws its question.
-                    Err(Unanswered) => Ok(Err(unanswered(&question))),
+                    // Dropping the call cancels its question.
+                    Err(NoResponse) => Ok(Err(no_response(&question))),
                 }
             }
         }
@@ -324,20 +336,20 @@ pub(super) fn cancelled() -> ErrorData {
     ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None)
 }
 
-/// Gives an answer to the broker. One that cannot be used ends the question in the name of the client, one that cannot be
-/// taken in that of the host, so that the call does not wait for another; neither is a person's no.
-async fn settle(
+/// Submits an answer to the broker. If the answer is invalid, the question ends as decided by the client; if it cannot
+/// be applied, as decided by the host. Neither counts as a denial by a person.
+async fn submit_answer(
     grants: &GrantAuthority,
     question: &Question,
-    filled: Filled,
-) -> Result<(), Unanswered> {
-    match filled {
-        Filled::Dismissed => return Err(Unanswered),
-        Filled::Unusable => {
+    response: FormResponse,
+) -> Result<(), NoResponse> {
+    match response {
+        FormResponse::Dismissed => return Err(NoResponse),
+        FormResponse::Unusable => {
             tracing::warn!(question = %question.id, "a client sent an answer that cannot be used");
             grants.refuse_unusable(question.id, DecidedBy::Client);
         }
-        Filled::Answer(answer) => {
+        FormResponse::Answer(answer) => {
             if let Err(error) = grants.answer(question.id, answer).await {
                 tracing::warn!(%error, question = %question.id, "an answer had no effect");
                 grants.refuse_unusable(question.id, DecidedBy::Host);
@@ -347,106 +359,106 @@ async fn settle(
     Ok(())
 }
 
-/// The person behind the client gave no answer, and cannot be said to have refused.
-struct Unanswered;
+/// The user gave no answer, which is not a denial.
+struct NoResponse;
 
-fn unanswered(question: &Question) -> CallError {
+fn no_response(question: &Question) -> CallError {
     let message = "the person behind the client gave no answer";
     CallError::new(Code::ScopeRequired, message).requesting(question.request.needs.clone())
 }
 
-impl Errand {
-    fn subject(&self) -> Subject<'_> {
-        Subject {
-            worker: self.served.name(),
+impl ToolCall {
+    fn identity(&self) -> CallIdentity<'_> {
+        CallIdentity {
+            worker: self.backend.name(),
             tool: &self.tool,
             arguments: &self.arguments,
-            extras: &self.extras,
+            options: &self.options,
         }
     }
 
-    fn call(&self, asks: Asks) -> Call {
+    fn to_call(&self, asks: Asks) -> Call {
         Call::new(&self.tool, self.arguments.clone()).meta(CallMeta {
-            origin: self.extras.origin,
-            policy: self.extras.policy.clone(),
-            preview_token: self.extras.token,
+            origin: self.options.origin,
+            policy: self.options.policy.clone(),
+            preview_token: self.options.preview_token,
             deadline: None,
             progress: self.progress.clone(),
             asks,
-            confirm: self.extras.confirm,
+            confirm: self.options.confirm,
             requests: None,
         })
     }
 
-    /// Whether the call shows what it would do; what only reads is done all the same.
+    /// Whether to preview the call; calls that only read are always run.
     fn mode(&self) -> Mode {
-        if self.extras.preview && self.served.worker().mutates(&self.tool) {
+        if self.options.preview && self.backend.worker().mutates(&self.tool) {
             Mode::Preview
         } else {
             Mode::Apply
         }
     }
 
-    /// Whether the worker's policy allows all that the call names; links are not followed for that.
+    /// Whether the policy allows all needs of the call, without following links.
     async fn is_allowed(&self) -> bool {
-        let call = self.call(Asks::Refuse);
-        let explained = self.served.worker().explain_later(&call).await;
+        let call = self.to_call(Asks::Refuse);
+        let explained = self.backend.worker().explain_later(&call).await;
         explained.is_ok_and(|needs| needs.iter().all(|need| need.verdict == Verdict::Allow))
     }
 
     async fn answer(&self, asks: Asks) -> Result<CallToolResult, ErrorData> {
         let done = self.run(asks).await;
-        answered(done.map_err(|error| self.advised(error)))
+        into_response(done.map_err(|error| self.with_hint(error)))
     }
 
-    /// A refusal with what the person behind the client can do about it.
-    fn advised(&self, error: CallError) -> CallError {
+    /// Adds what the user can do to a refusal.
+    fn with_hint(&self, error: CallError) -> CallError {
         if self.client_roots
             && error.code() == Code::PermissionDenied
-            && self.served.worker().has_no_root()
+            && self.backend.worker().has_no_root()
         {
-            return error.and(client_roots::ADVICE);
+            return error.and(client_roots::HINT);
         }
-        let Some(advice) = &self.advice else {
+        let Some(hints) = &self.hints else {
             return error;
         };
         let outside = |scope: &Scope| {
-            let open = self.served.worker().open_folders();
+            let open = self.backend.worker().open_folders();
             let path = scope.path();
             path.is_some_and(|path| !open.iter().any(|folder| path.starts_with(&folder.path)))
         };
         match error.code() {
-            Code::ScopeRequired => error.and(&advice.ask),
+            Code::ScopeRequired => error.and(&hints.ask),
             Code::PermissionDenied if error.denied().is_some_and(outside) => {
-                error.and(&advice.outside)
+                error.and(&hints.outside)
             }
             _ => error,
         }
     }
 
-    /// Whether a server may ask the client something within the call.
+    /// Whether a server may send requests to the client within the call.
     fn may_forward(&self) -> bool {
-        self.forwarding.is_possible() && self.served.worker().is_remote(&self.tool)
+        self.forward_target.is_possible() && self.backend.worker().is_remote(&self.tool)
     }
 
-    /// Makes the call, and forwards what servers ask within it.
-    fn started(&self, asks: Asks, asks_client: bool) -> Running {
-        let (requests, forwarded) = self.forwarding.of_call();
-        let mut call = self.call(asks);
+    /// Starts the call, and forwards requests of servers.
+    fn start(&self, asks: Asks, asks_client: bool) -> RunningCall {
+        let (requests, forwarded) = self.forward_target.call_requests();
+        let mut call = self.to_call(asks);
         call.meta.requests = Some(requests);
-        Running::new(self.underway(call), forwarded, asks_client)
+        RunningCall::new(self.begin(call), forwarded, asks_client)
     }
 
-    /// Makes the call, with what was granted to it.
-    fn underway(&self, call: Call) -> Begun {
-        let (worker, mode) = (self.served.worker(), self.mode());
-        let grants = self.served.grants();
-        let Some(grants) = grants.filter(|_| !self.extras.granted.is_empty()) else {
+    /// Starts the call with its grants.
+    fn begin(&self, call: Call) -> Underway {
+        let (worker, mode) = (self.backend.worker(), self.mode());
+        let grants = self.backend.grants();
+        let Some(grants) = grants.filter(|_| !self.options.granted.is_empty()) else {
             return worker.underway(call, mode);
         };
         let (grants, worker) = (Arc::clone(grants), worker.clone());
-        let granted = self.extras.granted.clone();
-        Begun::unasked(async move {
+        let granted = self.options.granted.clone();
+        Underway::unasked(async move {
             match mode {
                 Mode::Preview => grants
                     .preview(&worker, call, granted)
@@ -461,15 +473,15 @@ impl Errand {
     }
 
     async fn run(&self, asks: Asks) -> Result<CallToolResult, CallError> {
-        let mut underway = self.underway(self.call(asks));
+        let mut running = self.begin(self.to_call(asks));
         loop {
-            if let Reached::End(done) = underway.next().await? {
-                return self.shown(&done);
+            if let Reached::End(done) = running.next().await? {
+                return self.result(&done);
             }
         }
     }
 
-    fn shown(&self, done: &Done) -> Result<CallToolResult, CallError> {
+    fn result(&self, done: &Done) -> Result<CallToolResult, CallError> {
         match done {
             Done::Preview(preview) => convert::preview(preview, self.links),
             Done::Outcome(outcome) => convert::outcome(outcome, self.links),
@@ -477,56 +489,56 @@ impl Errand {
     }
 }
 
-fn answered(result: Result<CallToolResult, CallError>) -> Result<CallToolResult, ErrorData> {
+fn into_response(result: Result<CallToolResult, CallError>) -> Result<CallToolResult, ErrorData> {
     result.or_else(|error| convert::failure(&error))
 }
 
-/// Tells the client how far its call is, if it wants to hear of that; ends only with the call.
-async fn progressing(
+/// Sends progress notifications if the client asked for them; never returns.
+async fn report_progress(
     context: &RequestContext<RoleServer>,
     progress: Option<Progress>,
 ) -> Infallible {
     let (Some(token), Some(progress)) = (context.meta.get_progress_token(), progress) else {
         return std::future::pending().await;
     };
-    let mut told = 0;
+    let mut reported = 0;
     loop {
-        tokio::time::sleep(BETWEEN).await;
+        tokio::time::sleep(PROGRESS_INTERVAL).await;
         let done = progress.done();
-        if done > told {
-            told = done;
+        if done > reported {
+            reported = done;
             #[expect(
                 clippy::cast_precision_loss,
                 reason = "MCP counts in floating point; a count beyond 2^53 may be rounded"
             )]
-            let news = ProgressNotificationParam::new(token.clone(), done as f64);
-            // A client that cannot be told is noticed by its answer.
-            let _ = context.peer.notify_progress(news).await;
+            let update = ProgressNotificationParam::new(token.clone(), done as f64);
+            // A failure to send shows when the answer is sent.
+            let _ = context.peer.notify_progress(update).await;
         }
     }
 }
 
-fn knows_links(context: &RequestContext<RoleServer>) -> bool {
+fn supports_resource_links(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
 }
 
-/// Whether the request is of a revision without handshakes.
+/// Whether the request is of a stateless revision.
 pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
-/// Whether a call may go on as a task if it takes long: the client must know tasks, and the call change nothing and ask
-/// nothing for a server.
-fn may_be_task(errand: &Errand, context: &RequestContext<RoleServer>) -> bool {
+/// Whether a slow call may become a task: the client must support tasks, and the call must change nothing and forward no
+/// requests of servers.
+fn may_be_task(call: &ToolCall, context: &RequestContext<RoleServer>) -> bool {
     let capabilities = context.client_capabilities();
     is_stateless(context)
         && capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
-        && !errand.served.worker().mutates(&errand.tool)
-        && !errand.may_forward()
+        && !call.backend.worker().mutates(&call.tool)
+        && !call.may_forward()
 }
 
 #[cfg(test)]
@@ -542,8 +554,8 @@ mod tests {
     };
     use crate::policy::Authority;
 
-    /// Who is said to have decided after a client sent this, of a runtime that holds so many grants.
-    async fn decided(max_grants: usize, filled: Filled) -> Option<DecidedBy> {
+    /// Who decided according to the broker after a client sent `response`, with room for `max_grants` grants.
+    async fn decided(max_grants: usize, response: FormResponse) -> Option<DecidedBy> {
         let audit = Audit::start(MemoryAudit::new(100), 100).unwrap();
         let config = BrokerConfig {
             max_grants,
@@ -560,10 +572,11 @@ mod tests {
             session: Arc::clone(&request.session),
             agent: "main".into(),
         };
-        let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
-        let asking = tokio::spawn(async move { broker.ask(request, claimant, Some(told)).await });
+        let (reported, mut hears) = tokio::sync::mpsc::unbounded_channel();
+        let asking =
+            tokio::spawn(async move { broker.ask(request, claimant, Some(reported)).await });
         let question = hears.recv().await.unwrap();
-        assert!(settle(&grants, &question, filled).await.is_ok());
+        assert!(submit_answer(&grants, &question, response).await.is_ok());
         match asking.await.unwrap().unwrap() {
             Ruling::Refused { decision, by, .. } => {
                 assert_eq!(decision, Decision::Denied);
@@ -574,9 +587,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_yes_that_cannot_be_taken_is_not_told_as_a_persons_no() {
+    async fn failed_approval_is_not_recorded_as_a_denial_by_a_person() {
         let yes = || {
-            Filled::Answer(Answer::Allow {
+            FormResponse::Answer(Answer::Allow {
                 patterns: Vec::new(),
                 lifetime: Lifetime::Session,
                 descendants: false,
@@ -588,9 +601,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_cannot_be_used_is_the_clients_and_no_persons_no() {
-        assert_eq!(decided(1, Filled::Unusable).await, Some(DecidedBy::Client));
-        let no = Filled::Answer(Answer::DENY);
+    async fn unusable_answer_is_recorded_as_decided_by_the_client() {
+        assert_eq!(
+            decided(1, FormResponse::Unusable).await,
+            Some(DecidedBy::Client)
+        );
+        let no = FormResponse::Answer(Answer::DENY);
         assert_eq!(decided(1, no).await, Some(DecidedBy::Person));
     }
 }

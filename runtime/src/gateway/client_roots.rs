@@ -1,4 +1,4 @@
-//! Asks a client which directories are served, where nobody else says so.
+//! Requests roots from a client if the command line names none.
 #![expect(
     deprecated,
     reason = "MCP deprecates roots, and clients of every revision may still declare them"
@@ -19,59 +19,59 @@ use super::call::is_stateless;
 use super::{Gateway, Trust, uri};
 
 /// How long a client may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How many roots of a client are served.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of roots of a client.
 const MAX_ROOTS: usize = 64;
-/// What a person can do besides naming a directory where the server starts.
-pub(super) const ADVICE: &str = "Or connect a client that names its workspace folders (MCP roots)";
-/// The key of the request in an input-required result.
-const KEY: &str = "roots";
+/// What a person can do besides naming a root on the command line.
+pub(super) const HINT: &str = "Or connect a client that names its workspace folders (MCP roots)";
+/// Key of the request in an input-required result.
+const RESPONSE_KEY: &str = "roots";
 
-/// What is known of a client's roots.
+/// State of a client's roots.
 #[derive(Clone, Debug, Default)]
-enum State {
-    /// They are not asked for.
+enum RootsState {
+    /// Not requested.
     #[default]
     Unused,
-    /// The client has not answered yet.
+    /// Requested, not yet answered.
     Pending,
-    /// They are served, or there are none.
+    /// Served, or there are none.
     Known,
-    /// They cannot be served.
+    /// Cannot be served.
     Refused(ErrorData),
 }
 
 /// The roots of one client.
 #[derive(Debug, Default)]
 pub(super) struct ClientRoots {
-    state: watch::Sender<State>,
-    /// What the client configured beside its roots.
+    state: watch::Sender<RootsState>,
+    /// The client's configuration without roots.
     configuration: OnceLock<Map<String, Value>>,
-    /// Held while the client is asked.
+    /// Held while a request for roots is pending.
     asking: Mutex<()>,
 }
 
 impl ClientRoots {
-    /// From now on requests wait until the client has named its roots.
+    /// Makes requests wait until the client has named its roots.
     pub(super) fn expect(&self, configuration: Map<String, Value>) {
-        // A connection has one handshake.
+        // It is set at most once, by the handshake.
         let _ = self.configuration.set(configuration);
-        self.state.send_replace(State::Pending);
+        self.state.send_replace(RootsState::Pending);
     }
 
     pub(super) fn are_expected(&self) -> bool {
-        !matches!(*self.state.borrow(), State::Unused)
+        !matches!(*self.state.borrow(), RootsState::Unused)
     }
 
-    /// Waits until they are known, if they are to be.
-    pub(super) async fn known(&self) -> Result<(), ErrorData> {
+    /// Waits until the roots are known, if they were requested.
+    pub(super) async fn wait(&self) -> Result<(), ErrorData> {
         let mut state = self.state.subscribe();
-        let known = state.wait_for(|state| !matches!(state, State::Pending));
-        // Without an answer in time there is no root, which calls say.
-        match tokio::time::timeout(PATIENCE, known).await {
+        let known = state.wait_for(|state| !matches!(state, RootsState::Pending));
+        // After the timeout there is no root, and calls say so.
+        match tokio::time::timeout(ANSWER_TIMEOUT, known).await {
             Ok(Ok(state)) => match &*state {
-                State::Refused(error) => Err(error.clone()),
-                State::Unused | State::Pending | State::Known => Ok(()),
+                RootsState::Refused(error) => Err(error.clone()),
+                RootsState::Unused | RootsState::Pending | RootsState::Known => Ok(()),
             },
             Ok(Err(_)) | Err(_) => Ok(()),
         }
@@ -79,31 +79,31 @@ impl ClientRoots {
 }
 
 impl Gateway {
-    /// Whether a client with these capabilities is to say which directories are served.
-    pub(super) fn asks_for_roots(&self, capabilities: &ClientCapabilities) -> bool {
-        self.desk.client_roots && capabilities.roots.is_some()
+    /// Whether the roots of a client with these capabilities are requested.
+    pub(super) fn needs_client_roots(&self, capabilities: &ClientCapabilities) -> bool {
+        self.state.client_roots && capabilities.roots.is_some()
     }
 
-    /// Asks a client with a handshake for its roots, and serves them.
-    pub(super) async fn ask_for_roots(&self, peer: &Peer<RoleServer>) {
+    /// Requests the roots of a stateful client, and serves them.
+    pub(super) async fn request_roots(&self, peer: &Peer<RoleServer>) {
         let roots = &self.session.roots;
-        let _turn = roots.asking.lock().await;
-        let answer = tokio::time::timeout(PATIENCE, peer.list_roots()).await;
+        let _lock = roots.asking.lock().await;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, peer.list_roots()).await;
         let state = match answer {
             Ok(Ok(listed)) => self.serve_roots(&listed).await,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the client did not name its roots");
-                State::Known
+                RootsState::Known
             }
             Err(_) => {
                 tracing::warn!("the client did not name its roots in time");
-                State::Known
+                RootsState::Known
             }
         };
         roots.state.send_replace(state);
     }
 
-    /// What a stateless client must bring with its call before anything is served: its roots. Nothing once it has.
+    /// The request for roots that a stateless client must answer before its call is made; `None` once it has.
     pub(super) async fn roots_required(
         &self,
         request: &CallToolRequestParams,
@@ -111,21 +111,22 @@ impl Gateway {
     ) -> Result<Option<InputRequiredResult>, ErrorData> {
         let roots = &self.session.roots;
         let capabilities = context.client_capabilities();
-        let asked = capabilities.is_some_and(|capabilities| self.asks_for_roots(&capabilities));
-        if !asked || !is_stateless(context) || roots.are_expected() {
+        let needed =
+            capabilities.is_some_and(|capabilities| self.needs_client_roots(&capabilities));
+        if !needed || !is_stateless(context) || roots.are_expected() {
             return Ok(None);
         }
         let answer = request.input_responses.as_ref();
-        let Some(answer) = answer.and_then(|answers| answers.get(KEY)) else {
+        let Some(answer) = answer.and_then(|answers| answers.get(RESPONSE_KEY)) else {
             let request = InputRequest::ListRoots(ListRootsRequest::default());
-            let requests = InputRequests::from([(KEY.to_owned(), request)]);
+            let requests = InputRequests::from([(RESPONSE_KEY.to_owned(), request)]);
             return Ok(Some(InputRequiredResult::new(Some(requests), None)));
         };
         let listed: ListRootsResult = serde_json::from_value(answer.clone()).map_err(|_| {
             let reason = "the answer to `roots/list` is not a list of roots";
             ErrorData::invalid_params(reason, Some(json!({"field": "/inputResponses/roots"})))
         })?;
-        let _turn = roots.asking.lock().await;
+        let _lock = roots.asking.lock().await;
         if !roots.are_expected() {
             let state = self.serve_roots(&listed).await;
             roots.state.send_replace(state);
@@ -133,11 +134,11 @@ impl Gateway {
         Ok(None)
     }
 
-    /// Serves the directories that the client names, in place of those that it named before.
-    async fn serve_roots(&self, listed: &ListRootsResult) -> State {
+    /// Replaces the client's backend with one for these roots.
+    async fn serve_roots(&self, listed: &ListRootsResult) -> RootsState {
         let mut paths: Vec<_> = Vec::new();
         for root in listed.roots.iter().take(MAX_ROOTS) {
-            match uri::path(&root.uri) {
+            match uri::to_path(&root.uri) {
                 Some(path) if !paths.contains(&path) => paths.push(path),
                 Some(_) => {}
                 None => {
@@ -147,8 +148,8 @@ impl Gateway {
             }
         }
         if paths.is_empty() {
-            self.replace_served(None);
-            return State::Known;
+            self.replace_backend(None);
+            return RootsState::Known;
         }
         let roots = paths.iter().enumerate();
         let roots: Value = roots
@@ -157,22 +158,22 @@ impl Gateway {
         let mut configuration = self.session.roots.configuration.get().cloned();
         let configuration = configuration.get_or_insert_default();
         configuration.insert("roots".to_owned(), roots);
-        match self.desk.open(configuration.clone()).await {
-            Ok(served) => {
-                self.replace_served(Some(Arc::new(served)));
-                State::Known
+        match self.state.create_backend(configuration.clone()).await {
+            Ok(backend) => {
+                self.replace_backend(Some(Arc::new(backend)));
+                RootsState::Known
             }
             Err(error) => {
                 tracing::warn!(%error, "no root of the client can be served");
-                self.replace_served(None);
-                State::Refused(error)
+                self.replace_backend(None);
+                RootsState::Refused(error)
             }
         }
     }
 }
 
-/// Refuses keys by which a configuration gives more, from a client that may name roots alone.
-pub(super) fn only_restricts(
+/// Rejects keys that widen the configuration, unless the client is a trusted host.
+pub(super) fn reject_widening_keys(
     configuration: &Map<String, Value>,
     trust: Trust,
 ) -> Result<(), ErrorData> {

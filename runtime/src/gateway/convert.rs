@@ -1,4 +1,4 @@
-//! What a worker offers and answers in, MCP's own types out.
+//! Conversions from the runtime's types to MCP types.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,16 +14,16 @@ use crate::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
 use crate::error::{CallError, Code};
 use crate::tool::ToolInfo;
 
-/// A tool as clients that show views list it.
-pub(super) fn marked(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
+/// A tool for clients that support views.
+pub(super) fn tool_for_views(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let mut tool = tool(info, offered);
-    super::apps::mark(&mut tool, info);
+    super::apps::add_ui_meta(&mut tool, info);
     tool
 }
 
-/// A tool that the gateway itself offers to views.
+/// A tool of the gateway itself, for views.
 #[cfg(feature = "ui")]
-pub(super) fn for_views(
+pub(super) fn gateway_tool(
     name: &'static str,
     title: &'static str,
     description: &'static str,
@@ -44,7 +44,7 @@ pub(super) fn for_views(
     tool.with_meta(MetaObject(object(json!({"ui": {"visibility": ["app"]}}))))
 }
 
-/// A tool as clients list it, beside those that are `offered`.
+/// A tool for `tools/list`, next to those that are `offered`.
 pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
     let spec = &info.spec;
     let mut tool = Tool::new(
@@ -83,53 +83,53 @@ pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
 
 fn input_schema(info: &ToolInfo) -> Value {
     let mut schema = info.input_schema.clone();
-    portable(&mut schema);
+    strip_dialect(&mut schema);
     if let Value::Object(map) = &mut schema {
-        // MCP wants an object at the root, and a tool without arguments still takes one.
+        // MCP requires an object schema, also for tools without arguments.
         map.entry("type").or_insert_with(|| "object".into());
         map.entry("properties").or_insert_with(|| json!({}));
     }
     schema
 }
 
-/// The members that a successful call answers with, without the words that `ai_help` has; none if the tool does not say.
+/// The schema of successful results without descriptions, which `ai_help` has; `None` if the tool has none.
 ///
-/// No member is required: clients that check failures against the schema, as some do, find it holds for them, too.
+/// No member is required, since some clients check errors against the schema, too.
 fn output_schema(info: &ToolInfo) -> Option<Value> {
     let mut schema = info.output_schema.clone();
-    portable(&mut schema);
+    strip_dialect(&mut schema);
     let root = schema.as_object_mut()?;
     root.get("properties")?
         .as_object()
         .filter(|it| !it.is_empty())?;
     root.shift_remove("required");
     root.shift_remove("additionalProperties");
-    wordless(&mut schema);
+    strip_descriptions(&mut schema);
     Some(schema)
 }
 
-/// Takes the descriptions out of a schema.
-fn wordless(schema: &mut Value) {
+/// Removes descriptions from a schema.
+fn strip_descriptions(schema: &mut Value) {
     match schema {
         Value::Object(node) => {
             for (key, inner) in &mut *node {
                 match (key.as_str(), inner) {
-                    // The names of members and definitions are no keywords.
+                    // Names of members and definitions are not keywords.
                     ("properties" | "$defs", Value::Object(members)) => {
-                        members.values_mut().for_each(wordless);
+                        members.values_mut().for_each(strip_descriptions);
                     }
-                    (_, inner) => wordless(inner),
+                    (_, inner) => strip_descriptions(inner),
                 }
             }
             node.shift_remove("description");
         }
-        Value::Array(items) => items.iter_mut().for_each(wordless),
+        Value::Array(items) => items.iter_mut().for_each(strip_descriptions),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// Leaves out what validators of other dialects stumble over: the dialect's name and formats no dialect defines.
-fn portable(schema: &mut Value) {
+/// Removes the dialect's name and non-standard formats, which some validators reject.
+fn strip_dialect(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             map.remove("$schema");
@@ -139,9 +139,9 @@ fn portable(schema: &mut Value) {
             if map.get("format").and_then(Value::as_str).is_some_and(rust) {
                 map.remove("format");
             }
-            map.values_mut().for_each(portable);
+            map.values_mut().for_each(strip_dialect);
         }
-        Value::Array(items) => items.iter_mut().for_each(portable),
+        Value::Array(items) => items.iter_mut().for_each(strip_dialect),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -153,29 +153,29 @@ fn object(schema: Value) -> JsonObject {
     }
 }
 
-/// The links that the content of a result may have.
+/// Which links and artifacts a result contains.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Links {
-    /// The client's revision of MCP has such blocks.
-    pub(crate) known: bool,
-    /// The review page of a change is linked.
+pub(crate) struct ResultLinks {
+    /// The client's revision has resource links.
+    pub(crate) supported: bool,
+    /// Links the review page.
     pub(crate) review: bool,
-    /// `_meta` names the artifacts of a change unless they are linked. Some clients hand their model all of `_meta`.
+    /// Names artifacts that are not linked in `_meta`. Some clients pass all of `_meta` to their model.
     pub(crate) artifacts: bool,
 }
 
-impl Links {
+impl ResultLinks {
     pub(crate) const ALL: Self = Self {
-        known: true,
+        supported: true,
         review: true,
         artifacts: true,
     };
 }
 
-/// What a finished call answers.
-pub(crate) fn outcome(outcome: &Outcome, links: Links) -> Result<CallToolResult, CallError> {
+/// Converts the outcome of a call.
+pub(crate) fn outcome(outcome: &Outcome, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = match result(&outcome.reply, &outcome.artifacts, links) {
-        // The change was made, whatever its output is.
+        // The change was made even if its output cannot be converted.
         Err(_) if !outcome.changes.is_empty() => {
             CallToolResult::success(blocks(&outcome.reply, links))
         }
@@ -191,8 +191,8 @@ pub(crate) fn outcome(outcome: &Outcome, links: Links) -> Result<CallToolResult,
     Ok(result)
 }
 
-/// What a preview answers: the same, and the marks of a preview.
-pub(super) fn preview(preview: &Preview, links: Links) -> Result<CallToolResult, CallError> {
+/// Converts a preview.
+pub(super) fn preview(preview: &Preview, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = result(&preview.reply, &preview.artifacts, links)?;
     let meta = result.meta.get_or_insert_default();
     meta.0.insert("preview".into(), true.into());
@@ -204,7 +204,7 @@ pub(super) fn preview(preview: &Preview, links: Links) -> Result<CallToolResult,
 fn result(
     reply: &Reply,
     artifacts: &[ArtifactRef],
-    links: Links,
+    links: ResultLinks,
 ) -> Result<CallToolResult, CallError> {
     let mut blocks = blocks(reply, links);
     let mut meta = None;
@@ -212,10 +212,10 @@ fn result(
     match review.or(artifacts.first()).filter(|_| links.review) {
         Some(shown) => {
             let others = artifacts.iter().filter(|made| made.uri != shown.uri);
-            blocks.push(link(shown, others));
+            blocks.push(resource_link(shown, others));
         }
         None if links.artifacts && !artifacts.is_empty() => {
-            meta = Some(MetaObject(listed(artifacts.iter())));
+            meta = Some(MetaObject(artifacts_meta(artifacts.iter())));
         }
         None => {}
     }
@@ -225,21 +225,21 @@ fn result(
     Ok(result)
 }
 
-/// Artifacts as `_meta` has them.
-fn listed<'a>(artifacts: impl Iterator<Item = &'a ArtifactRef>) -> JsonObject {
+/// The artifacts in `_meta` form.
+fn artifacts_meta<'a>(artifacts: impl Iterator<Item = &'a ArtifactRef>) -> JsonObject {
     let artifacts: Value = artifacts
         .map(|made| json!({"uri": made.uri, "name": made.name, "mimeType": made.mime}))
         .collect();
     Map::from_iter([("artifacts".to_owned(), artifacts)])
 }
 
-/// The content of a reply.
-fn blocks(reply: &Reply, links: Links) -> Vec<ContentBlock> {
+/// The content blocks of a reply.
+fn blocks(reply: &Reply, links: ResultLinks) -> Vec<ContentBlock> {
     let content = reply.content.iter();
     content.map(|content| block(content, links)).collect()
 }
 
-fn block(content: &Content, links: Links) -> ContentBlock {
+fn block(content: &Content, links: ResultLinks) -> ContentBlock {
     match content {
         Content::Link {
             server,
@@ -248,7 +248,7 @@ fn block(content: &Content, links: Links) -> ContentBlock {
             mime,
         } => {
             let address = crate::upstream::address(server, uri);
-            if !links.known {
+            if !links.supported {
                 return ContentBlock::text(format!("[{name}: {address}]"));
             }
             let mut resource = Resource::new(address, name.clone());
@@ -259,23 +259,26 @@ fn block(content: &Content, links: Links) -> ContentBlock {
         Content::Image { bytes, mime } => ContentBlock::image(STANDARD.encode(bytes), *mime),
         Content::Audio { bytes, mime } => ContentBlock::audio(STANDARD.encode(bytes), *mime),
         Content::Blob { path, bytes } => ContentBlock::resource(
-            ResourceContents::blob(STANDARD.encode(bytes), super::uri::of_file(path))
+            ResourceContents::blob(STANDARD.encode(bytes), super::uri::from_path(path))
                 .with_mime_type("application/octet-stream"),
         ),
     }
 }
 
-fn link<'a>(shown: &ArtifactRef, others: impl Iterator<Item = &'a ArtifactRef>) -> ContentBlock {
+fn resource_link<'a>(
+    shown: &ArtifactRef,
+    others: impl Iterator<Item = &'a ArtifactRef>,
+) -> ContentBlock {
     let mut resource = artifact(shown);
     resource
         .meta
         .get_or_insert_default()
         .0
-        .extend(listed(others));
+        .extend(artifacts_meta(others));
     ContentBlock::resource_link(resource)
 }
 
-/// An artifact as people's clients show it; models have no use for it.
+/// An artifact as a resource; its audience is people.
 pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
     let for_people = Annotations::default()
         .with_audience(vec![Role::User])
@@ -284,10 +287,10 @@ pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
         .with_title(artifact.title.clone())
         .with_mime_type(artifact.mime)
         .with_annotations(for_people)
-        .with_meta(super::describe::of_resource("artifact", false))
+        .with_meta(super::describe::resource_meta("artifact", false))
 }
 
-/// What a failed call answers: a result that the model reads, or an error where the request itself is at fault.
+/// Converts an error to an error result for the model, or to a protocol error if the request itself is invalid.
 pub(crate) fn failure(error: &CallError) -> Result<CallToolResult, ErrorData> {
     match error.code() {
         Code::PolicyExpansion | Code::PolicyInvalid | Code::UnknownTool => {
@@ -328,7 +331,7 @@ pub(crate) fn failure(error: &CallError) -> Result<CallToolResult, ErrorData> {
     Ok(result.with_meta((!meta.is_empty()).then_some(MetaObject(meta))))
 }
 
-/// A failure as an error of the protocol.
+/// Converts an error to a protocol error.
 pub(super) fn request_error(error: &CallError) -> ErrorData {
     let mut data = error.details().clone();
     data.insert("code".into(), error.code().as_str().into());

@@ -1,26 +1,26 @@
-//! Puts extension data of outgoing messages where its proposals name it, besides where MCP's types keep it.
+//! Copies extension data of outgoing messages to the locations that its proposals specify.
 //!
-//! Typed SDKs drop members they do not know, so everything travels in `_meta`, `capabilities.extensions` and
-//! `capabilities.experimental`, where they keep it. Clients that read raw JSON find the values where the proposals name
-//! them: `capabilities.configSchema`, `annotations.intentTemplate`, `dashdash` and so on. This is the one place that
-//! puts them there, for stdio, in-process streams and HTTP alike. The list of tools goes to models' clients whole, so
-//! of a tool only what the proposals name is copied, and its `dashdash` is moved.
+//! Typed SDKs drop unknown members, so extension data is sent in `_meta`, `capabilities.extensions` and
+//! `capabilities.experimental`. Clients that read raw JSON expect it in the locations of the proposals:
+//! `capabilities.configSchema`, `annotations.intentTemplate`, `dashdash` and so on. Only this module puts it there, for
+//! stdio, in-process streams and HTTP. Models receive the whole list of tools, so of a tool only members of the
+//! proposals are copied, and `dashdash` is moved.
 
 use serde_json::{Map, Value};
 
-/// What of a tool's `_meta` is copied into its `annotations`, and its name there. Some clients send the `_meta` of a tool
-/// with each call of it, where `preview` would make the call a preview.
+/// Members of a tool's `_meta` that are copied into its `annotations`, with their name there. Some clients send the
+/// `_meta` of a tool with each call, where `preview` would make the call a preview.
 const TOOL_ANNOTATIONS: &[(&str, &str)] = &[
     ("previews", "preview"),
     ("intentTemplate", "intentTemplate"),
 ];
-/// What of a handshake's `_meta` is copied to the top level of the result.
+/// Members of a handshake's `_meta` that are copied to the top level of the result.
 const HANDSHAKE: &[(&str, &str)] = &[("configSchema", "configSchema"), DASHDASH];
 const DASHDASH: (&str, &str) = ("dashdash", "dashdash");
 
-/// Copies what stands in `_meta` of a handshake, a tool or a resource to where raw clients look for it.
+/// Copies extension data of a handshake, tools or resources to the locations of the proposals.
 ///
-/// Anything else is left as it is; doing it twice is doing it once.
+/// Other messages are unchanged. Idempotent.
 pub(super) fn decorate(message: &mut Value) {
     let Some(Value::Object(result)) = message.get_mut("result") else {
         return;
@@ -50,7 +50,7 @@ fn handshake(result: &mut Map<String, Value>) {
     if let Some(schema) = schema {
         capabilities.insert("configSchema".into(), schema);
     }
-    // A client that speaks the proposals' own dialect is told so by the handler; it expects a plain `true`.
+    // The handler marks the dialect of the proposals, whose clients expect a plain `true`.
     let policy = capabilities
         .get_mut("experimental")
         .and_then(|experimental| experimental.get_mut("policy"));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_shows_its_schema_and_dashdash_where_the_proposals_put_them() {
+    fn handshake_has_schema_and_dashdash_at_the_top_level() {
         let message = json!({"jsonrpc": "2.0", "id": 1, "result": {
             "capabilities": {"experimental": {"policy": {"enabled": true, "literal": true}}},
             "_meta": {"configSchema": {"type": "object"}, "dashdash": {"specVersion": "0.2.0"}},
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_capability_stays_an_object_for_typed_clients() {
+    fn policy_capability_is_an_object_for_typed_clients() {
         let message = json!({"id": 1, "result": {
             "capabilities": {"experimental": {"policy": {"enabled": true}}}, "_meta": {},
         }});
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_shows_its_extensions_among_its_annotations() {
+    fn tool_extensions_are_copied_to_annotations() {
         let message = json!({"id": 1, "result": {"tools": [{
             "name": "t", "annotations": {"readOnlyHint": false},
             "_meta": {"previews": true, "intentTemplate": "Edit {path}", "scopes": [], "dashdash": {}},
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_handshake_or_list_is_left_alone() {
+    fn other_messages_are_unchanged() {
         for mut message in [
             json!({"id": 1, "result": {"content": [{"type": "text", "text": "\"tools\" \"_meta\""}]}}),
             json!({"method": "notifications/message", "params": {"tools": [], "_meta": {}}}),

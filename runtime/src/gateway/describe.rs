@@ -1,4 +1,4 @@
-//! A server's manual and the worker it serves in, its description out: in the handshake, as `ai_help`, as a resource.
+//! Server description: in the handshake, as the method `ai_help`, and as a resource.
 
 use rmcp::model::{CustomResult, ErrorData, MetaObject, Resource, ResourceContents};
 use rmcp::service::{RequestContext, RoleServer};
@@ -9,54 +9,54 @@ use super::call::is_stateless;
 use crate::describe::{self, Description};
 use crate::worker::Worker;
 
-/// The method that dashdash names.
+/// Method name of the dashdash proposal.
 pub(super) const METHOD: &str = "ai_help";
-/// Where the same help is a resource.
+/// URI of the help resource.
 pub(super) const HELP: &str = "bailiwick://help";
 const MARKDOWN: &str = "text/markdown";
 
-/// The help, as it is listed.
+/// The entry of the help in `resources/list`.
 pub(super) fn help() -> Resource {
     Resource::new(HELP, "help")
         .with_title("How to use this server")
         .with_description("Tools, errors, installation and best practices of this server")
         .with_mime_type(MARKDOWN)
-        .with_meta(of_resource("documentation", true))
+        .with_meta(resource_meta("documentation", true))
 }
 
-/// What is said of a resource of that kind.
-pub(super) fn of_resource(kind: &str, refreshable: bool) -> MetaObject {
+/// The `_meta` of a resource of that kind.
+pub(super) fn resource_meta(kind: &str, refreshable: bool) -> MetaObject {
     let mut meta = Map::new();
     meta.insert("dashdash".into(), describe::resource(kind, refreshable));
     MetaObject(meta)
 }
 
 impl Gateway {
-    /// The server as whoever speaks to `worker` finds it; none if nobody wrote a manual.
+    /// The server's description for clients of `worker`; `None` without a manual.
     pub(super) fn description(&self, worker: &Worker) -> Option<Description> {
-        let about = &self.desk.about;
-        let manual = self.desk.manual?;
-        let described = Description::new(manual, &about.name, &about.version)
-            .title(&about.title)
+        let info = &self.state.info;
+        let manual = self.state.manual?;
+        let description = Description::new(manual, &info.name, &info.version)
+            .title(&info.title)
             .tools(worker.tools())
             .access(worker.access())
-            .rate(self.desk.rate.to_string());
-        Some(described)
+            .rate(self.state.rate.to_string());
+        Some(description)
     }
 
-    async fn described(&self) -> Result<Description, ErrorData> {
-        let served = self.served().await?;
+    async fn own_description(&self) -> Result<Description, ErrorData> {
+        let backend = self.backend().await?;
         let none = || ErrorData::resource_not_found("there is no manual", None);
-        self.description(served.worker()).ok_or_else(none)
+        self.description(backend.worker()).ok_or_else(none)
     }
 
     pub(super) async fn help(&self) -> Result<ResourceContents, ErrorData> {
-        let text = self.described().await?.markdown(None);
+        let text = self.own_description().await?.markdown(None);
         let text = text.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(ResourceContents::text(text, HELP).with_mime_type(MARKDOWN))
     }
 
-    /// Answers `ai_help`.
+    /// Handles `ai_help`.
     pub(super) async fn ai_help(
         &self,
         params: Option<&Value>,
@@ -64,12 +64,12 @@ impl Gateway {
     ) -> Result<CustomResult, ErrorData> {
         let format = text(params, "format")?.unwrap_or("markdown");
         let section = text(params, "section")?;
-        let described = self.described().await?;
+        let description = self.own_description().await?;
         let answer = match format {
-            "markdown" => described
+            "markdown" => description
                 .markdown(section)
                 .map(|content| json!({"content": content, "contentType": MARKDOWN})),
-            "json" => described.json(section),
+            "json" => description.json(section),
             _ => {
                 let reason = "`format` must be `markdown` or `json`";
                 let data = json!({"field": "/format", "known": ["markdown", "json"]});
@@ -87,7 +87,7 @@ impl Gateway {
     }
 }
 
-/// A parameter that is text; `null` is absence.
+/// A string parameter; `null` counts as absent.
 fn text<'p>(params: Option<&'p Value>, key: &str) -> Result<Option<&'p str>, ErrorData> {
     let value = params.and_then(|params| params.get(key));
     match value.filter(|value| !value.is_null()) {

@@ -1,4 +1,4 @@
-//! A worker in, a server of its own for a sub-agent in any language out; it closes when the worker is revoked.
+//! Serves one worker to one agent, over HTTP and a Unix socket.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -9,18 +9,18 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::http::{Http, next};
+use super::http::{Http, accept_next};
 use super::token::Token;
-use super::{About, FileTools, Gateway};
+use super::{FileTools, Gateway, GatewayInfo};
 use crate::worker::Worker;
 
-/// How many clients may be at a socket at a time; it is for one agent.
+/// Maximum number of clients of a socket.
 const MAX_CLIENTS: usize = 64;
 
-/// Where a worker is served: by HTTP on this machine alone, and at a socket for clients that speak over stdio.
+/// A server for one worker: over HTTP on the loopback address, and on a Unix socket for stdio clients.
 ///
-/// It closes when it is dropped and when the worker is revoked. Whoever has the token or can open the socket speaks
-/// to the worker as its agent: it may narrow and nothing else. All of them together have one rate of calls.
+/// It closes when it is dropped or the worker is revoked. Clients with the token or access to the socket have the
+/// agent's trust: they can narrow only. All clients together have one rate of calls.
 #[derive(Debug)]
 pub struct Endpoint {
     url: String,
@@ -30,19 +30,19 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Where it is served over Streamable HTTP.
+    /// URL of the Streamable HTTP server.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What a client sends there as bearer.
+    /// Bearer token for the HTTP server.
     #[must_use]
     pub fn token(&self) -> &Token {
         &self.token
     }
 
-    /// The socket where one message a line is spoken; `bailiwick serve --attach SOCKET` joins it to stdio.
+    /// Path of the socket, with one message per line; `bailiwick serve --attach SOCKET` connects it to stdio.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket.path
@@ -53,9 +53,13 @@ impl Worker {
     /// Serves this worker to its agent.
     ///
     /// # Errors
-    /// The system's, if it gives no port, no socket or no random bits.
-    pub async fn endpoint(&self, about: About, files: Option<FileTools>) -> io::Result<Endpoint> {
-        let mut gateway = Gateway::worker(self, about);
+    /// The system's, if there is no port, socket or random bytes.
+    pub async fn endpoint(
+        &self,
+        info: GatewayInfo,
+        files: Option<FileTools>,
+    ) -> io::Result<Endpoint> {
+        let mut gateway = Gateway::worker(self, info);
         if let Some(files) = files {
             gateway = gateway.files(files);
         }
@@ -69,7 +73,7 @@ impl Worker {
         let http = Http::new(token.clone());
         tokio::spawn(listen(gateway.clone(), listener, http, stop.clone()));
         tokio::spawn(accept(gateway, stream, Arc::clone(&socket), stop.clone()));
-        tokio::spawn(close_with(self.clone(), stop.clone()));
+        tokio::spawn(close_on_revoke(self.clone(), stop.clone()));
         Ok(Endpoint {
             url,
             token,
@@ -86,26 +90,26 @@ async fn listen(gateway: Gateway, listener: TcpListener, http: Http, stop: Cance
     stop.cancel();
 }
 
-/// Serves each connection to the socket until the endpoint closes.
+/// Accepts connections to the socket until the endpoint closes.
 async fn accept(
     gateway: Gateway,
     stream: UnixListener,
     _socket: Arc<Socket>,
     stop: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let permits = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         let (client, _) = tokio::select! {
-            client = next(|cx| stream.poll_accept(cx)) => client,
+            client = accept_next(|cx| stream.poll_accept(cx)) => client,
             () = stop.cancelled() => return,
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
             tracing::debug!("an endpoint hung up on a client: all its connections are taken");
             continue;
         };
         let (gateway, stop) = (gateway.request(), stop.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let (reader, writer) = client.into_split();
             tokio::select! {
                 served = gateway.serve_lines(reader, writer, stop.clone()) => {
@@ -119,14 +123,14 @@ async fn accept(
     }
 }
 
-async fn close_with(worker: Worker, stop: CancellationToken) {
+async fn close_on_revoke(worker: Worker, stop: CancellationToken) {
     tokio::select! {
         () = worker.revoked() => stop.cancel(),
         () = stop.cancelled() => {}
     }
 }
 
-/// A socket in a directory that only this user may enter.
+/// A socket in a directory that only this user can access.
 #[derive(Debug)]
 struct Socket {
     directory: PathBuf,
@@ -149,10 +153,10 @@ impl Socket {
 impl Drop for Socket {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the socket is this library's own, and no root holds it"
+        reason = "the socket belongs to this library and is outside every root"
     )]
     fn drop(&mut self) {
-        // What is not there any more needs no removal.
+        // It may have been removed already.
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_dir(&self.directory);
     }
@@ -169,18 +173,18 @@ mod tests {
     use super::*;
     use crate::{Policy, Rate, Runtime, WorkerSpec};
 
-    /// A socket whose clients may make so many calls an hour; it closes when the guard goes.
+    /// A socket whose clients may make that many calls an hour.
     async fn open(runtime: &Runtime, calls: u32) -> (Arc<Socket>, DropGuard) {
         let spec = WorkerSpec::new("agent").policy(Policy::new());
         let worker = runtime.spawn(spec).await.unwrap();
-        let about = About {
+        let info = GatewayInfo {
             name: "test".into(),
             title: "Test".into(),
             version: "0".into(),
             instructions: String::new(),
         };
         let per = Duration::from_secs(3600);
-        let gateway = Gateway::worker(&worker, about).rate(Rate { calls, per });
+        let gateway = Gateway::worker(&worker, info).rate(Rate { calls, per });
         let socket = Arc::new(Socket::new().unwrap());
         let stream = UnixListener::bind(&socket.path).unwrap();
         let stop = CancellationToken::new();
@@ -199,7 +203,7 @@ mod tests {
         (builder.build().await.unwrap().0, root)
     }
 
-    /// Calls a tool that there is not; the whole answer, none if the socket hung up.
+    /// Calls an unknown tool; `None` if the socket closed the connection.
     async fn call(client: &mut UnixStream) -> Option<Value> {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
             "name": "none", "arguments": {}, "_meta": {
@@ -207,7 +211,7 @@ mod tests {
                 "io.modelcontextprotocol/clientCapabilities": {},
             },
         }});
-        // One that was hung up on cannot be written to.
+        // The write fails if the connection was closed.
         let _ = client.write_all(format!("{request}\n").as_bytes()).await;
         let mut line = String::new();
         let _ = BufReader::new(client).read_line(&mut line).await;
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_connections_of_an_endpoint_have_one_rate() {
+    async fn connections_of_an_endpoint_share_one_rate() {
         let (runtime, _root) = runtime().await;
         let (socket, _open) = open(&runtime, 2).await;
         for code in ["UNKNOWN_TOOL", "UNKNOWN_TOOL", "RATE_LIMITED"] {
@@ -230,17 +234,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_beyond_the_bound_is_hung_up_on() {
+    async fn connection_beyond_the_limit_is_closed() {
         let (runtime, _root) = runtime().await;
         let (socket, _open) = open(&runtime, 1000).await;
-        let mut held = Vec::new();
+        let mut clients = Vec::new();
         for _ in 0..MAX_CLIENTS {
-            held.push(UnixStream::connect(&socket.path).await.unwrap());
+            clients.push(UnixStream::connect(&socket.path).await.unwrap());
         }
         let mut beyond = UnixStream::connect(&socket.path).await.unwrap();
         assert_eq!(beyond.read(&mut [0; 1]).await.unwrap(), 0);
-        assert!(call(held.last_mut().unwrap()).await.is_some());
-        drop(held);
+        assert!(call(clients.last_mut().unwrap()).await.is_some());
+        drop(clients);
         let served = async {
             loop {
                 let mut client = UnixStream::connect(&socket.path).await.unwrap();

@@ -1,4 +1,4 @@
-//! A question in, a form for the person behind a client out; and what they filled in, as their answer.
+//! Elicitation forms for permission questions.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,74 +10,73 @@ use crate::call::Origin;
 use crate::permission::{Answer, Choice, DeniedCalls, Lifetime, Question};
 use crate::scope::{Coverage, Verb};
 
-/// How much of the arguments is shown, in characters. What is not shown whole is not allowed for longer than the call.
-const MOST_ARGUMENTS: usize = 2000;
-/// The decision that denies all calls of the kind until the session ends.
+/// Maximum characters of the arguments. If they are cut, only the call itself can be allowed.
+const MAX_ARGUMENTS: usize = 2000;
+/// The decision that denies all calls of this kind until the session ends.
 const DENY_KIND: &str = "deny all of this kind";
-/// After the number of waiting calls that an answer lets through.
-const WAITING: &str = " waiting calls";
-/// How much of the intent is shown, in characters.
-const MOST_INTENT: usize = 300;
-/// How many changes are shown, how many entries of a directory, and how much of a path, in characters.
-const MOST_CHANGES: usize = 5;
-const MOST_ENTRIES: usize = 10;
-const MOST_PATH: usize = 200;
-/// The longest text of a choice, in bytes. What is longer is not offered: a person could not tell what it covers.
-const MOST_RUNG: usize = 1000;
-/// The longest note to the agent, in characters.
-const MOST_NOTE: usize = 500;
+/// Suffix after the number of waiting calls in a lifetime choice.
+const WAITING_CALLS: &str = " waiting calls";
+/// Maximum characters of the intent.
+const MAX_INTENT: usize = 300;
+/// Maximum numbers of changes and of directory entries, and characters of a path.
+const MAX_CHANGES: usize = 5;
+const MAX_ENTRIES: usize = 10;
+const MAX_PATH: usize = 200;
+/// Maximum bytes of a choice; longer ones are not offered, since people could not read what they cover.
+const MAX_CHOICE: usize = 1000;
+/// Maximum characters of a note to the agent.
+const MAX_NOTE: usize = 500;
 
-/// What an answer may reach.
+/// What a form may allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// The one call: its worker serves others, too.
+pub(super) enum FormKind {
+    /// The one call, since its worker also serves other clients.
     Call,
-    /// The worker of one connection, for longer.
+    /// Also later calls of the connection's worker.
     Connection,
 }
 
-/// What a client sent back for a form.
+/// A client's response to a form.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Filled {
-    /// What the person said.
+pub(super) enum FormResponse {
+    /// The user's answer.
     Answer(Answer),
-    /// They sent the form away, or could not be asked.
+    /// The form was dismissed or could not be shown.
     Dismissed,
-    /// Nothing that the form offers: the client is at fault, and no person is known to have refused.
+    /// Not a valid response to the form. This is the client's error, not a denial.
     Unusable,
 }
 
-/// What a filled-in form means.
+/// Parses the response to a form.
 pub(super) fn read(
     question: &Question,
-    reach: Reach,
+    kind: FormKind,
     action: &ElicitationAction,
     content: &Value,
-) -> Filled {
+) -> FormResponse {
     let text = |key: &str| content.get(key).and_then(Value::as_str);
     let denied = |rest_of_session| {
         let note = text("note").filter(|note| !note.trim().is_empty());
-        Filled::Answer(Answer::Deny {
-            note: note.map(|note| shortened(note, MOST_NOTE)),
+        FormResponse::Answer(Answer::Deny {
+            note: note.map(|note| truncated(note, MAX_NOTE)),
             rest_of_session,
         })
     };
     match (action, text("decision")) {
-        (ElicitationAction::Cancel, _) => Filled::Dismissed,
+        (ElicitationAction::Cancel, _) => FormResponse::Dismissed,
         (ElicitationAction::Decline, _) | (ElicitationAction::Accept, Some("deny")) => denied(None),
-        (ElicitationAction::Accept, Some(DENY_KIND)) if reach == Reach::Connection => {
+        (ElicitationAction::Accept, Some(DENY_KIND)) if kind == FormKind::Connection => {
             denied(Some(DeniedCalls::Kind))
         }
-        (ElicitationAction::Accept, Some("allow")) => {
-            allowed(question, reach, content).map_or(Filled::Unusable, Filled::Answer)
-        }
-        _ => Filled::Unusable,
+        (ElicitationAction::Accept, Some("allow")) => allow_answer(question, kind, content)
+            .map_or(FormResponse::Unusable, FormResponse::Answer),
+        _ => FormResponse::Unusable,
     }
 }
 
-/// The yes that a form says; none if it names something that was not offered.
-fn allowed(question: &Question, reach: Reach, content: &Value) -> Option<Answer> {
-    if reach == Reach::Call || !is_whole(question) {
+/// The answer that allows the call; `None` if it was not offered.
+fn allow_answer(question: &Question, kind: FormKind, content: &Value) -> Option<Answer> {
+    if kind == FormKind::Call || !is_whole(question) {
         return Some(Answer::ONCE);
     }
     let (patterns, choice) = match content.get("breadth") {
@@ -93,10 +92,10 @@ fn allowed(question: &Question, reach: Reach, content: &Value) -> Option<Answer>
         Some(Value::String(chosen)) => lifetimes()
             .find(|(name, _)| name == chosen)
             .map(|(_, lifetime)| lifetime)
-            .or_else(|| waiting(chosen))?,
+            .or_else(|| waiting_calls(chosen))?,
         Some(_) => return None,
     };
-    // A form has no way to confirm, and did not offer it.
+    // A form cannot confirm and offers no such choice.
     if choice.needs_confirmation(lifetime) {
         return None;
     }
@@ -108,20 +107,20 @@ fn allowed(question: &Question, reach: Reach, content: &Value) -> Option<Answer>
     })
 }
 
-/// The choices that a form offers, each as the sentence that chooses it.
+/// The choices with the sentences that select them.
 fn choices(question: &Question) -> impl Iterator<Item = (String, &Choice)> {
     let roots = &question.request.roots;
     let all = question.lasting_choices().map(|(number, choice)| {
         let sentence = crate::escape(&choice.sentence(roots)).into_owned();
-        if number == 0 && sentence.len() > MOST_RUNG {
+        if number == 0 && sentence.len() > MAX_CHOICE {
             return ("exactly the needs above".to_owned(), choice);
         }
         (sentence, choice)
     });
-    all.filter(|(text, _)| text.len() <= MOST_RUNG)
+    all.filter(|(text, _)| text.len() <= MAX_CHOICE)
 }
 
-/// How long an answer may hold, each by the name that chooses it.
+/// The lifetimes with the names that select them.
 fn lifetimes() -> impl Iterator<Item = (&'static str, Lifetime)> {
     const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
     [
@@ -133,22 +132,22 @@ fn lifetimes() -> impl Iterator<Item = (&'static str, Lifetime)> {
     .into_iter()
 }
 
-/// What lets all the equal calls through that wait now.
+/// The lifetime choice that allows all equal waiting calls.
 fn all_waiting(question: &Question) -> Option<String> {
     let calls = question.all_waiting()?;
-    Some(format!("{calls}{WAITING}"))
+    Some(format!("{calls}{WAITING_CALLS}"))
 }
 
-/// How many waiting calls such a text lets through; their number may have changed since it was shown.
-fn waiting(chosen: &str) -> Option<Lifetime> {
-    let calls = chosen.strip_suffix(WAITING)?;
+/// Parses such a choice; the number may have changed since it was shown.
+fn waiting_calls(chosen: &str) -> Option<Lifetime> {
+    let calls = chosen.strip_suffix(WAITING_CALLS)?;
     calls.parse().ok().map(Lifetime::Waiting)
 }
 
-/// The form that puts a question.
-pub(super) fn form(question: &Question, reach: Reach) -> Option<ElicitRequestParams> {
-    let mut properties = properties(question, reach);
-    if reach == Reach::Call || !is_whole(question) {
+/// The form of a question.
+pub(super) fn form(question: &Question, kind: FormKind) -> Option<ElicitRequestParams> {
+    let mut properties = properties(question, kind);
+    if kind == FormKind::Call || !is_whole(question) {
         properties.retain(|key, _| !matches!(key.as_str(), "breadth" | "lifetime"));
     }
     let schema = json!({"type": "object", "properties": properties, "required": ["decision"]});
@@ -163,16 +162,16 @@ pub(super) fn form(question: &Question, reach: Reach) -> Option<ElicitRequestPar
 fn message(question: &Question) -> String {
     let request = &question.request;
     let mut text = String::new();
-    // A line break of an agent's text is escaped, so none of it begins a line.
+    // Line breaks in text of an agent are escaped, so it cannot forge a line.
     let mut line = |line: String| {
         text.push_str(&line);
         text.push('\n');
     };
-    let inert = |text: &str, most| shortened(&crate::escape(text), most);
+    let escaped = |text: &str, max| truncated(&crate::escape(text), max);
     if request.sensitive {
         let why = match request.protected_because.join("; ") {
             why if why.is_empty() => why,
-            why => format!(" ({})", inert(&why, MOST_INTENT)),
+            why => format!(" ({})", escaped(&why, MAX_INTENT)),
         };
         line(format!(
             "CAREFUL: this changes what agents or tools may do{why}."
@@ -181,7 +180,7 @@ fn message(question: &Question) -> String {
     if let Some(warning) = request.page_warning() {
         line(warning.to_owned());
     } else if request.origin == Origin::View {
-        // Which of the two called, this server has only the client's word for.
+        // Only the client knows which of the two made the call.
         let from = "The agent's client asks for this, for a page that it shows or for the agent.";
         line(from.to_owned());
     }
@@ -191,11 +190,11 @@ fn message(question: &Question) -> String {
         ));
     }
     let agents = request.agent_path.join(" > ");
-    line(format!("Agent: {}", inert(&agents, MOST_INTENT)));
+    line(format!("Agent: {}", escaped(&agents, MAX_INTENT)));
     line(format!("Tool: {}", crate::escape(request.tool.as_str())));
     line("Needs:".to_owned());
     for need in &request.needs {
-        // Each is shown whole: there are few, and their length is bounded.
+        // Needs are few and bounded in length, so each is shown in full.
         line(format!(
             "  {}",
             crate::escape(&Coverage::of(need).sentence())
@@ -209,36 +208,36 @@ fn message(question: &Question) -> String {
     if count > 0 {
         line("Changes:".to_owned());
     }
-    for change in changes.take(MOST_CHANGES) {
-        line(format!("  {}", change.summary(MOST_PATH)));
-        for entry in change.listing(MOST_ENTRIES, MOST_PATH) {
+    for change in changes.take(MAX_CHANGES) {
+        line(format!("  {}", change.summary(MAX_PATH)));
+        for entry in change.listing(MAX_ENTRIES, MAX_PATH) {
             line(format!("    {entry}"));
         }
     }
-    if count > MOST_CHANGES {
-        line(format!("  ... and {} more", count - MOST_CHANGES));
+    if count > MAX_CHANGES {
+        line(format!("  ... and {} more", count - MAX_CHANGES));
     }
-    line(format!("Intent: {}", inert(&request.intent, MOST_INTENT)));
+    line(format!("Intent: {}", escaped(&request.intent, MAX_INTENT)));
     let arguments = request.arguments.to_string();
-    let arguments = inert(&arguments, MOST_ARGUMENTS);
+    let arguments = escaped(&arguments, MAX_ARGUMENTS);
     text.push_str(&format!("Arguments: {arguments}"));
     text
 }
 
-/// Whether the form shows all of the call.
+/// Whether the form shows all arguments.
 fn is_whole(question: &Question) -> bool {
     let arguments = question.request.arguments.to_string();
-    crate::escape(&arguments).chars().count() <= MOST_ARGUMENTS
+    crate::escape(&arguments).chars().count() <= MAX_ARGUMENTS
 }
 
-fn properties(question: &Question, reach: Reach) -> Map<String, Value> {
+fn properties(question: &Question, kind: FormKind) -> Map<String, Value> {
     let mut properties = Map::new();
     let title = "Allow this call?";
-    // Other clients share the worker of a single call.
-    let decision = if reach == Reach::Call {
+    // Other clients share the worker.
+    let decision = if kind == FormKind::Call {
         json!({"type": "string", "title": title, "enum": ["allow", "deny"]})
     } else {
-        let kinds = shortened(&crate::escape(&question.request.kinds()), MOST_INTENT);
+        let kinds = truncated(&crate::escape(&question.request.kinds()), MAX_INTENT);
         let about = format!(
             "`{DENY_KIND}` denies this agent, until the session ends and without asking, to {kinds}."
         );
@@ -261,8 +260,9 @@ fn properties(question: &Question, reach: Reach) -> Map<String, Value> {
         );
     }
     let lasting = question.lasting_choices().next().is_some();
-    let held = lifetimes().filter(|(_, lifetime)| lasting || lifetime.waiting_calls().is_some());
-    let names = held.map(|(name, _)| name.to_owned());
+    let offered_lifetimes =
+        lifetimes().filter(|(_, lifetime)| lasting || lifetime.waiting_calls().is_some());
+    let names = offered_lifetimes.map(|(name, _)| name.to_owned());
     let names: Vec<String> = names.chain(all_waiting(question)).collect();
     properties.insert(
         "lifetime".into(),
@@ -276,18 +276,18 @@ fn properties(question: &Question, reach: Reach) -> Map<String, Value> {
         "note".into(),
         json!({
             "type": "string", "title": "Note", "description": "If denied: what the agent is told.",
-            "maxLength": MOST_NOTE,
+            "maxLength": MAX_NOTE,
         }),
     );
     properties
 }
 
-fn shortened(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
+fn truncated(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
         return text.to_owned();
     }
-    let more = text.chars().count() - most;
-    let kept: String = text.chars().take(most).collect();
+    let more = text.chars().count() - max;
+    let kept: String = text.chars().take(max).collect();
     format!("{kept}… ({more} more characters are not shown)")
 }
 
@@ -314,12 +314,12 @@ mod tests {
     #[track_caller]
     fn check(action: &str, content: &Value, expected: &Answer) {
         let action: ElicitationAction = serde_json::from_value(json!(action)).unwrap();
-        let answer = read(&question(), Reach::Connection, &action, content);
-        assert_eq!(answer, Filled::Answer(expected.clone()), "{content}");
+        let answer = read(&question(), FormKind::Connection, &action, content);
+        assert_eq!(answer, FormResponse::Answer(expected.clone()), "{content}");
     }
 
     #[test]
-    fn a_form_says_how_much_and_how_long_and_defaults_to_the_least() {
+    fn form_defaults_to_the_narrowest_choice_once() {
         check("accept", &json!({"decision": "allow"}), &Answer::ONCE);
         let wider = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
         let patterns = question().request.choices[2].patterns.clone();
@@ -333,18 +333,18 @@ mod tests {
         let note = json!({"decision": "deny", "note": "use /r/b"});
         check("accept", &note, &Answer::deny(Some("use /r/b".to_owned())));
         let kind = json!({"decision": DENY_KIND, "note": "no changes"});
-        let told = Answer::Deny {
+        let expected_denial = Answer::Deny {
             note: Some("no changes".to_owned()),
             rest_of_session: Some(DeniedCalls::Kind),
         };
-        check("accept", &kind, &told);
+        check("accept", &kind, &expected_denial);
     }
 
     #[test]
-    fn a_form_counts_the_calls_that_wait_and_lets_as_many_through_as_a_person_says() {
+    fn form_can_allow_all_waiting_calls() {
         let question = question();
         question.calls.set(64);
-        let form = serde_json::to_value(form(&question, Reach::Connection)).unwrap();
+        let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
         let message = form["message"].as_str().unwrap();
         assert!(message.contains("64 equal calls wait"), "{message}");
         let offered = &form["requestedSchema"]["properties"]["lifetime"]["enum"];
@@ -352,18 +352,18 @@ mod tests {
         let all = json!({"decision": "allow", "lifetime": "64 waiting calls"});
         let answer = read(
             &question,
-            Reach::Connection,
+            FormKind::Connection,
             &ElicitationAction::Accept,
             &all,
         );
-        let Filled::Answer(Answer::Allow { lifetime, .. }) = answer else {
+        let FormResponse::Answer(Answer::Allow { lifetime, .. }) = answer else {
             panic!("{answer:?}");
         };
         assert_eq!(lifetime.waiting_calls().unwrap().get(), 64);
     }
 
     #[test]
-    fn each_need_has_a_line_of_its_own_and_no_path_adds_one() {
+    fn each_need_is_on_its_own_line() {
         let mut question = question();
         let forged = "read:file:/r/a, read:file:/r/b";
         let path = |path| VirtualPath::parse(path, None).unwrap();
@@ -404,7 +404,7 @@ mod tests {
         let folder = format!("/r{}", format!("/{}", "d".repeat(200)).repeat(15));
         preview.changes = vec![crate::effect::deleted_directory(&folder, 99, 50); 100];
         question.request = shown;
-        let form = serde_json::to_string(&form(&question, Reach::Connection).unwrap()).unwrap();
+        let form = serde_json::to_string(&form(&question, FormKind::Connection).unwrap()).unwrap();
         assert!(form.len() < 24 << 10, "{}", form.len());
         let message = message(&question);
         for need in &needs {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_lists_what_a_deleted_directory_holds() {
+    fn form_lists_the_contents_of_a_deleted_directory() {
         let mut question = question();
         question.request = crate::permission::tests::shown(question.request);
         let preview = question.request.preview.as_mut().unwrap();
@@ -428,24 +428,24 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_be_confirmed_is_offered_and_taken_for_the_call_alone() {
+    fn broad_choices_are_offered_for_the_call_only() {
         let mut question = question();
         question.request = changing(request(1, 1, &["write:file:/tmp/x"]));
-        let form = serde_json::to_value(form(&question, Reach::Connection)).unwrap();
+        let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
         let offered = &form["requestedSchema"]["properties"];
         assert_eq!(offered["lifetime"]["enum"], json!(["once"]));
         assert_eq!(offered["breadth"], Value::Null);
         let accept = ElicitationAction::Accept;
-        let said = |lifetime: &str| {
+        let parsed = |lifetime: &str| {
             let content = json!({"decision": "allow", "lifetime": lifetime});
-            read(&question, Reach::Connection, &accept, &content)
+            read(&question, FormKind::Connection, &accept, &content)
         };
-        assert_eq!(said("once"), Filled::Answer(Answer::ONCE));
-        assert_eq!(said("session"), Filled::Unusable);
+        assert_eq!(parsed("once"), FormResponse::Answer(Answer::ONCE));
+        assert_eq!(parsed("session"), FormResponse::Unusable);
     }
 
     #[test]
-    fn what_the_form_does_not_offer_is_no_answer_of_a_person() {
+    fn response_that_was_not_offered_is_unusable() {
         let accept = ElicitationAction::Accept;
         for content in [
             json!({}),
@@ -459,8 +459,8 @@ mod tests {
             json!("allow"),
             Value::Null,
         ] {
-            let read = read(&question(), Reach::Connection, &accept, &content);
-            assert_eq!(read, Filled::Unusable, "{content}");
+            let read = read(&question(), FormKind::Connection, &accept, &content);
+            assert_eq!(read, FormResponse::Unusable, "{content}");
         }
         check("decline", &json!({"decision": "allow"}), &Answer::DENY);
         check("decline", &Value::Null, &Answer::DENY);
@@ -468,31 +468,31 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_one_call_is_allowed_for_that_call() {
+    fn form_for_one_call_allows_once() {
         let wide = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
         let accept = ElicitationAction::Accept;
-        let answer = read(&question(), Reach::Call, &accept, &wide);
-        assert_eq!(answer, Filled::Answer(Answer::ONCE));
+        let answer = read(&question(), FormKind::Call, &accept, &wide);
+        assert_eq!(answer, FormResponse::Answer(Answer::ONCE));
         let cancel = ElicitationAction::Cancel;
-        let read = read(&question(), Reach::Call, &cancel, &wide);
-        assert_eq!(read, Filled::Dismissed);
-        let form = form(&question(), Reach::Call).unwrap();
+        let read = read(&question(), FormKind::Call, &cancel, &wide);
+        assert_eq!(read, FormResponse::Dismissed);
+        let form = form(&question(), FormKind::Call).unwrap();
         let form = serde_json::to_value(form).unwrap();
         let offered = form["requestedSchema"]["properties"].as_object().unwrap();
         assert!(offered.keys().eq(["decision", "note"]), "{form}");
         assert_eq!(offered["decision"]["enum"], json!(["allow", "deny"]));
         let kind = json!({"decision": DENY_KIND});
-        let read = super::read(&question(), Reach::Call, &accept, &kind);
-        assert_eq!(read, Filled::Unusable);
+        let read = super::read(&question(), FormKind::Call, &accept, &kind);
+        assert_eq!(read, FormResponse::Unusable);
     }
 
     #[test]
-    fn a_form_offers_what_needs_no_confirmation_and_every_lifetime_but_the_longest() {
+    fn form_offers_choices_without_confirmation() {
         let ElicitRequestParams::FormElicitationParams {
             message,
             requested_schema,
             ..
-        } = form(&question(), Reach::Connection).unwrap()
+        } = form(&question(), FormKind::Connection).unwrap()
         else {
             panic!("no form");
         };
@@ -500,10 +500,10 @@ mod tests {
         let schema = serde_json::to_value(requested_schema).unwrap();
         let decision = &schema["properties"]["decision"];
         assert_eq!(decision["enum"], json!(["allow", "deny", DENY_KIND]));
-        let told = decision["description"].as_str().unwrap();
+        let expected_denial = decision["description"].as_str().unwrap();
         assert!(
-            told.ends_with("to create, change, delete or move any file."),
-            "{told}"
+            expected_denial.ends_with("to create, change, delete or move any file."),
+            "{expected_denial}"
         );
         assert_eq!(
             schema["properties"]["breadth"]["enum"],

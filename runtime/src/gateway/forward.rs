@@ -1,4 +1,4 @@
-//! Forwards what third-party servers ask within a call to the client that made it.
+//! Forwards requests of third-party servers within a call to the client that made it.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ask;
 use super::call::is_stateless;
-use super::requests::had_handshake;
+use super::elicit;
+use super::requests::is_initialized;
 use crate::effect::ContentHash;
 use crate::error::CallError;
 use crate::permission::Question;
@@ -22,41 +22,46 @@ use crate::upstream::{
 };
 use crate::worker::{Done, Reached, Underway};
 
-/// How many lines of a server's message are shown.
+/// Maximum lines of a server's message.
 const MAX_LINES: usize = 64;
 
-/// What a client can answer.
+/// A client to forward requests to, and what it supports.
 #[derive(Clone, Debug)]
-pub(super) struct Forwarding {
-    /// Names the client.
-    client: Arc<()>,
+pub(super) struct ForwardTarget {
+    /// Identifies the client.
+    client_id: Arc<()>,
     answers: RequestCapabilities,
 }
 
-impl Forwarding {
-    /// What the client of a request can answer. One with a handshake may be sent nothing before it is ready.
-    pub(super) fn to(client: &Arc<()>, context: &RequestContext<RoleServer>) -> Self {
-        let is_ready = is_stateless(context) || had_handshake(context);
+impl ForwardTarget {
+    /// The client of a request. A stateful client must be initialized before it is sent requests.
+    pub(super) fn new(client_id: &Arc<()>, context: &RequestContext<RoleServer>) -> Self {
+        let is_ready = is_stateless(context) || is_initialized(context);
         let capabilities = context.client_capabilities().filter(|_| is_ready);
         Self {
-            client: Arc::clone(client),
+            client_id: Arc::clone(client_id),
             answers: answers(capabilities.as_ref()),
         }
     }
 
-    /// Whether the client can answer anything.
+    /// Whether the client supports any request.
     pub(super) fn is_possible(&self) -> bool {
         self.answers.forms || self.answers.urls
     }
 
-    /// Who answers requests of servers within one call, and where these come out.
-    pub(super) fn of_call(&self) -> (CallRequests, mpsc::UnboundedReceiver<Forwarded>) {
-        let (to, requests) = mpsc::unbounded_channel();
+    /// The handler for requests within one call, and the channel on which they arrive.
+    pub(super) fn call_requests(
+        &self,
+    ) -> (CallRequests, mpsc::UnboundedReceiver<ForwardedRequest>) {
+        let (sender, requests) = mpsc::unbounded_channel();
         let forwarder = Forwarder {
             answers: self.answers,
-            to,
+            sender,
         };
-        (CallRequests::of_client(&self.client, forwarder), requests)
+        (
+            CallRequests::of_client(&self.client_id, forwarder),
+            requests,
+        )
     }
 }
 
@@ -69,15 +74,15 @@ fn answers(capabilities: Option<&ClientCapabilities>) -> RequestCapabilities {
     }
 }
 
-/// Whether a client can show forms: one that names no mode can.
+/// Whether a client supports form mode, the default if it names no mode.
 pub(super) fn shows_forms(elicitation: &ElicitationCapability) -> bool {
     elicitation.form.is_some() || elicitation.url.is_none()
 }
 
-/// Sends requests to the task that serves the call. At most four of one server are open at a time, so the channel has no bound.
+/// Sends requests to the task of the call. At most four requests per server are open, so the channel is unbounded.
 struct Forwarder {
     answers: RequestCapabilities,
-    to: mpsc::UnboundedSender<Forwarded>,
+    sender: mpsc::UnboundedSender<ForwardedRequest>,
 }
 
 impl ServerRequests for Forwarder {
@@ -87,7 +92,7 @@ impl ServerRequests for Forwarder {
 
     fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.to.send(Forwarded { request, reply });
+        let sent = self.sender.send(ForwardedRequest { request, reply });
         Box::pin(async move {
             match sent {
                 Ok(()) => answer.await.unwrap_or(ElicitationResponse::Cancel),
@@ -97,15 +102,15 @@ impl ServerRequests for Forwarder {
     }
 }
 
-/// A request of a server that waits for its client. Dropping it answers that nobody answered.
+/// A request of a server that waits for the client. Dropping it cancels the request.
 #[derive(Debug)]
-pub(super) struct Forwarded {
+pub(super) struct ForwardedRequest {
     request: Elicitation,
     reply: oneshot::Sender<ElicitationResponse>,
 }
 
-impl Forwarded {
-    /// What the client is sent: the words of the server, marked as its own. None if they cannot be sent.
+impl ForwardedRequest {
+    /// The elicitation request with the server's message quoted; `None` if it is invalid.
     pub(super) fn params(&self) -> Option<ElicitRequestParams> {
         let message = message(&self.request);
         Some(match &self.request.kind {
@@ -118,7 +123,7 @@ impl Forwarded {
                 meta: None,
                 message,
                 url: url.clone(),
-                elicitation_id: ContentHash::of(&ask::random::<16>()?).to_string(),
+                elicitation_id: ContentHash::of(&elicit::random_bytes::<16>()?).to_string(),
             },
         })
     }
@@ -140,29 +145,29 @@ impl Forwarded {
             (ElicitationAction::Decline, _) => ElicitationResponse::Decline,
             _ => ElicitationResponse::Cancel,
         };
-        // It fails if the server does not wait any more.
+        // The server may no longer wait.
         let _ = self.reply.send(elicited);
     }
 
-    /// Asks the person behind a client with a handshake, until the server takes its request back.
+    /// Asks the user of a stateful client, unless the server cancels its request.
     pub(super) async fn ask(
         mut self,
         context: &RequestContext<RoleServer>,
-        turn: &tokio::sync::Mutex<()>,
+        asking: &tokio::sync::Mutex<()>,
     ) {
         let Some(params) = self.params() else {
             return;
         };
-        let asked = async {
-            let _turn = turn.lock().await;
-            ask::elicit(context, params).await
+        let pending_answer = async {
+            let _lock = asking.lock().await;
+            elicit::elicit(context, params).await
         };
-        let asked = tokio::select! {
+        let pending_answer = tokio::select! {
             biased;
             () = self.reply.closed() => return,
-            asked = asked => asked,
+            pending_answer = pending_answer => pending_answer,
         };
-        match asked {
+        match pending_answer {
             Ok(ElicitResult {
                 action, content, ..
             }) => self.answer(&action, content.unwrap_or_default()),
@@ -173,7 +178,7 @@ impl Forwarded {
     }
 }
 
-/// The words of a server, each line marked, after whose they are.
+/// The server's message, each line quoted, under a line that names the server.
 fn message(request: &Elicitation) -> String {
     let mut text = format!(
         "The MCP server `{}` asks for input; this is not a permission request. Its own words, as are all fields:",
@@ -186,49 +191,49 @@ fn message(request: &Elicitation) -> String {
     text
 }
 
-/// A call of a client that is under way.
+/// A running call of a client.
 #[derive(Debug)]
-pub(super) struct Running {
-    underway: Underway,
-    requests: mpsc::UnboundedReceiver<Forwarded>,
-    /// Permission questions are put to the client.
+pub(super) struct RunningCall {
+    call: Underway,
+    requests: mpsc::UnboundedReceiver<ForwardedRequest>,
+    /// The client is asked permission questions.
     pub(super) asks_client: bool,
 }
 
-/// What comes of a call that is under way.
-pub(super) enum Event {
+/// An event of a running call.
+pub(super) enum CallEvent {
     End(Box<Done>),
     Question(Box<Question>),
-    Request(Forwarded),
+    Request(ForwardedRequest),
 }
 
-impl Running {
+impl RunningCall {
     pub(super) fn new(
-        underway: Underway,
-        requests: mpsc::UnboundedReceiver<Forwarded>,
+        call: Underway,
+        requests: mpsc::UnboundedReceiver<ForwardedRequest>,
         asks_client: bool,
     ) -> Self {
         Self {
-            underway,
+            call,
             requests,
             asks_client,
         }
     }
 
-    /// Waits until something comes of it. Nothing is lost if the future is dropped; after the end there is no next.
-    pub(super) async fn next(&mut self) -> Result<Event, CallError> {
+    /// Waits for the next event. Cancel safe; must not be called after the end.
+    pub(super) async fn next(&mut self) -> Result<CallEvent, CallError> {
         loop {
             let reached = tokio::select! {
                 biased;
-                reached = self.underway.next() => reached?,
-                Some(request) = self.requests.recv() => return Ok(Event::Request(request)),
+                reached = self.call.next() => reached?,
+                Some(request) = self.requests.recv() => return Ok(CallEvent::Request(request)),
             };
             match reached {
-                Reached::End(done) => return Ok(Event::End(done)),
+                Reached::End(done) => return Ok(CallEvent::End(done)),
                 Reached::Question(question) if self.asks_client => {
-                    return Ok(Event::Question(question));
+                    return Ok(CallEvent::Question(question));
                 }
-                // Somebody else answers it.
+                // Another approver answers it.
                 Reached::Question(_) => {}
             }
         }
@@ -239,7 +244,7 @@ impl Running {
 mod tests {
     use super::*;
 
-    fn forwarded(message: &str) -> Forwarded {
+    fn forwarded(message: &str) -> ForwardedRequest {
         let (reply, _) = oneshot::channel();
         let request = Elicitation {
             server: "notes".to_owned(),
@@ -248,13 +253,13 @@ mod tests {
                 serde_json::json!({"type": "object", "properties": {"decision": {"type": "string", "maxLength": 5}}}),
             ),
         };
-        Forwarded { request, reply }
+        ForwardedRequest { request, reply }
     }
 
     #[test]
-    fn a_servers_words_are_marked_line_by_line_and_bounded() {
-        let posing = forwarded("Agent: main\nTool: write_file\nAllow this call?");
-        let message = serde_json::to_value(posing.params().unwrap()).unwrap()["message"].clone();
+    fn server_message_is_quoted_and_bounded() {
+        let forged = forwarded("Agent: main\nTool: write_file\nAllow this call?");
+        let message = serde_json::to_value(forged.params().unwrap()).unwrap()["message"].clone();
         assert_eq!(
             message,
             "The MCP server `notes` asks for input; this is not a permission request. Its own words, as are all fields:\
@@ -270,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_answers_what_it_declares() {
+    fn answers_follow_declared_capabilities() {
         let declared = |capabilities: Value| {
             let capabilities = serde_json::from_value(capabilities).unwrap();
             let answers = answers(Some(&capabilities));

@@ -1,4 +1,4 @@
-//! MCP's requests in, each handed to the part of the gateway that answers it.
+//! MCP request handler.
 #![expect(
     deprecated,
     reason = "MCP deprecates logging and roots, and clients of every revision may still use them"
@@ -20,14 +20,14 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value, json};
 
+use super::backend::Backend;
 use super::call::is_stateless;
-use super::door::Served;
-use super::meta::{Extras, PREFIX};
-use super::pages::listed;
+use super::meta::{PREFIX, RequestOptions};
+use super::pagination::listed;
 use super::resources::authority;
 use super::{Gateway, apps, client_roots, convert, describe, prompts};
 
-/// MCP's own methods: one of these that comes as a custom request had parameters that do not fit it.
+/// Methods of MCP; one that arrives as a custom request had invalid parameters.
 const METHODS: &[&str] = &[
     "initialize",
     "ping",
@@ -49,8 +49,8 @@ const METHODS: &[&str] = &[
     "tasks/cancel",
 ];
 
-/// Those of them that the stateless revisions do without.
-const HANDSHAKE_ONLY: &[&str] = &[
+/// Methods that the stateless revisions do not have.
+const STATEFUL_METHODS: &[&str] = &[
     "initialize",
     "ping",
     "resources/subscribe",
@@ -60,17 +60,17 @@ const HANDSHAKE_ONLY: &[&str] = &[
 
 impl ServerHandler for Gateway {
     fn get_info(&self) -> ServerConfig {
-        let about = &self.desk.about;
+        let identity = &self.state.info;
         let mut info = InitializeResult::new(self.capabilities(false));
-        info.server_info = Implementation::new(about.name.clone(), about.version.clone())
-            .with_title(about.title.clone());
-        let served = self.served_now();
-        info.instructions = Some(self.instructions(served.as_deref()));
+        info.server_info = Implementation::new(identity.name.clone(), identity.version.clone())
+            .with_title(identity.title.clone());
+        let backend = self.open_backend();
+        info.instructions = Some(self.instructions(backend.as_deref()));
         let mut meta = Map::new();
-        if let Some(schema) = &self.desk.schema {
+        if let Some(schema) = &self.state.schema {
             meta.insert("configSchema".into(), schema.clone());
         }
-        let described = served.and_then(|served| self.description(served.worker()));
+        let described = backend.and_then(|backend| self.description(backend.worker()));
         if let Some(described) = described {
             meta.insert("dashdash".into(), described.dashdash());
         }
@@ -89,18 +89,18 @@ impl ServerHandler for Gateway {
         }
         let mut info = self.negotiate_initialize(&request)?;
         let experimental = request.capabilities.experimental.as_ref();
-        let speaks = |key: &str| experimental.is_some_and(|keys| keys.contains_key(key));
-        info.capabilities = self.capabilities(speaks("policy") || speaks("configuration"));
+        let declares = |key: &str| experimental.is_some_and(|keys| keys.contains_key(key));
+        info.capabilities = self.capabilities(declares("policy") || declares("configuration"));
         let configuration = experimental
             .and_then(|keys| keys.get("configuration"))
             .cloned();
         let client = &request.client_info.name;
-        self.begin(client, configuration, &request.capabilities)
+        self.begin_session(client, configuration, &request.capabilities)
             .await?;
-        // What it is described by is open only now.
+        // The backend that the description depends on exists only now.
         let described = self.get_info();
         (info.meta, info.instructions) = (described.meta, described.instructions);
-        // The version is the one agreed on, so that what follows does not take the client at its wish.
+        // The peer's protocol version must be the negotiated one.
         let mut peer = request;
         peer.protocol_version = info.protocol_version.clone();
         context.peer.set_peer_info(peer);
@@ -111,8 +111,8 @@ impl ServerHandler for Gateway {
         &self,
         _context: RequestContext<RoleServer>,
     ) -> Result<DiscoverResult, ErrorData> {
-        // A server that cannot be opened still says which revisions it speaks; the first call says why.
-        let _ = self.served().await;
+        // If the backend cannot be created, the next request returns the error.
+        let _ = self.backend().await;
         Ok(DiscoverResult::from_server_info(
             self.supported_protocol_versions().into_owned(),
             self.get_info(),
@@ -124,38 +124,44 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let extras = Extras::read(&context.meta, self.desk.trust)?;
-        let served = self.served().await?;
-        let worker = served.worker();
-        let views = apps::shown_by(context.client_capabilities().as_ref());
-        let authority = authority(worker, &extras).await?;
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        let backend = self.backend().await?;
+        let worker = backend.worker();
+        let views = apps::shows_views(context.client_capabilities().as_ref());
+        let authority = authority(worker, &options).await?;
         let tools = worker.tools_left(&authority, false);
         let show = if views {
-            convert::marked
+            convert::tool_for_views
         } else {
             convert::tool
         };
         let mut shown: Vec<Tool> = tools.iter().map(|tool| show(tool, &tools)).collect();
         if views {
             let for_views = worker.tools_left(&authority, true);
-            shown.extend(for_views.iter().map(|tool| convert::marked(tool, &tools)));
-            // A policy that names tools names none of these.
+            shown.extend(
+                for_views
+                    .iter()
+                    .map(|tool| convert::tool_for_views(tool, &tools)),
+            );
+            // A policy that lists tools does not list these.
             #[cfg(feature = "ui")]
-            if extras.policy.is_none() {
-                let own = super::views::tools().into_iter().chain(self.browsers());
-                shown.extend(own.filter(|tool| !served.worker().has_tool(&tool.name)));
+            if options.policy.is_none() {
+                let own = super::view_tools::tools()
+                    .into_iter()
+                    .chain(self.file_browser_tools());
+                shown.extend(own.filter(|tool| !backend.worker().has_tool(&tool.name)));
             }
         }
         Ok(listed!(ListToolsResult, shown, request.as_ref()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let served = self.served_now()?;
-        let tool = served.worker().tool(name)?;
-        // Of the other tools it speaks of its way back alone.
-        let back = tool.spec.reverse;
-        let back = back.and_then(|back| served.worker().tool(back.tool));
-        Some(convert::tool(&tool, back.as_slice()))
+        let backend = self.open_backend()?;
+        let tool = backend.worker().tool(name)?;
+        // Of other tools its schema needs only the one that undoes it.
+        let undo_tool = tool.spec.reverse;
+        let undo_tool = undo_tool.and_then(|undo_tool| backend.worker().tool(undo_tool.tool));
+        Some(convert::tool(&tool, undo_tool.as_slice()))
     }
 
     async fn call_tool(
@@ -171,9 +177,9 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let extras = Extras::read(&context.meta, self.desk.trust)?;
-        let views = apps::shown_by(context.client_capabilities().as_ref());
-        self.resources(request, views, &extras).await
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        let views = apps::shows_views(context.client_capabilities().as_ref());
+        self.resources(request, views, &options).await
     }
 
     async fn list_resource_templates(
@@ -181,8 +187,8 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let extras = Extras::read(&context.meta, self.desk.trust)?;
-        self.resource_templates(request.as_ref(), &extras).await
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        self.resource_templates(request.as_ref(), &options).await
     }
 
     async fn read_resource(
@@ -190,8 +196,8 @@ impl ServerHandler for Gateway {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let extras = Extras::read(&context.meta, self.desk.trust)?;
-        self.resource(&request.uri, &extras).await.map(Into::into)
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        self.resource(&request.uri, &options).await.map(Into::into)
     }
 
     async fn subscribe(
@@ -199,8 +205,9 @@ impl ServerHandler for Gateway {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let extras = Extras::read(&context.meta, self.desk.trust)?;
-        self.subscribed(&request.uri, &extras, context.peer).await
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        self.subscribe_file(&request.uri, &options, context.peer)
+            .await
     }
 
     async fn unsubscribe(
@@ -208,24 +215,24 @@ impl ServerHandler for Gateway {
         request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.unsubscribed(&request.uri);
+        self.unsubscribe_file(&request.uri);
         Ok(())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if self.session.roots.are_expected() {
-            self.ask_for_roots(&context.peer).await;
+            self.request_roots(&context.peer).await;
         }
-        self.tell_of_lists(context.peer).await;
+        self.notify_list_changes(context.peer).await;
     }
 
     async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
         if !self.session.roots.are_expected() {
             return;
         }
-        self.ask_for_roots(&context.peer).await;
-        self.tell_of_lists(context.peer.clone()).await;
-        // A client that cannot be told is noticed by its next message.
+        self.request_roots(&context.peer).await;
+        self.notify_list_changes(context.peer.clone()).await;
+        // A failure to send shows at the next message.
         let _ = context.peer.notify_resource_list_changed().await;
     }
 
@@ -233,11 +240,11 @@ impl ServerHandler for Gateway {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(self.listenable(requested))
+        Some(self.supported_filter(requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        self.told(context).await
+        self.serve_subscription(context).await
     }
 
     async fn get_task(
@@ -245,8 +252,8 @@ impl ServerHandler for Gateway {
         request: GetTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let served = self.served().await?;
-        let task = self.desk.tasks.get(&request.task_id, served.name())?;
+        let backend = self.backend().await?;
+        let task = self.state.tasks.get(&request.task_id, backend.name())?;
         Ok(GetTaskResult::new(task))
     }
 
@@ -255,8 +262,8 @@ impl ServerHandler for Gateway {
         request: UpdateTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let served = self.served().await?;
-        self.desk.tasks.update(&request.task_id, served.name())
+        let backend = self.backend().await?;
+        self.state.tasks.update(&request.task_id, backend.name())
     }
 
     async fn cancel_task(
@@ -264,8 +271,8 @@ impl ServerHandler for Gateway {
         request: CancelTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let served = self.served().await?;
-        self.desk.tasks.cancel(&request.task_id, served.name())
+        let backend = self.backend().await?;
+        self.state.tasks.cancel(&request.task_id, backend.name())
     }
 
     async fn set_level(
@@ -274,9 +281,9 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if is_stateless(&context) {
-            return Err(no_method("logging/setLevel"));
+            return Err(method_not_found("logging/setLevel"));
         }
-        self.session.level.set(request.level);
+        self.session.log_level.set(request.level);
         Ok(())
     }
 
@@ -285,10 +292,10 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let extras = Extras::read(&context.meta, self.desk.trust)?;
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
         let mut prompts = prompts::list();
-        for catalog in self.catalogs(&extras).await? {
-            prompts.extend(prompts::of_server(&catalog));
+        for catalog in self.catalogs(&options).await? {
+            prompts.extend(prompts::server_prompts(&catalog));
         }
         Ok(listed!(ListPromptsResult, prompts, request.as_ref()))
     }
@@ -298,13 +305,13 @@ impl ServerHandler for Gateway {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let extras = Extras::read(&context.meta, self.desk.trust)?;
-        if let Some(prompt) = self.prompt_of_server(&request, &extras).await? {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        if let Some(prompt) = self.server_prompt(&request, &options).await? {
             return Ok(prompt.into());
         }
-        // There is nothing in the answer that a valid policy would restrict.
-        if extras.policy.is_some() {
-            authority(self.served().await?.worker(), &extras).await?;
+        // A policy has no effect here, but must be valid.
+        if options.policy.is_some() {
+            authority(self.backend().await?.worker(), &options).await?;
         }
         prompts::get(&request.name, request.arguments.as_ref()).map(Into::into)
     }
@@ -314,8 +321,8 @@ impl ServerHandler for Gateway {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let extras = Extras::read(&context.meta, self.desk.trust)?;
-        self.completed(&request, &extras).await
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        self.completion(&request, &options).await
     }
 
     async fn on_custom_request(
@@ -324,12 +331,12 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
-        if method == describe::METHOD && self.desk.manual.is_some() {
+        if method == describe::METHOD && self.state.manual.is_some() {
             return self.ai_help(request.params.as_ref(), &context).await;
         }
-        let gone = is_stateless(&context) && HANDSHAKE_ONLY.contains(&method);
+        let gone = is_stateless(&context) && STATEFUL_METHODS.contains(&method);
         if gone || !METHODS.contains(&method) {
-            return Err(no_method(method));
+            return Err(method_not_found(method));
         }
         let reason = format!("the parameters do not fit `{method}`");
         Err(ErrorData::invalid_params(reason, None))
@@ -342,25 +349,25 @@ fn capitalized(text: &str) -> String {
     first.chain(chars).collect()
 }
 
-fn no_method(method: &str) -> ErrorData {
+fn method_not_found(method: &str) -> ErrorData {
     let reason = format!("there is no method `{}`", crate::escape(method));
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None)
 }
 
 impl Gateway {
-    /// What a model should know first: the host's own words, and where its worker may work.
-    fn instructions(&self, served: Option<&Served>) -> String {
-        let text = &self.desk.about.instructions;
+    /// Instructions for the model: those of the host, and the worker's open folders.
+    fn instructions(&self, backend: Option<&Backend>) -> String {
+        let text = &self.state.info.instructions;
         if self.session.roots.are_expected() {
             return format!(
                 "{text}\nOpen to you: the roots of your client, which `list_roots` names."
             );
         }
-        match served.filter(|_| self.desk.files.is_some()) {
-            Some(served) => {
-                let orientation = capitalized(&served.worker().orientation());
-                if self.desk.client_roots && served.worker().has_no_root() {
-                    format!("{text}\n{orientation}. {}.", client_roots::ADVICE)
+        match backend.filter(|_| self.state.files.is_some()) {
+            Some(backend) => {
+                let orientation = capitalized(&backend.worker().orientation());
+                if self.state.client_roots && backend.worker().has_no_root() {
+                    format!("{text}\n{orientation}. {}.", client_roots::HINT)
                 } else {
                     format!("{text}\n{orientation}.")
                 }
@@ -369,8 +376,8 @@ impl Gateway {
         }
     }
 
-    /// What this server can do. `literal` is for clients of the proposals' own dialect, which expect a plain `true`
-    /// where MCP's types demand an object.
+    /// The server's capabilities. `literal` is for clients of the proposals' dialect, which expect a plain `true` where
+    /// MCP requires an object.
     fn capabilities(&self, literal: bool) -> ServerCapabilities {
         let object = |value: Value| match value {
             Value::Object(map) => map,
@@ -382,12 +389,12 @@ impl Gateway {
             json!({"enabled": true})
         };
         let mut experimental = BTreeMap::from([("policy".to_owned(), object(policy))]);
-        let configures = self.desk.trust.is_host() || self.desk.client_roots;
-        if configures && self.desk.schema.is_some() {
+        let configures = self.state.trust.is_host() || self.state.client_roots;
+        if configures && self.state.schema.is_some() {
             experimental.insert("configuration".into(), Map::new());
         }
         let own = ["policy", "preview", "scopes"].map(|name| format!("{PREFIX}{name}"));
-        let names = own.into_iter().chain([apps::EXTENSION.to_owned()]);
+        let names = own.into_iter().chain([apps::APPS_EXTENSION.to_owned()]);
         let extensions = names.map(|name| (name, Map::new()));
         let mut capabilities = ServerCapabilities::builder()
             .enable_experimental_with(experimental)
@@ -403,8 +410,8 @@ impl Gateway {
             .enable_tool_list_changed()
             .enable_tasks()
             .build();
-        // Only files are watched.
-        if self.desk.files.is_none()
+        // Only files can be subscribed to.
+        if self.state.files.is_none()
             && let Some(resources) = &mut capabilities.resources
         {
             resources.subscribe = None;

@@ -1,4 +1,4 @@
-//! How a call went in, a log message for the client out, if it wants one of that weight.
+//! Log notifications about finished calls.
 #![expect(
     deprecated,
     reason = "MCP deprecates logging, and clients of every revision may still ask for it"
@@ -13,17 +13,17 @@ use serde_json::{Value, json};
 use super::Gateway;
 use super::call::is_stateless;
 
-/// The least weight that a client with a handshake wants to hear of; until it says so, it hears of nothing.
+/// Minimum severity for a stateful client; 0 until the client sets it.
 #[derive(Debug, Default)]
-pub(super) struct Level(AtomicU8);
+pub(super) struct LogLevel(AtomicU8);
 
-impl Level {
+impl LogLevel {
     pub(super) fn set(&self, level: LoggingLevel) {
-        self.0.store(weight(level), Ordering::Relaxed);
+        self.0.store(severity(level), Ordering::Relaxed);
     }
 }
 
-fn weight(level: LoggingLevel) -> u8 {
+fn severity(level: LoggingLevel) -> u8 {
     match level {
         LoggingLevel::Debug => 1,
         LoggingLevel::Info => 2,
@@ -37,32 +37,32 @@ fn weight(level: LoggingLevel) -> u8 {
 }
 
 impl Gateway {
-    /// Tells the client how a call went, if it wants to hear of it.
+    /// Sends a log notification about a call if the client's level allows it.
     pub(super) async fn log(
         &self,
         context: &RequestContext<RoleServer>,
         tool: &str,
         answer: &Result<CallToolResponse, ErrorData>,
     ) {
-        // A stateless client says with each request what it wants to hear of that one.
-        let least = if is_stateless(context) {
-            context.meta.log_level().map_or(0, weight)
+        // Stateless clients set the level in each request.
+        let threshold = if is_stateless(context) {
+            context.meta.log_level().map_or(0, severity)
         } else {
-            self.session.level.0.load(Ordering::Relaxed)
+            self.session.log_level.0.load(Ordering::Relaxed)
         };
-        let (level, code) = went(answer);
-        if least == 0 || weight(level) < least {
+        let (level, code) = summary(answer);
+        if threshold == 0 || severity(level) < threshold {
             return;
         }
         let data = json!({"tool": tool, "code": code});
         let message = LoggingMessageNotificationParam::new(level, data).with_logger("calls");
-        // A client that cannot be told is noticed by its answer.
+        // A failure to send shows when the answer is sent.
         let _ = context.peer.notify_logging_message(message).await;
     }
 }
 
-/// How heavy the news of an answer is, and its stable code if it failed.
-fn went(answer: &Result<CallToolResponse, ErrorData>) -> (LoggingLevel, Value) {
+/// Severity of a result, and its error code.
+fn summary(answer: &Result<CallToolResponse, ErrorData>) -> (LoggingLevel, Value) {
     let code = |data: Option<&Value>| data.and_then(|data| data.get("code").cloned());
     match answer {
         Ok(CallToolResponse::Complete(result)) if result.is_error == Some(true) => {

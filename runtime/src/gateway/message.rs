@@ -1,9 +1,8 @@
-//! Checks and parsing of one message of a client.
+//! Parses and checks messages of a client.
 //!
-//! The first pass over the text builds nothing: it counts values, and finds keys that an object has twice. Parsers differ
-//! in which of two values they take, so a filter on the way could have seen another policy, or other arguments, than those
-//! that would count here. What is built of a message takes many times the bytes of its text, so the number of its values
-//! is bounded before.
+//! The first pass builds no values: it counts them, and rejects objects with duplicate keys. Parsers differ in which of
+//! two values they use, so a proxy could have checked another policy or other arguments. The number of values is
+//! limited before they are built, since they take many times the memory of their text.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,26 +15,26 @@ use rmcp::{RoleServer, model::CustomRequest};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
 
-/// How many values a message may have: numbers, strings, arrays, objects and their members.
+/// Maximum number of values in a message: numbers, strings, arrays, objects and their members.
 pub(super) const MAX_VALUES: usize = 50_000;
-/// How deep arrays and objects may be nested.
+/// Maximum nesting depth.
 const MAX_DEPTH: usize = 100;
-/// How many messages a batch may have.
+/// Maximum number of messages in a batch.
 pub(super) const MAX_BATCH: usize = 100;
 const NO_BATCH: &str = "a message must be a JSON object; batches are accepted only after `initialize` has agreed on 2025-03-26";
-/// How many bytes of a member of a message are kept while its id is looked for.
-const MAX_TOKEN: usize = 4096;
-/// Where a stateless client says what it can do.
+/// Maximum bytes of a member that are kept while scanning for the id.
+const MAX_MEMBER_BYTES: usize = 4096;
+/// Key of a stateless client's capabilities in `_meta`.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// Why a message is not handled, and the id to answer to if it has one.
+/// A rejected message: the error, and the id to answer to if there is one.
 #[derive(Debug)]
-pub(super) struct Rejected {
+pub(super) struct RejectedMessage {
     pub(super) id: Option<NumberOrString>,
     pub(super) error: Box<ErrorData>,
 }
 
-impl Rejected {
+impl RejectedMessage {
     pub(super) fn new(id: Option<NumberOrString>, error: ErrorData) -> Self {
         let error = Box::new(error);
         Self { id, error }
@@ -45,31 +44,31 @@ impl Rejected {
         Self::new(id, ErrorData::invalid_request(reason.to_owned(), None))
     }
 
-    /// A batch where none is accepted.
+    /// The error for a batch in a revision without batches.
     #[cfg(feature = "http")]
     pub(super) fn batch() -> Self {
         Self::invalid(None, NO_BATCH)
     }
 
-    /// A message has more than `most` bytes; `ids` has seen all of it. Only a request is answered by its id.
-    pub(super) fn too_long(ids: &IdScanner, most: usize) -> Self {
+    /// The error for a message of more than `max` bytes that `ids` has scanned. Only requests are answered by their id.
+    pub(super) fn too_long(ids: &IdScanner, max: usize) -> Self {
         let id = ids.id().filter(|_| ids.is_whole() && ids.has_method);
-        Self::invalid(id, &format!("a message has at most {most} bytes"))
+        Self::invalid(id, &format!("a message has at most {max} bytes"))
     }
 }
 
-/// What a line has.
+/// The messages of a line.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) messages: Vec<Message>,
-    /// They are answered together.
+    /// The messages are answered together.
     pub(super) is_batch: bool,
 }
 
-/// A message, or why it is not handled.
-pub(super) type Message = Result<RxJsonRpcMessage<RoleServer>, Rejected>;
+/// A message, or why it is rejected.
+pub(super) type Message = Result<RxJsonRpcMessage<RoleServer>, RejectedMessage>;
 
-/// Reads a message, or a batch where they are accepted.
+/// Parses a message, or a batch if `batches` is set.
 pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
     let alone = |message| Parsed {
         messages: vec![message],
@@ -78,7 +77,7 @@ pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
     if !batches || !is_batch(text) {
         return alone(parse(text));
     }
-    match elements(text) {
+    match split(text) {
         Ok(texts) => {
             let mut values = 0;
             let messages = texts.iter().map(|text| parse_within(text, &mut values));
@@ -91,17 +90,17 @@ pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
     }
 }
 
-/// Whether a text is an array, if it is JSON.
+/// Whether a JSON text is an array.
 pub(super) fn is_batch(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"[")
 }
 
-/// The texts of the messages of a batch.
-pub(super) fn elements(text: &[u8]) -> Result<Vec<&[u8]>, Rejected> {
+/// Splits a batch into the texts of its messages.
+pub(super) fn split(text: &[u8]) -> Result<Vec<&[u8]>, RejectedMessage> {
     let parsed = serde_json::from_slice::<IgnoredAny>(text);
     parsed.map_err(|error| {
         let reason = format!("invalid JSON: {}", crate::escape(&error.to_string()));
-        Rejected::new(None, ErrorData::parse_error(reason, None))
+        RejectedMessage::new(None, ErrorData::parse_error(reason, None))
     })?;
     let inner = text.trim_ascii();
     let inner = inner
@@ -109,7 +108,10 @@ pub(super) fn elements(text: &[u8]) -> Result<Vec<&[u8]>, Rejected> {
         .and_then(|it| it.strip_suffix(b"]"));
     let inner = inner.unwrap_or_default().trim_ascii();
     if inner.is_empty() {
-        return Err(Rejected::invalid(None, "a batch has at least one message"));
+        return Err(RejectedMessage::invalid(
+            None,
+            "a batch has at least one message",
+        ));
     }
     let mut found = Vec::new();
     let (mut depth, mut at, mut start) = (0_usize, 0, 0);
@@ -132,20 +134,20 @@ pub(super) fn elements(text: &[u8]) -> Result<Vec<&[u8]>, Rejected> {
     found.push(inner.get(start..).unwrap_or_default().trim_ascii());
     if found.len() > MAX_BATCH {
         let reason = format!("a batch has at most {MAX_BATCH} messages");
-        return Err(Rejected::invalid(None, &reason));
+        return Err(RejectedMessage::invalid(None, &reason));
     }
     Ok(found)
 }
 
-/// The message that a text is.
+/// Parses one message.
 pub(super) fn parse(text: &[u8]) -> Message {
     parse_within(text, &mut 0)
 }
 
-/// The message that a text is; `values` counts those of all messages of a batch.
+/// Parses one message; `values` counts the values of all messages of a batch.
 fn parse_within(text: &[u8], values: &mut usize) -> Message {
-    let repaired = repaired(text, values)?;
-    let text = repaired.as_deref().unwrap_or(text);
+    let replacement = repair(text, values)?;
+    let text = replacement.as_deref().unwrap_or(text);
     let parsed = serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text);
     let mut message = parsed.map_err(|_| diagnose(text))?;
     if let JsonRpcMessage::Request(request) = &mut message
@@ -153,26 +155,27 @@ fn parse_within(text: &[u8], values: &mut usize) -> Message {
         && custom.method == "initialize"
     {
         let id = request.id.clone();
-        request.request = initialize(custom).map_err(|error| Rejected::new(Some(id), error))?;
+        request.request =
+            initialize(custom).map_err(|error| RejectedMessage::new(Some(id), error))?;
     }
     Ok(message)
 }
 
-/// Checks a message that others will parse. What stands in its place if it has to be read otherwise than it was written.
-/// `values` counts those of all messages of a batch.
+/// Checks a message that the SDK will parse. Returns replacement text if it needs to be normalized. `values` counts the
+/// values of all messages of a batch.
 #[cfg(feature = "http")]
-pub(super) fn checked(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, Rejected> {
-    let repaired = repaired(text, values)?;
-    let text = repaired.as_deref().unwrap_or(text);
+pub(super) fn check(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
+    let replacement = repair(text, values)?;
+    let text = replacement.as_deref().unwrap_or(text);
     match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
-        Ok(_) => Ok(repaired),
+        Ok(_) => Ok(replacement),
         Err(_) => Err(diagnose(text)),
     }
 }
 
-/// Checks a message without building it. What stands in its place if it has to be read otherwise than it was written: the
-/// proposals' own dialect has plain `true` where MCP demands an object.
-fn repaired(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, Rejected> {
+/// Checks a message without building it. Returns replacement text if it uses the dialect of the proposals, which has
+/// plain `true` where MCP requires an object.
+fn repair(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
     let scan = scan(text, values)?;
     if !scan.experimental {
         return Ok(None);
@@ -186,16 +189,16 @@ fn repaired(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, Rejected
         format!("/params/_meta/{}", CAPABILITIES.replace('/', "~1")),
     ] {
         if let Some(Value::Object(capabilities)) = message.pointer_mut(&pointer) {
-            changed |=
-                with_objects(capabilities).map_err(|error| Rejected::new(ids(text).id(), error))?;
+            changed |= normalize_capabilities(capabilities)
+                .map_err(|error| RejectedMessage::new(scan_ids(text).id(), error))?;
         }
     }
     Ok(changed.then(|| serde_json::to_vec(&message).ok()).flatten())
 }
 
-/// Makes objects of the experimental capabilities that are plain `true`, and leaves out what says no capability. Whether
-/// anything was changed.
-fn with_objects(capabilities: &mut Map<String, Value>) -> Result<bool, ErrorData> {
+/// Replaces plain `true` among the experimental capabilities by objects, and removes values that enable nothing.
+/// Returns whether anything changed.
+fn normalize_capabilities(capabilities: &mut Map<String, Value>) -> Result<bool, ErrorData> {
     let Some(experimental) = capabilities.get_mut("experimental") else {
         return Ok(false);
     };
@@ -228,7 +231,7 @@ fn not_an_object(field: &str) -> ErrorData {
     ErrorData::invalid_params(format!("`{field}` must be an object"), Some(data))
 }
 
-/// A handshake that could not be read, or why.
+/// Parses a handshake that the SDK did not recognize.
 fn initialize(custom: &CustomRequest) -> Result<ClientRequest, ErrorData> {
     let params = custom.params.clone().unwrap_or_default();
     let params = serde_json::from_value::<InitializeRequestParams>(params);
@@ -244,9 +247,9 @@ fn initialize(custom: &CustomRequest) -> Result<ClientRequest, ErrorData> {
     }
 }
 
-/// Why a text that has no key twice and not too many values is not a message.
-fn diagnose(text: &[u8]) -> Rejected {
-    let id = ids(text).id();
+/// The error for a text that passed the first pass but is not a valid message.
+fn diagnose(text: &[u8]) -> RejectedMessage {
+    let id = scan_ids(text).id();
     let value: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();
     let reason = match value.get("method") {
         None => "a request has a `method`",
@@ -256,11 +259,11 @@ fn diagnose(text: &[u8]) -> Rejected {
         Some(Value::String(_)) => "`params` must be an object",
         Some(_) => "`method` must be a string",
     };
-    Rejected::invalid(id, reason)
+    RejectedMessage::invalid(id, reason)
 }
 
-/// Checks what can be checked without building anything, and adds the number of its values.
-fn scan(text: &[u8], values: &mut usize) -> Result<Scan, Rejected> {
+/// The first pass: checks limits and duplicate keys, and counts values.
+fn scan(text: &[u8], values: &mut usize) -> Result<Scan, RejectedMessage> {
     let mut scan = Scan {
         values: *values,
         depth: 0,
@@ -270,59 +273,62 @@ fn scan(text: &[u8], values: &mut usize) -> Result<Scan, Rejected> {
         experimental: false,
     };
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let look = Look {
+    let seed = ScanSeed {
         scan: &mut scan,
         member: Member::Other,
     };
-    let looked = look.deserialize(&mut parser).and_then(|()| parser.end());
+    let scanned = seed.deserialize(&mut parser).and_then(|()| parser.end());
     *values = scan.values;
-    match (&scan.problem, looked) {
-        (Some(Problem::Twice(key)), _) => {
+    match (&scan.problem, scanned) {
+        (Some(Problem::DuplicateKey(key)), _) => {
             let reason = format!("one object has `{}` twice", crate::escape(key));
             let error = ErrorData::invalid_params(reason, None);
-            Err(Rejected::new(ids(text).id(), error))
+            Err(RejectedMessage::new(scan_ids(text).id(), error))
         }
         (Some(Problem::Values), _) => {
             let reason = format!("a message has at most {MAX_VALUES} values");
-            Err(Rejected::invalid(ids(text).id(), &reason))
+            Err(RejectedMessage::invalid(scan_ids(text).id(), &reason))
         }
         (Some(Problem::Depth), _) => {
             let reason = format!("a message is nested at most {MAX_DEPTH} deep");
-            Err(Rejected::invalid(ids(text).id(), &reason))
+            Err(RejectedMessage::invalid(scan_ids(text).id(), &reason))
         }
         (None, Err(error)) => {
-            // Of what is cut off or run together nobody can say whose id it has.
-            let ids = ids(text);
+            // Truncated or concatenated messages have no reliable id.
+            let ids = scan_ids(text);
             let id = ids.id().filter(|_| ids.is_whole());
             let reason = format!("invalid JSON: {}", crate::escape(&error.to_string()));
-            Err(Rejected::new(id, ErrorData::parse_error(reason, None)))
+            Err(RejectedMessage::new(
+                id,
+                ErrorData::parse_error(reason, None),
+            ))
         }
-        (None, Ok(())) if !scan.object => Err(Rejected::invalid(None, NO_BATCH)),
+        (None, Ok(())) if !scan.object => Err(RejectedMessage::invalid(None, NO_BATCH)),
         (None, Ok(())) if !scan.version => {
             let reason = "`jsonrpc` must be \"2.0\"";
-            Err(Rejected::invalid(ids(text).id(), reason))
+            Err(RejectedMessage::invalid(scan_ids(text).id(), reason))
         }
         (None, Ok(())) => Ok(scan),
     }
 }
 
-/// What was seen of a message so far.
+/// State of the first pass.
 #[derive(Debug)]
 struct Scan {
     values: usize,
     depth: usize,
     problem: Option<Problem>,
-    /// It is an object.
+    /// The message is an object.
     object: bool,
-    /// It names version 2.0 of JSON-RPC.
+    /// The message has `"jsonrpc": "2.0"`.
     version: bool,
-    /// Some object in it has the key `experimental`.
+    /// Some object has the key `experimental`.
     experimental: bool,
 }
 
 #[derive(Debug)]
 enum Problem {
-    Twice(String),
+    DuplicateKey(String),
     Values,
     Depth,
 }
@@ -334,12 +340,12 @@ enum Member {
     Other,
 }
 
-struct Look<'s> {
+struct ScanSeed<'s> {
     scan: &'s mut Scan,
     member: Member,
 }
 
-impl Look<'_> {
+impl ScanSeed<'_> {
     /// Enters an array or object.
     fn enter<E: Error>(&mut self) -> Result<(), E> {
         self.scan.depth += 1;
@@ -350,15 +356,15 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn below(&mut self, member: Member) -> Look<'_> {
-        Look {
+    fn child(&mut self, member: Member) -> ScanSeed<'_> {
+        ScanSeed {
             scan: self.scan,
             member,
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Look<'_> {
+impl<'de> DeserializeSeed<'de> for ScanSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -371,7 +377,7 @@ impl<'de> DeserializeSeed<'de> for Look<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Look<'_> {
+impl<'de> Visitor<'de> for ScanSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -408,7 +414,7 @@ impl<'de> Visitor<'de> for Look<'_> {
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
         self.enter()?;
         while items
-            .next_element_seed(self.below(Member::Other))?
+            .next_element_seed(self.child(Member::Other))?
             .is_some()
         {}
         self.scan.depth -= 1;
@@ -427,39 +433,39 @@ impl<'de> Visitor<'de> for Look<'_> {
             };
             self.scan.experimental |= key == "experimental";
             if let Some(key) = keys.replace(key) {
-                self.scan.problem = Some(Problem::Twice(key));
+                self.scan.problem = Some(Problem::DuplicateKey(key));
                 return Err(A::Error::custom("a key is there twice"));
             }
-            members.next_value_seed(self.below(member))?;
+            members.next_value_seed(self.child(member))?;
         }
         self.scan.depth -= 1;
         Ok(())
     }
 }
 
-/// The id of a text, as far as it can be told.
+/// The id of a message, if it is unambiguous.
 #[cfg(feature = "http")]
 pub(super) fn id(text: &[u8]) -> Option<NumberOrString> {
-    ids(text).id()
+    scan_ids(text).id()
 }
 
-/// Looks for the id of a message that a parser refuses, by brackets and strings alone. The text may come in pieces.
+/// Finds the id of a message that cannot be parsed, by brackets and strings only. Accepts the text in pieces.
 #[derive(Debug, Default)]
 pub(super) struct IdScanner {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Whether the text begins with a brace.
+    /// Whether the text begins with `{`.
     is_object: Option<bool>,
-    /// The outermost object or array ended.
+    /// The outermost object or array has ended.
     ended: bool,
-    /// Something follows it.
+    /// There is text after it.
     trailing: bool,
-    /// The key of the outermost object whose value is read.
+    /// Key of the current member of the outermost object.
     key: Option<String>,
-    /// The beginning of the present key or value of the outermost object.
+    /// Beginning of the current key or value of the outermost object.
     token: Vec<u8>,
-    /// How many members of the outermost object are an `id`, and the last of them.
+    /// Number of `id` members of the outermost object, and the last one.
     ids: usize,
     last_id: Option<NumberOrString>,
     has_method: bool,
@@ -472,13 +478,13 @@ impl IdScanner {
         }
     }
 
-    /// The one member `id` of the outermost object.
+    /// The id, if there is exactly one.
     fn id(&self) -> Option<NumberOrString> {
         let id = self.last_id.clone();
         id.filter(|_| self.ids == 1 && self.is_object == Some(true))
     }
 
-    /// Whether the object ends where the text does.
+    /// Whether the object ends at the end of the text.
     fn is_whole(&self) -> bool {
         self.ended && !self.trailing
     }
@@ -528,7 +534,7 @@ impl IdScanner {
     }
 
     fn keep(&mut self, byte: u8) {
-        if self.depth == 1 && self.token.len() < MAX_TOKEN {
+        if self.depth == 1 && self.token.len() < MAX_MEMBER_BYTES {
             self.token.push(byte);
         }
     }
@@ -546,14 +552,14 @@ impl IdScanner {
     }
 }
 
-/// The scanner of a whole text.
-fn ids(text: &[u8]) -> IdScanner {
+/// Scans a whole text.
+fn scan_ids(text: &[u8]) -> IdScanner {
     let mut ids = IdScanner::default();
     ids.feed(text);
     ids
 }
 
-/// Where a string ends that begins at `start`.
+/// End of the string that begins at `start`.
 fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = text.get(at) {
@@ -575,7 +581,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn twice(text: &str, expected: Option<&str>) {
+    fn check_duplicate_key(text: &str, expected: Option<&str>) {
         let found = match scan(text.as_bytes(), &mut 0) {
             Err(rejected) => Some(rejected.error.message.into_owned()),
             Ok(_) => None,
@@ -585,22 +591,22 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_key_is_found_at_any_depth_and_in_any_spelling() {
-        twice(&message(r#"{"a":1,"a":1}"#), Some("a"));
-        twice(
+    fn duplicate_key_is_found_at_any_depth_and_escaping() {
+        check_duplicate_key(&message(r#"{"a":1,"a":1}"#), Some("a"));
+        check_duplicate_key(
             &message(r#"{"x":[0,-1,1.5,null,true,"s",{"y":{"b":{},"c":2,"b":3}}]}"#),
             Some("b"),
         );
-        twice(
+        check_duplicate_key(
             &message(r#"{"policy":{},"polic\u0079":{}}"#),
             Some("policy"),
         );
     }
 
     #[test]
-    fn a_key_may_be_in_several_objects_and_be_a_value() {
-        twice(&message(r#"{"a":{"a":[{"a":1},{"a":"a"}]},"b":"a"}"#), None);
-        twice(&message(r#"{"a":1,"A":2}"#), None);
+    fn equal_keys_in_several_objects_are_accepted() {
+        check_duplicate_key(&message(r#"{"a":{"a":[{"a":1},{"a":"a"}]},"b":"a"}"#), None);
+        check_duplicate_key(&message(r#"{"a":1,"A":2}"#), None);
     }
 
     fn values(count: usize) -> String {
@@ -632,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_message_that_is_not_json_is_answered_by_its_id() {
+    fn invalid_json_is_answered_by_its_id() {
         for (text, id) in [
             (message(r#"{"a":"\ud800"}"#), true),
             (message(r#"{"a":"}\"\\",}"#), true),
@@ -654,9 +660,9 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_split_into_its_messages() {
+    fn batch_is_split_into_its_messages() {
         let split = |text: &str| -> Result<Vec<String>, i32> {
-            let found = elements(text.as_bytes()).map_err(|rejected| rejected.error.code.0)?;
+            let found = split(text.as_bytes()).map_err(|rejected| rejected.error.code.0)?;
             Ok(found
                 .iter()
                 .map(|one| String::from_utf8_lossy(one).into_owned())
@@ -699,8 +705,8 @@ mod tests {
     }
 
     #[test]
-    fn an_oversized_request_is_answered_by_its_id_wherever_it_stands() {
-        let id = |text: &str| Rejected::too_long(&ids(text.as_bytes()), 1).id;
+    fn oversized_request_is_answered_by_its_id() {
+        let id = |text: &str| RejectedMessage::too_long(&scan_ids(text.as_bytes()), 1).id;
         let long = "x".repeat(100_000);
         for text in [
             format!(r#"{{"jsonrpc":"2.0","id":9,"method":"m","params":{{"a":"{long}"}}}}"#),
@@ -720,10 +726,10 @@ mod tests {
     }
 
     #[test]
-    fn an_oversized_message_whose_id_is_ambiguous_is_answered_without() {
+    fn oversized_message_with_ambiguous_id_is_answered_without() {
         let long = "x".repeat(100_000);
         for text in [
-            // An id of something else, two ids, or none.
+            // A nested id, two ids, or none.
             format!(r#"{{"method":"m","params":{{"id":9,"a":"{long}"}}}}"#),
             format!(r#"{{"method":"m","params":"{long}\",\"id\":9"}}"#),
             format!(r#"{{"id":9,"method":"m","params":"{long}","id":9}}"#),
@@ -734,7 +740,7 @@ mod tests {
             format!(r#"{{"id":9 8,"method":"m","params":"{long}"}}"#),
             // A response.
             format!(r#"{{"jsonrpc":"2.0","id":9,"result":{{"method":"{long}"}}}}"#),
-            // Cut off, run together, a batch, no JSON.
+            // Truncated, concatenated, a batch, not JSON.
             format!(r#"{{"method":"m","id":9,"params":"{long}"#),
             format!(r#"{{"method":"m","id":9,"params":{{"a":"{long}"}}"#),
             format!(r#"{{"method":"m","id":9,"params":"{long}"}}{{"id":9}}"#),
@@ -743,23 +749,28 @@ mod tests {
             long,
         ] {
             let text = text.as_bytes();
-            assert_eq!(Rejected::too_long(&ids(text), 1).id, None, "{}", text.len());
+            assert_eq!(
+                RejectedMessage::too_long(&scan_ids(text), 1).id,
+                None,
+                "{}",
+                text.len()
+            );
         }
     }
 
     #[test]
-    fn a_text_may_come_in_pieces_when_its_id_is_looked_for() {
+    fn id_scanner_accepts_text_in_pieces() {
         let text = r#" {"method":"m\"","params":{"id":1,"a":"\\"},"id":"nine"} "#.as_bytes();
         for size in 1..text.len() {
             let mut ids = IdScanner::default();
             text.chunks(size).for_each(|piece| ids.feed(piece));
-            let id = Rejected::too_long(&ids, 1).id;
+            let id = RejectedMessage::too_long(&ids, 1).id;
             assert_eq!(id, Some(NumberOrString::String("nine".into())), "{size}");
         }
     }
 
     #[test]
-    fn another_version_of_json_rpc_is_refused_by_the_id() {
+    fn other_json_rpc_version_is_refused_by_its_id() {
         for version in [r#""1.0""#, "2.0", "2", "null", r#"{"jsonrpc":"2.0"}"#] {
             let text = message("{}").replace(r#""2.0""#, version);
             let rejected = parse(text.as_bytes()).unwrap_err();
@@ -768,7 +779,7 @@ mod tests {
         }
     }
 
-    fn handshake(experimental: &str) -> Result<RxJsonRpcMessage<RoleServer>, Rejected> {
+    fn handshake(experimental: &str) -> Result<RxJsonRpcMessage<RoleServer>, RejectedMessage> {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":5,"method":"initialize","params":{{"protocolVersion":"2025-11-25",
             "clientInfo":{{"name":"a","version":"1"}},"capabilities":{{"experimental":{experimental}}}}}}}"#
@@ -778,7 +789,7 @@ mod tests {
 
     #[test]
     fn experimental_capabilities_may_be_plain_true() {
-        for (experimental, kept) in [
+        for (experimental, kept_bytes) in [
             (r#"{"policy":true,"configuration":{"a":1}}"#, 2),
             (r#"{"policy":{},"other":false,"configuration":null}"#, 1),
             ("null", 0),
@@ -791,12 +802,12 @@ mod tests {
                 panic!("no handshake");
             };
             let keys = request.params.capabilities.experimental;
-            assert_eq!(keys.unwrap_or_default().len(), kept, "{experimental}");
+            assert_eq!(keys.unwrap_or_default().len(), kept_bytes, "{experimental}");
         }
     }
 
     #[test]
-    fn a_configuration_that_is_not_an_object_is_named_by_the_error() {
+    fn error_names_a_configuration_that_is_not_an_object() {
         for configuration in ["true", "7", r#""x""#, "[]"] {
             let rejected = handshake(&format!(r#"{{"configuration":{configuration}}}"#));
             let rejected = rejected.unwrap_err();

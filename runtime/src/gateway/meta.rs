@@ -1,4 +1,4 @@
-//! A request's `_meta` in, what the client adds to its call out; anything that cannot be read is an error.
+//! Options of this server in a request's `_meta`.
 
 use rmcp::ErrorData;
 use rmcp::model::RequestMetaObject;
@@ -9,10 +9,10 @@ use crate::call::Origin;
 use crate::effect::PreviewToken;
 use crate::scope::ScopePattern;
 
-/// What stands before each key in its prefixed form, for clients that keep to MCP's advice on `_meta` keys.
+/// Prefix of keys, as MCP recommends for `_meta`.
 pub(super) const PREFIX: &str = "dev.bailiwick/";
 
-/// The keys that are read; behind the prefix any other is a mistake that must not be passed over.
+/// Known keys; any other key with the prefix is an error.
 const KEYS: &[&str] = &[
     "preview",
     "policy",
@@ -21,32 +21,32 @@ const KEYS: &[&str] = &[
     "preview_token",
 ];
 
-/// Where a client without a handshake says what it can do.
+/// Key of a stateless client's capabilities in `_meta`.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// What a client adds to a call.
+/// Options of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Extras {
-    /// Show what would be done; do nothing.
+pub(super) struct RequestOptions {
+    /// Preview the call.
     pub(super) preview: bool,
-    /// What this request is kept to: `_meta.policy`, or a list of the client's configuration and that.
+    /// Policy of this request: `_meta.policy`, or an array of the client's configuration and that.
     pub(super) policy: Option<Value>,
-    /// Who wrote that policy.
+    /// Who wrote the policy.
     pub(super) origin: Origin,
-    /// What a person granted to this call.
+    /// Grants for this call.
     pub(super) granted: Vec<ScopePattern>,
-    /// Grants that came and are ignored, since this client may not bring any.
+    /// Grants that are ignored, since this client may not send any.
     pub(super) ignored_grants: Vec<ScopePattern>,
-    /// The preview that this call carries out.
-    pub(super) token: Option<PreviewToken>,
-    /// A view asks for the call, so a person must allow it. It is read from no message.
+    /// The preview to apply.
+    pub(super) preview_token: Option<PreviewToken>,
+    /// A view makes the call, so a person must allow it. Not set from `_meta`.
     pub(super) confirm: bool,
-    /// The client sent one of the keys, so it knows what this server adds to MCP.
-    pub(super) extended: bool,
+    /// The client sent one of the keys, so it knows the extensions of this server.
+    pub(super) uses_extensions: bool,
 }
 
-impl Extras {
-    /// Reads the keys bare or behind [`PREFIX`]. Of a client without trust only what narrows counts.
+impl RequestOptions {
+    /// Reads the keys with and without [`PREFIX`]. For clients that are not trusted hosts, only restrictions apply.
     pub(super) fn read(meta: &RequestMetaObject, trust: Trust) -> Result<Self, ErrorData> {
         let own = meta.iter().filter_map(|(key, _)| key.strip_prefix(PREFIX));
         for key in own {
@@ -54,12 +54,12 @@ impl Extras {
                 return Err(invalid(&crate::escape(key), "is no key of this server"));
             }
         }
-        let mut extras = Self::default();
+        let mut options = Self::default();
         for key in KEYS {
-            extras.extended |= get(meta, key)?.is_some();
+            options.uses_extensions |= get(meta, key)?.is_some();
         }
         if let Some(value) = get(meta, "preview")? {
-            extras.preview = value
+            options.preview = value
                 .as_bool()
                 .ok_or_else(|| invalid("preview", "must be true or false"))?;
         }
@@ -67,11 +67,11 @@ impl Extras {
             if !value.is_object() {
                 return Err(invalid("policy", "must be an object"));
             }
-            extras.policy = Some(value.clone());
+            options.policy = Some(value.clone());
         }
         if let Some(configuration) = configuration(meta)? {
-            let both = std::iter::once(configuration.clone()).chain(extras.policy);
-            extras.policy = Some(both.collect());
+            let both = std::iter::once(configuration.clone()).chain(options.policy);
+            options.policy = Some(both.collect());
         }
         if let Some(value) = get(meta, "policy_origin")? {
             let written = match value.as_str() {
@@ -80,26 +80,26 @@ impl Extras {
                 _ => return Err(invalid("policy_origin", "must be `human` or `llm`")),
             };
             if trust == Trust::Host {
-                extras.origin = written;
+                options.origin = written;
             }
         }
         if let Some(value) = get(meta, "granted_scopes")? {
             let granted = patterns(value)?;
             match trust {
-                Trust::Host => extras.granted = granted,
-                Trust::Client | Trust::Agent => extras.ignored_grants = granted,
+                Trust::Host => options.granted = granted,
+                Trust::Client | Trust::Agent => options.ignored_grants = granted,
             }
         }
         if let Some(value) = get(meta, "preview_token")? {
             let token = value.as_str().and_then(|text| text.parse().ok());
             let token = token.ok_or_else(|| invalid("preview_token", "is no token of a preview"));
-            extras.token = Some(token?);
+            options.preview_token = Some(token?);
         }
-        Ok(extras)
+        Ok(options)
     }
 }
 
-/// The configuration that a client without a handshake sends along with each request. It restricts as a policy does.
+/// The configuration that a stateless client sends with each request, which acts as a policy.
 fn configuration(meta: &RequestMetaObject) -> Result<Option<&Value>, ErrorData> {
     let capabilities = meta.get(CAPABILITIES);
     let experimental = capabilities.and_then(|it| it.get("experimental"));
@@ -113,7 +113,7 @@ fn configuration(meta: &RequestMetaObject) -> Result<Option<&Value>, ErrorData> 
     }
 }
 
-/// The value of a key, bare or prefixed; `null` is absence.
+/// The value of a key with or without prefix; `null` counts as absent.
 fn get<'a>(meta: &'a RequestMetaObject, key: &str) -> Result<Option<&'a Value>, ErrorData> {
     let present = |name: &str| meta.get(name).filter(|value| !value.is_null());
     match (present(key), present(&format!("{PREFIX}{key}"))) {
@@ -133,7 +133,7 @@ fn patterns(value: &Value) -> Result<Vec<ScopePattern>, ErrorData> {
         let text = item.as_str().ok_or_else(wrong)?;
         match text.parse() {
             Ok(pattern) => patterns.push(pattern),
-            // A grant that cannot be understood grants nothing; the call is judged by the others.
+            // An invalid grant is ignored; the others still apply.
             Err(error) => {
                 tracing::debug!(scope = %crate::escape(text), %error, "ignored an invalid granted scope");
             }
@@ -156,9 +156,9 @@ mod tests {
 
     use super::*;
 
-    fn read(meta: Value, trust: Trust) -> Result<Extras, ErrorData> {
+    fn read(meta: Value, trust: Trust) -> Result<RequestOptions, ErrorData> {
         let Value::Object(map) = meta else { panic!() };
-        Extras::read(&RequestMetaObject(MetaObject(map)), trust)
+        RequestOptions::read(&RequestMetaObject(MetaObject(map)), trust)
     }
 
     #[test]
@@ -170,45 +170,45 @@ mod tests {
                 format!("{prefix}policy_origin"): "human",
                 format!("{prefix}granted_scopes"): ["write:file:/a"],
             });
-            let extras = read(meta, Trust::Host).unwrap();
-            assert!(extras.preview && extras.extended);
-            assert_eq!(extras.policy, Some(json!({"read_only": true})));
-            assert_eq!(extras.origin, Origin::Human);
-            assert_eq!(extras.granted, ["write:file:/a".parse().unwrap()]);
+            let options = read(meta, Trust::Host).unwrap();
+            assert!(options.preview && options.uses_extensions);
+            assert_eq!(options.policy, Some(json!({"read_only": true})));
+            assert_eq!(options.origin, Origin::Human);
+            assert_eq!(options.granted, ["write:file:/a".parse().unwrap()]);
         }
         let nulls = json!({"preview": null, "policy": null, "granted_scopes": null});
-        assert_eq!(read(nulls, Trust::Host).unwrap(), Extras::default());
+        assert_eq!(read(nulls, Trust::Host).unwrap(), RequestOptions::default());
     }
 
     #[test]
-    fn the_configuration_of_a_stateless_client_is_a_policy_of_its_request() {
+    fn configuration_of_a_stateless_client_acts_as_policy() {
         let with = |configuration: Value| json!({ CAPABILITIES: { "experimental": { "configuration": configuration } } });
         let (closed, policy) = (json!({"read_only": true}), json!({"tools": ["stat"]}));
         for trust in [Trust::Host, Trust::Agent] {
-            let extras = read(with(closed.clone()), trust).unwrap();
-            assert_eq!(extras.policy, Some(json!([closed])));
+            let options = read(with(closed.clone()), trust).unwrap();
+            assert_eq!(options.policy, Some(json!([closed])));
             let mut both = with(closed.clone());
             both["policy"] = policy.clone();
-            let extras = read(both, trust).unwrap();
-            assert_eq!(extras.policy, Some(json!([closed, policy])));
+            let options = read(both, trust).unwrap();
+            assert_eq!(options.policy, Some(json!([closed, policy])));
             assert_eq!(read(with(json!(null)), trust).unwrap().policy, None);
             assert!(read(with(json!(true)), trust).is_err());
         }
     }
 
     #[test]
-    fn an_agent_narrows_and_never_widens() {
+    fn agent_only_narrows() {
         let meta = json!({
             "policy": {"read_only": true}, "policy_origin": "human", "granted_scopes": ["*"],
         });
-        let extras = read(meta, Trust::Agent).unwrap();
-        assert!(extras.policy.is_some());
-        assert_eq!(extras.origin, Origin::Model);
-        assert!(extras.granted.is_empty() && !extras.ignored_grants.is_empty());
+        let options = read(meta, Trust::Agent).unwrap();
+        assert!(options.policy.is_some());
+        assert_eq!(options.origin, Origin::Model);
+        assert!(options.granted.is_empty() && !options.ignored_grants.is_empty());
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_that_names_it() {
+    fn invalid_option_is_an_error_that_names_it() {
         for (meta, field) in [
             (json!({"preview": "true"}), "/_meta/preview"),
             (json!({"policy": "none"}), "/_meta/policy"),
@@ -228,11 +228,11 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_is_no_scope_grants_nothing() {
-        let extras = read(
+    fn invalid_grant_is_ignored() {
+        let options = read(
             json!({"granted_scopes": ["write:file:../x", "read:file:/a"]}),
             Trust::Host,
         );
-        assert_eq!(extras.unwrap().granted, ["read:file:/a".parse().unwrap()]);
+        assert_eq!(options.unwrap().granted, ["read:file:/a".parse().unwrap()]);
     }
 }

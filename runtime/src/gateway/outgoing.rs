@@ -1,4 +1,4 @@
-//! The messages that wait to be written to one client, bounded in bytes; one task writes them.
+//! Bounded queue of messages to one client, and the task that writes them.
 
 use std::io;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// How many bytes of answers may wait; a longer answer waits alone.
+/// Maximum bytes of queued answers; a longer answer is queued alone.
 const MAX_ANSWERS: u32 = 1 << 20;
-/// How many bytes of refusals may wait. They have a bound of their own: a client that sends many requests before it reads
-/// any answer gets all of them, up to this bound.
+/// Maximum bytes of queued refusals. The limit is separate, so that a client that sends many requests before it reads
+/// any answer still gets all refusals up to this limit.
 const MAX_REFUSALS: u32 = 1 << 20;
-/// How many bytes are written in one go, if so many wait.
+/// Maximum bytes per write.
 const BATCH: usize = 64 << 10;
-/// How long a client may read nothing once the connection has ended.
-const STALLED: Duration = Duration::from_secs(30);
+/// How long a client may read nothing after the connection has ended.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A line, and the place that it takes until it is written.
-struct Line {
+/// A queued line with its permit.
+struct QueuedLine {
     text: Vec<u8>,
-    place: Place,
+    permit: QueuePermit,
 }
 
-/// Where messages to one client are put. Cloning it is cheap.
+/// Sender of the queue. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Outgoing {
-    lines: mpsc::UnboundedSender<Line>,
+pub(super) struct OutgoingQueue {
+    lines: mpsc::UnboundedSender<QueuedLine>,
     answers: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
 }
 
-/// A place among the messages that wait; it is free again once this is dropped.
+/// Queue space, released on drop.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct QueuePermit {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Outgoing {
-    /// Starts to write to `writer`.
-    pub(super) fn new<W>(writer: W) -> (Self, Writing)
+impl OutgoingQueue {
+    /// Starts the task that writes to `writer`.
+    pub(super) fn new<W>(writer: W) -> (Self, WriterTask)
     where
         W: AsyncWrite + Send + Unpin + 'static,
     {
@@ -56,52 +56,52 @@ impl Outgoing {
                 tracing::debug!(%error, "a client cannot be written to");
             }
         });
-        (outgoing, Writing { task, progress })
+        (outgoing, WriterTask { task, progress })
     }
 
-    /// Waits for a place for an answer or another message of `bytes`.
-    pub(super) async fn place(&self, bytes: usize) -> io::Result<Place> {
-        place(&self.answers, bytes, MAX_ANSWERS).await
+    /// Waits for queue space for a message of `bytes`.
+    pub(super) async fn reserve(&self, bytes: usize) -> io::Result<QueuePermit> {
+        reserve(&self.answers, bytes, MAX_ANSWERS).await
     }
 
-    /// Waits for a place for a refusal of `bytes`.
-    pub(super) async fn place_for_refusal(&self, bytes: usize) -> io::Result<Place> {
-        place(&self.refusals, bytes, MAX_REFUSALS).await
+    /// Waits for queue space for a refusal of `bytes`.
+    pub(super) async fn reserve_for_refusal(&self, bytes: usize) -> io::Result<QueuePermit> {
+        reserve(&self.refusals, bytes, MAX_REFUSALS).await
     }
 
-    /// Puts a message at the end; it is lost if nobody reads any more.
-    pub(super) fn put(&self, mut text: Vec<u8>, place: Place) -> io::Result<()> {
+    /// Queues a message. Fails if the client no longer reads.
+    pub(super) fn send(&self, mut text: Vec<u8>, permit: QueuePermit) -> io::Result<()> {
         text.push(b'\n');
-        let put = self.lines.send(Line { text, place });
-        put.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let sent = self.lines.send(QueuedLine { text, permit });
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Returns once nobody reads any more.
+    /// Completes when the client no longer reads.
     pub(super) async fn closed(&self) {
         self.lines.closed().await;
     }
 }
 
-async fn place(places: &Arc<Semaphore>, bytes: usize, most: u32) -> io::Result<Place> {
-    let bytes = u32::try_from(bytes).unwrap_or(most).min(most);
-    let permit = Arc::clone(places).acquire_many_owned(bytes).await;
+async fn reserve(semaphore: &Arc<Semaphore>, bytes: usize, max: u32) -> io::Result<QueuePermit> {
+    let bytes = u32::try_from(bytes).unwrap_or(max).min(max);
+    let permit = Arc::clone(semaphore).acquire_many_owned(bytes).await;
     let permit = permit.map_err(io::Error::other)?;
-    Ok(Place { _permit: permit })
+    Ok(QueuePermit { _permit: permit })
 }
 
 async fn write<W: AsyncWrite + Unpin>(
-    mut waiting: mpsc::UnboundedReceiver<Line>,
+    mut waiting: mpsc::UnboundedReceiver<QueuedLine>,
     mut writer: W,
     wrote: watch::Sender<()>,
 ) -> io::Result<()> {
     while let Some(line) = waiting.recv().await {
         let mut text = line.text;
-        let mut places = vec![line.place];
+        let mut permits = vec![line.permit];
         while text.len() < BATCH
             && let Ok(line) = waiting.try_recv()
         {
             text.extend_from_slice(&line.text);
-            places.push(line.place);
+            permits.push(line.permit);
         }
         let mut rest = text.as_slice();
         while !rest.is_empty() {
@@ -117,22 +117,22 @@ async fn write<W: AsyncWrite + Unpin>(
     writer.shutdown().await
 }
 
-/// The task that writes to one client. It ends after the last [`Outgoing`] is gone.
+/// The task that writes to one client. It ends after the last [`OutgoingQueue`] is dropped.
 #[derive(Debug)]
-pub(super) struct Writing {
+pub(super) struct WriterTask {
     task: JoinHandle<()>,
     progress: watch::Receiver<()>,
 }
 
-impl Writing {
-    /// Waits until all is written, or the client has read nothing for long.
-    pub(super) async fn finished(mut self) {
+impl WriterTask {
+    /// Waits until everything is written, or the client stops reading.
+    pub(super) async fn wait(mut self) {
         loop {
             tokio::select! {
                 biased;
-                // Whether it panicked is no matter here.
+                // It does not matter whether it panicked.
                 _ = &mut self.task => return,
-                moved = tokio::time::timeout(STALLED, self.progress.changed()) => {
+                moved = tokio::time::timeout(STALL_TIMEOUT, self.progress.changed()) => {
                     if moved.is_err() {
                         tracing::warn!("a client does not read; its last answers are dropped");
                         self.task.abort();

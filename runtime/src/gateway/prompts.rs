@@ -1,4 +1,4 @@
-//! A prompt's name and arguments in, messages for a model out.
+//! Built-in prompts.
 
 use crate::tool::Catalog;
 use rmcp::ErrorData;
@@ -6,7 +6,7 @@ use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMes
 
 const REVIEW: &str = "review-changes";
 
-/// The prompts that are offered.
+/// The built-in prompts.
 pub(super) fn list() -> Vec<Prompt> {
     let path = PromptArgument::new("path")
         .with_description("The file or directory whose changes are to be reviewed")
@@ -22,7 +22,7 @@ pub(super) fn list() -> Vec<Prompt> {
 }
 
 /// The prompts of a third-party server.
-pub(super) fn of_server(catalog: &Catalog) -> Vec<Prompt> {
+pub(super) fn server_prompts(catalog: &Catalog) -> Vec<Prompt> {
     let prompts = catalog.prompts.values();
     let shown = prompts.filter_map(|(_, it)| serde_json::from_value(it.shown.clone()).ok());
     shown.collect()
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_needs_its_required_argument() {
+    fn prompt_needs_its_required_argument() {
         let arguments = |value: serde_json::Value| value.as_object().cloned();
         let given = arguments(json!({"path": "/r/a\u{202e}b", "focus": "races"}));
         let result = get(REVIEW, given.as_ref()).unwrap();

@@ -1,8 +1,8 @@
-//! The open requests of one connection, so that each gets one answer and there is a bound on them.
+//! Open requests of a connection.
 //!
-//! rmcp keeps requests by their id: a second request with an id in use takes the answer of the first, and the answer of
-//! a cancelled request goes to the next one with its id. So an id stays in use until the handler's answer has come,
-//! also when the client cancelled it and the answer is dropped.
+//! rmcp identifies requests by id: a second request with an open id would get the answer of the first, and the answer
+//! to a cancelled request would go to the next one with its id. So an id stays in use until the handler has answered,
+//! also if the client cancelled the request and the answer is dropped.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -25,21 +25,21 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// How many requests of one client may wait for their answers.
+/// Maximum number of open requests per client.
 pub(super) const MAX_OPEN: usize = 256;
 
-/// Why a request is not accepted.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// Its id is that of a request that was not answered yet.
+pub(super) enum RequestRefusal {
+    /// Its id belongs to an open request.
     InUse,
-    /// Too many requests wait for their answers.
+    /// There are too many open requests.
     TooMany,
 }
 
-impl Refusal {
-    /// The error that the client gets. One about an id in use must not carry that id: it would be taken for the answer
-    /// to the request that has it.
+impl RequestRefusal {
+    /// The error for the client. An error about an id in use must not have that id, since it would be taken for the
+    /// answer to the request that has it.
     pub(super) fn error(self) -> ErrorData {
         match self {
             Self::InUse => ErrorData::invalid_request("this request id is still in use", None),
@@ -52,114 +52,114 @@ impl Refusal {
     }
 }
 
-/// What the transport knows of a request; it travels with the request to its handler.
+/// State of a request that its handler can see, in the request's extensions.
 #[derive(Clone, Debug)]
-struct Ticket {
-    /// Cancelled once nobody waits for the answer.
+struct RequestHandle {
+    /// Cancelled when the answer is no longer needed.
     stop: CancellationToken,
-    /// The client had ended its handshake before it sent the request.
+    /// The client was initialized before it sent the request.
     initialized: bool,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     stop: CancellationToken,
     /// The client cancelled it, so it gets no answer.
     cancelled: bool,
-    /// It stays open until somebody ends it.
-    listens: bool,
-    /// Its answer is handed to the transport.
+    /// It stays open until it is cancelled.
+    is_subscription: bool,
+    /// Its answer is being passed to the transport.
     #[cfg(feature = "http")]
-    answering: bool,
-    /// What it came with.
+    is_answering: bool,
+    /// The batch that it belongs to.
     batch: Option<Batch>,
 }
 
-/// The answers to the requests of one batch, until all have come. Cloning it is cheap.
+/// The answers to a batch. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Batch(Arc<Mutex<Answers>>);
+pub(super) struct Batch(Arc<Mutex<BatchAnswers>>);
 
 #[derive(Debug, Default)]
-struct Answers {
-    texts: Vec<Vec<u8>>,
-    /// How many are still to come.
+struct BatchAnswers {
+    messages: Vec<Vec<u8>>,
+    /// Number of pending answers.
     waiting: usize,
 }
 
 impl Batch {
-    fn answers(&self) -> MutexGuard<'_, Answers> {
+    fn answers(&self) -> MutexGuard<'_, BatchAnswers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an answer that waits for no request.
+    /// Adds an answer that belongs to no request.
     pub(super) fn add(&self, text: Vec<u8>) {
-        self.answers().texts.push(text);
+        self.answers().messages.push(text);
     }
 
-    /// Adds the answer to one of the requests, or takes note that it gets none. The array of all answers once nothing is
-    /// waited for; none if there is no answer.
+    /// Adds the answer to a request, or none if it gets none. Returns the array of answers once all are there; `None`
+    /// if it is empty.
     pub(super) fn end(&self, text: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let mut answers = self.answers();
-        answers.texts.extend(text);
+        answers.messages.extend(text);
         answers.waiting = answers.waiting.saturating_sub(1);
         drop(answers);
         self.whole()
     }
 
-    /// The array of all answers if nothing is waited for; none if there is no answer.
+    /// The array of answers if none is pending; `None` if it is empty.
     pub(super) fn whole(&self) -> Option<Vec<u8>> {
         let mut answers = self.answers();
-        if answers.waiting > 0 || answers.texts.is_empty() {
+        if answers.waiting > 0 || answers.messages.is_empty() {
             return None;
         }
-        Some(array(&std::mem::take(&mut answers.texts)))
+        Some(array(&std::mem::take(&mut answers.messages)))
     }
 }
 
 /// A JSON array of these texts.
-pub(super) fn array(texts: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn array(messages: &[Vec<u8>]) -> Vec<u8> {
     let mut array = vec![b'['];
-    array.extend_from_slice(&texts.join(&b','));
+    array.extend_from_slice(&messages.join(&b','));
     array.push(b']');
     array
 }
 
-/// A request that was answered.
+/// An answered request.
 #[derive(Debug)]
-pub(super) struct Ended {
-    /// The client gets the answer.
-    pub(super) wanted: bool,
+pub(super) struct EndedRequest {
+    /// The client expects the answer.
+    pub(super) is_expected: bool,
     pub(super) batch: Option<Batch>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    open: HashMap<NumberOrString, Open>,
+    open: HashMap<NumberOrString, OpenRequest>,
     initialized: bool,
-    /// The revision that was agreed on has batches.
+    /// The negotiated revision has batches.
     batches: bool,
 }
 
-/// The open requests of one connection. Cloning it is cheap.
+/// The open requests of a connection. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OpenRequests(Arc<Shared>);
+pub(super) struct OpenRequests(Arc<RequestsInner>);
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct RequestsInner {
     state: Mutex<State>,
     /// Notified when a request was answered.
     answered: Notify,
 }
 
 impl OpenRequests {
-    /// Those of a connection, if that still lives.
+    /// Those of a connection that still exists.
     #[cfg(feature = "http")]
-    pub(super) fn of(shared: &Weak<Shared>) -> Option<Self> {
+    pub(super) fn of(shared: &Weak<RequestsInner>) -> Option<Self> {
         shared.upgrade().map(Self)
     }
 
     #[cfg(feature = "http")]
-    pub(super) fn downgrade(&self) -> Weak<Shared> {
+    pub(super) fn downgrade(&self) -> Weak<RequestsInner> {
         Arc::downgrade(&self.0)
     }
 
@@ -167,32 +167,32 @@ impl OpenRequests {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a request unless its id is in use or too many are open; its answer waits for the others of its batch. What
-    /// it returns is cancelled once nobody waits for the answer.
-    pub(super) fn begin_in(
+    /// Registers a request unless its id is in use or too many are open. The returned token is cancelled when the
+    /// answer is no longer needed.
+    pub(super) fn begin(
         &self,
         request: &mut JsonRpcRequest<ClientRequest>,
         batch: Option<&Batch>,
-    ) -> Result<CancellationToken, Refusal> {
+    ) -> Result<CancellationToken, RequestRefusal> {
         let mut state = self.state();
         if state.open.contains_key(&request.id) {
-            return Err(Refusal::InUse);
+            return Err(RequestRefusal::InUse);
         }
         if state.open.len() >= MAX_OPEN {
-            return Err(Refusal::TooMany);
+            return Err(RequestRefusal::TooMany);
         }
         let stop = CancellationToken::new();
-        request.request.extensions_mut().insert(Ticket {
+        request.request.extensions_mut().insert(RequestHandle {
             stop: stop.clone(),
             initialized: state.initialized,
         });
-        let open = Open {
+        let open = OpenRequest {
             stop: stop.clone(),
             cancelled: false,
             #[cfg(feature = "http")]
-            answering: false,
+            is_answering: false,
             batch: batch.cloned(),
-            listens: matches!(
+            is_subscription: matches!(
                 request.request,
                 ClientRequest::SubscriptionsListenRequest(_)
             ),
@@ -204,38 +204,38 @@ impl OpenRequests {
         Ok(stop)
     }
 
-    /// Registers a request like [`OpenRequests::begin_in`], once an answer with its id that is under way was handed over. The
-    /// client may have read that answer before the transport knows.
+    /// Registers a request like [`OpenRequests::begin`], after waiting for an answer with its id that is being sent.
+    /// The client may have read that answer before the transport returns.
     #[cfg(feature = "http")]
     pub(super) async fn begin_after_answer(
         &self,
         request: &mut JsonRpcRequest<ClientRequest>,
-    ) -> Result<CancellationToken, Refusal> {
+    ) -> Result<CancellationToken, RequestRefusal> {
         loop {
             let answered = self.0.answered.notified();
-            let is_answering = |open: &Open| open.answering;
+            let is_answering = |open: &OpenRequest| open.is_answering;
             if !self.state().open.get(&request.id).is_some_and(is_answering) {
-                return self.begin_in(request, None);
+                return self.begin(request, None);
             }
             answered.await;
         }
     }
 
-    /// Keeps the id that a message answers in use until what this returns is dropped.
+    /// Keeps the id of an answer in use until the guard is dropped.
     #[cfg(feature = "http")]
-    pub(super) fn answer(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Answer> {
-        self.note_revision(message);
+    pub(super) fn answer(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<AnswerGuard> {
+        self.record_revision(message);
         let id = answered_id(message)?.clone();
-        self.state().open.get_mut(&id)?.answering = true;
+        self.state().open.get_mut(&id)?.is_answering = true;
         let open = self.clone();
-        Some(Answer { open, id })
+        Some(AnswerGuard { open, id })
     }
 
-    /// Takes note of what a notification says of other requests; whether the service should see it, too.
+    /// Handles cancellations and `initialized`; returns whether the service should see the message.
     ///
-    /// A cancellation stops here. rmcp would forget the request and drop its answer, so that nobody knew when its id is
-    /// free again.
-    pub(super) fn note(&self, message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    /// Cancellations are not passed on: rmcp would drop the request and its answer, and it would be unknown when the id
+    /// is free.
+    pub(super) fn on_message(&self, message: &RxJsonRpcMessage<RoleServer>) -> bool {
         let JsonRpcMessage::Notification(notification) = message else {
             return true;
         };
@@ -257,7 +257,7 @@ impl OpenRequests {
         }
     }
 
-    /// Whether a request with this id waits for its answer.
+    /// Whether a request with this id is open.
     pub(super) fn is_open(&self, id: &NumberOrString) -> bool {
         self.state().open.contains_key(id)
     }
@@ -267,8 +267,8 @@ impl OpenRequests {
         self.state().batches
     }
 
-    /// Takes note of the revision that a handshake agrees on.
-    fn note_revision(&self, message: &TxJsonRpcMessage<RoleServer>) {
+    /// Records the revision that a handshake negotiated.
+    fn record_revision(&self, message: &TxJsonRpcMessage<RoleServer>) {
         if let JsonRpcMessage::Response(response) = message
             && let ServerResult::InitializeResult(result) = &response.result
         {
@@ -276,23 +276,23 @@ impl OpenRequests {
         }
     }
 
-    /// Frees the id that a message answers; none if it answers no open request.
-    pub(super) fn end(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Ended> {
-        self.note_revision(message);
-        self.forget(answered_id(message)?)
+    /// Releases the id of an answer; `None` if it answers no open request.
+    pub(super) fn end(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<EndedRequest> {
+        self.record_revision(message);
+        self.end_id(answered_id(message)?)
     }
 
-    /// Frees an id; none if it was free.
-    pub(super) fn forget(&self, id: &NumberOrString) -> Option<Ended> {
+    /// Releases an id; `None` if it was not in use.
+    pub(super) fn end_id(&self, id: &NumberOrString) -> Option<EndedRequest> {
         let ended = self.state().open.remove(id);
         self.0.answered.notify_waiters();
-        ended.map(|open| Ended {
-            wanted: !open.cancelled,
+        ended.map(|open| EndedRequest {
+            is_expected: !open.cancelled,
             batch: open.batch,
         })
     }
 
-    /// Whether the answer to a request waits for the others of its batch.
+    /// Whether an answer is collected for a batch.
     pub(super) fn is_batched(&self, message: &TxJsonRpcMessage<RoleServer>) -> bool {
         let id = answered_id(message);
         id.is_some_and(|id| {
@@ -301,21 +301,26 @@ impl OpenRequests {
         })
     }
 
-    /// Ends the requests that would otherwise stay open; they are answered.
+    /// Cancels subscriptions, which are then answered.
     pub(super) fn stop_listening(&self) {
-        for open in self.state().open.values().filter(|open| open.listens) {
+        for open in self
+            .state()
+            .open
+            .values()
+            .filter(|open| open.is_subscription)
+        {
             open.stop.cancel();
         }
     }
 
-    /// Withdraws all requests; they are answered.
+    /// Cancels all requests, which are then answered.
     pub(super) fn stop_all(&self) {
         for open in self.state().open.values() {
             open.stop.cancel();
         }
     }
 
-    /// Returns once every request was answered.
+    /// Completes when no request is open.
     pub(super) async fn all_answered(&self) {
         loop {
             let answered = self.0.answered.notified();
@@ -326,12 +331,12 @@ impl OpenRequests {
         }
     }
 
-    /// Frees all ids.
-    pub(super) fn take_all(&self) -> Vec<(NumberOrString, Ended)> {
+    /// Releases all ids.
+    pub(super) fn take_all(&self) -> Vec<(NumberOrString, EndedRequest)> {
         let open = std::mem::take(&mut self.state().open);
         let ended = open.into_iter().map(|(id, open)| {
-            let ended = Ended {
-                wanted: !open.cancelled,
+            let ended = EndedRequest {
+                is_expected: !open.cancelled,
                 batch: open.batch,
             };
             (id, ended)
@@ -349,51 +354,51 @@ fn answered_id(message: &TxJsonRpcMessage<RoleServer>) -> Option<&NumberOrString
     }
 }
 
-/// An answer that is handed to the transport; frees its id when dropped.
+/// An answer that is being sent; releases its id on drop.
 #[cfg(feature = "http")]
-pub(super) struct Answer {
+pub(super) struct AnswerGuard {
     open: OpenRequests,
     id: NumberOrString,
 }
 
 #[cfg(feature = "http")]
-impl Drop for Answer {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
-        self.open.forget(&self.id);
+        self.open.end_id(&self.id);
     }
 }
 
-/// Whether the client had ended its handshake before it sent the request; only then may it be asked anything.
-pub(super) fn had_handshake(context: &RequestContext<RoleServer>) -> bool {
-    let ticket = context.extensions.get::<Ticket>();
-    ticket.is_some_and(|ticket| ticket.initialized)
+/// Whether the client was initialized before it sent the request; only then may it be sent requests.
+pub(super) fn is_initialized(context: &RequestContext<RoleServer>) -> bool {
+    let handle = context.extensions.get::<RequestHandle>();
+    handle.is_some_and(|handle| handle.initialized)
 }
 
-/// Returns once nobody waits for the answer of a request: its client cancelled it, or the connection ends.
-pub(super) async fn withdrawn(context: &RequestContext<RoleServer>) {
-    match context.extensions.get::<Ticket>() {
-        Some(ticket) => tokio::select! {
-            () = ticket.stop.cancelled() => {}
+/// Completes when the client cancels the request or the connection ends.
+pub(super) async fn request_cancelled(context: &RequestContext<RoleServer>) {
+    match context.extensions.get::<RequestHandle>() {
+        Some(handle) => tokio::select! {
+            () = handle.stop.cancelled() => {}
             () = context.ct.cancelled() => {}
         },
         None => context.ct.cancelled().await,
     }
 }
 
-/// A service that also answers the requests whose handlers panic.
+/// A service that answers requests whose handlers panic.
 #[derive(Clone, Debug)]
-pub(super) struct Answering<S>(pub(super) S);
+pub(super) struct CatchPanic<S>(pub(super) S);
 
-impl<S: Service<RoleServer>> Service<RoleServer> for Answering<S> {
+impl<S: Service<RoleServer>> Service<RoleServer> for CatchPanic<S> {
     async fn handle_request(
         &self,
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        let mut handling = pin!(self.0.handle_request(request, context));
+        let mut future = pin!(self.0.handle_request(request, context));
         poll_fn(|cx| {
-            // Nothing of the future is used after it panicked.
-            let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
+            // The future is not polled again after a panic.
+            let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
             polled.unwrap_or_else(|_| {
                 let reason = "the request failed by a fault of the server";
                 Poll::Ready(Err(ErrorData::internal_error(reason, None)))

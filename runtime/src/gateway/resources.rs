@@ -1,4 +1,4 @@
-//! An address in, what stands there and the worker may see out; names and completions likewise.
+//! Resources, resource templates, prompts of servers, and completions.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,8 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use super::apps::AppPage;
-use super::meta::Extras;
-use super::pages::listed;
+use super::meta::RequestOptions;
+use super::pagination::listed;
 use super::{Gateway, apps, convert, describe, uri};
 use crate::call::{Asks, Call, CallMeta};
 use crate::effect::{Content, Outcome};
@@ -24,37 +24,37 @@ use crate::tool::{Catalog, CatalogItem};
 use crate::upstream::{COMPLETE, resource_of};
 use crate::worker::Worker;
 
-const FILES: &str = "file:///{+path}";
+const FILE_TEMPLATE: &str = "file:///{+path}";
 pub(super) const DIRECTORY: &str = "inode/directory";
-/// How many artifacts are listed, the newest first; the others can still be read.
-const MOST_ARTIFACTS: usize = 60;
-/// The most that MCP lets one completion name.
-const MOST_COMPLETIONS: usize = 100;
+/// Maximum number of listed artifacts, newest first; others can still be read.
+const MAX_ARTIFACTS: usize = 60;
+/// Maximum number of completions in MCP.
+const MAX_COMPLETIONS: usize = 100;
 
 impl Gateway {
-    /// The latest artifacts of this connection's worker, the outermost folders that are open to it, and the pages for a client of
-    /// `views`. A policy of the request hides the folders and artifacts that it forbids to read.
+    /// Lists the latest artifacts of the worker, its outermost open folders, and pages if the client supports `views`.
+    /// A policy of the request hides folders and artifacts that it does not allow to read.
     pub(super) async fn resources(
         &self,
         request: Option<PaginatedRequestParams>,
         views: bool,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let served = self.served().await?;
-        let worker = served.worker();
-        let authority = authority(worker, extras).await?;
-        let restricted = extras.policy.is_some();
+        let backend = self.backend().await?;
+        let worker = backend.worker();
+        let authority = authority(worker, options).await?;
+        let restricted = options.policy.is_some();
         let mut resources: Vec<Resource> = Vec::new();
-        if self.desk.manual.is_some() {
+        if self.state.manual.is_some() {
             resources.push(describe::help());
         }
-        if self.desk.files.is_some() {
+        if self.state.files.is_some() {
             let mut open = authority.open_folders();
             open.retain(OpenFolder::is_outermost);
             resources.extend(open.iter().map(|folder| {
-                Resource::new(uri::of_file(&folder.path), folder.path.as_str())
+                Resource::new(uri::from_path(&folder.path), folder.path.as_str())
                     .with_mime_type(DIRECTORY)
-                    .with_meta(describe::of_resource("directory", true))
+                    .with_meta(describe::resource_meta("directory", true))
             }));
         }
         if views {
@@ -62,65 +62,70 @@ impl Gateway {
         }
         let mut artifacts = worker.artifacts();
         artifacts.retain(|made| !restricted || shows_only_readable(worker, &authority, &made.uri));
-        resources.extend(artifacts.iter().take(MOST_ARTIFACTS).map(convert::artifact));
+        resources.extend(artifacts.iter().take(MAX_ARTIFACTS).map(convert::artifact));
         let catalogs = worker.catalogs(&authority);
         let listed = catalogs.iter();
-        resources.extend(listed.flat_map(|catalog| shown(&catalog.resources)));
+        resources.extend(listed.flat_map(|catalog| parse_items(&catalog.resources)));
         Ok(listed!(ListResourcesResult, resources, request.as_ref()))
     }
 
-    /// What a policy of the request, if there is one, leaves of third-party servers' resources and prompts.
-    pub(super) async fn catalogs(&self, extras: &Extras) -> Result<Vec<Catalog>, ErrorData> {
-        let served = self.served().await?;
-        let worker = served.worker();
-        Ok(worker.catalogs(&authority(worker, extras).await?))
+    /// The resources and prompts of third-party servers that the worker and the request's policy allow.
+    pub(super) async fn catalogs(
+        &self,
+        options: &RequestOptions,
+    ) -> Result<Vec<Catalog>, ErrorData> {
+        let backend = self.backend().await?;
+        let worker = backend.worker();
+        Ok(worker.catalogs(&authority(worker, options).await?))
     }
 
     pub(super) async fn resource_templates(
         &self,
         request: Option<&PaginatedRequestParams>,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut templates = vec![
             ResourceTemplate::new("ui://{tool}/{id}", "artifact")
                 .with_description("What a mutating call would change or changed, for people"),
         ];
-        if self.desk.files.is_some() {
+        if self.state.files.is_some() {
             templates.push(
-                ResourceTemplate::new(FILES, "file")
+                ResourceTemplate::new(FILE_TEMPLATE, "file")
                     .with_description("A file or directory that the worker may read"),
             );
         }
-        let catalogs = self.catalogs(extras).await?;
+        let catalogs = self.catalogs(options).await?;
         templates.extend(
             catalogs
                 .iter()
-                .flat_map(|catalog| shown(&catalog.templates)),
+                .flat_map(|catalog| parse_items(&catalog.templates)),
         );
         Ok(listed!(ListResourceTemplatesResult, templates, request))
     }
 
     pub(super) fn pages(&self) -> impl Iterator<Item = &AppPage> {
-        apps::pages(self.desk.files.is_some(), &self.desk.pages)
+        apps::pages(self.state.files.is_some(), &self.state.pages)
     }
 
-    /// Reads a resource; what is absent, forbidden and malformed is told apart by nobody.
+    /// Reads a resource. The error is the same for absent, forbidden and malformed URIs.
     pub(super) async fn resource(
         &self,
         uri: &str,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<ReadResourceResult, ErrorData> {
         if let Some((server, at_server)) = resource_of(uri) {
-            return self.of_server(uri, &server, &at_server, extras).await;
+            return self
+                .server_resource(uri, &server, &at_server, options)
+                .await;
         }
-        if extras.policy.is_some() && !uri.starts_with("file:") {
-            let served = self.served().await?;
-            let worker = served.worker();
-            let authority = authority(worker, extras).await?;
+        if options.policy.is_some() && !uri.starts_with("file:") {
+            let backend = self.backend().await?;
+            let worker = backend.worker();
+            let authority = authority(worker, options).await?;
             let is_page = self.pages().any(|page| page.uri == uri);
             let is_artifact = uri.starts_with("ui://") && !is_page;
             if is_artifact && !shows_only_readable(worker, &authority, uri) {
-                return Err(absent(uri));
+                return Err(not_found(uri));
             }
         }
         let contents = if uri == describe::HELP {
@@ -128,129 +133,131 @@ impl Gateway {
         } else if let Some(page) = self.pages().find(|page| page.uri == uri) {
             page.read()
         } else if uri.starts_with("ui://") {
-            let served = self.served().await?;
+            let backend = self.backend().await?;
             #[cfg(feature = "ui")]
-            if let Some(state) = self.review_state(&served, uri).await {
+            if let Some(state) = self.review_state(&backend, uri).await {
                 let contents = ResourceContents::text(state.to_string(), uri);
-                return Ok(fresh(contents.with_mime_type("application/json")));
+                return Ok(uncached(contents.with_mime_type("application/json")));
             }
-            let worker = served.worker();
-            let artifact = worker.artifact(uri).map_err(|_| absent(uri))?;
+            let worker = backend.worker();
+            let artifact = worker.artifact(uri).map_err(|_| not_found(uri))?;
             let contents = match String::from_utf8(artifact.bytes.to_vec()) {
                 Ok(text) => ResourceContents::text(text, uri),
                 Err(error) => ResourceContents::blob(STANDARD.encode(error.as_bytes()), uri),
             };
-            apps::of_artifact(contents.with_mime_type(artifact.mime), artifact.mime)
+            apps::artifact_contents(contents.with_mime_type(artifact.mime), artifact.mime)
         } else {
-            let (contents, cut) = self.file(uri, extras).await?;
+            let (contents, cut) = self.file(uri, options).await?;
             if cut {
                 let message = "the file is longer than a resource may be; read it in parts by the tool for files";
-                return Err(refused(uri, &CallError::new(Code::TooLarge, message)));
+                return Err(read_error(uri, &CallError::new(Code::TooLarge, message)));
             }
             contents
         };
-        Ok(fresh(contents))
+        Ok(uncached(contents))
     }
 
     /// Reads a resource of a third-party server, under the worker's policy.
-    async fn of_server(
+    async fn server_resource(
         &self,
         uri: &str,
         server: &str,
         at_server: &str,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<ReadResourceResult, ErrorData> {
-        let catalogs = self.catalogs(extras).await?;
-        // Clients that keep addresses may change the case of a scheme.
-        let is_it = |it: &&Catalog| &*it.server == server;
-        let is_like_it = |it: &&Catalog| it.server.eq_ignore_ascii_case(server);
-        let found = catalogs.iter().find(is_it);
-        let found = found.or_else(|| catalogs.iter().find(is_like_it));
-        let reader = found.ok_or_else(|| absent(uri))?.resource_reader();
-        let read = self.look(&reader, json!({"uri": at_server}), extras).await;
-        let read = read.map_err(|error| refused_by_server(&error))?;
+        let catalogs = self.catalogs(options).await?;
+        // Some clients change the case of a URI scheme.
+        let matches = |it: &&Catalog| &*it.server == server;
+        let matches_ignoring_case = |it: &&Catalog| it.server.eq_ignore_ascii_case(server);
+        let found = catalogs.iter().find(matches);
+        let found = found.or_else(|| catalogs.iter().find(matches_ignoring_case));
+        let reader = found.ok_or_else(|| not_found(uri))?.resource_reader();
+        let read = self
+            .run_tool(&reader, json!({"uri": at_server}), options)
+            .await;
+        let read = read.map_err(|error| server_error(&error))?;
         let output = read.structured().ok();
         let contents = output.and_then(|mut output| output.get_mut("contents").map(Value::take));
         let contents = contents.and_then(|it| serde_json::from_value(it).ok());
-        let contents: Vec<ResourceContents> = contents.ok_or_else(|| absent(uri))?;
+        let contents: Vec<ResourceContents> = contents.ok_or_else(|| not_found(uri))?;
         Ok(ReadResourceResult::new(contents)
             .with_ttl_ms(0)
             .with_cache_scope(CacheScope::Private))
     }
 
-    /// A prompt of a third-party server, under the worker's policy; none if no server has one of that name.
-    pub(super) async fn prompt_of_server(
+    /// A prompt of a third-party server, under the worker's policy; `None` if there is no such prompt.
+    pub(super) async fn server_prompt(
         &self,
         request: &GetPromptRequestParams,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<Option<GetPromptResult>, ErrorData> {
-        let catalogs = self.catalogs(extras).await?;
+        let catalogs = self.catalogs(options).await?;
         let found = catalogs.iter().find_map(|catalog| {
-            let (there, _) = catalog.prompts.get(&request.name)?;
-            Some((catalog.prompt_reader(), there))
+            let (name, _) = catalog.prompts.get(&request.name)?;
+            Some((catalog.prompt_reader(), name))
         });
-        let Some((reader, there)) = found else {
+        let Some((reader, name)) = found else {
             return Ok(None);
         };
-        let arguments = json!({"name": there, "arguments": request.arguments});
-        let read = self.look(&reader, arguments, extras).await;
+        let arguments = json!({"name": name, "arguments": request.arguments});
+        let read = self.run_tool(&reader, arguments, options).await;
         let output = read.and_then(|read| read.structured());
-        let output = output.map_err(|error| refused_by_server(&error))?;
+        let output = output.map_err(|error| server_error(&error))?;
         let unreadable = |_| ErrorData::internal_error("the prompt cannot be read", None);
         serde_json::from_value(output).map(Some).map_err(unreadable)
     }
 
-    /// A file or directory, and whether only its beginning is there.
+    /// A file or directory, and whether the content is truncated.
     pub(super) async fn file(
         &self,
         uri: &str,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<(ResourceContents, bool), ErrorData> {
-        let tools = self.desk.files.as_ref().ok_or_else(|| absent(uri))?;
-        let path = uri::path(uri).ok_or_else(|| absent(uri))?;
-        // All that the worker may be told at once, not just what a model is shown unless it asks for more.
-        let most = i64::MAX;
-        let read = json!({"path": path.as_str(), "binary": true, "limit": most, "max_bytes": most});
-        match self.look(tools.read, read, extras).await {
+        let tools = self.state.files.as_ref().ok_or_else(|| not_found(uri))?;
+        let path = uri::to_path(uri).ok_or_else(|| not_found(uri))?;
+        // The maximum, not the default for models.
+        let unlimited = i64::MAX;
+        let read = json!({"path": path.as_str(), "binary": true, "limit": unlimited, "max_bytes": unlimited});
+        match self.run_tool(tools.read, read, options).await {
             Ok(outcome) => Ok((contents(&outcome, uri), is_cut(&outcome))),
             Err(error) if error.code() == Code::NotRegular => {
                 let list = json!({"path": path.as_str()});
-                let listing = self.look(tools.list, list, extras).await;
-                let listing = listing.map_err(|error| refused(uri, &error))?;
+                let listing = self.run_tool(tools.list, list, options).await;
+                let listing = listing.map_err(|error| read_error(uri, &error))?;
                 let listing = ResourceContents::text(listing.text(), uri);
                 Ok((listing.with_mime_type(DIRECTORY), false))
             }
-            Err(error) => Err(refused(uri, &error)),
+            Err(error) => Err(read_error(uri, &error)),
         }
     }
 
-    /// Calls a reading tool for the client.
-    pub(super) async fn look(
+    /// Calls a tool that only reads, for the client.
+    pub(super) async fn run_tool(
         &self,
         tool: &str,
         arguments: Value,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<Outcome, CallError> {
-        let asks = self.desk.asking.of_reads();
-        self.look_asking(tool, arguments, extras, asks).await
+        let asks = self.state.approval.for_reads();
+        self.run_tool_asking(tool, arguments, options, asks).await
     }
 
-    async fn look_asking(
+    async fn run_tool_asking(
         &self,
         tool: &str,
         arguments: Value,
-        extras: &Extras,
+        options: &RequestOptions,
         asks: Asks,
     ) -> Result<Outcome, CallError> {
-        if self.session.bucket.take().is_err() {
+        if self.session.rate_limiter.take().is_err() {
             let reason = "requests come too fast; wait and try again";
             return Err(CallError::new(Code::RateLimited, reason));
         }
-        let served = self.served().await;
-        let served = served.map_err(|error| CallError::new(Code::Internal, error.message))?;
+        let backend = self.backend().await;
+        let backend = backend.map_err(|error| CallError::new(Code::Internal, error.message))?;
         let call = Call::new(tool, arguments).meta(CallMeta {
-            origin: extras.origin,
-            policy: extras.policy.clone(),
+            origin: options.origin,
+            policy: options.policy.clone(),
             preview_token: None,
             deadline: None,
             progress: None,
@@ -258,96 +265,98 @@ impl Gateway {
             confirm: false,
             requests: None,
         });
-        if !extras.ignored_grants.is_empty() {
-            let worker = served.worker();
-            worker.note_ignored_grants(&call, &extras.ignored_grants);
+        if !options.ignored_grants.is_empty() {
+            let worker = backend.worker();
+            worker.note_ignored_grants(&call, &options.ignored_grants);
         }
-        match served.grants() {
-            Some(grants) if !extras.granted.is_empty() => {
+        match backend.grants() {
+            Some(grants) if !options.granted.is_empty() => {
                 grants
-                    .submit(served.worker(), call, extras.granted.clone())
+                    .submit(backend.worker(), call, options.granted.clone())
                     .await
             }
-            _ => served.worker().submit(call).await,
+            _ => backend.worker().submit(call).await,
         }
     }
 
-    /// Completes a path by the names that the worker's own listing shows, and so by no denied one; an argument of what a
-    /// third-party server has by that server.
-    pub(super) async fn completed(
+    /// Completes a path from a listing of the worker, which has no denied names, or an argument of a third-party
+    /// server's template or prompt by that server.
+    pub(super) async fn completion(
         &self,
         request: &CompleteRequestParams,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<CompleteResult, ErrorData> {
-        if let Some((completer, arguments)) = self.completer(request, extras).await? {
-            // Nobody is asked while somebody types.
+        if let Some((completer, arguments)) = self.completer(request, options).await? {
+            // Completions never ask for approval.
             let asks = Asks::Refuse;
-            let completed = self.look_asking(&completer, arguments, extras, asks).await;
-            return Ok(CompleteResult::new(of_server(completed)));
+            let completed = self
+                .run_tool_asking(&completer, arguments, options, asks)
+                .await;
+            return Ok(CompleteResult::new(server_completion(completed)));
         }
         let is_path = match &request.r#ref {
             Reference::Resource(template) => {
-                template.uri == FILES && request.argument.name == "path"
+                template.uri == FILE_TEMPLATE && request.argument.name == "path"
             }
             Reference::Prompt(_) => request.argument.name == "path",
             _ => false,
         };
-        let names = match (&self.desk.files, is_path) {
+        let names = match (&self.state.files, is_path) {
             (Some(tools), true) => {
                 let typed = &request.argument.value;
-                self.names(tools.list, typed, extras).await
+                self.names(tools.list, typed, options).await
             }
             _ => Vec::new(),
         };
         let total = u32::try_from(names.len()).ok();
-        let more = names.len() > MOST_COMPLETIONS;
-        let shown = names.into_iter().take(MOST_COMPLETIONS).collect();
+        let more = names.len() > MAX_COMPLETIONS;
+        let shown = names.into_iter().take(MAX_COMPLETIONS).collect();
         let completion = CompletionInfo::with_pagination(shown, total, more)
             .map_err(|reason| ErrorData::internal_error(reason, None))?;
         Ok(CompleteResult::new(completion))
     }
 
-    /// The entry that completes an argument at a server, and what it is given; none if the argument is of no server that can.
+    /// The entry that completes an argument at a server, and its arguments; `None` if no server can.
     async fn completer(
         &self,
         request: &CompleteRequestParams,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<Option<(String, Value)>, ErrorData> {
-        // This judges the policy of the request, if there is one.
-        let catalogs = self.catalogs(extras).await?;
+        // This also checks the policy of the request.
+        let catalogs = self.catalogs(options).await?;
         let mut catalogs = catalogs.iter().filter(|catalog| catalog.completes);
         let found = match &request.r#ref {
             Reference::Prompt(prompt) => catalogs.find_map(|catalog| {
-                let (there, _) = catalog.prompts.get(&prompt.name)?;
-                Some((catalog, "prompt", Cow::Borrowed(there.as_str())))
+                let (name, _) = catalog.prompts.get(&prompt.name)?;
+                Some((catalog, "prompt", Cow::Borrowed(name.as_str())))
             }),
-            Reference::Resource(template) => resource_of(&template.uri).and_then(|(_, there)| {
-                let is_it = |item: &CatalogItem| {
+            Reference::Resource(template) => resource_of(&template.uri).and_then(|(_, name)| {
+                let matches = |item: &CatalogItem| {
                     let uri = item.shown.get("uriTemplate").and_then(Value::as_str);
                     uri == Some(template.uri.as_str())
                 };
-                let catalog = catalogs.find(|catalog| catalog.templates.iter().any(is_it))?;
-                Some((catalog, "template", there))
+                let catalog = catalogs.find(|catalog| catalog.templates.iter().any(matches))?;
+                Some((catalog, "template", name))
             }),
             _ => None,
         };
-        Ok(found.map(|(catalog, kind, there)| {
+        Ok(found.map(|(catalog, kind, name)| {
             let others = request.context.as_ref().map(|it| &it.arguments);
             let arguments = json!({
-                kind: there, "argument": request.argument.name, "value": request.argument.value, "others": others,
+                kind: name, "argument": request.argument.name, "value": request.argument.value, "others": others,
             });
             (format!("{}__{COMPLETE}", catalog.server), arguments)
         }))
     }
 
-    /// The paths that begin with `typed`; none if the directory cannot be listed.
-    async fn names(&self, list: &str, typed: &str, extras: &Extras) -> Vec<String> {
+    /// Paths that begin with `typed`; empty if the directory cannot be listed.
+    async fn names(&self, list: &str, typed: &str, options: &RequestOptions) -> Vec<String> {
         let (directory, _) = typed.rsplit_once('/').unwrap_or(("", typed));
         let arguments = match directory {
             "" => json!({}),
             directory => json!({"path": absolute(directory)}),
         };
-        let Ok(listing) = self.look(list, arguments, extras).await else {
+        let Ok(listing) = self.run_tool(list, arguments, options).await else {
             return Vec::new();
         };
         let Ok(output) = listing.structured() else {
@@ -357,7 +366,7 @@ impl Gateway {
         let names = entries
             .into_iter()
             .flatten()
-            // A name that had to be escaped is one that no tool opens.
+            // No tool opens names that are escaped.
             .filter(|entry| entry.get("raw").is_none())
             .filter_map(|entry| entry.get("name")?.as_str());
         names
@@ -371,13 +380,16 @@ impl Gateway {
 }
 
 /// The authority of `worker` under the policy of a request.
-pub(super) async fn authority(worker: &Worker, extras: &Extras) -> Result<Authority, ErrorData> {
-    let authority = worker.authority_under(extras.policy.as_ref(), extras.origin);
-    let refused = |error: CallError| convert::request_error(&error);
-    authority.await.map_err(refused)
+pub(super) async fn authority(
+    worker: &Worker,
+    options: &RequestOptions,
+) -> Result<Authority, ErrorData> {
+    let authority = worker.authority_under(options.policy.as_ref(), options.origin);
+    let to_error = |error: CallError| convert::request_error(&error);
+    authority.await.map_err(to_error)
 }
 
-/// Whether `authority` lets everything be read that the artifact at `uri` shows.
+/// Whether `authority` allows to read everything that the artifact at `uri` shows.
 #[cfg(feature = "ui")]
 pub(super) fn shows_only_readable(worker: &Worker, authority: &Authority, uri: &str) -> bool {
     use crate::policy::Verdict;
@@ -394,20 +406,20 @@ pub(super) fn shows_only_readable(worker: &Worker, authority: &Authority, uri: &
     })
 }
 
-/// Without review pages nothing is known of what an artifact shows.
+/// Without the `ui` feature the content of artifacts is unknown.
 #[cfg(not(feature = "ui"))]
 pub(super) fn shows_only_readable(_: &Worker, _: &Authority, _: &str) -> bool {
     false
 }
 
-/// What was read, which is the client's own and stale at once.
-fn fresh(contents: ResourceContents) -> ReadResourceResult {
+/// A result that is private and not cacheable.
+fn uncached(contents: ResourceContents) -> ReadResourceResult {
     ReadResourceResult::new(vec![contents])
         .with_ttl_ms(0)
         .with_cache_scope(CacheScope::Private)
 }
 
-/// The template's `path` follows a slash, so what is typed lacks its first one.
+/// The template's `path` follows a slash, so the typed text has no leading one.
 fn absolute(directory: &str) -> String {
     if directory.starts_with('/') {
         directory.to_owned()
@@ -416,7 +428,7 @@ fn absolute(directory: &str) -> String {
     }
 }
 
-/// Whether the reading tool left out the end of a file.
+/// Whether the tool truncated the file.
 fn is_cut(outcome: &Outcome) -> bool {
     let output = outcome.structured().unwrap_or_default();
     let file = output.pointer("/files/0").unwrap_or(&output);
@@ -436,14 +448,13 @@ fn contents(outcome: &Outcome, uri: &str) -> ResourceContents {
     }
 }
 
-/// One answer for what is not there and what is not the client's; MCP's revisions number it differently, which the
-/// SDK sees to.
-pub(super) fn absent(uri: &str) -> ErrorData {
+/// The same error for absent and forbidden resources. The SDK chooses the error code of the client's revision.
+pub(super) fn not_found(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({"uri": uri})))
 }
 
-/// What a server completes; nothing if it cannot, or may not be asked.
-fn of_server(completed: Result<Outcome, CallError>) -> CompletionInfo {
+/// The completions of a server; empty if it fails.
+fn server_completion(completed: Result<Outcome, CallError>) -> CompletionInfo {
     let output = completed.and_then(|outcome| outcome.structured());
     let output = output.unwrap_or_default();
     let values = output.get("values").cloned().unwrap_or_default();
@@ -455,34 +466,34 @@ fn of_server(completed: Result<Outcome, CallError>) -> CompletionInfo {
     completion
 }
 
-/// What of a catalog a list shows.
-fn shown<T: serde::de::DeserializeOwned>(items: &[CatalogItem]) -> impl Iterator<Item = T> {
+/// The entries of a catalog that parse as `T`.
+fn parse_items<T: serde::de::DeserializeOwned>(items: &[CatalogItem]) -> impl Iterator<Item = T> {
     let items = items.iter();
     items.filter_map(|it| serde_json::from_value(it.shown.clone()).ok())
 }
 
-/// Why a resource or prompt of a server was not read. It is in a list, so a refusal tells nothing new.
-pub(super) fn refused_by_server(error: &CallError) -> ErrorData {
+/// The error of a server's resource or prompt. It may have details, since the client can list it.
+pub(super) fn server_error(error: &CallError) -> ErrorData {
     let scopes: Vec<String> = error
         .requested_scopes()
         .iter()
         .map(ToString::to_string)
         .collect();
-    let mut refused = convert::request_error(error);
-    if let (false, Some(Value::Object(data))) = (scopes.is_empty(), &mut refused.data) {
+    let mut error = convert::request_error(error);
+    if let (false, Some(Value::Object(data))) = (scopes.is_empty(), &mut error.data) {
         data.insert("requested_scopes".into(), scopes.into());
     }
-    refused
+    error
 }
 
-fn refused(uri: &str, error: &CallError) -> ErrorData {
+fn read_error(uri: &str, error: &CallError) -> ErrorData {
     match error.code() {
-        // Beneath a file there is nothing, and to say so would tell that the file is there.
+        // This code would reveal that a file exists.
         Code::NotFound
         | Code::NotDirectory
         | Code::PermissionDenied
         | Code::ScopeRequired
-        | Code::UnknownTool => absent(uri),
+        | Code::UnknownTool => not_found(uri),
         Code::PolicyExpansion | Code::PolicyInvalid => convert::request_error(error),
         _ => {
             let data = json!({"uri": uri, "code": error.code().as_str()});

@@ -1,89 +1,93 @@
-//! A connection that begins in, what is its alone while it lasts out.
+//! State of one connection.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 
+use super::backend::Backend;
 use super::client_roots::ClientRoots;
-use super::door::Served;
-use super::log::Level;
-use super::watch::Watches;
+use super::log::LogLevel;
+use super::subscriptions::Subscriptions;
 use crate::rate::Bucket;
 
-/// What one connection has of its own; that ends with it.
+/// State of one connection.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// What it is served with, once it had its handshake.
-    pub(super) served: ArcSwapOption<Served>,
+    /// The backend, after the handshake.
+    pub(super) backend: ArcSwapOption<Backend>,
     pub(super) roots: ClientRoots,
-    pub(super) bucket: Arc<Bucket>,
-    pub(super) watches: Watches,
-    pub(super) level: Level,
-    /// Held while the person behind the client is asked, since they are asked one thing at a time.
+    pub(super) rate_limiter: Arc<Bucket>,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) log_level: LogLevel,
+    /// Held while the user is asked, so that questions are asked one at a time.
     pub(super) asking: Mutex<()>,
-    /// Names the client to servers' requests.
-    pub(super) client: Arc<()>,
-    /// Whether the client can still say something.
-    speaks: watch::Sender<bool>,
-    /// Each connection that came of this one listens until it has ended.
-    heirs: watch::Sender<()>,
-    /// Listens to the one that this came of.
-    heir: Option<watch::Receiver<()>>,
+    /// Identifies the client in requests of servers.
+    pub(super) client_id: Arc<()>,
+    /// Whether the client may send more input.
+    input_open: watch::Sender<bool>,
+    /// Child sessions subscribe until they have ended.
+    children: watch::Sender<()>,
+    /// Subscription to the parent session.
+    parent: Option<watch::Receiver<()>>,
 }
 
 impl Session {
-    pub(super) fn new(bucket: Arc<Bucket>) -> Self {
+    pub(super) fn new(rate_limiter: Arc<Bucket>) -> Self {
         Self {
-            served: ArcSwapOption::empty(),
+            backend: ArcSwapOption::empty(),
             roots: ClientRoots::default(),
-            bucket,
-            watches: Watches::default(),
-            level: Level::default(),
+            rate_limiter,
+            subscriptions: Subscriptions::default(),
+            log_level: LogLevel::default(),
             asking: Mutex::default(),
-            client: Arc::default(),
-            speaks: watch::Sender::new(true),
-            heirs: watch::Sender::default(),
-            heir: None,
+            client_id: Arc::default(),
+            input_open: watch::Sender::new(true),
+            children: watch::Sender::default(),
+            parent: None,
         }
     }
 
-    pub(super) fn speaks(&self) -> watch::Sender<bool> {
-        self.speaks.clone()
+    pub(super) fn input_open(&self) -> watch::Sender<bool> {
+        self.input_open.clone()
     }
 
-    /// Returns once the client can answer nothing any more.
-    pub(super) async fn silent(&self) {
-        // This session holds a sender, so the channel does not close before it is said.
-        let _ = self.speaks.subscribe().wait_for(|speaks| !speaks).await;
+    /// Completes when the client can no longer answer.
+    pub(super) async fn input_closed(&self) {
+        // The channel cannot close, since this session holds a sender.
+        let _ = self
+            .input_open
+            .subscribe()
+            .wait_for(|input_open| !input_open)
+            .await;
     }
 
-    /// One that this one can wait for.
-    pub(super) fn heir(&self, bucket: Arc<Bucket>) -> Self {
-        let mut session = Self::new(bucket);
-        session.heir = Some(self.heirs.subscribe());
+    /// A child session, which this session can wait for.
+    pub(super) fn child(&self, rate_limiter: Arc<Bucket>) -> Self {
+        let mut session = Self::new(rate_limiter);
+        session.parent = Some(self.children.subscribe());
         session
     }
 
-    /// Returns once every connection that came of this one has ended.
+    /// Completes when all child sessions have ended.
     #[cfg(feature = "http")]
-    pub(super) async fn heirless(&self) {
-        self.heirs.closed().await;
+    pub(super) async fn wait_for_children(&self) {
+        self.children.closed().await;
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let served = self.served.swap(None);
-        let Some(served) = served.filter(|served| served.ends_with_its_connection()) else {
+        let backend = self.backend.swap(None);
+        let Some(backend) = backend.filter(|backend| backend.is_owned()) else {
             return;
         };
-        // Without an executor there are no workers left to end.
+        // Without a tokio runtime there are no workers to end.
         if let Ok(tokio) = tokio::runtime::Handle::try_current() {
-            let heir = self.heir.take();
+            let parent = self.parent.take();
             tokio.spawn(async move {
-                served.end().await;
-                drop(heir);
+                backend.end().await;
+                drop(parent);
             });
         }
     }

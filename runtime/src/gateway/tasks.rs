@@ -1,5 +1,5 @@
-//! Long calls as tasks that their client asks after; only the worker that began one may ask. Beyond a bound on their
-//! number and on the bytes of their results, calls are answered when they end.
+//! Long calls as MCP tasks, which only the worker that started them can query. The number of tasks and the size of
+//! their results are limited; beyond the limits calls are answered when they end.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,29 +10,29 @@ use rmcp::model::{CallToolResponse, CallToolResult, CreateTaskResult, DetailedTa
 use rmcp::task_manager::{TaskExit, TaskManager, TaskOptions};
 use tokio::task::JoinHandle;
 
-/// How long a call may take before it becomes a task.
-const SOON: Duration = Duration::from_secs(2);
-/// How many tasks one gateway keeps, running and ended.
-const MAX_KEPT: usize = 256;
-/// How many bytes the results of tasks may take together.
+/// Calls that take longer become tasks.
+const TASK_DELAY: Duration = Duration::from_secs(2);
+/// Maximum number of tasks per gateway, running and ended.
+const MAX_TASKS: usize = 256;
+/// Maximum total size of results, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// How many bytes are set aside for a result that is still to come.
-const EXPECTED: usize = 1 << 20;
+/// Bytes reserved for the result of a running task.
+const EXPECTED_RESULT_BYTES: usize = 1 << 20;
 
-type Finished = Result<CallToolResult, ErrorData>;
+type CallResult = Result<CallToolResult, ErrorData>;
 
-/// The tasks of all connections of a gateway.
+/// The tasks of a gateway.
 #[derive(Default)]
 pub(super) struct Tasks {
     manager: TaskManager,
-    kept: Mutex<HashMap<String, Kept>>,
+    tasks: Mutex<HashMap<String, TaskEntry>>,
 }
 
-/// One task that can be asked after.
+/// A task.
 #[derive(Debug)]
-struct Kept {
+struct TaskEntry {
     owner: String,
-    /// How long its result is, or is expected to be, in bytes.
+    /// Size of the result, or the reserved size.
     bytes: Arc<AtomicUsize>,
 }
 
@@ -42,17 +42,17 @@ impl std::fmt::Debug for Tasks {
     }
 }
 
-/// A call under way; dropping it withdraws the call.
-pub(super) struct Underway(pub(super) JoinHandle<Finished>);
+/// A running call; dropping it cancels the call.
+pub(super) struct CallTask(pub(super) JoinHandle<CallResult>);
 
-impl Drop for Underway {
+impl Drop for CallTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Underway {
-    async fn finished(&mut self) -> Finished {
+impl CallTask {
+    async fn finished(&mut self) -> CallResult {
         (&mut self.0)
             .await
             .unwrap_or_else(|_| Err(ErrorData::internal_error("the call was lost", None)))
@@ -60,25 +60,25 @@ impl Underway {
 }
 
 impl Tasks {
-    /// The answer of a call, or the task that it becomes if that does not come soon.
+    /// The result of a call, or a task if it takes long.
     pub(super) async fn answer(
         &self,
         owner: &str,
-        mut underway: Underway,
+        mut call: CallTask,
     ) -> Result<CallToolResponse, ErrorData> {
-        let waited = tokio::time::timeout(SOON, underway.finished()).await;
+        let waited = tokio::time::timeout(TASK_DELAY, call.finished()).await;
         if let Ok(finished) = waited {
             return finished.map(Into::into);
         }
         if !self.has_room() {
-            return underway.finished().await.map(Into::into);
+            return call.finished().await.map(Into::into);
         }
-        let bytes = Arc::new(AtomicUsize::new(EXPECTED));
+        let bytes = Arc::new(AtomicUsize::new(EXPECTED_RESULT_BYTES));
         let taken = Arc::clone(&bytes);
         let task = self.manager.spawn(TaskOptions::new(), |context| {
             Box::pin(async move {
                 tokio::select! {
-                    finished = underway.finished() => {
+                    finished = call.finished() => {
                         let length = finished.as_ref().ok().and_then(|result| {
                             serde_json::to_vec(result).ok().map(|text| text.len())
                         });
@@ -93,44 +93,46 @@ impl Tasks {
             })
         });
         let owner = owner.to_owned();
-        let kept = Kept { owner, bytes };
-        self.kept().insert(task.task_id.clone(), kept);
+        let entry = TaskEntry { owner, bytes };
+        self.lock().insert(task.task_id.clone(), entry);
         Ok(CreateTaskResult::new(task).into())
     }
 
-    /// Whether one more task can be kept; those that the manager has forgotten make room.
+    /// Whether another task fits, after removing tasks that the manager has dropped.
     fn has_room(&self) -> bool {
-        let mut kept = self.kept();
-        kept.retain(|id, _| self.manager.get_task(id).is_ok());
-        let bytes = kept.values().map(|task| task.bytes.load(Ordering::Relaxed));
-        kept.len() < MAX_KEPT && bytes.sum::<usize>() + EXPECTED <= MAX_BYTES
+        let mut tasks = self.lock();
+        tasks.retain(|id, _| self.manager.get_task(id).is_ok());
+        let bytes = tasks
+            .values()
+            .map(|task| task.bytes.load(Ordering::Relaxed));
+        tasks.len() < MAX_TASKS && bytes.sum::<usize>() + EXPECTED_RESULT_BYTES <= MAX_BYTES
     }
 
-    pub(super) fn get(&self, id: &str, asker: &str) -> Result<DetailedTask, ErrorData> {
-        self.owned(id, asker)?;
+    pub(super) fn get(&self, id: &str, caller: &str) -> Result<DetailedTask, ErrorData> {
+        self.check_owner(id, caller)?;
         self.manager.get_task(id)
     }
 
-    pub(super) fn cancel(&self, id: &str, asker: &str) -> Result<(), ErrorData> {
-        self.owned(id, asker)?;
+    pub(super) fn cancel(&self, id: &str, caller: &str) -> Result<(), ErrorData> {
+        self.check_owner(id, caller)?;
         self.manager.cancel_task(id)
     }
 
-    /// Tasks here ask for no input, so what comes for one that is known is passed over.
-    pub(super) fn update(&self, id: &str, asker: &str) -> Result<(), ErrorData> {
-        self.owned(id, asker)
+    /// Tasks never request input, so updates of a known task are ignored.
+    pub(super) fn update(&self, id: &str, caller: &str) -> Result<(), ErrorData> {
+        self.check_owner(id, caller)
     }
 
-    /// The same error for a task that is not there and one of somebody else.
-    fn owned(&self, id: &str, asker: &str) -> Result<(), ErrorData> {
-        if self.kept().get(id).is_some_and(|task| task.owner == asker) {
+    /// The error is the same for an absent task and one of another worker.
+    fn check_owner(&self, id: &str, caller: &str) -> Result<(), ErrorData> {
+        if self.lock().get(id).is_some_and(|task| task.owner == caller) {
             return Ok(());
         }
         Err(ErrorData::invalid_params("there is no such task", None))
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, TaskEntry>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,20 +141,20 @@ mod tests {
     use super::*;
     use rmcp::model::{ContentBlock, TaskStatus};
 
-    fn done() -> Finished {
+    fn done() -> CallResult {
         Ok(CallToolResult::success(vec![ContentBlock::text("done")]))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_quick_call_answers_and_a_slow_one_becomes_its_owners_task() {
+    async fn slow_call_becomes_a_task_of_its_owner() {
         let tasks = Tasks::default();
         let owner = "a/w1";
-        let quick = Underway(tokio::spawn(async { done() }));
+        let quick = CallTask(tokio::spawn(async { done() }));
         let answer = tasks.answer(owner, quick).await.unwrap();
         assert!(matches!(answer, CallToolResponse::Complete(_)));
 
-        let slow = Underway(tokio::spawn(async {
-            tokio::time::sleep(SOON * 5).await;
+        let slow = CallTask(tokio::spawn(async {
+            tokio::time::sleep(TASK_DELAY * 5).await;
             done()
         }));
         let CallToolResponse::Task(task) = tasks.answer(owner, slow).await.unwrap() else {
@@ -162,51 +164,51 @@ mod tests {
         assert!(tasks.get(&id, "a/w2").is_err(), "a task is its owner's");
         assert!(tasks.cancel(&id, "a/w2").is_err());
         assert!(tasks.get(&id, owner).unwrap().status() == TaskStatus::Working);
-        tokio::time::sleep(SOON * 5).await;
+        tokio::time::sleep(TASK_DELAY * 5).await;
         assert_eq!(
             tasks.get(&id, owner).unwrap().status(),
             TaskStatus::Completed
         );
     }
 
-    /// A call that takes long, and ends with a text of so many bytes.
-    fn long(bytes: usize) -> Underway {
-        Underway(tokio::spawn(async move {
-            tokio::time::sleep(SOON * 2).await;
+    /// A slow call whose result has that many bytes.
+    fn long(bytes: usize) -> CallTask {
+        CallTask(tokio::spawn(async move {
+            tokio::time::sleep(TASK_DELAY * 2).await;
             let text = "x".repeat(bytes);
             Ok(CallToolResult::success(vec![ContentBlock::text(text)]))
         }))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn results_that_are_kept_are_bounded_in_bytes() {
+    async fn task_results_are_bounded_in_bytes() {
         let tasks = Tasks::default();
-        let mut kept = 0;
+        let mut count = 0;
         while let CallToolResponse::Task(_) = tasks.answer("a/w1", long(8 << 20)).await.unwrap() {
-            tokio::time::sleep(SOON * 2).await;
-            kept += 1;
-            assert!(kept < 100, "nothing bounds the tasks");
+            tokio::time::sleep(TASK_DELAY * 2).await;
+            count += 1;
+            assert!(count < 100, "nothing bounds the tasks");
         }
-        assert!((4..=10).contains(&kept), "{kept} results of 8 MiB");
+        assert!((4..=10).contains(&count), "{count} results of 8 MiB");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tasks_that_are_kept_are_bounded_in_number() {
+    async fn tasks_are_bounded_in_number() {
         let tasks = Tasks::default();
-        for _ in 0..MAX_KEPT {
+        for _ in 0..MAX_TASKS {
             let task = tasks.answer("a/w1", long(1)).await.unwrap();
             assert!(matches!(task, CallToolResponse::Task(_)));
-            tokio::time::sleep(SOON * 2).await;
+            tokio::time::sleep(TASK_DELAY * 2).await;
         }
         let beyond = tasks.answer("a/w1", long(1)).await.unwrap();
         assert!(matches!(beyond, CallToolResponse::Complete(_)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancelled_task_withdraws_its_call() {
+    async fn cancelled_task_cancels_its_call() {
         let tasks = Tasks::default();
         let (alive, gone) = tokio::sync::oneshot::channel::<()>();
-        let slow = Underway(tokio::spawn(async move {
+        let slow = CallTask(tokio::spawn(async move {
             let _alive = alive;
             std::future::pending::<()>().await;
             done()

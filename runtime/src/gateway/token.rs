@@ -1,16 +1,16 @@
-//! Random bits in, a secret that proves who speaks out.
+//! Bearer tokens.
 
 use std::fmt;
 
-/// A bearer token of 256 random bits; whoever holds it is the client.
+/// Bearer token of 256 random bits.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// A new token.
+    /// Creates a random token.
     ///
     /// # Errors
-    /// The system's, if it gives no random bits.
+    /// The system's, if it has no random bytes.
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)?;
@@ -19,21 +19,21 @@ impl Token {
         ))
     }
 
-    /// A token that somebody chose; none if it has fewer than 32 characters or one that no header can carry.
+    /// Parses a chosen token; `None` if it has fewer than 32 characters or one that is invalid in a header.
     #[must_use]
-    pub fn chosen(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
         (text.len() >= 32 && visible).then(|| Self(text.to_owned()))
     }
 
-    /// The secret itself, to hand to the one client.
+    /// The token itself.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether `given` is this token; takes as long for any wrong one of its length.
-    pub(super) fn is(&self, given: &str) -> bool {
+    /// Compares in constant time for a given length.
+    pub(super) fn matches(&self, given: &str) -> bool {
         let (own, given) = (self.0.as_bytes(), given.as_bytes());
         let differ = own.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
         own.len() == given.len() && differ == 0
@@ -51,9 +51,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_itself_alone_and_never_shown() {
+    fn token_matches_only_itself_and_is_not_in_debug_output() {
         let token = Token::random().unwrap();
-        assert!(token.is(token.reveal()));
+        assert!(token.matches(token.reveal()));
         assert_ne!(token.reveal(), Token::random().unwrap().reveal());
         let longer = format!("{}0", token.reveal());
         for other in [
@@ -62,11 +62,11 @@ mod tests {
             &longer,
             token.reveal().trim_start_matches(char::is_alphanumeric),
         ] {
-            assert!(!token.is(other));
+            assert!(!token.matches(other));
         }
         assert!(!format!("{token:?}").contains(token.reveal()));
-        assert!(Token::chosen("short").is_none());
-        assert!(Token::chosen(&"a b".repeat(20)).is_none());
-        assert!(Token::chosen(token.reveal()).is_some());
+        assert!(Token::parse("short").is_none());
+        assert!(Token::parse(&"a b".repeat(20)).is_none());
+        assert!(Token::parse(token.reveal()).is_some());
     }
 }

@@ -1,16 +1,16 @@
-//! A virtual path in, its `file://` address out; and back.
+//! Conversions between virtual paths and `file://` URIs.
 
 use crate::path::VirtualPath;
 
 const SCHEME: &str = "file://";
 
-/// The address of a file or directory.
-pub(super) fn of_file(path: &VirtualPath) -> String {
+/// The URI of a file or directory.
+pub(super) fn from_path(path: &VirtualPath) -> String {
     path.address()
 }
 
-/// The path that a `file://` address names; none if it is no such address, or names another host.
-pub(super) fn path(uri: &str) -> Option<VirtualPath> {
+/// The path of a `file://` URI; `None` if the URI is invalid or has another host.
+pub(super) fn to_path(uri: &str) -> Option<VirtualPath> {
     let rest = uri.strip_prefix(SCHEME)?;
     let rest = rest.strip_prefix("localhost").unwrap_or(rest);
     if !rest.starts_with('/') || rest.contains(['?', '#']) {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_names_a_path_on_this_host() {
+    fn file_uri_names_a_path_on_this_host() {
         for (uri, expected) in [
             ("file:///r/a%20b", Some("/r/a b")),
             ("file://localhost/r", Some("/r")),
@@ -51,7 +51,7 @@ mod tests {
             ("https://r/a", None),
             ("r/a", None),
         ] {
-            let found = path(uri);
+            let found = to_path(uri);
             assert_eq!(found.as_ref().map(VirtualPath::as_str), expected, "{uri}");
         }
     }
@@ -59,9 +59,9 @@ mod tests {
     proptest! {
         #![proptest_config(crate::cases::cases(1000))]
         #[test]
-        fn every_path_comes_back_from_its_address(name in "[^/\\x00]{1,12}") {
+        fn every_path_round_trips_through_its_uri(name in "[^/\\x00]{1,12}") {
             if let Ok(there) = VirtualPath::parse(&format!("/r/{name}"), None) {
-                prop_assert_eq!(path(&of_file(&there)), Some(there));
+                prop_assert_eq!(to_path(&from_path(&there)), Some(there));
             }
         }
     }

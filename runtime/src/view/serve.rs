@@ -113,7 +113,7 @@ async fn call_tool(instance: &Instance, name: &str, arguments: Fields) -> Result
     };
     let call = Call::new(entry.name.as_str(), arguments).meta(meta);
     let outcome = run_call(instance, call).await;
-    let outcome = outcome.and_then(|outcome| gateway::outcome(&outcome, gateway::Links::ALL));
+    let outcome = outcome.and_then(|outcome| gateway::outcome(&outcome, gateway::ResultLinks::ALL));
     to_result(outcome.or_else(|error| gateway::failure(&error)))
 }
 

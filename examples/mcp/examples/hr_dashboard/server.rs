@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bailiwick::{
-    About, AppPage, AskLimits, Deferred, Gateway, OpenError, Opener, Policy, Runtime, Served,
-    ToolSet, Trust, WorkerSpec,
+    AppPage, AskLimits, Backend, BackendError, BackendFactory, Deferred, Gateway, GatewayInfo,
+    Policy, Runtime, ToolSet, Trust, WorkerSpec,
 };
 use bailiwick_examples::Failure;
 use serde_json::Value;
@@ -33,7 +33,7 @@ struct Office {
 }
 
 impl Office {
-    async fn served(&self) -> Result<Served, OpenError> {
+    async fn served(&self) -> Result<Backend, BackendError> {
         let tools = ToolSet::new()
             .reader(ShowDashboard)
             .reader(ListEmployees)
@@ -51,15 +51,15 @@ impl Office {
         let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("hr").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
-        Ok(Served::new(runtime, &worker, Some(grants)))
+        Ok(Backend::new(runtime, &worker, Some(grants)))
     }
 }
 
-impl Opener for Office {
-    fn open(
+impl BackendFactory for Office {
+    fn create(
         &self,
         _configuration: Option<Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>> {
         Box::pin(self.served())
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn seed(folder: &Path) -> Result<(), Failure> {
 /// # Errors
 /// If there are no random bits.
 pub(crate) fn gateway(folder: PathBuf) -> Result<Gateway, Failure> {
-    let about = About {
+    let about = GatewayInfo {
         name: "hr-dashboard".into(),
         title: "Staff".into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -96,6 +96,6 @@ pub(crate) fn gateway(folder: PathBuf) -> Result<Gateway, Failure> {
         html: include_str!("dashboard.html").into(),
         application: true,
     };
-    let gateway = Gateway::opening(Office { folder }, Trust::Host, about).page(page);
+    let gateway = Gateway::with_factory(Office { folder }, Trust::Host, about).page(page);
     Ok(gateway.ask_client()?.build())
 }

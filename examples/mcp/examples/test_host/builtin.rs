@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bailiwick::{
-    About, AskLimits, ConfigSource, ConfigSources, Deferred, FileTools, Gateway, OpenError, Opener,
-    Policy, Runtime, Served, Trust, WorkerSpec, config_schema,
+    AskLimits, Backend, BackendError, BackendFactory, ConfigSource, ConfigSources, Deferred,
+    FileTools, Gateway, GatewayInfo, Policy, Runtime, Trust, WorkerSpec, config_schema,
 };
 use bailiwick_cli::check::Target;
 use bailiwick_examples::Failure;
@@ -48,7 +48,7 @@ impl Tree {
         self.folder.path().join("repo")
     }
 
-    async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
+    async fn served(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
         let own = json!({"roots": [{"path": self.root(), "default": true}], "deny": ["**/.env"]});
         let mut sources = ConfigSources::new()
             .with(ConfigSource::File, own)
@@ -71,15 +71,15 @@ impl Tree {
         let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("client").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
-        Ok(Served::new(runtime, &worker, Some(grants)))
+        Ok(Backend::new(runtime, &worker, Some(grants)))
     }
 }
 
-impl Opener for Tree {
-    fn open(
+impl BackendFactory for Tree {
+    fn create(
         &self,
         configuration: Option<Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>> {
         Box::pin(self.served(configuration))
     }
 }
@@ -92,13 +92,13 @@ pub(crate) fn target(elicit: bool) -> Target {
 }
 
 async fn serve(stream: DuplexStream, elicit: bool) -> Result<(), Failure> {
-    let about = About {
+    let about = GatewayInfo {
         name: "bailiwick".into(),
         title: "Bailiwick files".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         instructions: "The file tools on a small tree; `list_roots` says where it is.".into(),
     };
-    let mut gateway = Gateway::opening(Tree::new(elicit)?, Trust::Host, about)
+    let mut gateway = Gateway::with_factory(Tree::new(elicit)?, Trust::Host, about)
         .files(FileTools {
             read: "read_file",
             list: "list_directory",

@@ -1,18 +1,18 @@
-//! What a look at a directory found in, all of that gone out, and nothing else.
+//! Deletes a scanned directory tree.
 
 use bailiwick::{CallError, VirtualPath};
 
-use super::{Item, here, stamp, stat};
-use crate::replace::Lock;
-use crate::resolve::{self, Descent, Kind, OpenDir};
+use super::{Item, current_dir, stamp, stat};
+use crate::replace::DirLock;
+use crate::resolve::{self, DirStack, Kind, OpenDir};
 use crate::sys::{self, AtFlags, Errno};
 
-/// Removes `items`, all that a look at `dir` found: these very objects, unchanged, and nothing that came since.
-/// Returns how many went, and why not all of them if so.
+/// Deletes `items`, the result of a scan of `dir`, if each is still the same unchanged object. Returns how many were
+/// deleted, and the first error.
 pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError>) {
-    let mut gone = 0;
-    let mut way = Descent::new(dir);
-    // The directories whose contents are on their way out.
+    let mut removed_count = 0;
+    let mut stack = DirStack::new(dir);
+    // Directories whose contents are being deleted.
     let mut open: Vec<&Item> = Vec::new();
     let mut remove_all = || {
         for item in items {
@@ -20,49 +20,57 @@ pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError
                 .last()
                 .filter(|last| !item.path.starts_with(&last.path))
             {
-                way.leave();
-                unlink(here(&mut way, &last.path)?, last, AtFlags::REMOVEDIR)?;
-                gone += 1;
+                stack.pop();
+                unlink(
+                    current_dir(&mut stack, &last.path)?,
+                    last,
+                    AtFlags::REMOVEDIR,
+                )?;
+                removed_count += 1;
                 open.pop();
             }
             if item.meta.kind == Kind::Directory {
                 let name = item.path.name().unwrap_or_default();
-                let entered = way.enter(name);
+                let entered = stack.enter(name);
                 entered.map_err(|errno| changed(errno, &item.path))?;
                 open.push(item);
             } else {
-                unlink(here(&mut way, &item.path)?, item, AtFlags::empty())?;
-                gone += 1;
+                unlink(current_dir(&mut stack, &item.path)?, item, AtFlags::empty())?;
+                removed_count += 1;
             }
         }
         while let Some(last) = open.pop() {
-            way.leave();
-            unlink(here(&mut way, &last.path)?, last, AtFlags::REMOVEDIR)?;
-            gone += 1;
+            stack.pop();
+            unlink(
+                current_dir(&mut stack, &last.path)?,
+                last,
+                AtFlags::REMOVEDIR,
+            )?;
+            removed_count += 1;
         }
         Ok(())
     };
     let done = remove_all();
-    (gone, done)
+    (removed_count, done)
 }
 
-/// Removes `item` from the directory it is in, if it is still the one of the plan. The directory is locked meanwhile, so
-/// nobody who writes through this crate replaces the item between the look and the removal.
+/// Deletes `item` if it is unchanged. The directory is locked, so no other writer of this crate replaces the item
+/// between the check and the deletion.
 pub(crate) fn unlink(dir: &OpenDir, item: &Item, how: AtFlags) -> Result<(), CallError> {
     let failed = |errno| changed(errno, &item.path);
-    let _lock = Lock::take(dir.as_fd()).map_err(failed)?;
+    let _lock = DirLock::acquire(dir.as_fd()).map_err(failed)?;
     let name = item.path.name().unwrap_or_default();
-    let there = stat(dir.as_fd(), name).map_err(failed)?;
-    // A directory changes as its entries go; what it holds now shows when it is removed.
-    let same = (there.dev, there.ino) == (item.meta.dev, item.meta.ino)
-        && (there.kind == Kind::Directory || stamp(&there) == stamp(&item.meta));
+    let current = stat(dir.as_fd(), name).map_err(failed)?;
+    // A directory changes when its entries are deleted; new entries make its deletion fail.
+    let same = (current.dev, current.ino) == (item.meta.dev, item.meta.ino)
+        && (current.kind == Kind::Directory || stamp(&current) == stamp(&item.meta));
     if !same {
         return Err(crate::change::stale(&item.path));
     }
     sys::unlinkat(dir.as_fd(), name, how).map_err(failed)
 }
 
-/// What `errno` means of something that was there a moment ago.
+/// The error for an entry that has changed since the scan.
 fn changed(errno: Errno, path: &VirtualPath) -> CallError {
     match errno {
         Errno::NOENT
@@ -71,6 +79,6 @@ fn changed(errno: Errno, path: &VirtualPath) -> CallError {
         | Errno::LOOP
         | Errno::NOTDIR
         | Errno::STALE => crate::change::stale(path),
-        errno => resolve::say(errno, path),
+        errno => resolve::to_call_error(errno, path),
     }
 }

@@ -1,4 +1,4 @@
-//! An open file and what is wanted of it in, content blocks and the facts about them out.
+//! Renders the content of a file as content blocks and metadata.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -7,121 +7,126 @@ use std::io::{Read as _, Seek as _};
 use bailiwick::{CallError, Code, Content, Halt, Utf8, VirtualPath, escape};
 use bytes::Bytes;
 
-use super::piece::{self, Gather, Hash, Piece, Want};
-use super::{FileRead, Job, Room, through};
-use crate::lens::Lens;
+use super::lines::{self, CollectedLines, LazyHash, LineCollector, LineSelection};
+use super::{ByteBudget, FileContent, Job, stream};
 use crate::media;
+use crate::read_view::ReadView;
 use crate::resolve::{self, OpenFile};
 
-/// The largest file that is taken into memory as a whole; a larger one is read through.
-pub(super) const WHOLE: u64 = 1024 * 1024;
+/// Maximum size of a file that is buffered; larger ones are streamed.
+pub(super) const MAX_BUFFERED: u64 = 1024 * 1024;
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The bytes of a file, at once or to be read through.
+/// The content of a file, buffered or to be streamed.
 pub(super) enum Source {
-    Whole(Bytes),
-    Through(OpenFile),
+    Buffered(Bytes),
+    Streamed(OpenFile),
 }
 
 pub(super) fn open_and_render(
-    lens: &dyn Lens,
+    view: &dyn ReadView,
     job: &Job,
     path: &VirtualPath,
-    room: Room,
+    budget: ByteBudget,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
-    let mut opened = resolve::file(lens, path)?;
-    if room.all == 0 || room.text == 0 {
+) -> Result<FileContent, Halt> {
+    let mut opened = resolve::file(view, path)?;
+    if budget.all == 0 || budget.text == 0 {
         let message = "the limit of one answer is reached; read this file by itself";
         return Err(CallError::new(Code::TooLarge, message).into());
     }
-    let source = if opened.meta.len <= WHOLE {
-        Source::Whole(take(&mut opened.file, WHOLE)?)
+    let source = if opened.meta.len <= MAX_BUFFERED {
+        Source::Buffered(take(&mut opened.file, MAX_BUFFERED)?)
     } else {
-        Source::Through(opened)
+        Source::Streamed(opened)
     };
-    render(lens, job, path, room, source, content)
+    render(view, job, path, budget, source, content)
 }
 
-/// At most `limit` bytes from where `file` stands; memory grows with what comes, not with what was announced.
+/// Reads at most `limit` bytes; memory grows with the bytes read, not with the reported size.
 pub(super) fn take(file: &mut File, limit: u64) -> Result<Bytes, CallError> {
     let mut bytes = Vec::new();
     let read = file.take(limit).read_to_end(&mut bytes);
-    read.map_err(|error| piece::failed(&error))?;
+    read.map_err(|error| lines::failed(&error))?;
     Ok(bytes.into())
 }
 
 pub(super) fn render(
-    lens: &dyn Lens,
+    view: &dyn ReadView,
     job: &Job,
     path: &VirtualPath,
-    room: Room,
+    budget: ByteBudget,
     source: Source,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
-    let mut file = FileRead {
-        path: lens.actual(path).to_string(),
-        ..FileRead::default()
+) -> Result<FileContent, Halt> {
+    let mut file = FileContent {
+        path: view.actual(path).to_string(),
+        ..FileContent::default()
     };
-    let want = Want {
-        max_bytes: job.want.max_bytes.min(room.text),
-        ..job.want
+    let selection = LineSelection {
+        max_bytes: job.selection.max_bytes.min(budget.text),
+        ..job.selection
     };
     let (source, head) = match source {
-        Source::Whole(bytes) => (Source::Whole(bytes.clone()), bytes),
-        Source::Through(mut opened) => {
+        Source::Buffered(bytes) => (Source::Buffered(bytes.clone()), bytes),
+        Source::Streamed(mut opened) => {
             let head = take(&mut opened.file, media::HEAD as u64)?;
             opened
                 .file
                 .rewind()
-                .map_err(|error| piece::failed(&error))?;
-            (Source::Through(opened), head)
+                .map_err(|error| lines::failed(&error))?;
+            (Source::Streamed(opened), head)
         }
     };
     let length = match &source {
-        Source::Whole(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-        Source::Through(opened) => opened.meta.len,
+        Source::Buffered(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+        Source::Streamed(opened) => opened.meta.len,
     };
     file.bytes = Some(length);
-    let most = job.binary_bytes.min(room.all);
+    let most = job.binary_bytes.min(budget.all);
     let kind = media::kind(&head);
     match (kind, source) {
-        (media::Kind::Text, Source::Whole(bytes)) => {
+        (media::Kind::Text, Source::Buffered(bytes)) => {
             if job.binary && std::str::from_utf8(&bytes).is_err() {
-                let bytes = binary(path, length, most, Source::Whole(bytes))?;
-                return Ok(whole_binary(job, kind, path, bytes, file, content));
+                let bytes = read_binary(path, length, most, Source::Buffered(bytes))?;
+                return Ok(render_binary(job, kind, path, bytes, file, content));
             }
-            whole_text(job, want, &bytes, file, content)
+            render_text(job, selection, &bytes, file, content)
         }
-        (media::Kind::Text, Source::Through(opened)) => {
-            let read = through::text(lens, job, want, opened, file.clone(), content);
+        (media::Kind::Text, Source::Streamed(opened)) => {
+            let read = stream::text(view, job, selection, opened, file.clone(), content);
             match read {
                 Err(Halt::Failed(error)) if job.binary && error.code() == Code::NotText => {}
                 read => return read,
             }
-            let again = Source::Through(resolve::file(lens, path)?);
-            let bytes = binary(path, length, most, again)?;
-            Ok(whole_binary(job, kind, path, bytes, file, content))
+            let again = Source::Streamed(resolve::file(view, path)?);
+            let bytes = read_binary(path, length, most, again)?;
+            Ok(render_binary(job, kind, path, bytes, file, content))
         }
         (media::Kind::Other(guess), _) if !job.binary => Err(not_text(path, length, guess).into()),
         (kind, source) => {
-            let bytes = binary(path, length, most, source)?;
-            Ok(whole_binary(job, kind, path, bytes, file, content))
+            let bytes = read_binary(path, length, most, source)?;
+            Ok(render_binary(job, kind, path, bytes, file, content))
         }
     }
 }
 
-/// All bytes of a file that is no text, if they fit.
-fn binary(path: &VirtualPath, length: u64, room: u64, source: Source) -> Result<Bytes, CallError> {
+/// The content of a binary file, if it fits.
+fn read_binary(
+    path: &VirtualPath,
+    length: u64,
+    budget: u64,
+    source: Source,
+) -> Result<Bytes, CallError> {
     let bytes = match source {
-        Source::Whole(bytes) => bytes,
-        Source::Through(_) if length > room => Bytes::new(),
-        Source::Through(mut opened) => take(&mut opened.file, room.saturating_add(1))?,
+        Source::Buffered(bytes) => bytes,
+        Source::Streamed(_) if length > budget => Bytes::new(),
+        Source::Streamed(mut opened) => take(&mut opened.file, budget.saturating_add(1))?,
     };
     let longest = length.max(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-    if longest > room {
+    if longest > budget {
         let message = format!(
-            "`{}` has {longest} bytes, and at most {room} may be returned",
+            "`{}` has {longest} bytes, and at most {budget} may be returned",
             escape(path.as_str())
         );
         return Err(CallError::new(Code::TooLarge, message).with("bytes", longest));
@@ -129,15 +134,15 @@ fn binary(path: &VirtualPath, length: u64, room: u64, source: Source) -> Result<
     Ok(bytes)
 }
 
-fn whole_binary(
+fn render_binary(
     job: &Job,
     kind: media::Kind,
     path: &VirtualPath,
     bytes: Bytes,
-    mut file: FileRead,
+    mut file: FileContent,
     content: &mut Vec<Content>,
-) -> FileRead {
-    let hash = Hash::Of(bytes.clone());
+) -> FileContent {
+    let hash = LazyHash::Of(bytes.clone());
     if job
         .known_hash
         .as_ref()
@@ -163,14 +168,14 @@ fn whole_binary(
     file
 }
 
-fn whole_text(
+fn render_text(
     job: &Job,
-    want: Want,
+    selection: LineSelection,
     bytes: &Bytes,
-    mut file: FileRead,
+    mut file: FileContent,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
-    let hash = Hash::Of(bytes.clone());
+) -> Result<FileContent, Halt> {
+    let hash = LazyHash::Of(bytes.clone());
     if job
         .known_hash
         .as_ref()
@@ -181,12 +186,12 @@ fn whole_text(
     file.hash = Some(hash);
     file.bom = bytes.starts_with(BOM);
     let text = bytes.slice(if file.bom { BOM.len() } else { 0 }..);
-    let lines = piece::count_lines(&text);
+    let lines = lines::count_lines(&text);
     file.lines = Some(lines);
-    let range = want.range(lines)?;
-    if want.is_whole(text.len(), lines) {
+    let range = selection.range(lines)?;
+    if selection.is_whole(text.len(), lines) {
         let length = text.len();
-        let text = Utf8::new(text).map_err(|_| not_text_here(job, &file))?;
+        let text = Utf8::new(text).map_err(|_| not_text_error(job, &file))?;
         if length > 0 {
             (file.first_line, file.last_line) = (Some(1), Some(lines));
         }
@@ -194,31 +199,30 @@ fn whole_text(
         content.push(Content::Text(text));
         return Ok(file);
     }
-    let mut gather = Gather::new(want, range);
+    let mut gather = LineCollector::new(selection, range);
     gather.feed(&text);
-    shown(job, range.0, gather.finish(), file, content)
+    add_lines(job, range.0, gather.finish(), file, content)
 }
 
-/// Adds a piece of text, and where to go on.
-pub(super) fn shown(
+/// Adds lines of text, and where to continue.
+pub(super) fn add_lines(
     job: &Job,
     first: u64,
-    piece: Piece,
-    mut file: FileRead,
+    collected: CollectedLines,
+    mut file: FileContent,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
-    let text = Utf8::new(piece.text.into()).map_err(|_| not_text_here(job, &file))?;
+) -> Result<FileContent, Halt> {
+    let text = Utf8::new(collected.text.into()).map_err(|_| not_text_error(job, &file))?;
     file.text = Some(text.clone());
     content.push(Content::Text(text));
-    if piece.last >= first {
-        (file.first_line, file.last_line) = (Some(first), Some(piece.last));
+    if collected.last >= first {
+        (file.first_line, file.last_line) = (Some(first), Some(collected.last));
     }
-    file.line_cut = piece.line_cut;
-    let more = file.lines.is_none_or(|lines| piece.last < lines);
-    file.next_offset = more.then_some(piece.last + 1);
+    file.line_cut = collected.line_cut;
+    let more = file.lines.is_none_or(|lines| collected.last < lines);
+    file.next_offset = more.then_some(collected.last + 1);
     let mut notice = String::new();
-    // Writing to a String does not fail.
-    if piece.line_cut {
+    if collected.line_cut {
         let _ = write!(
             notice,
             "[line {first} is longer than the limit and was cut; set `max_bytes` for more] "
@@ -231,7 +235,7 @@ pub(super) fn shown(
         let _ = write!(
             notice,
             "[lines {first}-{} of {total}; go on with offset {next}]",
-            piece.last
+            collected.last
         );
     }
     if !notice.is_empty() {
@@ -240,7 +244,11 @@ pub(super) fn shown(
     Ok(file)
 }
 
-pub(super) fn unchanged(mut file: FileRead, hash: Hash, content: &mut Vec<Content>) -> FileRead {
+pub(super) fn unchanged(
+    mut file: FileContent,
+    hash: LazyHash,
+    content: &mut Vec<Content>,
+) -> FileContent {
     file.hash = Some(hash);
     file.unchanged = true;
     content.push(Content::Text(Utf8::from(
@@ -249,7 +257,7 @@ pub(super) fn unchanged(mut file: FileRead, hash: Hash, content: &mut Vec<Conten
     file
 }
 
-fn not_text_here(job: &Job, file: &FileRead) -> CallError {
+fn not_text_error(job: &Job, file: &FileContent) -> CallError {
     let path = job
         .paths
         .iter()

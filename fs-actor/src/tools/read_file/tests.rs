@@ -1,4 +1,4 @@
-//! Files of every kind in, what the model and the program are told out.
+//! Tests of `read_file`.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use serde_json::json;
 
 use bailiwick::ContentHash;
 
-use super::render::WHOLE;
+use super::render::MAX_BUFFERED;
 use super::*;
-use crate::testing::{Kernel, World, path};
+use crate::testing::{KernelMode, World, path};
 
-fn job(asked: &str) -> Job {
+fn job(requested: &str) -> Job {
     Job {
-        paths: vec![path(asked)],
-        want: Want {
+        paths: vec![path(requested)],
+        selection: LineSelection {
             offset: 1,
             limit: u64::MAX,
             max_bytes: u64::MAX,
@@ -25,13 +25,16 @@ fn job(asked: &str) -> Job {
     }
 }
 
-fn range(asked: &str, offset: i64, limit: Option<u64>) -> Job {
-    let want = Want {
+fn range(requested: &str, offset: i64, limit: Option<u64>) -> Job {
+    let selection = LineSelection {
         offset,
         limit: limit.unwrap_or(u64::MAX),
-        ..job(asked).want
+        ..job(requested).selection
     };
-    Job { want, ..job(asked) }
+    Job {
+        selection,
+        ..job(requested)
+    }
 }
 
 fn texts(reply: &Reply) -> Vec<&str> {
@@ -64,9 +67,9 @@ fn check(bytes: &[u8], job: &Job, expected: &[&str], facts: &serde_json::Value) 
     );
     assert_eq!(take("text"), json!(expected[0]));
     assert_eq!(got, *facts);
-    if bytes.len() as u64 <= AT_HAND {
-        let lens = world.lens();
-        let fast = read_at_hand(&lens, job, &Held::default())
+    if bytes.len() as u64 <= MAX_CACHED_READ {
+        let view = world.view();
+        let fast = try_read_cached(&view, job, &FileCache::default())
             .expect("a small file that was just written is at hand");
         let fast = fast.unwrap();
         assert_eq!(texts(&fast), expected);
@@ -74,7 +77,7 @@ fn check(bytes: &[u8], job: &Job, expected: &[&str], facts: &serde_json::Value) 
 }
 
 #[test]
-fn a_text_is_returned_as_it_is() {
+fn text_is_returned_unchanged() {
     let facts = json!({"path": "/r/f", "bytes": 6, "lines": 2, "first_line": 1, "last_line": 2});
     check(b"a\r\nb\r\n", &job("/r/f"), &["a\r\nb\r\n"], &facts);
     let facts = json!({"path": "/r/f", "bytes": 3, "lines": 2, "first_line": 1, "last_line": 2});
@@ -88,13 +91,13 @@ fn a_text_is_returned_as_it_is() {
 }
 
 #[test]
-fn a_byte_order_mark_is_told_and_not_shown() {
+fn byte_order_mark_is_reported_and_not_shown() {
     let facts = json!({"path": "/r/f", "bytes": 4, "lines": 1, "first_line": 1, "last_line": 1, "bom": true});
     check(b"\xef\xbb\xbfa", &job("/r/f"), &["a"], &facts);
 }
 
 #[test]
-fn a_range_tells_the_totals_and_where_to_go_on() {
+fn range_has_totals_and_next_offset() {
     let facts = json!({"path": "/r/f", "bytes": 8, "lines": 4, "first_line": 2, "last_line": 3, "next_offset": 4});
     check(
         b"1\n2\n3\n4\n",
@@ -110,20 +113,20 @@ fn a_range_tells_the_totals_and_where_to_go_on() {
         &facts,
     );
     let mut numbered = range("/r/f", 3, None);
-    numbered.want.line_numbers = true;
+    numbered.selection.line_numbers = true;
     let facts = json!({"path": "/r/f", "bytes": 8, "lines": 4, "first_line": 3, "last_line": 4});
     check(b"1\n2\n3\n4\n", &numbered, &["3\t3\n4\t4\n"], &facts);
 }
 
 #[test]
-fn a_range_beyond_the_end_is_refused_with_the_total() {
+fn range_beyond_the_end_is_refused_with_the_total() {
     let world = World::new(&["file root/f one"]);
-    let halt = read_files(&world.lens(), &range("/r/f", 5, None)).unwrap_err();
+    let halt = read_files(&world.view(), &range("/r/f", 5, None)).unwrap_err();
     assert!(halt.to_string().contains("the file has 1 lines"), "{halt}");
 }
 
 #[test]
-fn the_limit_of_bytes_is_kept_at_the_end_of_a_line() {
+fn byte_limit_cuts_at_a_line_end() {
     let mut world = World::new(&[]);
     world.max_bytes = 5;
     world.write("root/f", "aaa\nbbb\n");
@@ -139,7 +142,7 @@ fn the_limit_of_bytes_is_kept_at_the_end_of_a_line() {
 }
 
 #[test]
-fn a_file_that_is_known_is_not_returned_again() {
+fn file_with_known_hash_is_not_returned() {
     let world = World::new(&["file root/f text"]);
     let known = |text: &[u8]| Job {
         known_hash: Some(ContentHash::of(text).into()),
@@ -153,7 +156,7 @@ fn a_file_that_is_known_is_not_returned_again() {
 }
 
 #[test]
-fn pictures_and_sounds_come_as_such_and_other_bytes_only_on_request() {
+fn images_and_audio_are_returned_and_other_bytes_on_request() {
     let world = World::new(&[]);
     let write = |bytes: &[u8]| world.write("root/f", bytes);
     let only = |binary: bool| {
@@ -212,7 +215,7 @@ fn large_file_in_another_encoding_is_returned_as_bytes_on_request() {
     let mut world = World::new(&[]);
     world.max_bytes = 8 << 20;
     let text = "caf\u{e9} ".repeat(300_000);
-    assert!(text.len() as u64 > WHOLE);
+    assert!(text.len() as u64 > MAX_BUFFERED);
     let latin: Vec<u8> = text.chars().filter_map(|c| u8::try_from(c).ok()).collect();
     for (bytes, is_text) in [(text.as_bytes(), true), (&latin, false)] {
         world.write("root/f", bytes);
@@ -227,13 +230,13 @@ fn large_file_in_another_encoding_is_returned_as_bytes_on_request() {
     }
 }
 
-fn asked(arguments: serde_json::Value) -> Job {
+fn requested(arguments: serde_json::Value) -> Job {
     let args: ReadFileArgs = serde_json::from_value(arguments).unwrap();
     let mut paths: Vec<String> = args.path.into_iter().collect();
     paths.extend(args.paths);
     Job {
-        paths: paths.iter().map(|asked| path(asked)).collect(),
-        want: Want::of(args.offset, args.limit, args.max_bytes, args.line_numbers),
+        paths: paths.iter().map(|requested| path(requested)).collect(),
+        selection: LineSelection::of(args.offset, args.limit, args.max_bytes, args.line_numbers),
         binary_bytes: args.max_bytes.unwrap_or(u64::MAX),
         known_hash: None,
         binary: args.binary,
@@ -245,7 +248,7 @@ fn default_read_is_bounded_and_more_is_read_when_asked_for() {
     let world = World::new(&[]);
     world.write("root/lines", "x\n".repeat(5_000));
     world.write("root/wide", format!("{}\n", "y".repeat(999)).repeat(150));
-    let read = |arguments| read(&world, &asked(arguments)).unwrap();
+    let read = |arguments| read(&world, &requested(arguments)).unwrap();
     let reply = read(json!({"path": "/r/lines"}));
     assert_eq!(texts(&reply)[0].lines().count(), 2_000);
     assert_eq!(
@@ -267,7 +270,7 @@ fn default_read_is_bounded_and_more_is_read_when_asked_for() {
 }
 
 #[test]
-fn many_files_are_read_and_one_that_is_missing_does_not_spoil_the_rest() {
+fn missing_file_does_not_fail_the_others() {
     let world = World::new(&[
         "file root/a one",
         "file root/b two",
@@ -291,10 +294,10 @@ fn many_files_are_read_and_one_that_is_missing_does_not_spoil_the_rest() {
 }
 
 #[test]
-fn a_large_text_is_read_through_for_its_lines_and_totals() {
+fn large_text_is_streamed() {
     let mut world = World::new(&[]);
     let text: String = (1..=300_000).map(|n| format!("line {n}\n")).collect();
-    assert!(text.len() as u64 > WHOLE);
+    assert!(text.len() as u64 > MAX_BUFFERED);
     world.write("root/f", &text);
     for (offset, expected) in [(299_999, 299_999), (-2, 299_999), (150_000, 150_000)] {
         let reply = read(&world, &range("/r/f", offset, Some(2))).unwrap();
@@ -326,7 +329,7 @@ fn a_sparse_file_of_a_tebibyte_costs_nothing() {
     let text = fs::File::create(world.host("root/text")).unwrap();
     std::io::Write::write_all(&mut &text, "head\n".repeat(4000).as_bytes()).unwrap();
     text.set_len(1 << 40).unwrap();
-    for kernel in Kernel::ALL {
+    for kernel in KernelMode::ALL {
         kernel.run(|| {
             assert_eq!(read(&world, &job("/r/zeros")).unwrap_err(), Code::NotText);
             let binary = Job {
@@ -344,24 +347,24 @@ fn a_sparse_file_of_a_tebibyte_costs_nothing() {
 }
 
 #[test]
-fn what_is_at_hand_is_never_a_link_a_fifo_or_a_large_file() {
+fn cached_reads_exclude_links_fifos_and_large_files() {
     let world = World::new(&["file root/f x", "link root/l f"]);
     world.write(
         "root/large",
-        vec![b'x'; usize::try_from(AT_HAND).unwrap() + 1],
+        vec![b'x'; usize::try_from(MAX_CACHED_READ).unwrap() + 1],
     );
-    let lens = world.lens();
-    assert!(read_at_hand(&lens, &job("/r/f"), &Held::default()).is_some());
-    for asked in ["/r/l", "/r/large", "/r", "/r/none"] {
+    let view = world.view();
+    assert!(try_read_cached(&view, &job("/r/f"), &FileCache::default()).is_some());
+    for requested in ["/r/l", "/r/large", "/r", "/r/none"] {
         assert!(
-            read_at_hand(&lens, &job(asked), &Held::default()).is_none(),
-            "{asked}"
+            try_read_cached(&view, &job(requested), &FileCache::default()).is_none(),
+            "{requested}"
         );
     }
 }
 
 #[test]
-fn links_among_many_files_are_followed_before_anything_is_read() {
+fn links_are_resolved_before_any_file_is_read() {
     let mut lines = vec!["file root/f text".to_owned()];
     lines.extend((0..60).map(|index| format!("link root/l{index} f")));
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();

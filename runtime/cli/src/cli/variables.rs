@@ -20,7 +20,7 @@ const TOKEN: &str = "BAILIWICK_TOKEN";
 pub(super) fn token(variables: &mut Variables) -> Result<Option<String>, CliError> {
     let token = take(variables, TOKEN).map_err(|_| CliError::Token(TOKEN))?;
     match token {
-        Some(token) if Token::chosen(&token).is_none() => Err(CliError::Token(TOKEN)),
+        Some(token) if Token::parse(&token).is_none() => Err(CliError::Token(TOKEN)),
         token => Ok(token),
     }
 }

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bailiwick::{
-    About, Advice, Console, ConsoleRecord, ConsoleSource, GatewayBuilder, GrantAuthority,
-    ServerCard, Trust,
+    Console, ConsoleAudit, ConsoleSource, GatewayBuilder, GatewayInfo, GrantAuthority,
+    RefusalHints, ServerCard, Trust,
 };
 use tokio::net::TcpListener;
 
@@ -84,7 +84,7 @@ pub(super) async fn page() -> Result<(Arc<Console>, Option<SecretFile>), ServeEr
 }
 
 /// What a model tells its person about a refusal.
-pub(super) fn advice(options: &Options) -> Advice {
+pub(super) fn advice(options: &Options) -> RefusalHints {
     let ask = match options.trust {
         Trust::Host => {
             "The program that runs you can ask its user for the scopes in `_meta.requested_scopes`, and call again"
@@ -93,7 +93,7 @@ pub(super) fn advice(options: &Options) -> Advice {
             "Ask your user: bailiwick started with `--ask page` shows such calls on a page where they can be allowed"
         }
     };
-    Advice {
+    RefusalHints {
         ask: ask.into(),
         outside: "It lies outside the folders that `list_roots` names. Ask your user: they can start bailiwick with a \
                   further directory, or with `--grantable` for what people may allow on request"
@@ -102,14 +102,14 @@ pub(super) fn advice(options: &Options) -> Advice {
 }
 
 /// What the page shows of one runtime.
-pub(super) fn source(grants: Arc<GrantAuthority>, record: ConsoleRecord) -> ConsoleSource {
-    let About { title, .. } = about();
+pub(super) fn source(grants: Arc<GrantAuthority>, record: ConsoleAudit) -> ConsoleSource {
+    let GatewayInfo { title, .. } = about();
     let card = ServerCard {
         name: title,
         description: "Reads, searches and changes files".into(),
         ..ServerCard::default()
     };
-    ConsoleSource::new(grants).record(record).server(card)
+    ConsoleSource::new(grants).audit(record).server(card)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use bailiwick_fs::{Durability, Written};
+use bailiwick_fs::{Durability, WriteFileOutput};
 use serde_json::json;
 
 use super::*;
@@ -49,7 +49,7 @@ async fn writes_are_as_durable_as_the_options_say() {
         let write = json!({"path": path, "content": "x"});
         let made = worker.await.unwrap().call("write_file", write).await;
         let made = made.unwrap();
-        let written = made.output::<Written>().unwrap();
+        let written = made.output::<WriteFileOutput>().unwrap();
         assert_eq!(written.durability.get(), Some(expected));
     }
 }
@@ -81,7 +81,7 @@ async fn the_first_client_that_configures_has_the_store_and_the_next_is_served_w
     let second = server.served(configuration()).await.unwrap();
     let holding = json!({ "roots": [{ "path": folder.path() }] });
     let refused = server.served(Some(holding)).await.unwrap_err();
-    let OpenError::Build(error) = &refused else {
+    let BackendError::Build(error) = &refused else {
         panic!("{refused:?}")
     };
     assert!(error.data("initialize").is_some(), "{error:?}");
@@ -94,7 +94,7 @@ async fn while_another_process_has_the_store_nobody_is_served_and_no_path_is_tol
     let server = server(folder.path());
     let theirs = GrantStore::open(folder.path().join("grants")).unwrap();
     let refused = server.served(None).await.unwrap_err();
-    assert!(matches!(refused, OpenError::Grants(_)), "{refused:?}");
+    assert!(matches!(refused, BackendError::Grants(_)), "{refused:?}");
     assert_eq!(refused.to_string(), "the grants cannot be kept");
     assert!(refused.source().is_none());
     drop(theirs);
@@ -116,7 +116,7 @@ async fn a_client_cannot_configure_a_root_that_holds_a_secret() {
     };
     let configured = |root: &std::path::Path| Some(json!({ "roots": [{ "path": root }] }));
     let refused = server.served(configured(&inner)).await.unwrap_err();
-    let OpenError::Build(error) = &refused else {
+    let BackendError::Build(error) = &refused else {
         panic!("{refused:?}")
     };
     assert!(error.data("initialize").is_some(), "{error:?}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::{
-    About, CallError, Config, Console, ConsoleRecord, ConsoleSource, Gateway, Halt, JsonLines,
+    CallError, Config, Console, ConsoleAudit, ConsoleSource, Gateway, GatewayInfo, Halt, JsonLines,
     Namespace, Policy, Prepared, Rate, ReadPermit, ReadTool, Reply, Runtime, ToolSet, ToolSpec,
     WorkerSpec,
 };
@@ -216,8 +216,8 @@ async fn on_console(place: &Path) -> Vec<String> {
     let (runtime, people) = Runtime::builder().build().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let console = Console::serve(listener).unwrap();
-    let file = ConsoleRecord::File(place.join("audit.jsonl"));
-    console.attend(ConsoleSource::new(Arc::new(people)).record(file));
+    let file = ConsoleAudit::File(place.join("audit.jsonl"));
+    console.add_source(ConsoleSource::new(Arc::new(people)).audit(file));
     let page = Page::at(console.url());
     let all = page.post("/api/history", &json!({})).await.json();
     let entries = all["entries"].as_array().unwrap().iter().rev();
@@ -346,7 +346,7 @@ async fn calls_refused_at_the_gateway_are_shown_everywhere() {
         .unwrap();
     let spec = WorkerSpec::new("main").policy(Policy::new());
     let worker = runtime.spawn(spec).await.unwrap();
-    let about = About {
+    let about = GatewayInfo {
         name: "test".into(),
         title: "Test".into(),
         version: "1".into(),

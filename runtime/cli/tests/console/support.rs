@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use bailiwick::{
-    Begun, Call, Console, ConsoleRecord, ConsoleSource, Deferred, GrantAuthority, JsonLines,
+    Begun, Call, Console, ConsoleAudit, ConsoleSource, Deferred, GrantAuthority, JsonLines,
     PendingCall, Policy, Runtime, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
@@ -94,8 +94,8 @@ impl Stage {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let console = Console::serve(listener).unwrap();
         let people = Arc::new(people);
-        let source = ConsoleSource::new(Arc::clone(&people)).record(ConsoleRecord::File(record));
-        console.attend(source);
+        let source = ConsoleSource::new(Arc::clone(&people)).audit(ConsoleAudit::File(record));
+        console.add_source(source);
         Self {
             runtime,
             people,

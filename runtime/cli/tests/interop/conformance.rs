@@ -29,7 +29,12 @@ async fn run(revision: &str) -> (usize, Verdict) {
         async move {
             let dressing = Dressed::dressing();
             gateway
-                .serve_http_dressed(listener, Http::without_token(), stop.cancelled(), dressing)
+                .serve_http_with_handler(
+                    listener,
+                    Http::without_token(),
+                    stop.cancelled(),
+                    dressing,
+                )
                 .await
         }
     });

@@ -6,7 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use bailiwick::{
-    About, JsonLines, Policy, Runtime, ServerSpec, ServersContext, Upstreams, WorkerSpec,
+    GatewayInfo, JsonLines, Policy, Runtime, ServerSpec, ServersContext, Upstreams, WorkerSpec,
 };
 use rmcp::model::{
     CallToolRequestParams, ClientConfig, GetPromptRequestParams, ProtocolVersion,
@@ -416,7 +416,7 @@ async fn fifteen_servers_are_used_over_a_socket_and_end_with_their_host() {
     let (runtime, _grants) = builder.build().await.unwrap();
     let spec = WorkerSpec::new("main").policy(Policy::new().deny(DENIED));
     let worker = runtime.spawn(spec).await.unwrap();
-    let about = About {
+    let about = GatewayInfo {
         name: "gateway".into(),
         title: "Gateway".into(),
         version: "1".into(),

@@ -257,7 +257,7 @@ async fn a_client_that_takes_an_agents_name_has_none_of_its_grants() {
         descendants: false,
     };
     grants.grant(agent("main/tests")).await.unwrap();
-    let about = bailiwick::About {
+    let about = bailiwick::GatewayInfo {
         name: "t".into(),
         title: "t".into(),
         version: "0".into(),

@@ -1,6 +1,6 @@
 //! Views that browse files in, what they are told of a worker's rights and changes out.
 
-use bailiwick::{About, FileTools, Gateway, Policy, Trust, WorkerSpec};
+use bailiwick::{FileTools, Gateway, GatewayInfo, Policy, Trust, WorkerSpec};
 use serde_json::{Value, json};
 
 use crate::support::{Client, World};
@@ -72,7 +72,7 @@ async fn rights_are_told_of_workers_beneath_and_of_no_others() {
     let child = worker.spawn(child).await.unwrap();
     let stranger = WorkerSpec::new("stranger").policy(Policy::new());
     runtime.spawn(stranger).await.unwrap();
-    let about = About {
+    let about = GatewayInfo {
         name: "test".into(),
         title: "Test".into(),
         version: "0".into(),

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bailiwick::{
-    FileTools, Gateway, Http, JsonLines, OpenError, Opener, Policy, Runtime, Served, Trust,
-    WorkerSpec, verify,
+    Backend, BackendError, BackendFactory, FileTools, Gateway, Http, JsonLines, Policy, Runtime,
+    Trust, WorkerSpec, verify,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -23,18 +23,18 @@ struct Recorded {
     audit: PathBuf,
 }
 
-impl Opener for Recorded {
-    fn open(
+impl BackendFactory for Recorded {
+    fn create(
         &self,
         _configuration: Option<Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>> {
         Box::pin(async move {
-            let audit = JsonLines::append(&self.audit).map_err(OpenError::Audit)?;
+            let audit = JsonLines::append(&self.audit).map_err(BackendError::Audit)?;
             let builder = Runtime::builder().root("r", &self.root).audit(audit);
             let (runtime, grants) = builder.tools(bailiwick_fs::tools()).build().await?;
             let spec = WorkerSpec::new("client").policy(Policy::new());
             let worker = runtime.spawn(spec).await?;
-            Ok(Served::new(runtime, &worker, Some(grants)))
+            Ok(Backend::new(runtime, &worker, Some(grants)))
         })
     }
 }
@@ -46,7 +46,7 @@ fn recorded(world: &World) -> (Gateway, PathBuf) {
         root: world.host("r"),
         audit: audit.clone(),
     };
-    let gateway = Gateway::opening(opener, Trust::Host, about()).build();
+    let gateway = Gateway::with_factory(opener, Trust::Host, about()).build();
     (gateway, audit)
 }
 
@@ -182,7 +182,7 @@ async fn what_a_review_looks_at_for_a_view_is_recorded_as_the_views() {
         read: "read_file",
         list: "list_directory",
     };
-    let gateway = Gateway::opening(opener, Trust::Host, about());
+    let gateway = Gateway::with_factory(opener, Trust::Host, about());
     let gateway = gateway.files(files).build();
     let (mut client, serving) = Client::served(&gateway);
     client.greet("2025-11-25", showing()).await;

@@ -2,7 +2,9 @@
 
 use std::pin::Pin;
 
-use bailiwick::{About, Gateway, OpenError, Opener, Policy, Runtime, Served, Trust};
+use bailiwick::{
+    Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Policy, Runtime, Trust,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Client, World};
@@ -314,11 +316,11 @@ async fn what_the_stateless_revision_does_without_is_no_method_there() {
 /// Opens nothing, for a reason that is the host's own.
 struct Closed(std::path::PathBuf);
 
-impl Opener for Closed {
-    fn open(
+impl BackendFactory for Closed {
+    fn create(
         &self,
         configuration: Option<Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>> {
         Box::pin(async move {
             Policy::parse(&configuration.unwrap_or_else(|| json!({})))?;
             let built = Runtime::builder().root("r", &self.0).build().await;
@@ -331,13 +333,13 @@ impl Opener for Closed {
 async fn a_fault_of_the_host_is_told_to_nobody_and_one_of_the_client_is() {
     let world = World::new();
     let gateway = |trust| {
-        let about = About {
+        let about = GatewayInfo {
             name: "closed".into(),
             title: "Closed".into(),
             version: "0".into(),
             instructions: String::new(),
         };
-        Gateway::opening(Closed(world.host("none")), trust, about).build()
+        Gateway::with_factory(Closed(world.host("none")), trust, about).build()
     };
     let fixed = json!({
         "code": -32603,

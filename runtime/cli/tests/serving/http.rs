@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bailiwick::{About, Endpoint, Gateway, Http, HttpError, Token, Trust};
+use bailiwick::{Endpoint, Gateway, GatewayInfo, Http, HttpError, Token, Trust};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -603,8 +603,8 @@ async fn sessions_have_workers_of_their_own() {
     assert!(stolen["error"].is_object(), "{stolen}");
 }
 
-pub(crate) fn about() -> About {
-    About {
+pub(crate) fn about() -> GatewayInfo {
+    GatewayInfo {
         name: "bailiwick-test".into(),
         title: "Bailiwick under test".into(),
         version: "0.0.0".into(),

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bailiwick::{
-    About, Deferred, FileTools, Gateway, GatewayBuilder, OpenError, Opener, Policy, Runtime,
-    Served, ToolSet, Trust, Worker, WorkerSpec,
+    Backend, BackendError, BackendFactory, Deferred, FileTools, Gateway, GatewayBuilder,
+    GatewayInfo, Policy, Runtime, ToolSet, Trust, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::io::{
@@ -26,11 +26,11 @@ struct Root {
     asks: bool,
 }
 
-impl Opener for Root {
-    fn open(
+impl BackendFactory for Root {
+    fn create(
         &self,
         configuration: Option<Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>> {
         Box::pin(async move {
             let policy = Policy::parse(&configuration.unwrap_or_else(|| json!({})))?;
             let mut builder = Runtime::builder()
@@ -46,7 +46,7 @@ impl Opener for Root {
             let worker = runtime
                 .spawn(WorkerSpec::new("client").policy(Policy::new()))
                 .await?;
-            Ok(Served::new(runtime, &worker, Some(grants)))
+            Ok(Backend::new(runtime, &worker, Some(grants)))
         })
     }
 }
@@ -95,7 +95,7 @@ impl World {
     }
 
     fn opening(&self, trust: Trust, asks: bool) -> GatewayBuilder {
-        let about = About {
+        let about = GatewayInfo {
             name: "bailiwick-test".into(),
             title: "Bailiwick under test".into(),
             version: "0.0.0".into(),
@@ -110,7 +110,7 @@ impl World {
             tools: self.tools,
             asks,
         };
-        Gateway::opening(root, trust, about)
+        Gateway::with_factory(root, trust, about)
             .files(files)
             .config_schema(json!({"type": "object"}))
     }

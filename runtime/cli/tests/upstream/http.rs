@@ -8,7 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use bailiwick::{About, Code, Endpoint, Policy, Runtime, ServerSpec, ServerState, WorkerSpec};
+use bailiwick::{
+    Code, Endpoint, GatewayInfo, Policy, Runtime, ServerSpec, ServerState, WorkerSpec,
+};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -16,8 +18,8 @@ use tokio::sync::Semaphore;
 use super::hostile_server::hostile;
 use super::support::{code, does, stage, started, text, until, yes};
 
-fn about() -> About {
-    About {
+fn about() -> GatewayInfo {
+    GatewayInfo {
         name: "inner".into(),
         title: "Inner".into(),
         version: "1".into(),

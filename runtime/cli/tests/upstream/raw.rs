@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiwick::{About, Gateway, Worker};
+use bailiwick::{Gateway, GatewayInfo, Worker};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
@@ -10,7 +10,7 @@ use tokio::io::{
 
 /// A gateway to one worker.
 pub(crate) fn gateway(worker: &Worker) -> Gateway {
-    let about = About {
+    let about = GatewayInfo {
         name: "test".to_owned(),
         title: "Test".to_owned(),
         version: "1".to_owned(),

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use bailiwick::{About, DenyView, Gateway, Policy, ServerState, ViewChannel, ViewSpec, Worker};
+use bailiwick::{
+    DenyView, Gateway, GatewayInfo, Policy, ServerState, ViewChannel, ViewSpec, Worker,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{
@@ -24,7 +26,7 @@ struct Client {
 
 impl Client {
     fn of(worker: &Worker) -> Self {
-        let about = About {
+        let about = GatewayInfo {
             name: "gateway".into(),
             title: "Gateway".into(),
             version: "1".into(),

@@ -1,10 +1,10 @@
-//! Nothing in, the pages out that this library has for every server.
+//! Built-in MCP Apps pages.
 
 use std::borrow::Cow;
 
 use super::{AppPage, REVIEW};
 
-/// The second shows files, so it is of use where they are served.
+/// The second page is the file browser, which needs `file://` resources.
 pub(super) static PAGES: [AppPage; 2] = [
     AppPage {
         uri: Cow::Borrowed(REVIEW),

@@ -1,7 +1,7 @@
-//! JSON-RPC batches over HTTP, which revision 2025-03-26 alone has.
+//! JSON-RPC batches over HTTP, in revision 2025-03-26 only.
 //!
-//! Each message is handled like the body of a request of its own, and the answers go out as one array. Notifications about
-//! single requests, such as their progress, have no place in it and are dropped.
+//! Each message is handled like a separate request, and the answers are sent as one array. Notifications about single
+//! requests, such as progress, are dropped.
 
 use axum::body::Bytes;
 use axum::http::request::Parts;
@@ -13,18 +13,18 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::task::JoinSet;
 
-use super::body::{blocking, handled, json_error};
+use super::body::{blocking, forward, json_error};
 use super::sessions::Sessions;
-use crate::gateway::message::{self, Rejected};
+use crate::gateway::message::{self, RejectedMessage};
 use crate::gateway::requests::array;
 
 /// One message of a batch.
-struct Element {
+struct BatchMessage {
     id: Option<NumberOrString>,
-    text: Result<Bytes, Rejected>,
+    text: Result<Bytes, RejectedMessage>,
 }
 
-/// Answers a batch if its session accepts them.
+/// Handles a batch if the session accepts batches.
 pub(super) async fn answer(sessions: &Sessions, head: Parts, body: Bytes, next: Next) -> Response {
     let session = head.headers.get("mcp-session-id");
     let session = session.and_then(|name| name.to_str().ok());
@@ -32,34 +32,34 @@ pub(super) async fn answer(sessions: &Sessions, head: Parts, body: Bytes, next: 
         Some(name) => sessions.batches(&name.into()),
         None => Some(false),
     };
-    let elements = match accepted {
-        Some(true) => blocking(body.len(), move || elements(&body)).await,
-        Some(false) => Some(Err(Rejected::batch())),
+    let messages = match accepted {
+        Some(true) => blocking(body.len(), move || messages(&body)).await,
+        Some(false) => Some(Err(RejectedMessage::batch())),
         None => {
             let error = ErrorData::invalid_request("there is no such session", None);
             return json_error(StatusCode::NOT_FOUND, None, error);
         }
     };
-    let elements = match elements {
-        Some(Ok(elements)) => elements,
-        Some(Err(Rejected { id, error })) => {
+    let messages = match messages {
+        Some(Ok(messages)) => messages,
+        Some(Err(RejectedMessage { id, error })) => {
             return json_error(StatusCode::BAD_REQUEST, id, *error);
         }
         None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     };
-    let mut running = JoinSet::new();
+    let mut tasks = JoinSet::new();
     let mut answers = Vec::new();
-    for Element { id, text } in elements {
+    for BatchMessage { id, text } in messages {
         match text {
             Ok(text) => {
                 let (mut head, next) = (head.clone(), next.clone());
                 head.headers.remove(header::CONTENT_LENGTH);
-                running.spawn(async move { answer_of(id, handled(head, text, next).await).await });
+                tasks.spawn(async move { answer_of(id, forward(head, text, next).await).await });
             }
-            Err(Rejected { id, error }) => answers.extend(refused(id, *error)),
+            Err(RejectedMessage { id, error }) => answers.extend(encode_error(id, *error)),
         }
     }
-    while let Some(answered) = running.join_next().await {
+    while let Some(answered) = tasks.join_next().await {
         answers.extend(answered.ok().flatten());
     }
     if answers.is_empty() {
@@ -69,25 +69,25 @@ pub(super) async fn answer(sessions: &Sessions, head: Parts, body: Bytes, next: 
     (kind, array(&answers)).into_response()
 }
 
-fn elements(body: &Bytes) -> Result<Vec<Element>, Rejected> {
+fn messages(body: &Bytes) -> Result<Vec<BatchMessage>, RejectedMessage> {
     let mut values = 0;
-    let texts = message::elements(body)?.into_iter();
-    let elements = texts.map(|text| {
-        let checked = message::checked(text, &mut values);
-        Element {
+    let texts = message::split(body)?.into_iter();
+    let messages = texts.map(|text| {
+        let checked = message::check(text, &mut values);
+        BatchMessage {
             id: message::id(text),
             text: checked
                 .map(|repaired| repaired.map_or_else(|| body.slice_ref(text), Bytes::from)),
         }
     });
-    Ok(elements.collect())
+    Ok(messages.collect())
 }
 
-fn refused(id: Option<NumberOrString>, error: ErrorData) -> Option<Vec<u8>> {
+fn encode_error(id: Option<NumberOrString>, error: ErrorData) -> Option<Vec<u8>> {
     serde_json::to_vec(&JsonRpcError::new(id, error)).ok()
 }
 
-/// The answer in a response; none to a notification, or if the request was cancelled.
+/// The answer in a response; `None` for notifications and cancelled requests.
 async fn answer_of(id: Option<NumberOrString>, response: Response) -> Option<Vec<u8>> {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -105,9 +105,9 @@ async fn answer_of(id: Option<NumberOrString>, response: Response) -> Option<Vec
         let mut texts = lines.filter_map(|line| line.strip_prefix(b"data:"));
         return texts.find(|text| is_answer(text)).map(<[u8]>::to_vec);
     }
-    // The SDK refuses some requests in plain text.
+    // The SDK rejects some requests in plain text.
     let reason = String::from_utf8_lossy(&body).into_owned();
-    refused(Some(id?), ErrorData::invalid_request(reason, None))
+    encode_error(Some(id?), ErrorData::invalid_request(reason, None))
 }
 
 fn is_answer(text: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! Bodies of requests: read whole, within bounds of length and time, and checked as lines are.
+//! Reads and checks request bodies, within limits of size and time.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,71 +17,75 @@ use rmcp::model::{ErrorData, JsonRpcError, NumberOrString};
 
 use super::batch;
 use super::sessions::Sessions;
-use crate::gateway::lines::LONG;
-use crate::gateway::message::{self, Rejected};
+use crate::gateway::line_transport::LONG_MESSAGE;
+use crate::gateway::message::{self, RejectedMessage};
 
-/// How much a client may send, and how long that may take.
+/// Limits of request bodies.
 #[derive(Clone, Debug)]
-pub(super) struct Bodies {
-    pub(super) bytes: usize,
-    pub(super) time: Duration,
-    /// Say which clients may send batches.
+pub(super) struct BodyLimits {
+    pub(super) max_bytes: usize,
+    pub(super) timeout: Duration,
+    /// The sessions, which know whether a client may send batches.
     pub(super) sessions: Arc<Sessions>,
 }
 
-/// Hands a request on with its whole body; a client that trickles it, sends too much or no message is refused.
-pub(super) async fn read(State(bodies): State<Bodies>, request: Request, next: Next) -> Response {
+/// Reads the body and forwards the request; rejects bodies that are too slow, too large or not a message.
+pub(super) async fn read(
+    State(limits): State<BodyLimits>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut head, body) = request.into_parts();
-    // Only a POST has a message.
+    // Only POST requests have a message.
     let is_message = head.method == Method::POST;
     if is_message && !is_json(&head.headers) {
         let reason = "Content-Type must be application/json".to_owned();
-        return unread(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason);
+        return reject(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason);
     }
-    let reading = tokio::time::timeout(bodies.time, whole(body, bodies.bytes));
+    let reading = tokio::time::timeout(limits.timeout, read_all(body, limits.max_bytes));
     let mut bytes = match reading.await {
         Ok(Ok(bytes)) => bytes,
-        Ok(Err((status, reason))) => return unread(status, reason),
+        Ok(Err((status, reason))) => return reject(status, reason),
         Err(_) => {
             let reason = "the body did not come in time".to_owned();
-            return unread(StatusCode::REQUEST_TIMEOUT, reason);
+            return reject(StatusCode::REQUEST_TIMEOUT, reason);
         }
     };
     if is_message && message::is_batch(&bytes) {
-        return batch::answer(&bodies.sessions, head, bytes, next).await;
+        return batch::answer(&limits.sessions, head, bytes, next).await;
     }
     if is_message {
-        match checked(&bytes).await {
+        match check(&bytes).await {
             Ok(None) => {}
             Ok(Some(repaired)) => {
                 head.headers.remove(header::CONTENT_LENGTH);
                 bytes = repaired.into();
             }
-            Err(Rejected { id, error }) => {
+            Err(RejectedMessage { id, error }) => {
                 return json_error(StatusCode::BAD_REQUEST, id, *error);
             }
         }
     }
-    handled(head, bytes, next).await
+    forward(head, bytes, next).await
 }
 
-/// Hands a message on.
-pub(super) async fn handled(head: Parts, bytes: Bytes, next: Next) -> Response {
-    let is_long = bytes.len() >= LONG;
-    let handling = next.run(Request::from_parts(head, Body::from(bytes)));
+/// Passes a message on to the SDK.
+pub(super) async fn forward(head: Parts, bytes: Bytes, next: Next) -> Response {
+    let is_long = bytes.len() >= LONG_MESSAGE;
+    let response = next.run(Request::from_parts(head, Body::from(bytes)));
     if !is_long {
-        return handling.await;
+        return response.await;
     }
-    // The SDK parses the body when it is polled first, which takes some 100 ms for 4 MiB.
-    let mut handling = Box::pin(handling);
+    // The SDK parses the body in the first poll, which takes about 100 ms for 4 MiB.
+    let mut response = Box::pin(response);
     let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-    let polling = tokio::task::spawn_blocking(move || {
-        let polled = handling.as_mut().poll(&mut Context::from_waker(&waker));
-        (handling, polled)
+    let polled_task = tokio::task::spawn_blocking(move || {
+        let polled = response.as_mut().poll(&mut Context::from_waker(&waker));
+        (response, polled)
     });
-    match polling.await {
+    match polled_task.await {
         Ok((_, Poll::Ready(response))) => response,
-        Ok((handling, Poll::Pending)) => handling.await,
+        Ok((response, Poll::Pending)) => response.await,
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
@@ -93,42 +97,42 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Refuses a request whose body was not read to its end, so that nothing else can follow on its connection.
-fn unread(status: StatusCode, reason: String) -> Response {
+/// Rejects a request with an unread body, and closes the connection.
+fn reject(status: StatusCode, reason: String) -> Response {
     let mut response = json_error(status, None, ErrorData::invalid_request(reason, None));
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);
     response
 }
 
-/// Checks a body that may be a message. What stands in its place if it has to be read otherwise than it was written.
-async fn checked(bytes: &Bytes) -> Result<Option<Vec<u8>>, Rejected> {
+/// Checks a body. Returns replacement text if the body needs to be normalized.
+async fn check(bytes: &Bytes) -> Result<Option<Vec<u8>>, RejectedMessage> {
     let text = bytes.clone();
-    let checked = blocking(bytes.len(), move || message::checked(&text, &mut 0)).await;
+    let checked = blocking(bytes.len(), move || message::check(&text, &mut 0)).await;
     checked.unwrap_or(Ok(None))
 }
 
-/// Does what may take long with so many bytes on a thread that may block; none if the runtime ends meanwhile.
+/// Runs `work` on a blocking thread if there are many `bytes`; `None` on shutdown.
 pub(super) async fn blocking<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    if bytes < LONG {
+    if bytes < LONG_MESSAGE {
         return Some(work());
     }
     tokio::task::spawn_blocking(work).await.ok()
 }
 
-/// The whole body, if it has no more than `most` bytes.
-pub(crate) async fn whole(body: Body, most: usize) -> Result<Bytes, (StatusCode, String)> {
+/// Reads a body of at most `max` bytes.
+pub(crate) async fn read_all(body: Body, max: usize) -> Result<Bytes, (StatusCode, String)> {
     let mut chunks = body.into_data_stream();
     let mut all = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
         let Ok(chunk) = chunk else {
             return Err((StatusCode::BAD_REQUEST, "the body was cut off".to_owned()));
         };
-        if chunk.len() > most.saturating_sub(all.len()) {
-            let reason = format!("the body has more than {most} bytes");
+        if chunk.len() > max.saturating_sub(all.len()) {
+            let reason = format!("the body has more than {max} bytes");
             return Err((StatusCode::PAYLOAD_TOO_LARGE, reason));
         }
         all.extend_from_slice(&chunk);
@@ -136,7 +140,7 @@ pub(crate) async fn whole(body: Body, most: usize) -> Result<Bytes, (StatusCode,
     Ok(all.freeze())
 }
 
-/// An error of JSON-RPC as the answer to a request.
+/// A JSON-RPC error response.
 pub(super) fn json_error(
     status: StatusCode,
     id: Option<NumberOrString>,

@@ -1,7 +1,7 @@
-//! Connections of a listener, bounded in number and in the time that a head may take.
+//! Accepts connections, with limits on their number and on the time of reading a head.
 //!
-//! A connection counts as known once one of its requests was authorised. If all places are taken, the oldest that is not
-//! known makes room, so that nobody without a token can keep others out.
+//! A connection is authorized by its first authorized request. If all connections are in use, a new one replaces the
+//! oldest unauthorized one, so clients without a token cannot block others.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,40 +22,40 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-/// How long a listener is left alone that gives no connection; most likely no descriptor is free.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Delay after a failed accept, most likely for lack of file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// How many clients beyond the bound are told so at a time; others are hung up on.
-const TOLD: usize = 16;
+/// Maximum number of surplus connections that get an answer; others are closed.
+const MAX_REJECTED: usize = 16;
 
-/// The longest head of a request, in bytes.
+/// Maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// When a client that found no place may try again.
+/// `Retry-After` of rejected connections, in seconds.
 const RETRY_AFTER: &str = "5";
 
-/// The next connection of a listener; what keeps it from giving one is told once.
-pub(in crate::gateway) async fn next<T>(
+/// Accepts the next connection; logs only the first error.
+pub(in crate::gateway) async fn accept_next<T>(
     mut accept: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
 ) -> T {
-    let mut told = false;
+    let mut rejected = false;
     loop {
         match std::future::poll_fn(&mut accept).await {
             Ok(connection) => return connection,
-            Err(error) if went(&error) => {}
+            Err(error) if is_client_error(&error) => {}
             Err(error) => {
-                if !told {
+                if !rejected {
                     tracing::warn!(%error, "no connection can be accepted");
-                    told = true;
+                    rejected = true;
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// Whether it is the client alone that is gone.
-fn went(error: &io::Error) -> bool {
+/// Whether only the client has gone away.
+fn is_client_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -65,26 +65,26 @@ fn went(error: &io::Error) -> bool {
     )
 }
 
-/// How many connections are served at a time, and how long each may take to say what it wants.
+/// Limits of a listener's connections.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) most: usize,
-    /// For the head of each request.
-    pub(crate) time: Duration,
-    /// For the first request that is authorised.
-    pub(crate) unknown: Duration,
+pub(crate) struct ConnectionLimits {
+    pub(crate) max_connections: usize,
+    /// Timeout for the head of each request.
+    pub(crate) head_timeout: Duration,
+    /// Timeout for the first authorized request.
+    pub(crate) authorization_timeout: Duration,
 }
 
-/// The connections that had no authorised request yet, oldest first.
+/// Connections without an authorized request, oldest first.
 #[derive(Clone, Debug, Default)]
-struct Unknown(Arc<Mutex<BTreeMap<u64, CancellationToken>>>);
+struct Unauthorized(Arc<Mutex<BTreeMap<u64, CancellationToken>>>);
 
-impl Unknown {
+impl Unauthorized {
     fn all(&self) -> MutexGuard<'_, BTreeMap<u64, CancellationToken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the oldest; whether there was one.
+    /// Closes the oldest; returns whether there was one.
     fn evict(&self) -> bool {
         let oldest = self.all().pop_first();
         oldest.is_some_and(|(_, end)| {
@@ -94,94 +94,96 @@ impl Unknown {
     }
 }
 
-/// One connection; every request has it among its extensions.
+/// A connection, stored in the extensions of its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     number: u64,
-    unknown: Unknown,
-    known: CancellationToken,
+    unauthorized: Unauthorized,
+    authorized: CancellationToken,
 }
 
 impl Connection {
-    /// The sender of this request may speak, so its connection is kept.
-    pub(crate) fn authorise<B>(request: &Request<B>) {
+    /// Marks the connection of an authorized request.
+    pub(crate) fn authorize<B>(request: &Request<B>) {
         if let Some(connection) = request.extensions().get::<Self>() {
-            connection.unknown.all().remove(&connection.number);
-            connection.known.cancel();
+            connection.unauthorized.all().remove(&connection.number);
+            connection.authorized.cancel();
         }
     }
 }
 
-/// Serves until `stop` is cancelled, and then until every request under way is answered.
+/// Serves until `stop` is cancelled, and then until all running requests are answered.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
-    bounds: Bounds,
+    limits: ConnectionLimits,
     stop: &CancellationToken,
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
-        .header_read_timeout(bounds.time)
+        .header_read_timeout(limits.head_timeout)
         .max_buf_size(MAX_HEAD);
-    let places = Arc::new(Semaphore::new(bounds.most.min(Semaphore::MAX_PERMITS)));
-    let told = Arc::new(Semaphore::new(TOLD));
-    let full = full();
-    let unknown = Unknown::default();
+    let permits = Arc::new(Semaphore::new(
+        limits.max_connections.min(Semaphore::MAX_PERMITS),
+    ));
+    let rejected = Arc::new(Semaphore::new(MAX_REJECTED));
+    let busy_router = busy_router();
+    let unauthorized = Unauthorized::default();
     let mut open = JoinSet::new();
     for number in 0_u64.. {
         let (client, _) = tokio::select! {
-            client = next(|cx| listener.poll_accept(cx)) => client,
+            client = accept_next(|cx| listener.poll_accept(cx)) => client,
             () = stop.cancelled() => break,
         };
         while open.try_join_next().is_some() {}
-        let mut place = Arc::clone(&places).try_acquire_owned().ok();
-        if place.is_none() && unknown.evict() {
-            // The one that ends leaves its place at once.
-            place = Arc::clone(&places).acquire_owned().await.ok();
+        let mut permit = Arc::clone(&permits).try_acquire_owned().ok();
+        if permit.is_none() && unauthorized.evict() {
+            // The evicted connection releases its permit at once.
+            permit = Arc::clone(&permits).acquire_owned().await.ok();
         }
         let end = CancellationToken::new();
-        let (router, place) = match place {
-            Some(place) => {
-                unknown.all().insert(number, end.clone());
-                (&router, place)
+        let (router, permit) = match permit {
+            Some(permit) => {
+                unauthorized.all().insert(number, end.clone());
+                (&router, permit)
             }
-            None => match Arc::clone(&told).try_acquire_owned() {
-                Ok(place) => (&full, place),
+            None => match Arc::clone(&rejected).try_acquire_owned() {
+                Ok(permit) => (&busy_router, permit),
                 Err(_) => continue,
             },
         };
         let state = Connection {
             number,
-            unknown: unknown.clone(),
-            known: CancellationToken::new(),
+            unauthorized: unauthorized.clone(),
+            authorized: CancellationToken::new(),
         };
         let (http, router, stop) = (http.clone(), router.clone(), stop.clone());
         open.spawn(async move {
             let serving = connection(client, http, router, state.clone(), stop);
-            let late = async {
+            let timed_out = async {
                 tokio::select! {
                     biased;
-                    () = state.known.cancelled() => std::future::pending().await,
-                    () = tokio::time::sleep(bounds.unknown) => {}
+                    () = state.authorized.cancelled() => std::future::pending().await,
+                    () = tokio::time::sleep(limits.authorization_timeout) => {}
                 }
             };
             tokio::select! {
-                // What came in time is looked at first, however late that is.
+                // Polled first, so that a request that arrived in time is handled.
                 biased;
                 () = serving => {}
                 () = end.cancelled() => {}
-                () = late => {}
+                () = timed_out => {}
             }
-            state.unknown.all().remove(&state.number);
-            drop(place);
+            state.unauthorized.all().remove(&state.number);
+            drop(permit);
         });
     }
     drop(listener);
     while open.join_next().await.is_some() {}
 }
 
-/// Answers whoever found no place.
-fn full() -> Router {
+/// Answers surplus connections.
+fn busy_router() -> Router {
     let headers = [
         (header::RETRY_AFTER, RETRY_AFTER),
         (header::CONNECTION, "close"),
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_listener_without_descriptors_is_asked_again_after_a_pause() {
+    async fn accept_is_retried_after_a_delay() {
         let began = tokio::time::Instant::now();
         let mut answers = vec![
             Ok("client"),
@@ -232,11 +234,11 @@ mod tests {
                 rustix::io::Errno::NFILE.raw_os_error(),
             )),
         ];
-        let accepted = next(|_| Poll::Ready(answers.pop().unwrap())).await;
+        let accepted = accept_next(|_| Poll::Ready(answers.pop().unwrap())).await;
         assert_eq!(accepted, "client");
         assert_eq!(
             began.elapsed(),
-            PAUSE * 2,
+            ACCEPT_RETRY_DELAY * 2,
             "a client that went is no reason to wait"
         );
     }

@@ -1,4 +1,4 @@
-//! CORS: what browsers let pages of the configured origins do with this server.
+//! CORS for pages of the configured origins.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::callers::Callers;
+use super::guard::RequestGuard;
 
-/// The methods of Streamable HTTP.
+/// Methods of Streamable HTTP.
 const METHODS: &str = "GET, POST, DELETE";
-/// The headers that pages may send besides those that begin with [`PARAMETERS`].
+/// Request headers that pages may send, besides those that begin with [`PARAMETERS`].
 const HEADERS: [&str; 8] = [
     "accept",
     "authorization",
@@ -22,20 +22,20 @@ const HEADERS: [&str; 8] = [
     "mcp-protocol-version",
     "mcp-session-id",
 ];
-/// Headers of parameters of tools.
+/// Prefix of headers for tool parameters.
 const PARAMETERS: &str = "mcp-param-";
-/// The headers that pages may read.
+/// Response headers that pages may read.
 const EXPOSED: &str = "mcp-session-id, retry-after, www-authenticate";
-/// For how many seconds a browser may remember the answer to a preflight.
+/// Seconds for which browsers may cache a preflight response.
 const MAX_AGE: &str = "600";
 
-/// The names of this server, and the origins whose pages may speak to it.
+/// The names and allowed origins of this server.
 #[derive(Clone, Debug)]
-pub(super) struct Cors(Arc<Callers>);
+pub(super) struct Cors(Arc<RequestGuard>);
 
 impl Cors {
     pub(super) fn new(hosts: Vec<String>, origins: Vec<String>) -> Self {
-        Self(Arc::new(Callers {
+        Self(Arc::new(RequestGuard {
             hosts,
             origins,
             token: None,
@@ -43,18 +43,18 @@ impl Cors {
     }
 }
 
-/// Answers preflights, which carry no token, and tells browsers that a page may read the answer to its request.
-pub(super) async fn answered(State(cors): State<Cors>, request: Request, next: Next) -> Response {
+/// Answers preflight requests, which have no token, and adds CORS headers to other responses.
+pub(super) async fn handle(State(cors): State<Cors>, request: Request, next: Next) -> Response {
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let heard = cors.0.check(request.uri(), request.headers()).is_ok();
-    let Some(origin) = origin.filter(|_| heard) else {
+    let allowed_origin = cors.0.check(request.uri(), request.headers()).is_ok();
+    let Some(origin) = origin.filter(|_| allowed_origin) else {
         return next.run(request).await;
     };
-    let wanted = request
+    let is_preflight = request
         .headers()
         .get(header::ACCESS_CONTROL_REQUEST_METHOD)
         .is_some();
-    let mut response = if wanted && request.method() == Method::OPTIONS {
+    let mut response = if is_preflight && request.method() == Method::OPTIONS {
         preflight(request.headers())
     } else {
         let mut response = next.run(request).await;
@@ -70,10 +70,10 @@ pub(super) async fn answered(State(cors): State<Cors>, request: Request, next: N
     response
 }
 
-fn preflight(asked: &HeaderMap) -> Response {
-    let asked = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
-    let asked = asked.and_then(|names| names.to_str().ok());
-    let names = asked.unwrap_or_default().split(',').map(str::trim);
+fn preflight(requested: &HeaderMap) -> Response {
+    let requested = requested.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+    let requested = requested.and_then(|names| names.to_str().ok());
+    let names = requested.unwrap_or_default().split(',').map(str::trim);
     let allowed: Vec<&str> = names
         .filter(|name| HEADERS.contains(name) || name.starts_with(PARAMETERS))
         .collect();

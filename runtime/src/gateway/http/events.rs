@@ -1,4 +1,4 @@
-//! A response in, the same with its messages decorated out, be it one JSON body or a stream of events.
+//! Decorates the messages in HTTP responses, which are one JSON body or an event stream.
 
 use axum::body::{Body, Bytes};
 use axum::http::{StatusCode, header};
@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::gateway::decorate::decorate;
 
 /// Decorates the messages of a response.
-pub(super) async fn decorated(response: Response) -> Response {
+pub(super) async fn decorate_response(response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.starts_with("text/event-stream") {
         let (parts, body) = response.into_parts();
-        let mut events = Events::default();
+        let mut events = EventStreamDecorator::default();
         let stream = body
             .into_data_stream()
             .map(move |chunk| chunk.map(|bytes| events.push(&bytes)));
@@ -26,7 +26,7 @@ pub(super) async fn decorated(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     match axum::body::to_bytes(body, usize::MAX).await {
         Ok(bytes) => {
-            let body = message(&bytes).map_or(bytes, Bytes::from);
+            let body = decorate_message(&bytes).map_or(bytes, Bytes::from);
             parts.headers.remove(header::CONTENT_LENGTH);
             Response::from_parts(parts, Body::from(body))
         }
@@ -37,15 +37,15 @@ pub(super) async fn decorated(response: Response) -> Response {
     }
 }
 
-/// Whether a message is of a kind that is decorated; what it says is not parsed for that.
+/// Whether a message may need decoration; it is not parsed for this.
 fn may_decorate(text: &[u8]) -> bool {
     let says = |marker: &[u8]| text.windows(marker.len()).any(|part| part == marker);
     says(br#""_meta""#)
         && (says(br#""tools""#) || says(br#""resources""#) || says(br#""capabilities""#))
 }
 
-/// A message decorated; none if there is nothing to decorate.
-fn message(text: &[u8]) -> Option<Vec<u8>> {
+/// The decorated message; `None` if it needs no decoration.
+fn decorate_message(text: &[u8]) -> Option<Vec<u8>> {
     if !may_decorate(text) {
         return None;
     }
@@ -54,25 +54,25 @@ fn message(text: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&message).ok()
 }
 
-/// A stream of server-sent events, cut into lines.
+/// Decorates a stream of server-sent events line by line.
 #[derive(Default)]
-struct Events {
+struct EventStreamDecorator {
     rest: Vec<u8>,
 }
 
-impl Events {
-    /// What can be passed on now that `chunk` came: whole lines.
+impl EventStreamDecorator {
+    /// Returns the complete lines after `chunk`.
     fn push(&mut self, chunk: &[u8]) -> Bytes {
         self.rest.extend_from_slice(chunk);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
             return Bytes::new();
         };
         let tail = self.rest.split_off(end + 1);
-        let whole = std::mem::replace(&mut self.rest, tail);
-        let mut out = Vec::with_capacity(whole.len());
-        for line in whole.split_inclusive(|byte| *byte == b'\n') {
+        let unsplit = std::mem::replace(&mut self.rest, tail);
+        let mut out = Vec::with_capacity(unsplit.len());
+        for line in unsplit.split_inclusive(|byte| *byte == b'\n') {
             let data = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii);
-            match data.and_then(message) {
+            match data.and_then(decorate_message) {
                 Some(message) => {
                     out.extend_from_slice(b"data: ");
                     out.extend_from_slice(&message);
@@ -90,20 +90,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_decorated_wherever_they_are_cut() {
+    fn events_are_decorated_in_any_chunks() {
         let event = concat!(
             "id: 1\n",
             r#"data: {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","_meta":{"previews":true}}]}}"#,
             "\n\n: ping\n\n"
         );
-        let mut whole = Events::default();
-        let expected = whole.push(event.as_bytes());
+        let mut unsplit = EventStreamDecorator::default();
+        let expected = unsplit.push(event.as_bytes());
         let text = std::str::from_utf8(&expected).unwrap();
         assert!(text.starts_with("id: 1\ndata: ") && text.ends_with("\n\n: ping\n\n"));
         assert!(text.contains(r#""annotations":{"preview":true}"#));
         for cut in 0..event.len() {
             let (head, tail) = event.as_bytes().split_at(cut);
-            let mut events = Events::default();
+            let mut events = EventStreamDecorator::default();
             let pieces = [events.push(head), events.push(tail)].concat();
             assert_eq!(pieces, expected, "cut at {cut}");
         }

@@ -1,4 +1,4 @@
-//! Sessions of clients with a handshake, bounded in number, and the open requests of each.
+//! Sessions of stateful clients, limited in number, and their open requests.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,48 +24,48 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::body::json_error;
-use crate::gateway::requests::{OpenRequests, Refusal, Shared};
+use crate::gateway::requests::{OpenRequests, RequestRefusal, RequestsInner};
 
 tokio::task_local! {
-    /// The answer to the request of this task if it is refused. rmcp answers whatever a manager says with a plain 500.
-    static REFUSED: RefCell<Option<Response>>;
+    /// Response for a rejected request of this task, since rmcp answers all errors of a session manager with 500.
+    static REJECTION: RefCell<Option<Response>>;
 }
 
-/// When a client may try again that found all sessions taken, in seconds.
-const AFTER_SESSIONS: &str = "30";
-/// The same where too many of its requests were open.
-const AFTER_REQUESTS: &str = "1";
+/// `Retry-After` if there are too many sessions, in seconds.
+const RETRY_AFTER_SESSIONS: &str = "30";
+/// `Retry-After` if there are too many open requests, in seconds.
+const RETRY_AFTER_REQUESTS: &str = "1";
 
-/// Why there is no session.
+/// Error of the session manager.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
     #[error("all {0} sessions are taken")]
     Full(usize),
     #[error("a request was refused: {0:?}")]
-    Request(Refusal),
+    Request(RequestRefusal),
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),
 }
 
-/// Sessions in memory, bounded in number and ended when they are idle.
+/// Sessions in memory, limited in number and with an idle timeout.
 #[derive(Debug)]
 pub(super) struct Sessions {
     local: LocalSessionManager,
-    most: usize,
-    /// Held while room is looked for, so that no two find the last one.
-    looking: Mutex<()>,
-    /// The open requests of each session that lives.
-    open: StdMutex<HashMap<SessionId, Weak<Shared>>>,
+    max_sessions: usize,
+    /// Held while a session is created, so that the limit cannot be exceeded.
+    creating: Mutex<()>,
+    /// Open requests of each live session.
+    open: StdMutex<HashMap<SessionId, Weak<RequestsInner>>>,
 }
 
 impl Sessions {
-    pub(super) fn new(most: usize, idle: Duration) -> Self {
+    pub(super) fn new(max_sessions: usize, idle: Duration) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(idle);
         Self {
             local,
-            most,
-            looking: Mutex::default(),
+            max_sessions,
+            creating: Mutex::default(),
             open: StdMutex::default(),
         }
     }
@@ -75,76 +75,76 @@ impl Sessions {
         open.get(id).and_then(OpenRequests::of)
     }
 
-    /// Whether a session accepts batches; none if there is no such session.
+    /// Whether a session accepts batches; `None` if it does not exist.
     pub(super) fn batches(&self, id: &SessionId) -> Option<bool> {
         self.open(id).map(|open| open.batches())
     }
 
     /// Registers a request of a session.
-    async fn begin(
+    async fn register(
         &self,
         session: &SessionId,
         message: &mut ClientJsonRpcMessage,
-    ) -> Result<Option<Begun>, SessionsError> {
+    ) -> Result<Option<RegisteredRequest>, SessionsError> {
         let (JsonRpcMessage::Request(request), Some(open)) = (message, self.open(session)) else {
             return Ok(None);
         };
         match open.begin_after_answer(request).await {
-            Ok(stop) => Ok(Some(Begun {
+            Ok(stop) => Ok(Some(RegisteredRequest {
                 id: request.id.clone(),
                 open,
                 stop,
             })),
             Err(refusal) => {
-                refuse(refused(refusal, &request.id));
+                reject(rejection(refusal, &request.id));
                 Err(SessionsError::Request(refusal))
             }
         }
     }
 }
 
-/// A request that was registered.
-struct Begun {
+/// A registered request.
+struct RegisteredRequest {
     open: OpenRequests,
     id: NumberOrString,
     /// Cancelled with the request.
     stop: CancellationToken,
 }
 
-/// What a client is answered whose request is refused.
-fn refused(refusal: Refusal, id: &NumberOrString) -> Response {
+/// The response for a refused request.
+fn rejection(refusal: RequestRefusal, id: &NumberOrString) -> Response {
     let (status, id) = match refusal {
-        Refusal::InUse => (StatusCode::CONFLICT, None),
-        Refusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, Some(id.clone())),
+        RequestRefusal::InUse => (StatusCode::CONFLICT, None),
+        RequestRefusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, Some(id.clone())),
     };
     let mut response = json_error(status, id, refusal.error());
-    if refusal == Refusal::TooMany {
-        let after = HeaderValue::from_static(AFTER_REQUESTS);
+    if refusal == RequestRefusal::TooMany {
+        let after = HeaderValue::from_static(RETRY_AFTER_REQUESTS);
         response.headers_mut().insert(header::RETRY_AFTER, after);
     }
     response
 }
 
-fn refuse(response: Response) {
-    // Outside a request there is nobody to tell.
-    let _ = REFUSED.try_with(|refused| refused.replace(Some(response)));
+fn reject(response: Response) {
+    // It fails outside a request.
+    let _ = REJECTION.try_with(|refused| refused.replace(Some(response)));
 }
 
-/// The transport of one session, whose open requests are counted.
-pub(super) struct Counted<T> {
+/// Transport of a session that tracks open requests.
+pub(super) struct TrackedTransport<T> {
     transport: T,
     open: OpenRequests,
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Counted<T> {
+impl<T: Transport<RoleServer>> Transport<RoleServer> for TrackedTransport<T> {
     type Error = T::Error;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        // The session finds the stream of an answer by its id, so no other request may take that before. The stream of a
-        // cancelled request has ended, and its answer with it.
+        // The session finds the stream of an answer by its id, so the id stays in use until the answer is sent. The
+        // stream of a cancelled request has ended, which drops its answer.
         let answer = self.open.answer(&message);
         let sending = self.transport.send(message);
         async move {
@@ -163,37 +163,37 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Counted<T> {
     }
 }
 
-/// Answers a client whose request was refused, and one that ended its session as SDKs expect it.
-pub(super) async fn seated(request: Request, next: Next) -> Response {
-    let ends = request.method() == Method::DELETE;
+/// Replaces the response of rejected requests, and of DELETE requests as SDKs expect it.
+pub(super) async fn limit_sessions(request: Request, next: Next) -> Response {
+    let is_delete = request.method() == Method::DELETE;
     let answering = async {
         let mut response = next.run(request).await;
-        if ends && response.status() == StatusCode::ACCEPTED {
+        if is_delete && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
-        REFUSED.with(RefCell::take).unwrap_or(response)
+        REJECTION.with(RefCell::take).unwrap_or(response)
     };
-    REFUSED.scope(RefCell::default(), answering).await
+    REJECTION.scope(RefCell::default(), answering).await
 }
 
 impl SessionManager for Sessions {
     type Error = SessionsError;
-    type Transport = Counted<<LocalSessionManager as SessionManager>::Transport>;
+    type Transport = TrackedTransport<<LocalSessionManager as SessionManager>::Transport>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
-        let _looking = self.looking.lock().await;
-        if self.local.sessions.read().await.len() >= self.most {
+        let _guard = self.creating.lock().await;
+        if self.local.sessions.read().await.len() >= self.max_sessions {
             let reason = "all sessions are taken; end one by DELETE, or wait until one was idle for long enough";
-            let headers = [(header::RETRY_AFTER, AFTER_SESSIONS)];
-            refuse((StatusCode::SERVICE_UNAVAILABLE, headers, reason).into_response());
-            return Err(SessionsError::Full(self.most));
+            let headers = [(header::RETRY_AFTER, RETRY_AFTER_SESSIONS)];
+            reject((StatusCode::SERVICE_UNAVAILABLE, headers, reason).into_response());
+            return Err(SessionsError::Full(self.max_sessions));
         }
         let (id, transport) = self.local.create_session().await?;
         let open = OpenRequests::default();
         let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, open| open.strong_count() > 0);
         all.insert(id.clone(), open.downgrade());
-        Ok((id, Counted { transport, open }))
+        Ok((id, TrackedTransport { transport, open }))
     }
 
     async fn initialize_session(
@@ -210,7 +210,7 @@ impl SessionManager for Sessions {
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
         if !self.local.has_session(id).await? {
-            refuse((StatusCode::NOT_FOUND, "there is no such session").into_response());
+            reject((StatusCode::NOT_FOUND, "there is no such session").into_response());
             return Ok(());
         }
         Ok(self.local.close_session(id).await?)
@@ -221,12 +221,14 @@ impl SessionManager for Sessions {
         id: &SessionId,
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
-        let begun = self.begin(id, &mut message).await?;
+        let registered = self.register(id, &mut message).await?;
         let stream = self.local.create_stream(id, message).await;
-        if let (Err(_), Some(begun)) = (&stream, &begun) {
-            begun.open.forget(&begun.id);
+        if let (Err(_), Some(registered)) = (&stream, &registered) {
+            registered.open.end_id(&registered.id);
         }
-        let stop = begun.map(|begun| begun.stop).unwrap_or_default();
+        let stop = registered
+            .map(|registered| registered.stop)
+            .unwrap_or_default();
         Ok(stream?.take_until(stop.cancelled_owned()))
     }
 
@@ -235,9 +237,9 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), SessionsError> {
-        // What follows over another connection may come to the session before this does. A cancellation ends here: the
-        // session would end the stream of the next request with that id.
-        let passes = self.open(id).is_none_or(|open| open.note(&message));
+        // Messages over other connections may overtake this one. Cancellations are handled here, since the session
+        // would end the stream of the next request with that id.
+        let passes = self.open(id).is_none_or(|open| open.on_message(&message));
         if passes {
             self.local.accept_message(id, message).await?;
         }

@@ -1,34 +1,34 @@
-//! An open directory in, the way down from it and up again out, with few descriptors however deep it goes.
+//! Stack of open directories for a tree walk, with a bounded number of descriptors.
 
 use super::OpenDir;
 
 use crate::sys::{Errno, SeekFrom, fstat, seek};
 
-/// How many directories beneath the top are open at once. One that was closed is opened anew when the way comes
-/// back to it: by its names beneath the top, no link followed, and only if it is the same directory still.
+/// Maximum number of open directories beneath the top. Others are reopened by their names when they become current,
+/// without following links, and only if they are the same directory.
 const MAX_OPEN: usize = 8;
 
-/// A way down. Whoever goes it sees the deepest directory.
+/// The directories from the top to the current one.
 #[derive(Debug)]
-pub(crate) struct Descent {
+pub(crate) struct DirStack {
     top: OpenDir,
-    /// The names from the top down, joined by `/`.
+    /// Names from the top down, joined by `/`.
     names: String,
     levels: Vec<Level>,
 }
 
 #[derive(Debug)]
 struct Level {
-    /// How long the names are above it.
+    /// Length of the names above it.
     above: usize,
-    /// Device and number.
+    /// Device and inode.
     identity: (u64, u64),
-    /// Where reading its names goes on.
+    /// Position in the directory stream.
     offset: u64,
     dir: Option<OpenDir>,
 }
 
-impl Descent {
+impl DirStack {
     pub(crate) fn new(top: OpenDir) -> Self {
         Self {
             top,
@@ -37,11 +37,11 @@ impl Descent {
         }
     }
 
-    /// The deepest directory.
+    /// The current directory.
     ///
     /// # Errors
-    /// `ESTALE` if something else stands in its place now, and what opening it gives.
-    pub(crate) fn here(&mut self) -> Result<&OpenDir, Errno> {
+    /// `ESTALE` if it was replaced, and errors of opening it.
+    pub(crate) fn current(&mut self) -> Result<&OpenDir, Errno> {
         let Some(level) = self.levels.last_mut() else {
             return Ok(&self.top);
         };
@@ -58,9 +58,9 @@ impl Descent {
         level.dir.as_ref().ok_or(Errno::STALE)
     }
 
-    /// Goes down into `name`, a single name.
+    /// Enters the directory `name`.
     pub(crate) fn enter(&mut self, name: &str) -> Result<(), Errno> {
-        let dir = self.here()?.enter(name)?;
+        let dir = self.current()?.enter(name)?;
         let level = Level {
             above: self.names.len(),
             identity: identity(&dir)?,
@@ -81,8 +81,8 @@ impl Descent {
         Ok(())
     }
 
-    /// Goes back up; at the top it stays.
-    pub(crate) fn leave(&mut self) {
+    /// Leaves the current directory; does nothing at the top.
+    pub(crate) fn pop(&mut self) {
         if let Some(level) = self.levels.pop() {
             self.names.truncate(level.above);
         }

@@ -1,8 +1,8 @@
-//! Entries in any order in, the next few in path order out, with an exact total and a cursor.
+//! Pages of entries in path order, with an exact total and a cursor.
 //!
-//! A directory of a million names cannot be kept, let alone sorted, within a worker's share of memory. So a
-//! page is the smallest keys beyond the cursor: one pass, memory for one page, and a cursor that is the last
-//! key itself, which stays right when files come and go in between.
+//! A directory of a million names does not fit into a worker's memory. So a page consists of the smallest keys after
+//! the cursor: it needs one pass and the memory of one page. The cursor is the last key, so it stays valid when files
+//! are added or removed.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use bailiwick::{CallError, VirtualPath};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// The most entries of one page, whatever is asked for: a page is kept in memory.
-pub(crate) const MOST: u32 = 10_000;
+/// Maximum entries per page.
+pub(crate) const MAX_PAGE: u32 = 10_000;
 
-/// Where a page begins.
+/// Start of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor(Vec<u8>);
 
@@ -28,80 +28,80 @@ impl Cursor {
     }
 }
 
-/// The key that sorts `path`, and beneath it `raw`, directories directly before what they hold.
+/// Sort key of `path`, and of `raw` beneath it; directories come directly before their contents.
 pub(crate) fn key(path: &VirtualPath, raw: Option<&[u8]>) -> Vec<u8> {
     let mut key: Vec<u8> = path
         .as_str()
         .bytes()
         .map(|byte| if byte == b'/' { 0 } else { byte })
         .collect();
-    // Two names that look alike must not share a key.
+    // Names that are displayed alike must have different keys.
     key.extend(raw.into_iter().flat_map(|raw| [&[1][..], raw].concat()));
     key
 }
 
-/// One page being gathered.
+/// Collects the entries of a page.
 #[derive(Debug)]
-pub(crate) struct Page<T> {
+pub(crate) struct PageBuilder<T> {
     after: Option<Cursor>,
     limit: usize,
-    kept: BTreeMap<Vec<u8>, T>,
+    entries: BTreeMap<Vec<u8>, T>,
     total: u64,
     later: u64,
 }
 
-/// One page.
+/// A page.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Paged<T> {
-    /// Its entries, in order.
+pub(crate) struct Page<T> {
+    /// The entries, in order.
     pub(crate) entries: Vec<T>,
-    /// How many there are on all pages.
+    /// Number of entries on all pages.
     pub(crate) total: u64,
-    /// Where the next page begins, if there is one.
+    /// Cursor of the next page.
     pub(crate) next: Option<String>,
 }
 
-impl<T> Page<T> {
-    /// A page of as many entries as are `wanted`, but at least one and no more than are `allowed`.
+impl<T> PageBuilder<T> {
+    /// A page of `wanted` entries, between 1 and `allowed`.
     pub(crate) fn new(wanted: u32, allowed: u64, after: Option<Cursor>) -> Self {
-        let limit = u64::from(wanted.min(MOST)).min(allowed).max(1);
+        let limit = u64::from(wanted.min(MAX_PAGE)).min(allowed).max(1);
         Self {
             after,
             limit: usize::try_from(limit).unwrap_or(1),
-            kept: BTreeMap::new(),
+            entries: BTreeMap::new(),
             total: 0,
             later: 0,
         }
     }
 
-    /// Counts the entry with this key, and makes it of `value` only if it is on this page so far.
-    pub(crate) fn offer(&mut self, key: Vec<u8>, value: impl FnOnce() -> T) {
+    /// Counts an entry; `value` is called only if the entry is on the page so far.
+    pub(crate) fn add(&mut self, key: Vec<u8>, value: impl FnOnce() -> T) {
         self.total += 1;
         if self.after.as_ref().is_some_and(|after| key <= after.0) {
             return;
         }
         self.later += 1;
-        if self.kept.len() >= self.limit {
+        if self.entries.len() >= self.limit {
             if self
-                .kept
+                .entries
                 .last_key_value()
                 .is_some_and(|(last, _)| key > *last)
             {
                 return;
             }
-            self.kept.pop_last();
+            self.entries.pop_last();
         }
-        self.kept.insert(key, value());
+        self.entries.insert(key, value());
     }
 
-    pub(crate) fn finish(self) -> Paged<T> {
-        let more = self.later > u64::try_from(self.kept.len()).unwrap_or(u64::MAX);
-        let last = self.kept.last_key_value().filter(|_| more);
+    pub(crate) fn finish(self) -> Page<T> {
+        let more = self.later > u64::try_from(self.entries.len()).unwrap_or(u64::MAX);
+        let last = self.entries.last_key_value().filter(|_| more);
         let next = last.map(|(key, _)| URL_SAFE_NO_PAD.encode(key));
-        Paged {
+        Page {
             total: self.total,
             next,
-            entries: self.kept.into_values().collect(),
+            entries: self.entries.into_values().collect(),
         }
     }
 }
@@ -114,19 +114,19 @@ mod tests {
 
     use super::*;
 
-    fn page(keys: &[Vec<u8>], limit: u32, after: Option<&str>) -> Paged<Vec<u8>> {
-        let mut page = Page::new(limit, 5, after.map(|text| Cursor::parse(text).unwrap()));
+    fn page(keys: &[Vec<u8>], limit: u32, after: Option<&str>) -> Page<Vec<u8>> {
+        let mut page = PageBuilder::new(limit, 5, after.map(|text| Cursor::parse(text).unwrap()));
         for key in keys {
-            page.offer(key.clone(), || key.clone());
+            page.add(key.clone(), || key.clone());
         }
         page.finish()
     }
 
     proptest! {
-        #![proptest_config(crate::testing::law())]
+        #![proptest_config(crate::testing::property_config())]
 
         #[test]
-        fn the_pages_together_are_everything_once_in_order(
+        fn pages_have_every_entry_once_in_order(
             keys in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..4), 0..60),
             limit in 0_u32..9,
             seed in any::<u64>(),
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_stands_directly_before_what_it_holds() {
+    fn directories_come_directly_before_their_contents() {
         let mut names = ["/r/a-b", "/r/a/x", "/r/a", "/r/a.c"];
         names.sort_by_key(|name| key(&crate::testing::path(name), None));
         assert_eq!(names, ["/r/a", "/r/a/x", "/r/a-b", "/r/a.c"]);
     }
 
     #[test]
-    fn a_cursor_that_is_none_is_refused() {
+    fn invalid_cursor_is_refused() {
         assert_eq!(
             Cursor::parse("no cursor!").unwrap_err().code(),
             Code::InvalidArguments

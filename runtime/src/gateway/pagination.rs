@@ -1,15 +1,14 @@
-//! A list and a cursor in, one page and where it goes on out.
+//! Cursor pagination of lists.
 
 use rmcp::ErrorData;
 use rmcp::model::PaginatedRequestParams;
 
-/// How many items one page holds.
+/// Items per page.
 pub(super) const PAGE: usize = 100;
 
-/// The page that a client asks for.
+/// The page that a client requests.
 ///
-/// A cursor is a position; a list that grows or shrinks between two pages may show an item twice or not at all, as
-/// MCP allows.
+/// A cursor is an index; if the list changes between two pages, an item may be repeated or missing, as MCP allows.
 pub(super) fn page<T>(
     items: Vec<T>,
     request: Option<&PaginatedRequestParams>,
@@ -28,11 +27,10 @@ pub(super) fn page<T>(
     Ok((items.into_iter().skip(start).take(PAGE).collect(), next))
 }
 
-/// The page that `$request` asks for of `$items`, as MCP's result `$result`, which is each client's own and stale at once:
-/// what a list shows depends on who asks and on what they did.
+/// The MCP list result `$result` with the requested page of `$items`, marked as private and not cacheable.
 macro_rules! listed {
     ($result:ident, $items:expr, $request:expr) => {{
-        let (items, next) = $crate::gateway::pages::page($items, $request)?;
+        let (items, next) = $crate::gateway::pagination::page($items, $request)?;
         let mut result = $result::with_all_items(items)
             .with_ttl_ms(0)
             .with_cache_scope(rmcp::model::CacheScope::Private);
@@ -47,19 +45,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_concatenate_to_the_whole_and_a_bad_cursor_is_an_error() {
+    fn pages_concatenate_and_bad_cursors_are_errors() {
         let all: Vec<usize> = (0..250).collect();
-        let (mut seen, mut cursor) = (Vec::new(), None);
+        let (mut collected, mut cursor) = (Vec::new(), None);
         loop {
             let request = PaginatedRequestParams::default().with_cursor(cursor);
             let (items, next) = page(all.clone(), Some(&request)).unwrap();
-            seen.extend(items);
+            collected.extend(items);
             match next {
                 None => break,
                 next => cursor = next,
             }
         }
-        assert_eq!(seen, all);
+        assert_eq!(collected, all);
         for bad in ["", "x", "at-0", "at-251", "at--1", "100"] {
             let request = PaginatedRequestParams::default().with_cursor(Some(bad.into()));
             assert!(page(all.clone(), Some(&request)).is_err(), "{bad}");

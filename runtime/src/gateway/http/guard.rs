@@ -1,32 +1,32 @@
-//! The head of a request in, why its sender is not heard out.
+//! Checks `Host`, `Origin` and the bearer token of requests.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::gateway::token::Token;
 
-/// Who is heard: what a request may call this server, the pages it may come from, and what it must carry.
+/// Accepted `Host` and `Origin` values, and the required token.
 #[derive(Clone, Debug)]
-pub(crate) struct Callers {
+pub(crate) struct RequestGuard {
     pub(crate) hosts: Vec<String>,
     pub(crate) origins: Vec<String>,
     pub(crate) token: Option<Token>,
 }
 
-/// Why a request is not heard.
+/// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// It does not say once what it calls this server.
+pub(crate) enum Rejection {
+    /// There is not exactly one `Host` header.
     NoHost,
-    /// It calls this server by a name of others, as a page does that rebound its own.
+    /// The `Host` is not a name of this server, as after DNS rebinding.
     Host,
-    /// It comes from a page of others.
+    /// The `Origin` is not allowed.
     Origin,
-    /// It does not carry the token.
+    /// The token is missing or wrong.
     Token,
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         match self {
             Self::NoHost => {
@@ -36,7 +36,7 @@ impl IntoResponse for Refusal {
             Self::Origin => (StatusCode::FORBIDDEN, "this Origin is not served").into_response(),
             Self::Token => (
                 StatusCode::UNAUTHORIZED,
-                // Whoever has no token keeps no connection.
+                // Connections without a token are closed.
                 [
                     (header::WWW_AUTHENTICATE, "Bearer"),
                     (header::CONNECTION, "close"),
@@ -48,20 +48,21 @@ impl IntoResponse for Refusal {
     }
 }
 
-impl Callers {
-    /// Checks the names in a request and its token.
+impl RequestGuard {
+    /// Checks the names and the token of a request.
     ///
     /// # Errors
-    /// The first of the [`Refusal`]s that holds.
-    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    /// The first matching [`Rejection`].
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
         self.check_names(uri, headers)?;
         self.check_token(headers)
     }
 
-    /// Checks `Host` and `Origin`. Whole values are compared: whatever would first have to be parsed is refused.
-    pub(super) fn check_names(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-        let host = single(headers, &header::HOST).map_err(|Doubled| Refusal::NoHost)?;
-        let host = host.ok_or(Refusal::NoHost)?;
+    /// Checks `Host` and `Origin`. Whole values are compared without parsing.
+    pub(super) fn check_names(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
+        let host =
+            single_value(headers, &header::HOST).map_err(|DuplicateHeader| Rejection::NoHost)?;
+        let host = host.ok_or(Rejection::NoHost)?;
         let target = uri
             .authority()
             .map(|authority| authority.as_str().as_bytes());
@@ -69,47 +70,48 @@ impl Callers {
         if !named
             .into_iter()
             .flatten()
-            .all(|name| is_one_of(name, &self.hosts))
+            .all(|name| matches_any(name, &self.hosts))
         {
-            return Err(Refusal::Host);
+            return Err(Rejection::Host);
         }
-        let origin = single(headers, &header::ORIGIN).map_err(|Doubled| Refusal::Origin)?;
-        if origin.is_some_and(|origin| !is_one_of(origin.as_bytes(), &self.origins)) {
-            return Err(Refusal::Origin);
+        let origin =
+            single_value(headers, &header::ORIGIN).map_err(|DuplicateHeader| Rejection::Origin)?;
+        if origin.is_some_and(|origin| !matches_any(origin.as_bytes(), &self.origins)) {
+            return Err(Rejection::Origin);
         }
         Ok(())
     }
 
-    pub(super) fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(super) fn check_token(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         match &self.token {
-            Some(token) if !carries(headers, token) => Err(Refusal::Token),
+            Some(token) if !has_token(headers, token) => Err(Rejection::Token),
             _ => Ok(()),
         }
     }
 }
 
-/// A header stands there more than once.
-struct Doubled;
+/// A header occurs more than once.
+struct DuplicateHeader;
 
-fn single<'h>(
+fn single_value<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,
-) -> Result<Option<&'h HeaderValue>, Doubled> {
+) -> Result<Option<&'h HeaderValue>, DuplicateHeader> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (first, None) => Ok(first),
-        _ => Err(Doubled),
+        _ => Err(DuplicateHeader),
     }
 }
 
-fn is_one_of(given: &[u8], known: &[String]) -> bool {
+fn matches_any(given: &[u8], known: &[String]) -> bool {
     known
         .iter()
         .any(|known| known.as_bytes().eq_ignore_ascii_case(given))
 }
 
-fn carries(headers: &HeaderMap, token: &Token) -> bool {
-    let value = single(headers, &header::AUTHORIZATION).ok().flatten();
+fn has_token(headers: &HeaderMap, token: &Token) -> bool {
+    let value = single_value(headers, &header::AUTHORIZATION).ok().flatten();
     let value = value.and_then(|value| value.to_str().ok());
     let given = value.and_then(|value| {
         let (scheme, given) = value.split_once(' ')?;
@@ -117,56 +119,60 @@ fn carries(headers: &HeaderMap, token: &Token) -> bool {
             .eq_ignore_ascii_case("bearer")
             .then_some(given.trim())
     });
-    given.is_some_and(|given| token.is(given))
+    given.is_some_and(|given| token.matches(given))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(callers: &Callers, target: &'static str, lines: &[(&str, &str)]) -> Option<Refusal> {
+    fn check(
+        guard: &RequestGuard,
+        target: &'static str,
+        lines: &[(&str, &str)],
+    ) -> Option<Rejection> {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             let name = HeaderName::try_from(*name).unwrap();
             headers.append(name, value.parse().unwrap());
         }
-        callers.check(&Uri::from_static(target), &headers).err()
+        guard.check(&Uri::from_static(target), &headers).err()
     }
 
     #[test]
-    fn only_whole_and_single_names_are_heard() {
-        let callers = Callers {
+    fn only_exact_and_single_names_are_accepted() {
+        let guard = RequestGuard {
             hosts: vec!["localhost:8080".into()],
             origins: vec!["http://localhost:8080".into()],
             token: None,
         };
         let own = ("host", "localhost:8080");
         let page = ("origin", "http://localhost:8080");
-        let refused = |lines: &[_]| check(&callers, "/mcp", lines);
+        let refused = |lines: &[_]| check(&guard, "/mcp", lines);
         assert_eq!(refused(&[own]), None);
         assert_eq!(refused(&[("host", "LocalHost:8080")]), None);
         assert_eq!(refused(&[own, page]), None);
-        assert_eq!(refused(&[]), Some(Refusal::NoHost));
-        assert_eq!(refused(&[own, own]), Some(Refusal::NoHost));
-        assert_eq!(refused(&[("host", "")]), Some(Refusal::Host));
+        assert_eq!(refused(&[]), Some(Rejection::NoHost));
+        assert_eq!(refused(&[own, own]), Some(Rejection::NoHost));
+        assert_eq!(refused(&[("host", "")]), Some(Rejection::Host));
         assert_eq!(
             refused(&[("host", "me@localhost:8080")]),
-            Some(Refusal::Host)
+            Some(Rejection::Host)
         );
-        assert_eq!(refused(&[own, page, page]), Some(Refusal::Origin));
-        assert_eq!(refused(&[own, ("origin", "")]), Some(Refusal::Origin));
-        let absolute = |target| check(&callers, target, &[own]);
+        assert_eq!(refused(&[own, page, page]), Some(Rejection::Origin));
+        assert_eq!(refused(&[own, ("origin", "")]), Some(Rejection::Origin));
+        let absolute = |target| check(&guard, target, &[own]);
         assert_eq!(absolute("http://localhost:8080/mcp"), None);
         assert_eq!(
             absolute("http://evil.example:8080/mcp"),
-            Some(Refusal::Host)
+            Some(Rejection::Host)
         );
     }
 
     #[test]
-    fn only_the_very_token_is_carried() {
+    fn only_the_exact_token_is_accepted() {
         let token = Token::random().unwrap();
-        let callers = Callers {
+        let guard = RequestGuard {
             hosts: vec!["h".into()],
             origins: Vec::new(),
             token: Some(token.clone()),
@@ -174,15 +180,15 @@ mod tests {
         let refused = |values: &[&str]| {
             let lines = values.iter().map(|value| ("authorization", *value));
             let lines: Vec<_> = std::iter::once(("host", "h")).chain(lines).collect();
-            check(&callers, "/mcp", &lines)
+            check(&guard, "/mcp", &lines)
         };
         let right = format!("Bearer {}", token.reveal());
         assert_eq!(refused(&[&right]), None);
         assert_eq!(refused(&[&format!("bearer {}", token.reveal())]), None);
         for wrong in ["Bearer", "Bearer ", "Basic x", "Bearer x"] {
-            assert_eq!(refused(&[wrong]), Some(Refusal::Token), "{wrong}");
+            assert_eq!(refused(&[wrong]), Some(Rejection::Token), "{wrong}");
         }
-        assert_eq!(refused(&[&right, &right]), Some(Refusal::Token));
-        assert_eq!(refused(&[]), Some(Refusal::Token));
+        assert_eq!(refused(&[&right, &right]), Some(Rejection::Token));
+        assert_eq!(refused(&[]), Some(Rejection::Token));
     }
 }

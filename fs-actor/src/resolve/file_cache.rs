@@ -1,4 +1,4 @@
-//! Files that were read a moment ago in, the same files without opening them anew out.
+//! Cache of open files.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,45 +7,45 @@ use bailiwick::VirtualPath;
 
 use super::{Meta, OpenFile};
 
-/// The most files held open, by all workers of a runtime together.
-const MOST: usize = 32;
+/// Maximum number of open files, shared by all workers of a runtime.
+const MAX_FILES: usize = 32;
 
-/// Small files that are read again and again, held open.
+/// Cache of small open files.
 ///
-/// What a path leads to is found anew on every call. Only if that is the very object that is held, not changed in
-/// any way since, is it read without being opened. Being held, it cannot have lent its number to another.
+/// The path is resolved on each call. A cached file is used only if it is the object that was found, and unchanged.
+/// Since it is open, its inode number is not reused.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct FileCache {
     files: Mutex<HashMap<VirtualPath, Arc<OpenFile>>>,
 }
 
-impl Held {
-    /// The file held for `path`, if it is what was found there just now.
+impl FileCache {
+    /// The cached file for `path`, if it is the object that was `found`.
     pub(super) fn get(&self, path: &VirtualPath, found: &Meta) -> Option<Arc<OpenFile>> {
         let files = self.lock();
         let file = files.get(path).filter(|file| file.meta == *found)?;
         Some(Arc::clone(file))
     }
 
-    /// Holds `file` in place of any other, which one does not matter.
-    pub(super) fn put(&self, path: &VirtualPath, file: &Arc<OpenFile>) {
+    /// Adds `file`, and evicts an arbitrary other file if the cache is full.
+    pub(super) fn insert(&self, path: &VirtualPath, file: &Arc<OpenFile>) {
         let mut files = self.lock();
         let replaced = files.insert(path.clone(), Arc::clone(file));
-        let over = files.len() > MOST;
+        let over = files.len() > MAX_FILES;
         let other = files.keys().find(|other| over && *other != path).cloned();
         let evicted = other.and_then(|other| files.remove(&other));
-        // Closed outside the lock.
+        // Files are closed after the lock is released.
         drop(files);
         drop((replaced, evicted));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<VirtualPath, Arc<OpenFile>>> {
-        // Nothing that can panic runs under the lock.
+        // Nothing panics while it is locked.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
-    pub(super) fn is_within_its_bound(&self) -> bool {
-        self.lock().len() <= MOST
+    pub(super) fn is_within_bound(&self) -> bool {
+        self.lock().len() <= MAX_FILES
     }
 }

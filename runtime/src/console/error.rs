@@ -1,20 +1,20 @@
-//! Why a person's word had no effect in, a stable code and a sentence for the page out.
+//! Errors of the console's HTTP API.
 
 use axum::http::StatusCode;
 use serde::Serialize;
 
 use crate::permission::AuthorityError;
 
-/// What a page is told when a request had no effect.
+/// Error body with a stable code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Fault {
+pub(super) struct ApiError {
     #[serde(skip)]
     pub(super) status: StatusCode,
     pub(super) code: &'static str,
     pub(super) message: String,
 }
 
-impl Fault {
+impl ApiError {
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -36,7 +36,7 @@ impl Fault {
         Self::new(status, "BODY", message)
     }
 
-    /// What is asked for is not there.
+    /// 404 Not Found.
     pub(super) fn missing(code: &'static str) -> Self {
         let message = match code {
             "NO_QUESTION" => "there is no such question",
@@ -49,14 +49,14 @@ impl Fault {
         Self::new(StatusCode::NOT_FOUND, code, message)
     }
 
-    /// Several things would be meant by a request that names none.
+    /// The request selects nothing, which could mean several things.
     pub(super) fn unnamed() -> Self {
         let message = "name what is to be taken back, or say `all`";
         Self::new(StatusCode::BAD_REQUEST, "NOTHING_NAMED", message)
     }
 
-    pub(super) fn too_long(what: &str, most: usize) -> Self {
-        let message = format!("{what} may have {most} characters at most");
+    pub(super) fn too_long(what: &str, max: usize) -> Self {
+        let message = format!("{what} may have {max} characters at most");
         Self::new(StatusCode::BAD_REQUEST, "TOO_LONG", message)
     }
 
@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-impl From<AuthorityError> for Fault {
+impl From<AuthorityError> for ApiError {
     fn from(error: AuthorityError) -> Self {
         let (status, code) = match &error {
             AuthorityError::NoQuestion => (StatusCode::NOT_FOUND, "NO_QUESTION"),

@@ -1,16 +1,16 @@
-//! The old and the new content of a file in, the plan that makes the one of the other out.
+//! Plans the replacement of a file's content.
 
 use bailiwick::{Change, ContentHash, Cost, Op, Plan, Reply, VirtualPath, escape};
 use bytes::Bytes;
 
-use super::{FileEdited, Made, NotMade};
-use crate::change::{State, Step, Work, target};
+use super::{AppliedEdit, EditFileOutput, ExcludedEdit};
+use crate::change::{ChangeSet, State, Step, target};
 use crate::diff;
-use crate::edit::{Applied, Strategy};
-use crate::replace::{Durability, Reached};
+use crate::edit::{EditOutcome, MatchStrategy};
+use crate::replace::{Durability, ReachedDurability};
 
-/// One file with other content.
-pub(super) struct Making {
+/// The replacement of a file's content.
+pub(super) struct FileRewrite {
     pub(super) path: VirtualPath,
     pub(super) before: State,
     pub(super) old: Bytes,
@@ -18,9 +18,13 @@ pub(super) struct Making {
     pub(super) durability: Durability,
 }
 
-impl Making {
-    /// The plan that makes it, by these edits and without these parts.
-    pub(super) fn plan(self, edits: Vec<Made>, left_out: Vec<NotMade>) -> Plan<Work> {
+impl FileRewrite {
+    /// The plan, with the applied and the excluded edits.
+    pub(super) fn plan(
+        self,
+        edits: Vec<AppliedEdit>,
+        left_out: Vec<ExcludedEdit>,
+    ) -> Plan<ChangeSet> {
         let Self {
             path,
             before,
@@ -30,8 +34,8 @@ impl Making {
         } = self;
         let diff = diff::of_bytes(&old, &content);
         let after = State::of_file(&content);
-        let reached = Reached::at_best((before != after).then_some(durability));
-        let reply = reply(FileEdited {
+        let reached = ReachedDurability::at_best((before != after).then_some(durability));
+        let reply = reply(EditFileOutput {
             path: path.to_string(),
             bytes: content.len() as u64,
             hash: ContentHash::of(&content),
@@ -42,12 +46,12 @@ impl Making {
             durability: reached.clone(),
         });
         if before == after {
-            return target::nothing(reply);
+            return target::empty_plan(reply);
         }
-        let write = |content: &Bytes, over: &State| Step::Write {
+        let write = |content: &Bytes, existing: &State| Step::Write {
             path: path.clone(),
             content: content.clone(),
-            over: over.clone(),
+            existing: existing.clone(),
             mode: None,
         };
         let (steps, restore) = (write(&content, &before), write(&old, &after));
@@ -65,14 +69,14 @@ impl Making {
                 bytes: content.len() as u64,
                 files: 1,
             },
-            steps: Work::new(vec![steps], durability, reached),
+            steps: ChangeSet::new(vec![steps], durability, reached),
             inverse: Some(vec![restore].into()),
         }
     }
 }
 
-impl From<&Applied> for Made {
-    fn from(applied: &Applied) -> Self {
+impl From<&EditOutcome> for AppliedEdit {
+    fn from(applied: &EditOutcome) -> Self {
         Self {
             strategy: applied.strategy,
             count: applied.count,
@@ -81,8 +85,8 @@ impl From<&Applied> for Made {
     }
 }
 
-fn reply(edited: FileEdited) -> Reply {
-    let edits: Vec<String> = edited.edits.iter().map(Made::text).collect();
+fn reply(edited: EditFileOutput) -> Reply {
+    let edits: Vec<String> = edited.edits.iter().map(AppliedEdit::text).collect();
     let mut text = format!(
         "{}: {} edits ({}), +{} -{} lines, {} bytes",
         escape(&edited.path),
@@ -106,7 +110,7 @@ fn reply(edited: FileEdited) -> Reply {
     Reply::text(text, edited)
 }
 
-impl Made {
+impl AppliedEdit {
     /// Such as `lines 4, 9, whitespace`.
     fn text(&self) -> String {
         let lines: Vec<String> = self.lines.iter().map(ToString::to_string).collect();
@@ -116,9 +120,9 @@ impl Made {
             (count, lines) => format!("{count} places, first at lines {}", lines.join(", ")),
         };
         match self.strategy {
-            Strategy::Exact => {}
-            Strategy::LineEndings => text.push_str(", matched by line_endings"),
-            Strategy::Whitespace => text.push_str(", matched by whitespace"),
+            MatchStrategy::Exact => {}
+            MatchStrategy::LineEndings => text.push_str(", matched by line_endings"),
+            MatchStrategy::Whitespace => text.push_str(", matched by whitespace"),
         }
         text
     }

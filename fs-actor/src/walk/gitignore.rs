@@ -1,4 +1,4 @@
-//! Patterns of `.gitignore` and `.ignore` files, and whether an entry is to be ignored.
+//! Rules of `.gitignore` and `.ignore` files.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -7,45 +7,44 @@ use bailiwick::VirtualPath;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::Found;
-use crate::lens::Lens;
+use super::WalkEntry;
+use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, OpenDir, OpenFile};
 
-/// In which files patterns stand; a later one beats an earlier one.
+/// Names of ignore files; later ones take precedence.
 const NAMES: [&str; 2] = [".gitignore", ".ignore"];
-/// How much of such a file is heeded. The rest, and odd patterns, are passed over: they come from whoever
-/// wrote the files that are searched, and must not cost more than the search.
+/// Limits of an ignore file. The rest and unusual patterns are skipped, since they must not cost more than the search.
 const MAX_BYTES: u64 = 64 * 1024;
 const MAX_LINES: usize = 1000;
 const MAX_LINE: usize = 512;
 const MAX_BRACES: usize = 4;
-/// What the patterns of all directories of one walk may cost together, since each is compiled anew: their bytes, and
-/// this much for each. Once it is spent, further files of this kind are passed over and nothing is ignored for them.
+/// Limit for the patterns of one walk, since each is compiled: their bytes, and this much per pattern. Beyond it
+/// further ignore files are skipped.
 const MAX_COST: usize = 512 * 1024;
-const COST_OF_ONE: usize = 32;
+const COST_PER_PATTERN: usize = 32;
 
-/// The patterns that hold where the walk stands.
+/// The rules for the current directory.
 #[derive(Debug)]
-pub(crate) struct Ignoring {
-    /// One for each directory from the root down, where there is any.
+pub(crate) struct IgnoreRules {
+    /// One per directory from the root down, if it has rules.
     levels: Vec<Option<Gitignore>>,
-    /// What is left of [`MAX_COST`].
-    room: usize,
+    /// What remains of [`MAX_COST`].
+    budget: usize,
 }
 
-impl Ignoring {
-    /// The patterns that directories above `at` set for it.
-    pub(crate) fn above(lens: &dyn Lens, at: &VirtualPath) -> Self {
+impl IgnoreRules {
+    /// The rules of the directories above `at`.
+    pub(crate) fn for_ancestors(view: &dyn ReadView, at: &VirtualPath) -> Self {
         let mut above = Self {
             levels: Vec::new(),
-            room: MAX_COST,
+            budget: MAX_COST,
         };
         let mut next = at.parent();
-        while let Some(dir) = next.filter(|dir| lens.place_of(dir).is_some()) {
+        while let Some(dir) = next.filter(|dir| view.mount_point(dir).is_some()) {
             let read = |name: &str| {
-                let path = dir.join(name).ok().filter(|path| lens.shows(path))?;
-                // A link is not followed here, so where it leads need not be judged.
-                resolve::file(lens, &path).ok()
+                let path = dir.join(name).ok().filter(|path| view.shows(path))?;
+                // Links are not followed, so their targets need not be judged.
+                resolve::file(view, &path).ok()
             };
             above.add(&dir, read);
             next = dir.parent();
@@ -54,35 +53,35 @@ impl Ignoring {
         above
     }
 
-    pub(super) fn enter(&mut self, lens: &dyn Lens, dir: &OpenDir, path: &VirtualPath) {
+    pub(super) fn enter(&mut self, view: &dyn ReadView, dir: &OpenDir, path: &VirtualPath) {
         let read = |name: &str| {
-            path.join(name).ok().filter(|path| lens.shows(path))?;
+            path.join(name).ok().filter(|path| view.shows(path))?;
             dir.read(name).ok()
         };
         self.add(path, read);
     }
 
     fn add(&mut self, dir: &VirtualPath, read: impl Fn(&str) -> Option<OpenFile>) {
-        let patterns = if self.room == 0 {
+        let patterns = if self.budget == 0 {
             None
         } else {
-            patterns(dir, read, &mut self.room)
+            patterns(dir, read, &mut self.budget)
         };
         self.levels.push(patterns);
     }
 
-    /// What the patterns so far cost.
+    /// Cost of the patterns so far.
     #[cfg(test)]
     pub(super) fn spent(&self) -> usize {
-        MAX_COST - self.room
+        MAX_COST - self.budget
     }
 
-    pub(super) fn leave(&mut self) {
+    pub(super) fn pop(&mut self) {
         self.levels.pop();
     }
 
-    /// Whether the deepest pattern that matches says to ignore; git's own directory always is.
-    pub(super) fn ignores(&self, found: &Found<'_>) -> bool {
+    /// Whether the deepest matching rule ignores the entry. `.git` is always ignored.
+    pub(super) fn ignores(&self, found: &WalkEntry<'_>) -> bool {
         let is_dir = found.kind == Kind::Directory;
         if found.path.name() == Some(".git") {
             return true;
@@ -102,7 +101,7 @@ impl Ignoring {
 fn patterns(
     dir: &VirtualPath,
     read: impl Fn(&str) -> Option<OpenFile>,
-    room: &mut usize,
+    budget: &mut usize,
 ) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(dir.as_str());
     let mut any = false;
@@ -117,12 +116,12 @@ fn patterns(
             }
             let braces = line.bytes().filter(|byte| *byte == b'{').count();
             if line.len() <= MAX_LINE && braces <= MAX_BRACES {
-                let Some(left) = room.checked_sub(line.len() + COST_OF_ONE) else {
-                    *room = 0;
+                let Some(left) = budget.checked_sub(line.len() + COST_PER_PATTERN) else {
+                    *budget = 0;
                     break;
                 };
-                *room = left;
-                // A pattern that is none ignores nothing, as in git.
+                *budget = left;
+                // Invalid patterns ignore nothing, as in Git.
                 any |= builder.add_line(None, line).is_ok();
             }
         }

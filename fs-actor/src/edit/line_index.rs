@@ -1,19 +1,19 @@
-//! An index of trimmed lines, for searches that ignore indentation and trailing blanks.
+//! Index of trimmed lines, for searches that ignore indentation and trailing blanks.
 
 use std::collections::HashMap;
 
 use super::indent::trimmed;
 
-/// Which lines of a text are equal but for blanks at their ends; made once for all searches in the text.
+/// Index of lines that are equal except for blanks at their ends, shared by all searches in a text.
 #[derive(Debug)]
 pub(super) struct LineIndex<'t> {
-    /// A number for each trimmed line.
+    /// Number of each distinct trimmed line.
     numbers: HashMap<&'t str, usize>,
-    /// The number of each line of the text.
+    /// Number of each line of the text.
     lines: Vec<usize>,
-    /// The lines with the first number, then those with the second and so on.
+    /// Line indices, grouped by number.
     by_number: Vec<usize>,
-    /// Where in that the lines of each number begin, and the end.
+    /// Where each group begins, and the end.
     begins: Vec<usize>,
 }
 
@@ -40,11 +40,11 @@ impl<'t> LineIndex<'t> {
         }
     }
 
-    /// Where the lines of `old`, trimmed, stand one after the other, in order. `spend` is told how many lines are
-    /// compared.
+    /// All positions where the trimmed lines of `old` occur consecutively, in order. `spend` is called with the number
+    /// of lines to compare.
     ///
     /// # Errors
-    /// What `spend` returns.
+    /// Those of `spend`.
     pub(super) fn positions<E>(
         &self,
         old: &[&str],
@@ -58,7 +58,7 @@ impl<'t> LineIndex<'t> {
         let Some(wanted) = wanted else {
             return Ok(Vec::new());
         };
-        // Only where the rarest of the lines stands can all of them.
+        // Only positions of the rarest line are candidates.
         let rarest = wanted
             .iter()
             .enumerate()
@@ -68,14 +68,18 @@ impl<'t> LineIndex<'t> {
         };
         let mut found = Vec::new();
         for line in self.with_number(*rarest) {
-            let here = line
+            let candidate = line
                 .checked_sub(offset)
                 .and_then(|first| Some((first, self.lines.get(first..first + wanted.len())?)));
-            let Some((first, here)) = here else {
+            let Some((first, candidate)) = candidate else {
                 spend(1)?;
                 continue;
             };
-            let same = here.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
+            let same = candidate
+                .iter()
+                .zip(&wanted)
+                .take_while(|(a, b)| a == b)
+                .count();
             spend(same + 1)?;
             if same == wanted.len() {
                 found.push(first);

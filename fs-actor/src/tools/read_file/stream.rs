@@ -1,50 +1,50 @@
-//! A large text in, some of its lines out, without ever holding more than those.
+//! Reads lines of a large text without buffering the whole file.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
 use bailiwick::{CallError, Code, Content, Halt};
 
-use super::piece::{Gather, Hash, Want, count_lines, failed};
-use super::render::{BOM, shown, take, unchanged};
-use super::{FileRead, Job};
-use crate::lens::Lens;
+use super::lines::{LazyHash, LineCollector, LineSelection, count_lines, failed};
+use super::render::{BOM, add_lines, take, unchanged};
+use super::{FileContent, Job};
+use crate::read_view::ReadView;
 use crate::resolve::OpenFile;
 
-/// How much is read between two looks at whether the call must stop.
+/// Number of bytes between checkpoints.
 const CHUNK: usize = 64 * 1024;
-/// How much of a file is read through; of a larger one the totals stay unknown.
-const MAX_THROUGH: u64 = 64 * 1024 * 1024;
-/// How much from the end of such a file is looked at for its last lines.
+/// Maximum bytes to stream; totals of larger files are unknown.
+const MAX_STREAMED: u64 = 64 * 1024 * 1024;
+/// Maximum bytes read from the end of such a file for its last lines.
 const MAX_TAIL: u64 = 1024 * 1024;
 
 pub(super) fn text(
-    lens: &dyn Lens,
+    view: &dyn ReadView,
     job: &Job,
-    want: Want,
+    selection: LineSelection,
     mut opened: OpenFile,
-    mut file: FileRead,
+    mut file: FileContent,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
-    let all = opened.meta.len <= MAX_THROUGH;
-    if !all && want.offset < 0 {
-        return tail(job, want, opened, file, content);
+) -> Result<FileContent, Halt> {
+    let all = opened.meta.len <= MAX_STREAMED;
+    if !all && selection.offset < 0 {
+        return tail(job, selection, opened, file, content);
     }
-    let range = if want.offset < 0 {
+    let range = if selection.offset < 0 {
         let mut lines = 0;
         let mut open = false;
-        each_chunk(lens, &mut opened, |chunk| {
+        each_chunk(view, &mut opened, |chunk| {
             lines += count_lines(chunk) - u64::from(open);
             open = chunk.last().is_some_and(|last| *last != b'\n');
             true
         })?;
-        want.range(lines)?
+        selection.range(lines)?
     } else {
-        want.range(u64::MAX)?
+        selection.range(u64::MAX)?
     };
-    let mut gather = Gather::new(want, range);
+    let mut gather = LineCollector::new(selection, range);
     let mut begun = false;
     let mut read_all = true;
-    each_chunk(lens, &mut opened, |chunk| {
+    each_chunk(view, &mut opened, |chunk| {
         gather.hash(chunk);
         let bom = !begun && chunk.starts_with(BOM);
         file.bom |= bom;
@@ -58,10 +58,10 @@ pub(super) fn text(
         read_all
     })?;
     let done = gather.is_done();
-    let piece = gather.finish();
+    let collected = gather.finish();
     if read_all && all {
-        file.lines = Some(piece.lines);
-        let hash = Hash::Known(piece.hash);
+        file.lines = Some(collected.lines);
+        let hash = LazyHash::Known(collected.hash);
         if job
             .known_hash
             .as_ref()
@@ -70,28 +70,28 @@ pub(super) fn text(
             return Ok(unchanged(file, hash, content));
         }
         file.hash = Some(hash);
-        want.range(piece.lines)?;
-    } else if !done && piece.last < range.0 {
+        selection.range(collected.lines)?;
+    } else if !done && collected.last < range.0 {
         let message = format!(
-            "line {} lies beyond the first {MAX_THROUGH} bytes; search for it with grep",
+            "line {} lies beyond the first {MAX_STREAMED} bytes; search for it with grep",
             range.0
         );
         return Err(CallError::new(Code::TooLarge, message).into());
     }
-    shown(job, range.0, piece, file, content)
+    add_lines(job, range.0, collected, file, content)
 }
 
-/// Hands `chunk` the file from its beginning, up to what is read through, until it returns false.
+/// Passes the file to `chunk` in pieces until it returns false or the limit is reached.
 fn each_chunk(
-    lens: &dyn Lens,
+    view: &dyn ReadView,
     opened: &mut OpenFile,
     mut chunk: impl FnMut(&[u8]) -> bool,
 ) -> Result<(), Halt> {
     let mut buffer = vec![0; CHUNK];
-    let mut left = MAX_THROUGH;
+    let mut left = MAX_STREAMED;
     opened.file.rewind().map_err(|error| failed(&error))?;
     while left > 0 {
-        lens.checkpoint()?;
+        view.checkpoint()?;
         let got = opened
             .file
             .read(&mut buffer)
@@ -105,33 +105,33 @@ fn each_chunk(
     Ok(())
 }
 
-/// The last lines of a file that is too large to be read through; their numbers are not known.
+/// The last lines of a file that is too large to stream; their numbers are unknown.
 fn tail(
     job: &Job,
-    want: Want,
+    selection: LineSelection,
     mut opened: OpenFile,
-    mut file: FileRead,
+    mut file: FileContent,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
-    let window = MAX_TAIL.min(want.max_bytes);
+) -> Result<FileContent, Halt> {
+    let window = MAX_TAIL.min(selection.max_bytes);
     let from = SeekFrom::Start(opened.meta.len.saturating_sub(window));
     opened.file.seek(from).map_err(|error| failed(&error))?;
     let end = take(&mut opened.file, window)?;
-    // The window begins in the midst of a line.
+    // The buffer begins within a line.
     let begin = end
         .iter()
         .position(|byte| *byte == b'\n')
         .map_or(end.len(), |end| end + 1);
     let text = end.get(begin..).unwrap_or_default();
-    let plain = Want {
+    let plain = LineSelection {
         line_numbers: false,
-        ..want
+        ..selection
     };
-    let mut gather = Gather::new(plain, plain.range(count_lines(text))?);
+    let mut gather = LineCollector::new(plain, plain.range(count_lines(text))?);
     gather.feed(text);
     let first = plain.range(count_lines(text))?.0;
     file.lines = Some(count_lines(text));
-    let mut file = shown(job, first, gather.finish(), file, content)?;
+    let mut file = add_lines(job, first, gather.finish(), file, content)?;
     (
         file.lines,
         file.first_line,

@@ -1,9 +1,9 @@
-//! Puts what a call waits for to the person behind its client: permission questions, and requests of third-party servers.
+//! Elicitation: permission questions, and requests of third-party servers, for the user of a client.
 //!
-//! A connection of trust [`Agent`](super::Trust::Agent) is never asked this way: behind an agent's own client stands the
-//! agent. Clients with a handshake are sent `elicitation/create`; stateless ones get the form as their result, with a
-//! sealed note of which call it is about, and send the call again with the answer. The question itself is the broker's:
-//! equal ones are joined, limits and refusals count, and it is answered once.
+//! Connections of trust [`Agent`](super::Trust::Agent) are never asked, since the agent could answer itself. Stateful
+//! clients are sent `elicitation/create`. Stateless clients get the form as an input-required result with sealed state
+//! that identifies the call, and send the call again with the answer. The broker owns the questions: it joins equal
+//! ones and applies limits.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,87 +18,87 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, Servic
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::form::{Filled, Reach, form, read};
-use super::forward::{Forwarded, Running};
-use super::meta::Extras;
+use super::form::{FormKind, FormResponse, form, read};
+use super::forward::{ForwardedRequest, RunningCall};
+use super::meta::RequestOptions;
 use crate::effect::ContentHash;
 use crate::permission::Question;
 use crate::pipeline::canonical;
 
-/// The key of a question of this server in an input-required result.
+/// Key of a permission question in an input-required result.
 const PERMISSION: &str = "permission";
-/// The key of what a third-party server asks in an input-required result.
+/// Key of a request of a third-party server in an input-required result.
 const SERVER: &str = "server";
 /// How long a request of a third-party server waits for a stateless client.
-const REQUEST: Duration = Duration::from_secs(600);
-/// How many calls are kept at once.
-const MOST_KEPT: usize = 256;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
+/// Maximum number of suspended calls.
+const MAX_SUSPENDED: usize = 256;
 
-/// The call that a question is about, in all that its answer counts for.
+/// What identifies a call: an answer is valid for the same call only.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subject<'a> {
-    /// Names the worker among those of all runtimes of this process.
+pub(super) struct CallIdentity<'a> {
+    /// Identifies the worker among those of all runtimes of this process.
     pub(super) worker: &'a str,
     pub(super) tool: &'a str,
     pub(super) arguments: &'a Value,
-    /// What else came with it: a policy, a token, whether it only shows what it would do.
-    pub(super) extras: &'a Extras,
+    /// Options in `_meta`, such as a policy or preview token.
+    pub(super) options: &'a RequestOptions,
 }
 
-impl Subject<'_> {
+impl CallIdentity<'_> {
     fn digest(self) -> ContentHash {
-        let Extras {
+        let RequestOptions {
             preview,
             policy,
             origin,
-            token,
+            preview_token,
             confirm,
-            // A call that brings grants asks nobody.
+            // A call with grants asks nobody.
             granted: _,
             ignored_grants: _,
-            extended: _,
-        } = self.extras;
-        let whole = json!([
+            uses_extensions: _,
+        } = self.options;
+        let identity = json!([
             self.worker,
             self.tool,
             canonical(self.arguments),
             preview,
             policy.as_ref().map(canonical),
             origin,
-            token,
+            preview_token,
             confirm,
         ]);
-        ContentHash::of(whole.to_string().as_bytes())
+        ContentHash::of(identity.to_string().as_bytes())
     }
 }
 
-/// What a stateless client gets to bring back, sealed.
+/// Sealed state that a stateless client sends back.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
-    kept: u64,
-    subject: ContentHash,
+struct SealedState {
+    id: u64,
+    call: ContentHash,
 }
 
-/// A call that waits for its client to come back.
+/// A call that waits until its client sends it again.
 #[derive(Debug)]
-struct Kept {
-    pending: Pending,
-    running: Running,
-    /// When what it waits for has ended.
-    until: Instant,
+struct SuspendedCall {
+    pending: PendingInput,
+    running: RunningCall,
+    /// When the question or request ends.
+    expires_at: Instant,
 }
 
 /// What a call waits for.
 #[derive(Debug)]
-pub(super) enum Pending {
-    /// A person's permission.
+pub(super) enum PendingInput {
+    /// A permission question.
     Question(Box<Question>),
-    /// What the server of the call asked for.
-    Request(Forwarded),
+    /// A request of the call's server.
+    Request(ForwardedRequest),
 }
 
-impl Pending {
-    /// Its key in an input-required result.
+impl PendingInput {
+    /// Key in an input-required result.
     fn key(&self) -> &'static str {
         match self {
             Self::Question(_) => PERMISSION,
@@ -109,7 +109,7 @@ impl Pending {
     fn input(&self) -> Option<InputRequest> {
         match self {
             Self::Question(question) => {
-                let asked = form(question, Reach::Call)?;
+                let asked = form(question, FormKind::Call)?;
                 Some(InputRequest::Elicitation(ElicitRequest::new(asked)))
             }
             Self::Request(request) => request.input(),
@@ -117,34 +117,34 @@ impl Pending {
     }
 
     /// How long it waits.
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         match self {
             Self::Question(question) => question.expires_at.saturating_sub(question.asked_at),
-            Self::Request(_) => REQUEST,
+            Self::Request(_) => REQUEST_TIMEOUT,
         }
     }
 }
 
-/// A call that its client came back to, with the answer to what it waits for.
-pub(super) struct Resumed {
-    pub(super) running: Running,
-    pub(super) pending: Pending,
+/// A call that its client has resumed, with the answer.
+pub(super) struct ResumedCall {
+    pub(super) running: RunningCall,
+    pub(super) pending: PendingInput,
     pub(super) action: ElicitationAction,
     pub(super) content: Value,
 }
 
-/// Keeps calls that wait for stateless clients.
+/// Suspended calls of stateless clients.
 #[derive(Debug, Default)]
-pub(super) struct Asker {
+pub(super) struct SuspendedCalls {
     codec: OnceLock<RequestStateCodec>,
-    kept: Mutex<HashMap<u64, Kept>>,
+    calls: Mutex<HashMap<u64, SuspendedCall>>,
 }
 
-impl Asker {
-    /// What seals notes.
+impl SuspendedCalls {
+    /// The codec that seals state.
     ///
     /// # Errors
-    /// The system's, if it gives no random bits for a key.
+    /// The system's, if it has no random bytes for a key.
     pub(super) fn codec(&self) -> Result<&RequestStateCodec, getrandom::Error> {
         if let Some(codec) = self.codec.get() {
             return Ok(codec);
@@ -156,63 +156,62 @@ impl Asker {
             .get_or_init(|| RequestStateCodec::new_unchecked(key)))
     }
 
-    /// Keeps a call and makes what it waits for the result; none if too many are kept.
-    pub(super) fn keep(
+    /// Suspends a call and returns its input-required result; `None` if too many calls are suspended.
+    pub(super) fn suspend(
         &self,
-        subject: Subject<'_>,
-        pending: Pending,
-        running: Running,
+        call: CallIdentity<'_>,
+        pending: PendingInput,
+        running: RunningCall,
     ) -> Option<InputRequiredResult> {
         let (key, input) = (pending.key(), pending.input()?);
-        let id = u64::from_le_bytes(random()?);
-        let note = Note {
-            kept: id,
-            subject: subject.digest(),
+        let id = u64::from_le_bytes(random_bytes()?);
+        let sealed = SealedState {
+            id,
+            call: call.digest(),
         };
-        let patience = pending.patience();
-        let seal = SealOptions::new().ttl(patience);
+        let timeout = pending.timeout();
+        let seal = SealOptions::new().ttl(timeout);
         let codec = self.codec().ok()?;
-        let state = codec.seal_json_with(&note, &seal).ok()?;
-        let mut kept = self.kept();
+        let state = codec.seal_json_with(&sealed, &seal).ok()?;
+        let mut calls = self.lock();
         let now = Instant::now();
-        kept.retain(|_, call| now < call.until);
-        if kept.len() >= MOST_KEPT {
+        calls.retain(|_, call| now < call.expires_at);
+        if calls.len() >= MAX_SUSPENDED {
             return None;
         }
-        let call = Kept {
+        let call = SuspendedCall {
             pending,
             running,
-            until: now.checked_add(patience)?,
+            expires_at: now.checked_add(timeout)?,
         };
-        kept.insert(id, call);
+        calls.insert(id, call);
         let requests = InputRequests::from([(key.to_owned(), input)]);
         Some(InputRequiredResult::new(Some(requests), Some(state)))
     }
 
-    /// The call that a stateless client comes back to, and the answer it brings. It can come back once, and only to what it
-    /// `may_answer`.
+    /// Takes the suspended call that a stateless client resumes, if it `may_answer` what the call waits for.
     ///
-    /// An answer to another question, one that was tampered with and one that comes too late are errors.
-    pub(super) fn resumed(
+    /// State that is invalid, expired or of another call is an error.
+    pub(super) fn resume(
         &self,
-        subject: Subject<'_>,
+        call: CallIdentity<'_>,
         state: &str,
         responses: Option<&InputResponses>,
-        may_answer: impl Fn(&Pending) -> bool,
-    ) -> Result<Resumed, ErrorData> {
-        let foreign = || {
+        may_answer: impl Fn(&PendingInput) -> bool,
+    ) -> Result<ResumedCall, ErrorData> {
+        let mismatch = || {
             let reason = "requestState is not that of an open question about this call; make the call without it";
             ErrorData::invalid_params(reason, Some(json!({"field": "/requestState"})))
         };
-        let codec = self.codec().map_err(|_| foreign())?;
-        let note: Note = codec.open_json(state).map_err(|_| foreign())?;
-        if note.subject != subject.digest() {
-            return Err(foreign());
+        let codec = self.codec().map_err(|_| mismatch())?;
+        let sealed: SealedState = codec.open_json(state).map_err(|_| mismatch())?;
+        if sealed.call != call.digest() {
+            return Err(mismatch());
         }
-        let mut kept = self.kept();
-        let call = kept.get(&note.kept);
+        let mut calls = self.lock();
+        let call = calls.get(&sealed.id);
         let call = call.filter(|call| may_answer(&call.pending));
-        let key = call.ok_or_else(foreign)?.pending.key();
+        let key = call.ok_or_else(mismatch)?.pending.key();
         let Some(answer) = responses.and_then(|responses| responses.get(key)) else {
             let reason = format!("inputResponses lacks the answer to `{key}`");
             return Err(ErrorData::invalid_params(reason, None));
@@ -221,10 +220,10 @@ impl Asker {
         let action: ElicitationAction = serde_json::from_value(action)
             .map_err(|_| ErrorData::invalid_params("the answer has no valid `action`", None))?;
         let content = answer.get("content").cloned().unwrap_or_default();
-        let Kept {
+        let SuspendedCall {
             running, pending, ..
-        } = kept.remove(&note.kept).ok_or_else(foreign)?;
-        Ok(Resumed {
+        } = calls.remove(&sealed.id).ok_or_else(mismatch)?;
+        Ok(ResumedCall {
             running,
             pending,
             action,
@@ -232,37 +231,37 @@ impl Asker {
         })
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<u64, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, SuspendedCall>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
+pub(super) fn random_bytes<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).ok()?;
     Some(bytes)
 }
 
-/// A form that a client shows. Dropping it before it is answered cancels the request.
-struct Open {
+/// Cancels an elicitation request if it is dropped before the answer.
+struct CancelGuard {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
 }
 
-impl Drop for Open {
+impl Drop for CancelGuard {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let why = Some("the answer is not needed any more".to_owned());
         let cancelled = CancelledNotificationParam::new(Some(id), why);
         let peer = self.peer.clone();
-        // Without a runtime there is no connection either.
+        // Without a tokio runtime there is no connection.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { peer.notify_cancelled(cancelled).await });
         }
     }
 }
 
-/// What the person behind a client with a handshake answers. Dropping the future takes the question back.
+/// Sends an elicitation request to a stateful client. Dropping the future cancels the request.
 pub(super) async fn elicit(
     context: &RequestContext<RoleServer>,
     params: ElicitRequestParams,
@@ -271,33 +270,36 @@ pub(super) async fn elicit(
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
     let options = PeerRequestOptions::no_options();
     let handle = peer.send_cancellable_request(request, options).await?;
-    let mut open = Open {
+    let mut guard = CancelGuard {
         id: Some(handle.id.clone()),
         peer,
     };
     let answered = handle.await_response().await;
-    open.id = None;
+    guard.id = None;
     match answered? {
         ClientResult::ElicitResult(result) => Ok(result),
         _ => Err(ServiceError::UnexpectedResponse),
     }
 }
 
-/// What the person behind a client with a handshake answers; nothing if they cannot be asked, or send the form away.
-pub(super) async fn elicited(context: &RequestContext<RoleServer>, question: &Question) -> Filled {
-    let Some(form) = form(question, Reach::Connection) else {
-        return Filled::Dismissed;
+/// Asks a question of the user of a stateful client.
+pub(super) async fn ask_question(
+    context: &RequestContext<RoleServer>,
+    question: &Question,
+) -> FormResponse {
+    let Some(form) = form(question, FormKind::Connection) else {
+        return FormResponse::Dismissed;
     };
     match elicit(context, form).await {
         Ok(answer) => read(
             question,
-            Reach::Connection,
+            FormKind::Connection,
             &answer.action,
             &answer.content.unwrap_or_default(),
         ),
         Err(error) => {
             tracing::warn!(%error, "the person behind a client could not be asked");
-            Filled::Dismissed
+            FormResponse::Dismissed
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An old file and a new one in, the new one with the mode, owner and attributes of the old out.
+//! Copies mode, owner and attributes from an old file to its replacement.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -6,12 +6,12 @@ use std::os::fd::OwnedFd;
 
 use crate::sys::{self, Errno, Gid, Mode, Uid, XattrFlags, spare_capacity};
 
-/// The access control list.
+/// Attribute of the access control list.
 const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The largest value and list of names that Linux has.
+/// Maximum size of an attribute value or list in Linux.
 const MAX_ATTRIBUTE: usize = 64 << 10;
 
-/// Gives `new` what the system permits of `old`: its group bits only with its group, and never a set-id bit.
+/// Copies what the system permits: group permissions only with the group, and never set-id bits.
 pub(super) fn ownership_and_attributes(old: &File, new: &OwnedFd) -> Result<(), Errno> {
     let was = sys::fstat(old)?;
     let is = sys::fstat(new)?;
@@ -22,31 +22,31 @@ pub(super) fn ownership_and_attributes(old: &File, new: &OwnedFd) -> Result<(), 
         && was.st_gid != is.st_gid
         && sys::fchown(new, None, Some(gid)).is_err()
     {
-        // The group is another one: it gets no more than everybody.
+        // If the group differs, it gets the permissions of others.
         mode = mode & 0o707 | (mode & 0o007) << 3;
     }
     let names = attributes(old);
     if !names.iter().any(|name| name.as_bytes() == ACCESS) {
-        // What the directory gives new files was not on the old one.
+        // Removes a default access list that the old file did not have.
         let _ = sys::fremovexattr(new, ACCESS);
     }
     for name in names {
-        // An attribute that may not be copied is lost, as with any other way to write a file anew.
+        // Attributes that cannot be copied are lost, as with other programs.
         let _ = copy_attribute(old, new, &name);
     }
     sys::fchmod(new, Mode::from_raw_mode(mode))
 }
 
-/// The attributes that belong to the file's content or access; capabilities belong to the old content alone.
+/// Attributes that belong to content or access; capabilities belong to the old content only.
 fn attributes(file: &File) -> Vec<CString> {
     let mut names = Vec::with_capacity(MAX_ATTRIBUTE);
     if sys::flistxattr(file, spare_capacity(&mut names)).is_err() {
         return Vec::new();
     }
-    let kept = |name: &&[u8]| {
+    let preserved = |name: &&[u8]| {
         name.starts_with(b"user.") || *name == ACCESS || *name == b"security.selinux"
     };
-    let names = names.split(|byte: &u8| *byte == 0).filter(kept);
+    let names = names.split(|byte: &u8| *byte == 0).filter(preserved);
     names.filter_map(|name| CString::new(name).ok()).collect()
 }
 

@@ -1,10 +1,10 @@
-//! Transport of one message a line: stdio, sockets and in-process pipes.
+//! Transport with one message per line: stdio, sockets and in-process pipes.
 //!
-//! rmcp polls [`Lines::receive`] beside other futures and drops it whenever one of these is ready first. So whatever it
-//! has begun is kept in [`Lines`], and what it waits for can be waited for again: the next byte, a place for a refusal,
-//! the answers that are still to come.
+//! rmcp polls [`LineTransport::receive`] in a `select!` and drops the future when another branch is ready. So all
+//! progress is kept in [`LineTransport`], and every wait can be repeated: for the next byte, for queue space, and for
+//! the remaining answers.
 //!
-//! The requests of a batch are handled like others; their answers wait for one another and go out as one array.
+//! The requests of a batch are handled like others; their answers are collected and sent as one array.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,89 +20,89 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::decorate::decorate;
-use super::message::{self, IdScanner, Parsed, Rejected};
-use super::outgoing::Outgoing;
-use super::requests::{Batch, Ended, OpenRequests, Refusal};
+use super::message::{self, IdScanner, Parsed, RejectedMessage};
+use super::outgoing::OutgoingQueue;
+use super::requests::{Batch, EndedRequest, OpenRequests, RequestRefusal};
 
-/// The longest message a client may send, in bytes.
+/// Maximum size of a message, in bytes.
 pub(super) const MAX_LINE: usize = 16 << 20;
 
-/// A message of so many bytes is parsed by a thread that may block.
-pub(super) const LONG: usize = 64 << 10;
+/// Messages of at least this size are parsed on a blocking thread.
+pub(super) const LONG_MESSAGE: usize = 64 << 10;
 
-/// How long the next answer may take once the client has ended its input. It is longer than a call may take.
-const LAST_ANSWERS: Duration = Duration::from_secs(35);
+/// How long to wait for the next answer after the end of input; longer than a call may take.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// How long the answers to withdrawn requests may take.
-const WITHDRAWN: Duration = Duration::from_secs(3);
+/// How long to wait for the answers to cancelled requests.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// One message a line, both ways.
-pub(super) struct Lines<R> {
+/// Transport with one message per line.
+pub(super) struct LineTransport<R> {
     reader: BufReader<R>,
-    /// The bytes of the present line that were read.
+    /// Bytes of the current line.
     line: Vec<u8>,
-    /// What is known of the present line, which is too long and dropped.
+    /// Scanner for the id of the current line, which is too long and not stored.
     dropped: Option<IdScanner>,
-    /// The last line, while another thread parses it.
-    parsing: Option<JoinHandle<Parsed>>,
-    /// What is left of the last batch.
-    batched: VecDeque<RxJsonRpcMessage<RoleServer>>,
-    /// The refusal of the last line, until there is a place for it.
+    /// The last line, if a blocking thread parses it.
+    parse_task: Option<JoinHandle<Parsed>>,
+    /// Remaining messages of the last batch.
+    queue: VecDeque<RxJsonRpcMessage<RoleServer>>,
+    /// Refusal of the last line, until there is queue space.
     refusal: Option<Vec<u8>>,
-    /// Nothing more is read.
+    /// No more input is read.
     ended: bool,
-    /// A request that begins an era was seen; notifications before it are ignored.
-    begun: bool,
-    outgoing: Outgoing,
+    /// A request that starts a session was seen; notifications before it are ignored.
+    session_started: bool,
+    outgoing: OutgoingQueue,
     limit: usize,
-    /// Whether the client can still say something.
-    speaks: watch::Sender<bool>,
-    /// Cancelled when the connection is to end.
+    /// Whether the client may send more input.
+    input_open: watch::Sender<bool>,
+    /// Cancelled when the connection must end.
     stop: CancellationToken,
     open: OpenRequests,
 }
 
-enum Read {
+enum LineRead {
     Line,
     TooLong(IdScanner),
     End,
 }
 
-impl<R: AsyncRead + Send + Unpin> Lines<R> {
+impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     pub(super) fn new(
         reader: R,
-        outgoing: Outgoing,
+        outgoing: OutgoingQueue,
         limit: usize,
-        speaks: watch::Sender<bool>,
+        input_open: watch::Sender<bool>,
         stop: CancellationToken,
     ) -> Self {
         Self {
             reader: BufReader::new(reader),
             line: Vec::new(),
             dropped: None,
-            parsing: None,
-            batched: VecDeque::new(),
+            parse_task: None,
+            queue: VecDeque::new(),
             refusal: None,
             ended: false,
-            begun: false,
+            session_started: false,
             outgoing,
             limit,
-            speaks,
+            input_open,
             stop,
             open: OpenRequests::default(),
         }
     }
 
-    /// Reads up to the next line end. May be cancelled at any await without losing a byte.
-    async fn read(&mut self) -> io::Result<Read> {
+    /// Reads up to the next line end. Cancel safe.
+    async fn read_line(&mut self) -> io::Result<LineRead> {
         loop {
             let available = self.reader.fill_buf().await?;
             if available.is_empty() {
-                // The last line may lack its end.
+                // The last line may have no line end.
                 return Ok(match self.dropped.take() {
-                    Some(ids) => Read::TooLong(ids),
-                    None if self.line.is_empty() => Read::End,
-                    None => Read::Line,
+                    Some(ids) => LineRead::TooLong(ids),
+                    None if self.line.is_empty() => LineRead::End,
+                    None => LineRead::Line,
                 });
             }
             let end = available.iter().position(|byte| *byte == b'\n');
@@ -119,57 +119,59 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             }
             self.reader.consume(taken);
             if end.is_some() {
-                return Ok(self.dropped.take().map_or(Read::Line, Read::TooLong));
+                return Ok(self
+                    .dropped
+                    .take()
+                    .map_or(LineRead::Line, LineRead::TooLong));
             }
         }
     }
 
-    /// The next line, or the end if nobody reads the answers any more or the connection is to end.
-    async fn next(&mut self) -> io::Result<Read> {
+    /// The next line; the end if the client no longer reads answers or the connection must end.
+    async fn next_line(&mut self) -> io::Result<LineRead> {
         let (outgoing, stop) = (self.outgoing.clone(), self.stop.clone());
         tokio::select! {
             biased;
-            () = outgoing.closed() => Ok(Read::End),
-            () = stop.cancelled() => Ok(Read::End),
-            read = self.read() => read,
+            () = outgoing.closed() => Ok(LineRead::End),
+            () = stop.cancelled() => Ok(LineRead::End),
+            read = self.read_line() => read,
         }
     }
 
-    /// What a client is told of a message that is not handled. The id of a request that is still open is left out: its answer is
-    /// still to come.
-    fn refused(&self, Rejected { id, error }: Rejected) -> Option<Vec<u8>> {
+    /// The error for a rejected message. The id of an open request is omitted, since its answer is still pending.
+    fn encode_error(&self, RejectedMessage { id, error }: RejectedMessage) -> Option<Vec<u8>> {
         tracing::debug!(error = %error.message, "refused a message");
         let id = id.filter(|id| !self.open.is_open(id));
         let error = TxJsonRpcMessage::<RoleServer>::error(*error, id);
         serde_json::to_vec(&error).ok()
     }
 
-    /// Parses the present line; what it says if that took no other thread.
+    /// Parses the current line; `None` if a blocking thread does it.
     fn parse(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let line = std::mem::take(&mut self.line);
         let batches = self.open.batches();
-        if line.len() >= LONG {
+        if line.len() >= LONG_MESSAGE {
             let parse = move || message::read(line.trim_ascii(), batches);
-            self.parsing = Some(tokio::task::spawn_blocking(parse));
+            self.parse_task = Some(tokio::task::spawn_blocking(parse));
             return None;
         }
         let text = line.trim_ascii();
         if text.is_empty() {
             return None;
         }
-        self.understood(message::read(text, batches))
+        self.accept(message::read(text, batches))
     }
 
-    /// The first message of the last line; none if all are refused or ignored.
-    fn understood(&mut self, parsed: Parsed) -> Option<RxJsonRpcMessage<RoleServer>> {
+    /// The first accepted message of the last line; `None` if all are refused or ignored.
+    fn accept(&mut self, parsed: Parsed) -> Option<RxJsonRpcMessage<RoleServer>> {
         let Parsed { messages, is_batch } = parsed;
         let batch = is_batch.then(Batch::default);
         for message in messages {
-            match (self.admitted(message, batch.as_ref()), &batch) {
-                (Ok(message), _) => self.batched.extend(message),
-                (Err(rejected), None) => self.refusal = self.refused(rejected),
+            match (self.admit(message, batch.as_ref()), &batch) {
+                (Ok(message), _) => self.queue.extend(message),
+                (Err(rejected), None) => self.refusal = self.encode_error(rejected),
                 (Err(rejected), Some(batch)) => {
-                    if let Some(refusal) = self.refused(rejected) {
+                    if let Some(refusal) = self.encode_error(rejected) {
                         batch.add(refusal);
                     }
                 }
@@ -178,47 +180,47 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         if let Some(batch) = batch {
             self.refusal = batch.whole();
         }
-        self.batched.pop_front()
+        self.queue.pop_front()
     }
 
-    /// A message that is handled; none if it is ignored.
-    fn admitted(
+    /// A message to handle; `None` if it is ignored.
+    fn admit(
         &mut self,
         message: message::Message,
         batch: Option<&Batch>,
-    ) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Rejected> {
+    ) -> Result<Option<RxJsonRpcMessage<RoleServer>>, RejectedMessage> {
         let mut message = message?;
         if let JsonRpcMessage::Request(request) = &mut message {
-            self.open.begin_in(request, batch).map_err(|refusal| {
-                let id = (refusal == Refusal::TooMany).then(|| request.id.clone());
-                Rejected::new(id, refusal.error())
+            self.open.begin(request, batch).map_err(|refusal| {
+                let id = (refusal == RequestRefusal::TooMany).then(|| request.id.clone());
+                RejectedMessage::new(id, refusal.error())
             })?;
-            // A probe opens no era: what follows it may still be a handshake.
-            self.begun |= !matches!(
+            // Probes do not start a session, so a handshake may still follow.
+            self.session_started |= !matches!(
                 request.request,
                 ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)
             );
         }
-        let passes = self.open.note(&message) && self.begun || is_request(&message);
+        let passes = self.open.on_message(&message) && self.session_started || is_request(&message);
         Ok(passes.then_some(message))
     }
 
-    /// Waits until the open requests were answered. They are withdrawn if the connection is to end, if nobody reads the
-    /// answers, or if no answer comes for long.
-    async fn drained(&mut self) {
+    /// Waits for the answers to open requests. Cancels them if the connection must end, the client no longer reads, or
+    /// no answer comes in time.
+    async fn drain(&mut self) {
         self.open.stop_listening();
         let waited = async {
             tokio::select! {
                 () = self.open.all_answered() => true,
                 () = self.stop.cancelled() => false,
                 () = self.outgoing.closed() => false,
-                () = tokio::time::sleep(LAST_ANSWERS) => false,
+                () = tokio::time::sleep(DRAIN_TIMEOUT) => false,
             }
         };
         if !waited.await {
             self.open.stop_all();
-            // What is not answered by then is answered when the transport is closed.
-            let _ = tokio::time::timeout(WITHDRAWN, self.open.all_answered()).await;
+            // Requests that remain are answered when the transport closes.
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.open.all_answered()).await;
         }
     }
 }
@@ -227,7 +229,7 @@ fn is_request(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     matches!(message, JsonRpcMessage::Request(_))
 }
 
-impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
+impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     type Error = io::Error;
 
     fn send(
@@ -237,26 +239,30 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
         let (outgoing, open) = (self.outgoing.clone(), self.open.clone());
         async move {
             if open.is_batched(&message) {
-                let text = encoded(&message);
-                let Some(Ended { wanted, batch }) = open.end(&message) else {
+                let text = encode(&message);
+                let Some(EndedRequest { is_expected, batch }) = open.end(&message) else {
                     return Ok(());
                 };
-                // Answers that wait for one another hold no places meanwhile.
-                let whole = batch.and_then(|batch| batch.end(text.ok().filter(|_| wanted)));
-                let Some(whole) = whole else {
+                // Collected answers occupy no queue space.
+                let batch_text =
+                    batch.and_then(|batch| batch.end(text.ok().filter(|_| is_expected)));
+                let Some(batch_text) = batch_text else {
                     return Ok(());
                 };
-                let place = outgoing.place(whole.len()).await?;
-                return outgoing.put(whole, place);
+                let permit = outgoing.reserve(batch_text.len()).await?;
+                return outgoing.send(batch_text, permit);
             }
-            let placed = match encoded(&message) {
-                Ok(text) => outgoing.place(text.len()).await.map(|place| (text, place)),
+            let reserved = match encode(&message) {
+                Ok(text) => outgoing
+                    .reserve(text.len())
+                    .await
+                    .map(|permit| (text, permit)),
                 Err(error) => Err(error),
             };
-            // The id is free before the client can have read the answer.
-            let wanted = open.end(&message).is_none_or(|ended| ended.wanted);
-            match placed? {
-                (text, place) if wanted => outgoing.put(text, place),
+            // The id is released before the client can read the answer.
+            let is_expected = open.end(&message).is_none_or(|ended| ended.is_expected);
+            match reserved? {
+                (text, permit) if is_expected => outgoing.send(text, permit),
                 _ => Ok(()),
             }
         }
@@ -265,42 +271,42 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if let Some(refusal) = &self.refusal {
-                let place = self.outgoing.place_for_refusal(refusal.len()).await;
-                if let (Some(refusal), Ok(place)) = (self.refusal.take(), place)
-                    && self.outgoing.put(refusal, place).is_err()
+                let permit = self.outgoing.reserve_for_refusal(refusal.len()).await;
+                if let (Some(refusal), Ok(permit)) = (self.refusal.take(), permit)
+                    && self.outgoing.send(refusal, permit).is_err()
                 {
                     self.ended = true;
                 }
             }
-            if let Some(message) = self.batched.pop_front() {
+            if let Some(message) = self.queue.pop_front() {
                 return Some(message);
             }
-            if let Some(parsing) = &mut self.parsing {
-                let parsed = parsing.await;
-                self.parsing = None;
-                // It neither panics nor is aborted but with the whole process.
+            if let Some(parse_task) = &mut self.parse_task {
+                let parsed = parse_task.await;
+                self.parse_task = None;
+                // The task does not panic and is never aborted.
                 if let Ok(parsed) = parsed
-                    && let Some(message) = self.understood(parsed)
+                    && let Some(message) = self.accept(parsed)
                 {
                     return Some(message);
                 }
                 continue;
             }
             if self.ended {
-                self.speaks.send_replace(false);
-                self.drained().await;
+                self.input_open.send_replace(false);
+                self.drain().await;
                 return None;
             }
-            match self.next().await {
-                Ok(Read::Line) => {
+            match self.next_line().await {
+                Ok(LineRead::Line) => {
                     if let Some(message) = self.parse() {
                         return Some(message);
                     }
                 }
-                Ok(Read::TooLong(ids)) => {
-                    self.refusal = self.refused(Rejected::too_long(&ids, self.limit));
+                Ok(LineRead::TooLong(ids)) => {
+                    self.refusal = self.encode_error(RejectedMessage::too_long(&ids, self.limit));
                 }
-                Ok(Read::End) => self.ended = true,
+                Ok(LineRead::End) => self.ended = true,
                 Err(error) => {
                     tracing::warn!(%error, "the client cannot be read from");
                     self.ended = true;
@@ -310,11 +316,13 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        for (id, Ended { wanted, batch }) in self.open.take_all() {
+        for (id, EndedRequest { is_expected, batch }) in self.open.take_all() {
             let reason = "the connection ended before the request did";
             let error = ErrorData::internal_error(reason, None);
             let error = TxJsonRpcMessage::<RoleServer>::error(error, Some(id));
-            let text = wanted.then(|| serde_json::to_vec(&error)).transpose()?;
+            let text = is_expected
+                .then(|| serde_json::to_vec(&error))
+                .transpose()?;
             let text = match batch {
                 Some(batch) => batch.end(text),
                 None => text,
@@ -322,16 +330,17 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
             let Some(text) = text else {
                 continue;
             };
-            let place = self.outgoing.place_for_refusal(text.len());
-            let place = tokio::time::timeout(WITHDRAWN, place).await;
-            self.outgoing.put(text, place.map_err(io::Error::from)??)?;
+            let permit = self.outgoing.reserve_for_refusal(text.len());
+            let permit = tokio::time::timeout(CANCEL_TIMEOUT, permit).await;
+            self.outgoing
+                .send(text, permit.map_err(io::Error::from)??)?;
         }
         Ok(())
     }
 }
 
-/// A message as it goes out, decorated if it is of a kind that can be.
-fn encoded(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
+/// Serializes a message, decorated if needed.
+fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     let plain = match message {
         JsonRpcMessage::Response(response) => !matches!(
             response.result,
@@ -358,31 +367,31 @@ mod tests {
 
     use super::*;
 
-    use super::super::outgoing::Writing;
+    use super::super::outgoing::WriterTask;
     use super::super::requests::MAX_OPEN;
 
-    /// A transport, and the task that writes what it sends.
+    /// A transport, and the task that writes its output.
     fn lines<R: AsyncRead + Send + Unpin>(
         input: R,
         output: DuplexStream,
         limit: usize,
-    ) -> (Lines<R>, Writing) {
-        let (outgoing, writing) = Outgoing::new(output);
-        let (speaks, stop) = (watch::Sender::new(true), CancellationToken::new());
-        let lines = Lines::new(input, outgoing, limit, speaks, stop);
-        (lines, writing)
+    ) -> (LineTransport<R>, WriterTask) {
+        let (outgoing, writer_task) = OutgoingQueue::new(output);
+        let (input_open, stop) = (watch::Sender::new(true), CancellationToken::new());
+        let lines = LineTransport::new(input, outgoing, limit, input_open, stop);
+        (lines, writer_task)
     }
 
-    /// What comes through of `input`, and what is answered to the rest.
+    /// The accepted messages of `input`, and the answers to the others.
     async fn exchange(input: &[u8], limit: usize) -> (Vec<String>, Vec<Value>) {
         let (near, far) = duplex(1 << 20);
-        let (mut lines, writing) = lines(input, near, limit);
+        let (mut lines, writer_task) = lines(input, near, limit);
         let mut through = Vec::new();
         while let Some(message) = lines.receive().await {
             through.push(serde_json::to_string(&message).unwrap());
         }
         drop(lines);
-        writing.finished().await;
+        writer_task.wait().await;
         let mut answers = Vec::new();
         let mut far = BufReader::new(far).lines();
         while let Some(line) = far.next_line().await.unwrap() {
@@ -394,7 +403,7 @@ mod tests {
     const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_no_message_is_answered_and_the_next_line_is_read() {
+    async fn invalid_message_is_answered_and_the_next_line_is_read() {
         for (bad, code, id) in [
             ("{", -32700, Value::Null),
             ("[]", -32600, Value::Null),
@@ -435,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Polls once, as a select does whose other branch is ready.
+    /// Polls once and drops the future, like a `select!` whose other branch is ready.
     async fn dropped<F: Future>(future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -453,14 +462,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_beyond_the_bound_are_refused_until_others_are_answered() {
+    async fn requests_beyond_the_limit_are_refused() {
         let request =
             |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\"}}\n");
         let many: String = (0..=MAX_OPEN).map(request).collect();
         let (near, far) = duplex(1 << 20);
         let mut far = BufReader::new(far).lines();
         let (mut client, server) = duplex(1 << 20);
-        let (mut lines, _writing) = lines(server, near, 1000);
+        let (mut lines, _writer_task) = lines(server, near, 1000);
         client.write_all(many.as_bytes()).await.unwrap();
         client.write_all(request(0).as_bytes()).await.unwrap();
         for _ in 0..MAX_OPEN {
@@ -470,16 +479,16 @@ mod tests {
         lines.send(answer(0)).await.unwrap();
         client.write_all(request(1000).as_bytes()).await.unwrap();
         assert!(lines.receive().await.is_some());
-        let mut came = [
+        let mut received = [
             read(&mut far).await,
             read(&mut far).await,
             read(&mut far).await,
         ];
-        came.sort_by_key(|message| message["id"].as_u64());
-        assert!(came[0].get("id").is_none() && came[0]["error"].is_object());
-        assert_eq!(came[1]["result"], serde_json::json!({}));
-        assert_eq!(came[2]["id"], MAX_OPEN);
-        assert_eq!(came[2]["error"]["data"]["code"], "BUSY");
+        received.sort_by_key(|message| message["id"].as_u64());
+        assert!(received[0].get("id").is_none() && received[0]["error"].is_object());
+        assert_eq!(received[1]["result"], serde_json::json!({}));
+        assert_eq!(received[2]["id"], MAX_OPEN);
+        assert_eq!(received[2]["error"]["data"]["code"], "BUSY");
     }
 
     #[tokio::test(start_paused = true)]
@@ -492,7 +501,7 @@ mod tests {
         let (near, far) = duplex(1 << 20);
         let (mut client, server) = duplex(1 << 20);
         let mut far = BufReader::new(far).lines();
-        let (mut lines, _writing) = lines(server, near, 1000);
+        let (mut lines, _writer_task) = lines(server, near, 1000);
         client.write_all(input.as_bytes()).await.unwrap();
         assert!(lines.receive().await.is_some());
         assert!(dropped(lines.receive()).await.is_none());
@@ -501,7 +510,7 @@ mod tests {
             assert!(refused.get("id").is_none(), "{refused}");
             assert_eq!(refused["error"]["code"], -32600, "{refused}");
         }
-        // The answer to what was cancelled is dropped, and frees the id.
+        // The answer to a cancelled request is dropped and releases the id.
         lines.send(answer(1)).await.unwrap();
         client.write_all(list.as_bytes()).await.unwrap();
         client.write_all(b"\n").await.unwrap();
@@ -518,35 +527,35 @@ mod tests {
         let refusals = 20_000;
         let input = format!("{line}\n").repeat(refusals);
         let (near, far) = duplex(64);
-        let (mut lines, writing) = lines(input.as_bytes(), near, 1000);
+        let (mut lines, writer_task) = lines(input.as_bytes(), near, 1000);
         for _ in 0..refusals {
             assert!(dropped(lines.receive()).await.is_none());
         }
-        // It stopped reading, so what waits to be written is bounded.
+        // Reading has stopped, so the output queue is bounded.
         assert!(lines.reader.get_ref().len() > input.len() / 3);
         let reading = tokio::spawn(async move {
             let mut far = BufReader::new(far).lines();
-            let mut came = 0;
+            let mut received = 0;
             while far.next_line().await.unwrap().is_some() {
-                came += 1;
+                received += 1;
             }
-            came
+            received
         });
         assert!(lines.receive().await.is_none());
         drop(lines);
-        writing.finished().await;
+        writer_task.wait().await;
         assert_eq!(reading.await.unwrap(), refusals);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_answered_when_the_connection_ends_gets_an_error() {
+    async fn open_requests_get_an_error_when_the_connection_closes() {
         let (near, far) = duplex(1 << 20);
-        let (mut lines, writing) = lines(PING.as_bytes(), near, 1000);
+        let (mut lines, writer_task) = lines(PING.as_bytes(), near, 1000);
         assert!(lines.receive().await.is_some());
         assert!(lines.receive().await.is_none());
         lines.close().await.unwrap();
         drop(lines);
-        writing.finished().await;
+        writer_task.wait().await;
         let mut far = BufReader::new(far).lines();
         let last = read(&mut far).await;
         assert_eq!(last["id"], 1);
@@ -554,7 +563,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_that_is_too_long_is_answered_by_its_id_and_dropped_whole() {
+    async fn too_long_line_is_answered_by_its_id() {
         let name = "x".repeat(20_000);
         for (long, id) in [
             (
@@ -589,7 +598,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_notification_before_a_request_that_opens_an_era_is_passed_over() {
+    async fn notification_before_the_handshake_is_ignored() {
         let early = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
         let list = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
         let input = format!("{early}\n{PING}\n{early}\n{list}\n{early}\n");

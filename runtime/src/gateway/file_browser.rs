@@ -1,4 +1,4 @@
-//! What a browser of files asks in, what a worker may do by its policies and what its calls changed out.
+//! Tools of the file browser: rights of paths, and files changed by calls.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::meta::Extras;
+use super::meta::RequestOptions;
 use super::{Gateway, convert};
 use crate::effect::Op;
 use crate::error::{CallError, Code};
@@ -15,14 +15,14 @@ use crate::policy::Verdict;
 use crate::scope::Verb;
 use crate::worker::Worker;
 
-const AUTHORITY: &str = "authority";
-const CHANGED: &str = "changed_files";
-/// Of how many paths is told at once, and of how many changes at all.
-const MOST: usize = 1000;
+const AUTHORITY_TOOL: &str = "authority";
+const CHANGED_FILES_TOOL: &str = "changed_files";
+/// Maximum number of paths per request, and of changes per result.
+const MAX_ITEMS: usize = 1000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct AuthorityArgs {
     paths: Vec<String>,
     #[serde(default)]
     worker: Option<String>,
@@ -30,13 +30,13 @@ struct Asked {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoArgs {}
 
 fn tools() -> [Tool; 2] {
     let authority = json!({
         "type": "object",
         "properties": {
-            "paths": {"type": "array", "items": {"type": "string"}, "maxItems": MOST},
+            "paths": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ITEMS},
             "worker": {"type": "string", "description": "One of the workers that an answer named; this one if left out"},
         },
         "required": ["paths"],
@@ -45,13 +45,13 @@ fn tools() -> [Tool; 2] {
     let changed = json!({"type": "object", "properties": {}, "additionalProperties": false});
     [
         (
-            AUTHORITY,
+            AUTHORITY_TOOL,
             "Authority",
             "Says of each path whether a worker's policies let it be read and written, ask a person, or deny it. It is told of policies, not of files.",
             authority,
         ),
         (
-            CHANGED,
+            CHANGED_FILES_TOOL,
             "Changed files",
             "Lists what the calls of this worker, and of those beneath it, changed, as far as their reviews are kept.",
             changed,
@@ -62,32 +62,32 @@ fn tools() -> [Tool; 2] {
             Value::Object(schema) => schema,
             _ => JsonObject::new(),
         };
-        convert::for_views(name, title, description, schema)
+        convert::gateway_tool(name, title, description, schema)
     })
 }
 
 impl Gateway {
-    /// The tools for such a browser: none where no files are served.
-    pub(super) fn browsers(&self) -> Vec<Tool> {
-        let files = self.desk.files.as_ref();
+    /// The tools; none if no files are served.
+    pub(super) fn file_browser_tools(&self) -> Vec<Tool> {
+        let files = self.state.files.as_ref();
         files.map_or_else(Vec::new, |_| tools().into())
     }
 
-    /// Answers a view that calls one of [`Gateway::browsers`]; none if it calls another.
-    pub(super) fn browsed(
+    /// Calls one of [`Gateway::file_browser_tools`]; `None` for any other name.
+    pub(super) fn call_file_browser_tool(
         &self,
         worker: &Worker,
         name: &str,
         arguments: &Value,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Option<Result<Value, CallError>> {
-        self.desk.files.as_ref()?;
+        self.state.files.as_ref()?;
         let answer = match name {
-            AUTHORITY => understood(arguments).and_then(|asked| authority(worker, &asked)),
-            CHANGED => understood(arguments).map(|Nothing {}| changed(worker)),
+            AUTHORITY_TOOL => parse_arguments(arguments).and_then(|args| authority(worker, &args)),
+            CHANGED_FILES_TOOL => parse_arguments(arguments).map(|NoArgs {}| changed_files(worker)),
             _ => return None,
         };
-        if extras.policy.is_some() {
+        if options.policy.is_some() {
             let message = "this tells what a worker's own policies say; send the call without one";
             return Some(Err(CallError::new(Code::PolicyInvalid, message)));
         }
@@ -95,32 +95,28 @@ impl Gateway {
     }
 }
 
-fn authority(worker: &Worker, asked: &Asked) -> Result<Value, CallError> {
-    if asked.paths.len() > MOST {
+fn authority(worker: &Worker, args: &AuthorityArgs) -> Result<Value, CallError> {
+    if args.paths.len() > MAX_ITEMS {
         let message = "too many paths at once; ask for at most 1000";
         return Err(CallError::new(Code::InvalidArguments, message));
     }
     let mut workers = vec![worker.clone()];
     workers.extend(worker.beneath());
-    let chosen = match &asked.worker {
+    let chosen = match &args.worker {
         None => Some(worker),
-        Some(name) => workers.iter().find(|one| told(one) == *name),
+        Some(name) => workers.iter().find(|one| worker_label(one) == *name),
     };
     let chosen = chosen.ok_or_else(|| {
         let message = "there is no such worker; it may have ended";
         CallError::new(Code::NotFound, message)
     })?;
-    let paths: Vec<Value> = asked
-        .paths
-        .iter()
-        .map(|path| rights(chosen, path))
-        .collect();
-    let names: Vec<String> = workers.iter().map(told).collect();
-    Ok(json!({"worker": told(chosen), "workers": names, "paths": paths}))
+    let paths: Vec<Value> = args.paths.iter().map(|path| rights(chosen, path)).collect();
+    let names: Vec<String> = workers.iter().map(worker_label).collect();
+    Ok(json!({"worker": worker_label(chosen), "workers": names, "paths": paths}))
 }
 
-/// How a worker is named here: siblings may have the same path, and only one worker has the number.
-fn told(worker: &Worker) -> String {
+/// The name with the id, since siblings may have equal names.
+fn worker_label(worker: &Worker) -> String {
     format!("{} ({})", worker.agent(), worker.id())
 }
 
@@ -133,8 +129,8 @@ fn rights(worker: &Worker, text: &str) -> Value {
     json!({"path": text, "read": judge(Verb::Read), "write": judge(Verb::Write)})
 }
 
-/// What calls did to one file.
-struct Changed {
+/// Changes of one file by all calls.
+struct ChangedFile {
     op: Op,
     added: usize,
     removed: usize,
@@ -142,10 +138,10 @@ struct Changed {
     review: String,
 }
 
-/// What calls changed, the latest first; nothing of what the worker may not read.
-fn changed(worker: &Worker) -> Value {
+/// Files that calls changed and the worker may read, latest first.
+fn changed_files(worker: &Worker) -> Value {
     let mut order = Vec::new();
-    let mut found: HashMap<VirtualPath, Changed> = HashMap::new();
+    let mut found: HashMap<VirtualPath, ChangedFile> = HashMap::new();
     let artifacts = worker.artifacts();
     for made in artifacts.iter().filter(|made| made.name == "review") {
         let Some(review) = worker.review(&made.uri) else {
@@ -156,17 +152,17 @@ fn changed(worker: &Worker) -> Value {
         }
         for change in review.changes() {
             let path = change.to.as_ref().unwrap_or(&change.path);
-            let told = !change.diff.hidden && worker.judge(Verb::Read, path) == Verdict::Allow;
-            if !told || change.op == Op::MakeDirectory {
+            let visible = !change.diff.hidden && worker.judge(Verb::Read, path) == Verdict::Allow;
+            if !visible || change.op == Op::MakeDirectory {
                 continue;
             }
             if let Some(known) = found.get_mut(path) {
                 known.added += change.diff.added;
                 known.removed += change.diff.removed;
                 known.calls += 1;
-            } else if order.len() < MOST {
+            } else if order.len() < MAX_ITEMS {
                 order.push(path.clone());
-                let first = Changed {
+                let first = ChangedFile {
                     op: change.op,
                     added: change.diff.added,
                     removed: change.diff.removed,
@@ -177,8 +173,8 @@ fn changed(worker: &Worker) -> Value {
             }
         }
     }
-    let told = order.iter().filter_map(|path| {
-        let Changed {
+    let changes = order.iter().filter_map(|path| {
+        let ChangedFile {
             op,
             added,
             removed,
@@ -190,10 +186,10 @@ fn changed(worker: &Worker) -> Value {
             "path": path, "op": op, "added": added, "removed": removed, "calls": calls, "review": review, "diff": diff,
         }))
     });
-    json!({"changes": told.collect::<Vec<_>>()})
+    json!({"changes": changes.collect::<Vec<_>>()})
 }
 
-fn understood<T: for<'de> Deserialize<'de>>(arguments: &Value) -> Result<T, CallError> {
+fn parse_arguments<T: for<'de> Deserialize<'de>>(arguments: &Value) -> Result<T, CallError> {
     T::deserialize(arguments)
         .map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
 }

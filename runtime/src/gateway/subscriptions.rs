@@ -1,7 +1,7 @@
-//! Tells clients of changes of the files that they watch and of the tools that they are offered.
+//! Notifications about changes of files and of the lists of tools, resources and prompts.
 //!
-//! A file is watched through the handle of its directory, opened beneath the worker's root, so that no name is resolved
-//! by ambient authority. A worker's own authority never changes but by its revocation, so it is judged once.
+//! A file is watched through a handle of its directory, opened beneath the worker's root, without ambient authority. A
+//! worker's authority only changes by revocation, so it is checked once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,9 +24,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use super::call::is_stateless;
-use super::meta::Extras;
-use super::requests::withdrawn;
-use super::resources::{DIRECTORY, absent, authority};
+use super::meta::RequestOptions;
+use super::requests::request_cancelled;
+use super::resources::{DIRECTORY, authority, not_found};
 use super::{Gateway, uri};
 use crate::call::{Call, CallMeta};
 use crate::effect::ContentHash;
@@ -36,58 +36,58 @@ use crate::policy::Verdict;
 use crate::upstream::resource_of;
 use crate::worker::{ToolsChanges, Worker};
 
-/// How many files all connections of a gateway may watch together.
-const MOST: usize = 64;
-/// What comes within this time is one change.
-const GATHER: Duration = Duration::from_millis(50);
+/// Maximum number of watched files per gateway.
+const MAX_WATCHED_FILES: usize = 64;
+/// Changes within this time are reported together.
+const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// What all connections of a gateway watch with.
+/// File watcher of a gateway.
 #[derive(Debug)]
-pub(super) struct Watching {
-    /// The system gives a user few watches, so all connections of a gateway share a bound.
-    places: Arc<Semaphore>,
+pub(super) struct FileWatcher {
+    /// Linux limits the watches per user, so all connections share a limit.
+    permits: Arc<Semaphore>,
     instance: Instance,
 }
 
-impl Default for Watching {
+impl Default for FileWatcher {
     fn default() -> Self {
         Self {
-            places: Arc::new(Semaphore::new(MOST)),
+            permits: Arc::new(Semaphore::new(MAX_WATCHED_FILES)),
             instance: Instance::default(),
         }
     }
 }
 
-/// What one connection watches. How much that may be is bounded for all connections together.
+/// Subscriptions of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Watches {
-    files: Mutex<HashMap<String, Running>>,
-    tools: Mutex<Option<Running>>,
+pub(super) struct Subscriptions {
+    files: Mutex<HashMap<String, TaskGuard>>,
+    tools: Mutex<Option<TaskGuard>>,
 }
 
-/// A task that ends when this goes.
+/// Aborts a task on drop.
 #[derive(Debug)]
-struct Running(AbortHandle);
+struct TaskGuard(AbortHandle);
 
-impl Drop for Running {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Gateway {
-    /// Tells a client with a handshake of each change at `uri` until it unsubscribes or goes.
-    pub(super) async fn subscribed(
+    /// Notifies a stateful client of changes of the file at `uri` until it unsubscribes or disconnects.
+    pub(super) async fn subscribe_file(
         &self,
         uri: &str,
-        extras: &Extras,
+        options: &RequestOptions,
         peer: Peer<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let mut watched = self.watched(uri, extras).await?;
+        let mut watched = self.watch_file(uri, options).await?;
         let address = uri.to_owned();
         let task = tokio::spawn(async move {
             while watched.changed().await.is_some() {
@@ -97,25 +97,25 @@ impl Gateway {
                 }
             }
         });
-        let running = Running(task.abort_handle());
-        lock(&self.session.watches.files).insert(uri.to_owned(), running);
+        let guard = TaskGuard(task.abort_handle());
+        lock(&self.session.subscriptions.files).insert(uri.to_owned(), guard);
         Ok(())
     }
 
-    pub(super) fn unsubscribed(&self, uri: &str) {
-        lock(&self.session.watches.files).remove(uri);
+    pub(super) fn unsubscribe_file(&self, uri: &str) {
+        lock(&self.session.subscriptions.files).remove(uri);
     }
 
-    /// Tells a client with a handshake of each change of what it is offered until it goes.
-    pub(super) async fn tell_of_lists(&self, peer: Peer<RoleServer>) {
-        let Ok(served) = self.served().await else {
+    /// Notifies a stateful client of changes of its lists until it disconnects.
+    pub(super) async fn notify_list_changes(&self, peer: Peer<RoleServer>) {
+        let Ok(backend) = self.backend().await else {
             return;
         };
-        let mut offered = Offered::to(served.worker());
-        drop(served);
+        let mut lists = OfferedLists::new(backend.worker());
+        drop(backend);
         let task = tokio::spawn(async move {
-            while let Some(changed) = offered.changed().await {
-                let told = async {
+            while let Some(changed) = lists.changed().await {
+                let sent = async {
                     if changed.tools {
                         peer.notify_tool_list_changed().await?;
                     }
@@ -127,73 +127,74 @@ impl Gateway {
                     }
                     Ok::<_, ServiceError>(())
                 };
-                if told.await.is_err() {
+                if sent.await.is_err() {
                     return;
                 }
             }
         });
-        *lock(&self.session.watches.tools) = Some(Running(task.abort_handle()));
+        *lock(&self.session.subscriptions.tools) = Some(TaskGuard(task.abort_handle()));
     }
 
-    /// What of a stateless client's wishes can be met at all.
-    pub(super) fn listenable(&self, wished: &SubscriptionFilter) -> SubscriptionFilter {
+    /// The part of a stateless client's filter that is supported.
+    pub(super) fn supported_filter(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
         let mut filter = SubscriptionFilter::new();
-        // New artifacts send no notification: the result of the call that made them names them.
-        filter.resources_list_changed = wished.resources_list_changed;
-        filter.tools_list_changed = wished.tools_list_changed;
-        filter.prompts_list_changed = wished.prompts_list_changed;
+        // New artifacts send no notification: the result of the call names them.
+        filter.resources_list_changed = requested.resources_list_changed;
+        filter.tools_list_changed = requested.tools_list_changed;
+        filter.prompts_list_changed = requested.prompts_list_changed;
         // Only files are watched.
-        let watched = wished.resource_subscriptions.as_ref();
+        let watched = requested.resource_subscriptions.as_ref();
         filter.resource_subscriptions = watched
-            .filter(|_| self.desk.files.is_some())
-            .map(|uris| uris.iter().take(MOST).cloned().collect());
+            .filter(|_| self.state.files.is_some())
+            .map(|uris| uris.iter().take(MAX_WATCHED_FILES).cloned().collect());
         filter
     }
 
-    /// Begins to watch what a stateless client wants to listen for.
-    ///
-    /// What it may not read is never told of, like what never changes.
+    /// Starts to watch what a stateless client subscribes to. Files that it may not read never send a notification.
     async fn begin_subscription(
         &self,
-        wished: &SubscriptionFilter,
+        requested: &SubscriptionFilter,
         context: &RequestContext<RoleServer>,
     ) -> Result<Subscription, ErrorData> {
-        let served = self.served().await?;
-        let extras = Extras::read(&context.meta, self.desk.trust)?;
-        authority(served.worker(), &extras).await?;
-        let offered = Offered::to(served.worker());
+        let backend = self.backend().await?;
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        authority(backend.worker(), &options).await?;
+        let lists = OfferedLists::new(backend.worker());
         let mut files = Vec::new();
         for uri in self
-            .listenable(wished)
+            .supported_filter(requested)
             .resource_subscriptions
             .into_iter()
             .flatten()
         {
-            if let Ok(watched) = self.watched(&uri, &extras).await {
+            if let Ok(watched) = self.watch_file(&uri, &options).await {
                 files.push((uri, watched));
             }
         }
-        Ok(Subscription { files, offered })
+        Ok(Subscription { files, lists })
     }
 
-    /// Tells a stateless client what it listens for until it gives up.
-    pub(super) async fn told(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let wished = context.accepted();
-        let begun = context
+    /// Sends notifications to a stateless client until it cancels the request.
+    pub(super) async fn serve_subscription(
+        &self,
+        context: SubscriptionContext,
+    ) -> Result<(), ErrorData> {
+        let requested = context.accepted();
+        let prepared = context
             .request_context()
             .extensions
-            .get::<BegunSubscription>();
-        let begun = begun.and_then(|begun| lock(&begun.0).take());
-        let Subscription { files, mut offered } = match begun {
-            Some(begun) => begun,
+            .get::<PreparedSubscription>();
+        let prepared = prepared.and_then(|prepared| lock(&prepared.0).take());
+        let Subscription { files, mut lists } = match prepared {
+            Some(prepared) => prepared,
             None => {
                 let context = context.request_context();
-                self.begin_subscription(wished, context).await?
+                self.begin_subscription(requested, context).await?
             }
         };
         let accepted = context.accepted().resource_subscriptions.clone();
         let accepted = accepted.unwrap_or_default();
-        let mut running = Vec::new();
+        let mut tasks = Vec::new();
         for (uri, mut watched) in files {
             if !accepted.contains(&uri) {
                 continue;
@@ -206,23 +207,23 @@ impl Gateway {
                     }
                 }
             });
-            running.push(Running(task.abort_handle()));
+            tasks.push(TaskGuard(task.abort_handle()));
         }
         let listed = context.accepted().resources_list_changed == Some(true);
-        let wanted = Lists {
+        let wanted = ChangedLists {
             tools: context.accepted().tools_list_changed == Some(true),
             resources: listed,
             prompts: context.accepted().prompts_list_changed == Some(true),
         };
-        let mut listens = wanted.tools || wanted.resources || wanted.prompts;
+        let mut active = wanted.tools || wanted.resources || wanted.prompts;
         loop {
             tokio::select! {
-                () = withdrawn(context.request_context()) => return Ok(()),
-                changed = offered.changed(), if listens => {
-                    listens = changed.is_some();
+                () = request_cancelled(context.request_context()) => return Ok(()),
+                changed = lists.changed(), if active => {
+                    active = changed.is_some();
                     let changed = changed.unwrap_or_default();
-                    let told = changed.tell(context.sink(), wanted);
-                    if told.await.is_err() {
+                    let sent = changed.notify(context.sink(), wanted);
+                    if sent.await.is_err() {
                         return Ok(());
                     }
                 }
@@ -230,78 +231,82 @@ impl Gateway {
         }
     }
 
-    /// Begins to watch what the client may read; anything else is absent.
-    async fn watched(&self, uri: &str, extras: &Extras) -> Result<Watched, ErrorData> {
+    /// Starts to watch a file that the client may read; any other is not found.
+    async fn watch_file(
+        &self,
+        uri: &str,
+        options: &RequestOptions,
+    ) -> Result<WatchedFile, ErrorData> {
         if resource_of(uri).is_some() {
             let reason = "resources of third-party servers cannot be subscribed to";
             return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
         }
-        let tools = self.desk.files.as_ref().ok_or_else(|| absent(uri))?;
-        let path = uri::path(uri).ok_or_else(|| absent(uri))?;
-        // Reading it once is the check, and the record of it in the audit.
-        let (contents, _) = self.file(uri, extras).await?;
+        let tools = self.state.files.as_ref().ok_or_else(|| not_found(uri))?;
+        let path = uri::to_path(uri).ok_or_else(|| not_found(uri))?;
+        // Reading the file checks the authority and creates an audit record.
+        let (contents, _) = self.file(uri, options).await?;
         if is_directory(&contents) {
             let reason = "a directory is not watched; name the files in it";
             return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
         }
-        let watching = &self.desk.watching;
-        let place = Arc::clone(&watching.places).try_acquire_owned();
-        let place = place.map_err(|_| {
-            let reason = format!("one server watches {MOST} resources");
+        let watcher = &self.state.watcher;
+        let permit = Arc::clone(&watcher.permits).try_acquire_owned();
+        let permit = permit.map_err(|_| {
+            let reason = format!("one server watches {MAX_WATCHED_FILES} resources");
             ErrorData::invalid_params(reason, None)
         })?;
-        let worker = self.served().await?.worker().clone();
+        let worker = self.backend().await?.worker().clone();
         let read = Call::new(tools.read, json!({"path": path.as_str()})).meta(CallMeta {
-            origin: extras.origin,
-            policy: extras.policy.clone(),
+            origin: options.origin,
+            policy: options.policy.clone(),
             ..CallMeta::default()
         });
         let needs = worker.explain_later(&read).await;
-        let needs = needs.map_err(|_| absent(uri))?;
-        // What a grant alone lets it read may be closed again, and nobody would tell.
+        let needs = needs.map_err(|_| not_found(uri))?;
+        // Access by a grant may end without notice.
         if needs.iter().any(|need| need.verdict != Verdict::Allow) {
-            return Err(absent(uri));
+            return Err(not_found(uri));
         }
-        let (desk, holder) = (Arc::clone(&self.desk), worker.clone());
-        // A file system that hangs must not hold up an async thread.
-        let watching = tokio::task::spawn_blocking(move || {
+        let (state, holder) = (Arc::clone(&self.state), worker.clone());
+        // A file system may block.
+        let watch_task = tokio::task::spawn_blocking(move || {
             let (directory, name) = holder.directory_of(&path).ok_or(Errno::NOENT)?;
-            desk.watching.instance.watch(&directory, name)
+            state.watcher.instance.watch(&directory, name)
         });
-        let changes = watching.await.unwrap_or(Err(Errno::CANCELED));
+        let changes = watch_task.await.unwrap_or(Err(Errno::CANCELED));
         let changes = changes.map_err(|errno| {
             let reason = format!("this resource cannot be watched: {errno}");
             ErrorData::internal_error(reason, Some(json!({"uri": uri})))
         })?;
-        Ok(Watched {
+        Ok(WatchedFile {
             changes,
             worker,
-            _place: place,
+            _permit: permit,
         })
     }
 }
 
-/// What a stateless client listens for.
+/// What a stateless client subscribes to.
 struct Subscription {
-    files: Vec<(String, Watched)>,
-    offered: Offered,
+    files: Vec<(String, WatchedFile)>,
+    lists: OfferedLists,
 }
 
-/// A subscription that was begun before its request is acknowledged; it travels with the request.
+/// A subscription that was started before the acknowledgement, in the request's extensions.
 #[derive(Clone)]
-struct BegunSubscription(Arc<Mutex<Option<Subscription>>>);
+struct PreparedSubscription(Arc<Mutex<Option<Subscription>>>);
 
-/// A service that acknowledges a subscription once its watches stand.
+/// Service that starts subscriptions before they are acknowledged.
 ///
-/// rmcp sends the acknowledgement before it calls [`rmcp::ServerHandler::listen`], and a client may change a file as soon as
-/// it reads that. Over HTTP rmcp takes nothing but a handler, so there the watches begin after the acknowledgement.
+/// rmcp sends the acknowledgement before it calls [`rmcp::ServerHandler::listen`], and a client may change a file as
+/// soon as it reads that. Over HTTP rmcp accepts only a handler, so there the watches start after the acknowledgement.
 #[derive(Clone, Debug)]
-pub(super) struct Subscribing<S> {
+pub(super) struct SubscriptionService<S> {
     pub(super) gateway: Gateway,
     pub(super) service: S,
 }
 
-impl<S: Service<RoleServer>> Service<RoleServer> for Subscribing<S> {
+impl<S: Service<RoleServer>> Service<RoleServer> for SubscriptionService<S> {
     async fn handle_request(
         &self,
         request: ClientRequest,
@@ -310,10 +315,10 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Subscribing<S> {
         if let ClientRequest::SubscriptionsListenRequest(listen) = &request
             && is_stateless(&context)
         {
-            let wished = &listen.params.notifications;
-            let begun = self.gateway.begin_subscription(wished, &context).await?;
-            let begun = BegunSubscription(Arc::new(Mutex::new(Some(begun))));
-            context.extensions.insert(begun);
+            let requested = &listen.params.notifications;
+            let prepared = self.gateway.begin_subscription(requested, &context).await?;
+            let prepared = PreparedSubscription(Arc::new(Mutex::new(Some(prepared))));
+            context.extensions.insert(prepared);
         }
         self.service.handle_request(request, context).await
     }
@@ -346,34 +351,34 @@ fn is_directory(contents: &ResourceContents) -> bool {
     }
 }
 
-/// A file being watched.
-struct Watched {
+/// A watched file.
+struct WatchedFile {
     changes: Changes,
     worker: Worker,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Watched {
-    /// Returns once it changed, or none when it can no longer be watched.
+impl WatchedFile {
+    /// Completes after a change; `None` if the file can no longer be watched.
     async fn changed(&mut self) -> Option<()> {
         self.changes.next().await?;
-        tokio::time::sleep(GATHER).await;
+        tokio::time::sleep(DEBOUNCE).await;
         self.changes.gather()?;
         (!self.worker.status().revoked).then_some(())
     }
 }
 
-/// Which lists changed.
+/// Lists that changed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lists {
+struct ChangedLists {
     tools: bool,
     resources: bool,
     prompts: bool,
 }
 
-impl Lists {
-    /// Tells a stateless client of those that it wants to hear of.
-    async fn tell(
+impl ChangedLists {
+    /// Notifies a stateless client of the lists in `wanted`.
+    async fn notify(
         self,
         sink: &SubscriptionSink,
         wanted: Self,
@@ -391,23 +396,23 @@ impl Lists {
     }
 }
 
-/// What a worker is offered, as its client knows it.
-struct Offered {
+/// The lists of a worker, to detect changes.
+struct OfferedLists {
     worker: Worker,
-    /// Hashes of tools, resources and prompts: a client may listen many times, and all schemas of a worker are long.
-    known: [ContentHash; 3],
+    /// Hashes of tools, resources and prompts, since the lists may be long.
+    hashes: [ContentHash; 3],
     changes: ToolsChanges,
-    /// A change was heard of and is not looked at.
-    heard: bool,
+    /// A change was signalled and not yet examined.
+    pending: bool,
 }
 
-impl Offered {
-    fn to(worker: &Worker) -> Self {
+impl OfferedLists {
+    fn new(worker: &Worker) -> Self {
         Self {
             changes: worker.tools_changes(),
-            known: Self::hashes(worker),
+            hashes: Self::hashes(worker),
             worker: worker.clone(),
-            heard: false,
+            pending: false,
         }
     }
 
@@ -425,26 +430,25 @@ impl Offered {
         ]
     }
 
-    /// Returns once it is another, or none if it will never be. What a policy leaves out is not told of by this
-    /// either. Whoever stops waiting misses nothing.
-    async fn changed(&mut self) -> Option<Lists> {
+    /// Completes after a visible change; `None` if there can be no more. Cancel safe.
+    async fn changed(&mut self) -> Option<ChangedLists> {
         loop {
-            if !self.heard {
+            if !self.pending {
                 tokio::select! {
                     () = self.worker.revoked() => return None,
-                    heard = self.changes.next() => heard?,
+                    pending = self.changes.next() => pending?,
                 }
-                self.heard = true;
+                self.pending = true;
             }
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep(DEBOUNCE).await;
             self.changes.mark_seen();
-            self.heard = false;
+            self.pending = false;
             let now = Self::hashes(&self.worker);
             let [tools, resources, prompts] =
-                std::array::from_fn(|list| now.get(list) != self.known.get(list));
-            self.known = now;
+                std::array::from_fn(|list| now.get(list) != self.hashes.get(list));
+            self.hashes = now;
             if tools || resources || prompts {
-                return Some(Lists {
+                return Some(ChangedLists {
                     tools,
                     resources,
                     prompts,
@@ -455,7 +459,7 @@ impl Offered {
 }
 
 impl Worker {
-    /// The directory that holds `path`, and the name in it; none for the top of a root.
+    /// The directory that holds `path`, and the name in it; `None` for a root.
     fn directory_of(&self, path: &VirtualPath) -> Option<(OwnedFd, String)> {
         let (root, rest) = self.root_of(path)?;
         let (parent, name) = rest.rsplit_once('/').unwrap_or((".", rest));
@@ -465,8 +469,8 @@ impl Worker {
             | ResolveFlags::NO_MAGICLINKS
             | ResolveFlags::NO_XDEV;
         let opened = match openat2(root.dir(), parent, flags, Mode::empty(), how) {
-            // Sandboxes forbid it in place of not having it.
-            Err(Errno::NOSYS | Errno::PERM) => step_by_step(root.dir().as_fd(), parent),
+            // Sandboxes may forbid `openat2` with `EPERM`.
+            Err(Errno::NOSYS | Errno::PERM) => open_components(root.dir().as_fd(), parent),
             opened => opened,
         };
         let opened = opened.ok()?;
@@ -474,8 +478,8 @@ impl Worker {
     }
 }
 
-/// Opens a directory beneath another where the system has no `openat2`: no link is followed, and no mount is crossed.
-fn step_by_step(top: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
+/// Opens a directory beneath `top` name by name, for kernels without `openat2`. Links and mounts are errors.
+fn open_components(top: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut opened = openat(top, ".", flags, Mode::empty())?;
     let device = fstat(&opened)?.st_dev;
@@ -492,7 +496,7 @@ fn step_by_step(top: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "folders to open are made here")]
+#[expect(clippy::disallowed_methods, reason = "the tests create the folders")]
 mod tests {
     use std::fs;
 
@@ -503,7 +507,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         fs::create_dir_all(top.path().join("a/b")).unwrap();
         std::os::unix::fs::symlink("a", top.path().join("link")).unwrap();
-        let held = fs::File::open(top.path()).unwrap();
+        let mutex = fs::File::open(top.path()).unwrap();
         for (path, opens) in [
             (".", true),
             ("a/b", true),
@@ -512,10 +516,10 @@ mod tests {
             ("a/..", false),
             ("none", false),
         ] {
-            let opened = step_by_step(held.as_fd(), path);
+            let opened = open_components(mutex.as_fd(), path);
             assert_eq!(opened.is_ok(), opens, "{path}: {opened:?}");
         }
-        let opened = step_by_step(held.as_fd(), "a/b").unwrap();
+        let opened = open_components(mutex.as_fd(), "a/b").unwrap();
         let same = fs::File::open(top.path().join("a/b")).unwrap();
         assert_eq!(fstat(&opened).unwrap().st_ino, fstat(&same).unwrap().st_ino);
     }
@@ -523,6 +527,9 @@ mod tests {
     #[test]
     fn without_openat2_no_mount_is_crossed() {
         let top = fs::File::open("/").unwrap();
-        assert_eq!(step_by_step(top.as_fd(), "proc").unwrap_err(), Errno::XDEV);
+        assert_eq!(
+            open_components(top.as_fd(), "proc").unwrap_err(),
+            Errno::XDEV
+        );
     }
 }

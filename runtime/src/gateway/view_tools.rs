@@ -1,4 +1,4 @@
-//! What a view wants to see of a call in, a client's answer to it out; and the call that it asks a person for.
+//! Tools of the gateway for views: review rows, previews, and calls that need confirmation.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::backend::Backend;
 use super::call::cancelled;
-use super::door::Served;
-use super::meta::Extras;
-use super::requests::withdrawn;
+use super::meta::RequestOptions;
+use super::requests::request_cancelled;
 use super::resources::shows_only_readable;
 use super::{Gateway, convert};
 use crate::call::{Asks, Call, CallMeta, Origin};
@@ -21,23 +21,23 @@ use crate::path::VirtualPath;
 use crate::policy::Verdict;
 use crate::worker::Worker;
 
-const READ: &str = "review_rows";
-const PREVIEW: &str = "preview_call";
-const COMMIT: &str = "commit_call";
-/// What stands behind the address of a review whose files are to be looked at anew.
-const STATE: &str = ".state";
-/// Of how many files of one call is said whether they changed.
-const MOST_FILES: usize = 32;
+const REVIEW_ROWS: &str = "review_rows";
+const PREVIEW_CALL: &str = "preview_call";
+const COMMIT_CALL: &str = "commit_call";
+/// Suffix of a review's URI that requests the state of its files.
+const STATE_SUFFIX: &str = ".state";
+/// Maximum number of files per review whose state is checked.
+const MAX_FILES: usize = 32;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Read {
+struct ReviewArgs {
     uri: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Preview {
+struct PreviewArgs {
     tool: String,
     #[serde(default)]
     arguments: Value,
@@ -45,14 +45,14 @@ struct Preview {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Commit {
+struct CommitArgs {
     tool: String,
     #[serde(default)]
     arguments: JsonObject,
     preview_token: Option<String>,
 }
 
-/// The tools that the gateway itself offers to views.
+/// The tools.
 pub(super) fn tools() -> [Tool; 3] {
     let read = json!({
         "type": "object",
@@ -75,16 +75,16 @@ pub(super) fn tools() -> [Tool; 3] {
         properties.insert("preview_token".into(), token);
     }
     let mut tools = [
-        (READ, "Read a review", "Reads `ui://TOOL/ID.rows` or `ui://TOOL/ID.state`, for views whose host offers them no resources.", read),
-        (PREVIEW, "Preview a call", "Says what a call would change, and changes nothing.", preview),
-        (COMMIT, "Ask for a call", "Asks a person to allow a call that changes something, and makes it if they do.", commit),
+        (REVIEW_ROWS, "Read a review", "Reads `ui://TOOL/ID.rows` or `ui://TOOL/ID.state`, for views whose host offers them no resources.", read),
+        (PREVIEW_CALL, "Preview a call", "Says what a call would change, and changes nothing.", preview),
+        (COMMIT_CALL, "Ask for a call", "Asks a person to allow a call that changes something, and makes it if they do.", commit),
     ]
     .map(|(name, title, description, schema)| {
         let schema = match schema {
             Value::Object(schema) => schema,
             _ => JsonObject::new(),
         };
-        convert::for_views(name, title, description, schema)
+        convert::gateway_tool(name, title, description, schema)
     });
     if let Some(annotations) = tools.last_mut().and_then(|tool| tool.annotations.as_mut()) {
         annotations.read_only_hint = Some(false);
@@ -94,34 +94,34 @@ pub(super) fn tools() -> [Tool; 3] {
     tools
 }
 
-/// The call that a view asks for, in place of its request; of a client without `views`, and anything else, the request as
-/// it is. It is a view's call from then on, which a person must allow however much its model may do.
-pub(super) fn asked_for(
+/// If the request is `commit_call` of a client with `views`, the call that it contains, which a person must allow;
+/// otherwise the request itself.
+pub(super) fn commit_request(
     mut request: CallToolRequestParams,
     views: bool,
-    served: &Served,
-    extras: &mut Extras,
+    backend: &Backend,
+    options: &mut RequestOptions,
 ) -> Result<CallToolRequestParams, CallError> {
-    let worker = served.worker();
-    if !views || request.name != COMMIT || worker.has_tool(COMMIT) {
+    let worker = backend.worker();
+    if !views || request.name != COMMIT_CALL || worker.has_tool(COMMIT_CALL) {
         return Ok(request);
     }
-    let wanted = Value::Object(request.arguments.take().unwrap_or_default());
-    let wanted: Commit = understood(wanted)?;
-    changes(worker, &wanted.tool)?;
-    if let Some(token) = wanted.preview_token {
-        let wrong = |_| CallError::new(Code::InvalidArguments, "that is no token of a preview");
-        extras.token = Some(token.parse().map_err(wrong)?);
+    let commit = Value::Object(request.arguments.take().unwrap_or_default());
+    let commit: CommitArgs = parse_arguments(commit)?;
+    require_mutating(worker, &commit.tool)?;
+    if let Some(token) = commit.preview_token {
+        let invalid = |_| CallError::new(Code::InvalidArguments, "that is no token of a preview");
+        options.preview_token = Some(token.parse().map_err(invalid)?);
     }
-    extras.origin = Origin::View;
-    extras.confirm = true;
-    request.name = wanted.tool.into();
-    request.arguments = Some(wanted.arguments);
+    options.origin = Origin::View;
+    options.confirm = true;
+    request.name = commit.tool.into();
+    request.arguments = Some(commit.arguments);
     Ok(request)
 }
 
-/// Refuses what changes nothing, or is not there.
-fn changes(worker: &Worker, tool: &str) -> Result<(), CallError> {
+/// Rejects tools that are unknown or only read.
+fn require_mutating(worker: &Worker, tool: &str) -> Result<(), CallError> {
     if worker.tool(tool).is_none() {
         return Err(CallError::unknown_tool(tool));
     }
@@ -133,37 +133,37 @@ fn changes(worker: &Worker, tool: &str) -> Result<(), CallError> {
 }
 
 impl Gateway {
-    /// Answers a view that calls one of [`tools`], unless it gives up before; none if it calls another.
-    pub(super) async fn viewed(
+    /// Calls one of [`tools`], until the client cancels; `None` for any other name.
+    pub(super) async fn call_view_tool(
         &self,
         request: &CallToolRequestParams,
-        served: &Served,
-        extras: &Extras,
+        backend: &Backend,
+        options: &RequestOptions,
         context: &RequestContext<RoleServer>,
     ) -> Option<Result<CallToolResult, ErrorData>> {
         tokio::select! {
             biased;
-            seen = self.seen(request, served, extras) => seen,
-            () = withdrawn(context) => Some(Err(cancelled())),
+            answer = self.run_view_tool(request, backend, options) => answer,
+            () = request_cancelled(context) => Some(Err(cancelled())),
         }
     }
 
-    async fn seen(
+    async fn run_view_tool(
         &self,
         request: &CallToolRequestParams,
-        served: &Served,
-        extras: &Extras,
+        backend: &Backend,
+        options: &RequestOptions,
     ) -> Option<Result<CallToolResult, ErrorData>> {
-        let worker = served.worker();
+        let worker = backend.worker();
         let name: &str = &request.name;
         if worker.has_tool(name) {
             return None;
         }
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let answer = match name {
-            READ => self.read_review(served, arguments, extras).await,
-            PREVIEW => previewed(served, arguments, extras).await,
-            _ => self.browsed(worker, name, &arguments, extras)?,
+            REVIEW_ROWS => self.read_review(backend, arguments, options).await,
+            PREVIEW_CALL => preview_call(backend, arguments, options).await,
+            _ => self.call_file_browser_tool(worker, name, &arguments, options)?,
         };
         let result = answer.map(|value| {
             let mut result = CallToolResult::success(vec![ContentBlock::text(name)]);
@@ -175,25 +175,25 @@ impl Gateway {
 
     async fn read_review(
         &self,
-        served: &Served,
+        backend: &Backend,
         arguments: Value,
-        extras: &Extras,
+        options: &RequestOptions,
     ) -> Result<Value, CallError> {
-        let Read { uri } = understood(arguments)?;
-        let worker = served.worker();
+        let ReviewArgs { uri } = parse_arguments(arguments)?;
+        let worker = backend.worker();
         let gone = || {
             CallError::new(
                 Code::NotFound,
                 "there is no such review; it may no longer be kept",
             )
         };
-        if let Some(policy) = &extras.policy {
-            let authority = worker.authority_under(Some(policy), extras.origin).await?;
+        if let Some(policy) = &options.policy {
+            let authority = worker.authority_under(Some(policy), options.origin).await?;
             if !shows_only_readable(worker, &authority, &uri) {
                 return Err(gone());
             }
         }
-        if let Some(state) = self.review_state(served, &uri).await {
+        if let Some(state) = self.review_state(backend, &uri).await {
             return Ok(state);
         }
         let rows = uri.contains(".rows");
@@ -202,17 +202,17 @@ impl Gateway {
         read.ok_or_else(gone)
     }
 
-    /// Whether the files of a call are as its review shows them: as they were before it for a preview, else as it left
-    /// them. None if `uri` asks for no such thing.
+    /// Compares the files of a call with its review: with their state before the call for a preview, else after it.
+    /// `None` if `uri` is not for that.
     ///
-    /// The worker's own reading tool looks at them, so it says no more than the worker may know, and `unknown` of the
-    /// rest. Each look is a call like any other: judged, recorded and counted.
-    pub(super) async fn review_state(&self, served: &Served, uri: &str) -> Option<Value> {
-        let review = served.worker().review(uri.strip_suffix(STATE)?)?;
+    /// The worker's own read tool checks them, so the result has no more than the worker may know, and `unknown`
+    /// otherwise. Each check is a normal call: authorized, audited and counted.
+    pub(super) async fn review_state(&self, backend: &Backend, uri: &str) -> Option<Value> {
+        let review = backend.worker().review(uri.strip_suffix(STATE_SUFFIX)?)?;
         let mut states = Vec::new();
         for change in review.changes() {
-            states.push(if states.len() < MOST_FILES {
-                self.state(served, change, review.is_preview()).await
+            states.push(if states.len() < MAX_FILES {
+                self.state(backend, change, review.is_preview()).await
             } else {
                 "unknown"
             });
@@ -220,13 +220,13 @@ impl Gateway {
         Some(json!({ "changes": states }))
     }
 
-    async fn state(&self, served: &Served, change: &Change, preview: bool) -> &'static str {
+    async fn state(&self, backend: &Backend, change: &Change, preview: bool) -> &'static str {
         let (path, expected) = match (preview, change.op, &change.to) {
             (true, ..) => (&change.path, change.before),
             (false, Op::Move | Op::Copy, Some(to)) => (to, change.after),
             (false, ..) => (&change.path, change.after),
         };
-        if change.diff.hidden || !self.reads(served, path) {
+        if change.diff.hidden || !self.may_read(backend, path) {
             return "unknown";
         }
         match expected {
@@ -246,42 +246,46 @@ impl Gateway {
         }
     }
 
-    /// Whether the worker may read there, so that what is not found is not there.
-    fn reads(&self, served: &Served, path: &VirtualPath) -> bool {
-        let Some(files) = &self.desk.files else {
+    /// Whether the worker may read the path, so that a missing file is known to be missing.
+    fn may_read(&self, backend: &Backend, path: &VirtualPath) -> bool {
+        let Some(files) = &self.state.files else {
             return false;
         };
         let call = Call::new(files.read, json!({"path": path.as_str()}));
-        let explained = served.worker().explain(&call);
+        let explained = backend.worker().explain(&call);
         explained.is_ok_and(|needs| needs.iter().all(|need| need.verdict == Verdict::Allow))
     }
 
-    /// Whether the file there has that hash; an empty one is none's.
+    /// Whether the file has that hash; no file has the empty hash.
     async fn has_hash(&self, path: &VirtualPath, hash: &str) -> Result<bool, CallError> {
-        let files = self.desk.files.as_ref();
+        let files = self.state.files.as_ref();
         let read = files.ok_or_else(|| CallError::new(Code::Internal, "no files are served"))?;
         let mut arguments = json!({"path": path.as_str(), "limit": 1});
         if let (false, Value::Object(arguments)) = (hash.is_empty(), &mut arguments) {
             arguments.insert("known_hash".into(), hash.into());
         }
-        let extras = Extras {
+        let options = RequestOptions {
             origin: Origin::View,
-            ..Extras::default()
+            ..RequestOptions::default()
         };
-        let read = self.look(read.read, arguments, &extras).await?;
+        let read = self.run_tool(read.read, arguments, &options).await?;
         let output = read.structured()?;
         Ok(output.pointer("/files/0/unchanged") == Some(&Value::Bool(true)))
     }
 }
 
-/// The review of a call that is not made.
-async fn previewed(served: &Served, arguments: Value, extras: &Extras) -> Result<Value, CallError> {
-    let Preview { tool, arguments } = understood(arguments)?;
-    let worker = served.worker();
-    changes(worker, &tool)?;
+/// The review of a previewed call.
+async fn preview_call(
+    backend: &Backend,
+    arguments: Value,
+    options: &RequestOptions,
+) -> Result<Value, CallError> {
+    let PreviewArgs { tool, arguments } = parse_arguments(arguments)?;
+    let worker = backend.worker();
+    require_mutating(worker, &tool)?;
     let call = Call::new(&tool, arguments).meta(CallMeta {
         origin: Origin::View,
-        policy: extras.policy.clone(),
+        policy: options.policy.clone(),
         preview_token: None,
         deadline: None,
         progress: None,
@@ -302,7 +306,7 @@ async fn previewed(served: &Served, arguments: Value, extras: &Extras) -> Result
     }))
 }
 
-fn understood<T: for<'de> Deserialize<'de>>(arguments: Value) -> Result<T, CallError> {
+fn parse_arguments<T: for<'de> Deserialize<'de>>(arguments: Value) -> Result<T, CallError> {
     let read = serde_json::from_value(arguments);
     read.map_err(|error| CallError::new(Code::InvalidArguments, Cow::from(error.to_string())))
 }

@@ -1,4 +1,4 @@
-//! A call of `edit_file` and what it answers, and the codes that are its own.
+//! Example and failures of `edit_file` for its documentation.
 
 use bailiwick::{Code, Example, Failure};
 

@@ -1,4 +1,4 @@
-//! The body of a request in, what a person wants out; what is not known is refused, not passed over.
+//! Request bodies of the console's HTTP API; unknown members are rejected.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::faults::Fault;
+use super::error::ApiError;
 use crate::effect::LeftOut;
 use crate::id::{GrantId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::json::read_json;
@@ -21,12 +21,12 @@ use crate::scope::{Coverage, Operations, Reach, ScopePattern, Verb};
 /// The longest note to an agent, in characters.
 const MAX_NOTE: usize = 1000;
 
-/// Reads a body.
-pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
-    read_json(body).map_err(|error| Fault::malformed(&error))
+/// Parses a request body.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    read_json(body).map_err(|error| ApiError::malformed(&error))
 }
 
-/// Reads `RUN-NUMBER`, which names a question or grant among those of all runtimes.
+/// Parses `RUN-NUMBER`, the identifier of a question or grant across runtimes.
 pub(super) fn handle(text: &str) -> Option<(u64, u64)> {
     let (run, number) = text.split_once('-')?;
     let plain = |digits: &str, radix| digits.chars().all(|c| c.is_digit(radix));
@@ -36,42 +36,42 @@ pub(super) fn handle(text: &str) -> Option<(u64, u64)> {
     Some((u64::from_str_radix(run, 16).ok()?, number.parse().ok()?))
 }
 
-/// The run and the question that a handle names.
+/// Parses the run and id of a question.
 pub(super) fn question(text: &str) -> Option<(u64, QuestionId)> {
     handle(text).map(|(run, number)| (run, QuestionId(number)))
 }
 
-/// The run and the grant that a handle names.
+/// Parses the run and id of a grant.
 pub(super) fn grant(text: &str) -> Option<(u64, GrantId)> {
     handle(text).map(|(run, number)| (run, GrantId(number)))
 }
 
-/// The run of this name.
+/// Parses the name of a run.
 pub(super) fn run(text: &str) -> Option<u64> {
     let plain = text.len() == 16 && text.chars().all(|c| c.is_ascii_hexdigit());
     plain.then(|| u64::from_str_radix(text, 16).ok())?
 }
 
-/// A person's word on one question.
+/// Answer to one question.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Said {
+pub(super) struct AnswerRequest {
     pub(super) question: String,
-    /// The conversation that it was shown in.
+    /// The session in which the question was shown.
     pub(super) session: Arc<str>,
-    pub(super) answer: Word,
+    pub(super) answer: AnswerBody,
 }
 
-/// Words on several questions.
+/// Answers to several questions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SaidOfEach {
-    pub(super) answers: Vec<Said>,
+pub(super) struct BatchAnswerRequest {
+    pub(super) answers: Vec<AnswerRequest>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Word {
+pub(super) enum AnswerBody {
     Allow {
         #[serde(default)]
         patterns: Vec<Coverage>,
@@ -89,8 +89,8 @@ pub(super) enum Word {
     },
 }
 
-impl Word {
-    pub(super) fn meant(self) -> Result<Answer, Fault> {
+impl AnswerBody {
+    pub(super) fn into_answer(self) -> Result<Answer, ApiError> {
         Ok(match self {
             Self::Allow {
                 patterns,
@@ -109,7 +109,7 @@ impl Word {
             } => {
                 let length = note.as_ref().map_or(0, |note| note.chars().count());
                 if length > MAX_NOTE {
-                    return Err(Fault::too_long("a note", MAX_NOTE));
+                    return Err(ApiError::too_long("a note", MAX_NOTE));
                 }
                 Answer::Deny {
                     note,
@@ -120,29 +120,29 @@ impl Word {
     }
 }
 
-/// Grants to take back.
+/// Grants to revoke.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Revoked {
+pub(super) struct RevokeRequest {
     pub(super) grants: Vec<String>,
 }
 
-/// Which grants are to be taken back: those for which everything that is said holds.
+/// Filter for grants to revoke: all given members must match.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Swept {
+pub(super) struct RevokeQuery {
     agent: Option<Arc<str>>,
     session: Option<Arc<str>>,
     worker: Option<WorkerId>,
     verb: Option<Verb>,
     touches: Option<ScopePattern>,
-    /// Says that nothing is named because all are meant.
+    /// Revokes all grants; required if no other member is given.
     #[serde(default)]
     all: bool,
 }
 
-impl Swept {
-    pub(super) fn meant(self) -> Result<GrantFilter, Fault> {
+impl RevokeQuery {
+    pub(super) fn into_filter(self) -> Result<GrantFilter, ApiError> {
         let Self {
             agent,
             session,
@@ -161,15 +161,15 @@ impl Swept {
         if all == (filter == GrantFilter::default()) {
             Ok(filter)
         } else {
-            Err(Fault::unnamed())
+            Err(ApiError::unnamed())
         }
     }
 }
 
-/// Less of a grant.
+/// Restrictions to add to a grant.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Narrowed {
+pub(super) struct NarrowRequest {
     pub(super) grant: String,
     pattern: Option<ScopePattern>,
     reach: Option<Reach>,
@@ -180,8 +180,8 @@ pub(super) struct Narrowed {
     holder_only: bool,
 }
 
-impl Narrowed {
-    pub(super) fn change(&self) -> Narrowing {
+impl NarrowRequest {
+    pub(super) fn narrowing(&self) -> Narrowing {
         Narrowing {
             pattern: self.pattern.clone(),
             reach: self.reach,
@@ -193,95 +193,95 @@ impl Narrowed {
     }
 }
 
-/// Who is to hold a grant.
+/// Holder of a new grant.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Holder {
+pub(super) enum HolderBody {
     Worker(WorkerId),
     Session { session: Arc<str>, worker: WorkerId },
     Agent(Arc<str>),
 }
 
-impl From<Holder> for GrantHolder {
-    fn from(holder: Holder) -> Self {
+impl From<HolderBody> for GrantHolder {
+    fn from(holder: HolderBody) -> Self {
         match holder {
-            Holder::Worker(worker) => Self::Worker(worker),
-            Holder::Session { session, worker } => Self::Session { session, worker },
-            Holder::Agent(agent) => Self::Agent(agent),
+            HolderBody::Worker(worker) => Self::Worker(worker),
+            HolderBody::Session { session, worker } => Self::Session { session, worker },
+            HolderBody::Agent(agent) => Self::Agent(agent),
         }
     }
 }
 
-/// A grant that is given without a question.
+/// A grant that no question asked for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Given {
+pub(super) struct GrantRequest {
     pub(super) run: String,
     pattern: ScopePattern,
     reach: Option<Reach>,
     operations: Option<Operations>,
-    pub(super) holder: Holder,
+    pub(super) holder: HolderBody,
     pub(super) lifetime: Lifetime,
     #[serde(default)]
     pub(super) descendants: bool,
 }
 
-impl Given {
-    /// What is to be granted: all of the pattern, unless the page says how far and what.
-    pub(super) fn covered(&self) -> Result<Coverage, Fault> {
+impl GrantRequest {
+    /// The coverage to grant: the whole pattern unless `reach` or `operations` restrict it.
+    pub(super) fn coverage(&self) -> Result<Coverage, ApiError> {
         let pattern = self.pattern.clone();
         let covered = match (self.reach, self.operations) {
             (None, None) => Some(pattern.into()),
             (Some(reach), Some(operations)) => Coverage::new(pattern, reach, operations),
             (Some(_), None) | (None, Some(_)) => None,
         };
-        covered.ok_or_else(|| Fault::from(AuthorityError::DoesNotFit))
+        covered.ok_or_else(|| ApiError::from(AuthorityError::DoesNotFit))
     }
 }
 
-/// A template and the directories it is for.
+/// A template and the directories that its rules are for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Looked {
+pub(super) struct TemplatePreview {
     pub(super) run: String,
     pub(super) template: String,
     pub(super) roots: Vec<VirtualPath>,
 }
 
-/// A template that is applied.
+/// A template to apply.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Applied {
+pub(super) struct TemplateRequest {
     pub(super) run: String,
     pub(super) template: String,
     pub(super) roots: Vec<VirtualPath>,
-    pub(super) holder: Holder,
+    pub(super) holder: HolderBody,
     pub(super) lifetime: Lifetime,
 }
 
-/// Whose later questions a rule might spare.
+/// The agent and session to suggest a rule for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Often {
+pub(super) struct SuggestionQuery {
     pub(super) run: String,
     pub(super) agent: Arc<str>,
     pub(super) session: Arc<str>,
     pub(super) worker: WorkerId,
 }
 
-/// What was refused for the rest of a session and is to be asked again.
+/// A denial for the rest of a session to revoke, so that its calls are asked about again.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AskedAgain {
+pub(super) struct AskAgainRequest {
     pub(super) run: String,
     pub(super) refusal: SilencedId,
 }
 
-/// Which part of a history is shown.
+/// Filter and offset of a history page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Past {
-    /// Which runtime's; the first if it is not said.
+pub(super) struct HistoryQuery {
+    /// Name of the runtime; the first one with an audit log by default.
     pub(super) source: Option<String>,
     agent: Option<Arc<str>>,
     tool: Option<ToolName>,
@@ -290,15 +290,15 @@ pub(super) struct Past {
     server: Option<Arc<str>>,
     since: Option<u64>,
     until: Option<u64>,
-    /// Which run that the record tells of.
+    /// Restricts the history to one run.
     pub(super) run: Option<u64>,
-    /// How many of the latest entries are passed over.
+    /// Number of the newest entries to skip.
     pub(super) skip: usize,
-    /// Whether what was read of the record before is read again.
+    /// Reads the whole audit log again.
     pub(super) anew: bool,
 }
 
-impl Past {
+impl HistoryQuery {
     pub(super) fn filter(&self) -> HistoryFilter {
         HistoryFilter {
             agent: self.agent.clone(),
@@ -318,12 +318,12 @@ mod tests {
 
     #[track_caller]
     fn check<T: DeserializeOwned>(text: &str, fits: bool) {
-        let read = read::<T>(text.as_bytes());
+        let read = parse::<T>(text.as_bytes());
         assert_eq!(read.is_ok(), fits, "{text}: {:?}", read.err());
     }
 
     #[test]
-    fn what_is_not_known_or_said_twice_is_refused() {
+    fn unknown_and_duplicate_members_are_rejected() {
         let said =
             |answer: &str| format!(r#"{{"question":"a-1","session":"s","answer":{answer}}}"#);
         for (answer, fits) in [
@@ -350,40 +350,43 @@ mod tests {
             (r#"{"maybe":{}}"#, false),
             (r#"{"allow":{"lifetime":"once"},"deny":{}}"#, false),
         ] {
-            check::<Said>(&said(answer), fits);
+            check::<AnswerRequest>(&said(answer), fits);
         }
-        check::<Said>(
+        check::<AnswerRequest>(
             r#"{"question":"a-1","session":"s","answer":{"deny":{}},"more":1}"#,
             false,
         );
-        check::<Past>(r#"{"agent":"main"}"#, true);
-        check::<Past>(r#"{"agnet":"main"}"#, false);
-        check::<Narrowed>(r#"{"grant":"a-1","uses":1}"#, true);
-        check::<Narrowed>(r#"{"grant":"a-1","use":1}"#, false);
+        check::<HistoryQuery>(r#"{"agent":"main"}"#, true);
+        check::<HistoryQuery>(r#"{"agnet":"main"}"#, false);
+        check::<NarrowRequest>(r#"{"grant":"a-1","uses":1}"#, true);
+        check::<NarrowRequest>(r#"{"grant":"a-1","use":1}"#, false);
     }
 
     #[test]
-    fn all_grants_are_meant_only_if_that_is_said() {
-        let meant = |text: &str| read::<Swept>(text.as_bytes()).unwrap().meant();
-        assert_eq!(meant("{}").unwrap_err().code, "NOTHING_NAMED");
-        assert_eq!(meant(r#"{"all":true}"#).unwrap(), GrantFilter::default());
-        assert!(meant(r#"{"verb":"write"}"#).unwrap().verb.is_some());
-        let both = meant(r#"{"all":true,"verb":"write"}"#);
+    fn revoking_all_grants_must_be_explicit() {
+        let filter = |text: &str| parse::<RevokeQuery>(text.as_bytes()).unwrap().into_filter();
+        assert_eq!(filter("{}").unwrap_err().code, "NOTHING_NAMED");
+        assert_eq!(filter(r#"{"all":true}"#).unwrap(), GrantFilter::default());
+        assert!(filter(r#"{"verb":"write"}"#).unwrap().verb.is_some());
+        let both = filter(r#"{"all":true,"verb":"write"}"#);
         assert_eq!(both.unwrap_err().code, "NOTHING_NAMED");
     }
 
     #[test]
-    fn a_note_is_as_long_as_a_person_writes() {
-        let note = |length| Word::Deny {
+    fn note_length_is_limited() {
+        let note = |length| AnswerBody::Deny {
             note: Some("n".repeat(length)),
             rest_of_session: false,
         };
-        assert!(note(MAX_NOTE).meant().is_ok());
-        assert_eq!(note(MAX_NOTE + 1).meant().unwrap_err().code, "TOO_LONG");
+        assert!(note(MAX_NOTE).into_answer().is_ok());
+        assert_eq!(
+            note(MAX_NOTE + 1).into_answer().unwrap_err().code,
+            "TOO_LONG"
+        );
     }
 
     #[test]
-    fn handles_are_read_back_and_nothing_else_is() {
+    fn only_valid_handles_are_parsed() {
         assert_eq!(handle("00000000000000ff-3"), Some((255, 3)));
         for wrong in [
             "", "-", "ff", "ff-", "-3", "+f-3", "ff-+3", "ff-3-3", "fg-3", "ff-3x",

@@ -1,4 +1,4 @@
-//! The bytes of a text and a range of lines in, those lines and the totals out.
+//! Selects lines of a text, within limits, and counts the rest.
 
 use std::io::Write as _;
 
@@ -9,23 +9,23 @@ use sha2::{Digest as _, Sha256};
 
 use crate::tools::hash::HashPrefix;
 
-/// How many lines of a file are returned unless others are asked for.
+/// Default number of lines.
 const DEFAULT_LINES: u64 = 2_000;
-/// How many bytes of text are returned unless others are asked for.
+/// Default number of bytes.
 const DEFAULT_BYTES: u64 = 100_000;
 
-/// Which lines.
+/// Which lines to return.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Want {
-    /// The first line, from 1; negative from the end.
+pub(super) struct LineSelection {
+    /// The first line, from 1; negative counts from the end.
     pub(super) offset: i64,
     pub(super) limit: u64,
     pub(super) max_bytes: u64,
     pub(super) line_numbers: bool,
 }
 
-impl Want {
-    /// What was asked for, or what a model can take.
+impl LineSelection {
+    /// The selection of these arguments, or the defaults.
     pub(super) fn of(
         offset: Option<i64>,
         limit: Option<u64>,
@@ -40,13 +40,13 @@ impl Want {
         }
     }
 
-    /// Whether it is everything, of so many bytes and lines, as it stands.
+    /// Whether the selection is the whole text, unchanged.
     pub(super) fn is_whole(&self, length: usize, lines: u64) -> bool {
         let fits = u64::try_from(length).is_ok_and(|length| length <= self.max_bytes);
         fits && self.offset == 1 && lines <= self.limit && !self.line_numbers
     }
 
-    /// The first line wanted of so many, and the first one no longer wanted.
+    /// The first selected line and the line after the last one, in a text with that many lines.
     pub(super) fn range(&self, lines: u64) -> Result<(u64, u64), CallError> {
         let first = match u64::try_from(self.offset) {
             Ok(first) => first,
@@ -62,17 +62,16 @@ impl Want {
     }
 }
 
-/// The hash of a file, computed where it is asked for: a caller in this process that does not look pays nothing. JSON has
-/// the first 12 digits.
+/// The hash of a file, computed on demand. JSON has the first 12 digits.
 #[derive(Clone)]
-pub enum Hash {
-    /// Of these bytes.
+pub enum LazyHash {
+    /// The hash of these bytes.
     Of(Bytes),
-    /// This.
+    /// A known hash.
     Known(ContentHash),
 }
 
-impl Hash {
+impl LazyHash {
     /// The hash.
     #[must_use]
     pub fn get(&self) -> ContentHash {
@@ -83,63 +82,63 @@ impl Hash {
     }
 }
 
-impl std::fmt::Debug for Hash {
+impl std::fmt::Debug for LazyHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Hash(..)")
     }
 }
 
-impl Serialize for Hash {
+impl Serialize for LazyHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         HashPrefix::from(self.get()).serialize(serializer)
     }
 }
 
-/// How many lines a text has.
+/// The number of lines of a text.
 pub(super) fn count_lines(text: &[u8]) -> u64 {
     let ends = memchr::memchr_iter(b'\n', text).count();
     let open = text.last().is_some_and(|last| *last != b'\n');
     u64::try_from(ends).unwrap_or(u64::MAX) + u64::from(open)
 }
 
-/// Lines being gathered from chunks of a text.
-pub(super) struct Gather {
+/// Collects lines from chunks of a text.
+pub(super) struct LineCollector {
     first: u64,
     end: u64,
-    want: Want,
-    /// The line that the next byte belongs to.
+    selection: LineSelection,
+    /// The current line.
     line: u64,
-    /// Whether that line has any byte yet.
+    /// Whether the current line has any bytes yet.
     begun: bool,
-    /// Where in `kept` that line begins.
+    /// Where the current line begins in `output`.
     line_start: usize,
-    kept: Vec<u8>,
+    output: Vec<u8>,
     full: bool,
     line_cut: bool,
     last: u64,
     hasher: Sha256,
 }
 
-/// The lines, and what is left.
-pub(super) struct Piece {
+/// The collected lines and totals.
+pub(super) struct CollectedLines {
     pub(super) text: Vec<u8>,
     pub(super) last: u64,
     pub(super) line_cut: bool,
-    /// Lines seen in all.
+    /// Number of lines of the text.
     pub(super) lines: u64,
     pub(super) hash: ContentHash,
 }
 
-impl Gather {
-    pub(super) fn new(want: Want, (first, end): (u64, u64)) -> Self {
+impl LineCollector {
+    pub(super) fn new(selection: LineSelection, (first, end): (u64, u64)) -> Self {
         Self {
             first,
             end,
-            want,
+            selection,
             line: 1,
             begun: false,
             line_start: 0,
-            kept: Vec::new(),
+            output: Vec::new(),
             full: false,
             line_cut: false,
             last: first.saturating_sub(1),
@@ -161,50 +160,49 @@ impl Gather {
         }
     }
 
-    /// Whether what follows can only be counted.
+    /// Whether further text is only counted.
     pub(super) fn is_done(&self) -> bool {
         self.full || self.line >= self.end
     }
 
     fn keep(&mut self, part: &[u8]) {
         if !self.begun {
-            self.line_start = self.kept.len();
-            if self.want.line_numbers {
-                // Writing to a Vec does not fail.
-                let _ = write!(self.kept, "{}\t", self.line);
+            self.line_start = self.output.len();
+            if self.selection.line_numbers {
+                let _ = write!(self.output, "{}\t", self.line);
             }
         }
-        let max = usize::try_from(self.want.max_bytes).unwrap_or(usize::MAX);
-        let room = max.saturating_sub(self.kept.len());
-        if part.len() <= room {
-            self.kept.extend_from_slice(part);
+        let max = usize::try_from(self.selection.max_bytes).unwrap_or(usize::MAX);
+        let budget = max.saturating_sub(self.output.len());
+        if part.len() <= budget {
+            self.output.extend_from_slice(part);
             self.last = self.line;
             return;
         }
         self.full = true;
         if self.line > self.first {
-            // A line is given whole or not at all,
-            self.kept.truncate(self.line_start);
+            // A line is returned completely or not at all,
+            self.output.truncate(self.line_start);
             self.last = self.line - 1;
         } else {
             // unless it is the only one.
-            self.kept
-                .extend_from_slice(part.get(..room).unwrap_or(part));
+            self.output
+                .extend_from_slice(part.get(..budget).unwrap_or(part));
             self.line_cut = true;
             self.last = self.line;
         }
     }
 
-    pub(super) fn finish(mut self) -> Piece {
+    pub(super) fn finish(mut self) -> CollectedLines {
         if self.line_cut {
-            let whole = match std::str::from_utf8(&self.kept) {
+            let complete = match std::str::from_utf8(&self.output) {
                 Err(error) if error.error_len().is_none() => error.valid_up_to(),
-                _ => self.kept.len(),
+                _ => self.output.len(),
             };
-            self.kept.truncate(whole);
+            self.output.truncate(complete);
         }
-        Piece {
-            text: self.kept,
+        CollectedLines {
+            text: self.output,
             last: self.last,
             line_cut: self.line_cut,
             lines: self.line - u64::from(!self.begun),
@@ -213,7 +211,7 @@ impl Gather {
     }
 }
 
-/// A read that failed half-way.
+/// The error for a read that failed.
 pub(super) fn failed(error: &std::io::Error) -> CallError {
     CallError::new(Code::Io, format!("reading failed: {}", error.kind()))
 }
@@ -224,8 +222,8 @@ mod tests {
 
     use super::*;
 
-    fn want(offset: i64, limit: Option<u64>, max_bytes: u64) -> Want {
-        Want {
+    fn selection(offset: i64, limit: Option<u64>, max_bytes: u64) -> LineSelection {
+        LineSelection {
             offset,
             limit: limit.unwrap_or(u64::MAX),
             max_bytes,
@@ -234,39 +232,39 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::testing::law())]
+        #![proptest_config(crate::testing::property_config())]
 
         #[test]
-        fn any_range_in_any_chunks_is_those_lines(
+        fn ranges_are_independent_of_chunks(
             text in "[ab\n]{0,40}", offset in -5_i64..8, limit in prop::option::of(1_u64..5), chunk in 1_usize..9,
         ) {
-            let want = want(offset, limit, 1000);
+            let selection = selection(offset, limit, 1000);
             let lines = count_lines(text.as_bytes());
             prop_assert_eq!(lines, text.lines().count() as u64);
             prop_assume!(offset != 0);
-            let Ok(range) = want.range(lines) else {
+            let Ok(range) = selection.range(lines) else {
                 prop_assert!(offset as u64 > lines.max(1));
                 return Ok(());
             };
-            let mut gather = Gather::new(want, range);
+            let mut gather = LineCollector::new(selection, range);
             text.as_bytes().chunks(chunk).for_each(|chunk| gather.feed(chunk));
-            let piece = gather.finish();
+            let collected = gather.finish();
             let expected: String = text.split_inclusive('\n')
                 .zip(1..).filter(|(_, n)| (range.0..range.1).contains(n)).map(|(line, _)| line).collect();
-            prop_assert_eq!(String::from_utf8(piece.text).unwrap(), expected);
-            prop_assert_eq!(piece.lines, lines);
+            prop_assert_eq!(String::from_utf8(collected.text).unwrap(), expected);
+            prop_assert_eq!(collected.lines, lines);
         }
 
         #[test]
-        fn a_limit_of_bytes_gives_whole_lines_or_a_cut_first_one(text in "[aé\n]{1,40}", max in 1_u64..30, chunk in 1_usize..9) {
-            let mut gather = Gather::new(want(1, None, max), (1, u64::MAX));
+        fn byte_limit_gives_whole_lines_or_a_cut_first_line(text in "[aé\n]{1,40}", max in 1_u64..30, chunk in 1_usize..9) {
+            let mut gather = LineCollector::new(selection(1, None, max), (1, u64::MAX));
             text.as_bytes().chunks(chunk).for_each(|chunk| gather.feed(chunk));
-            let piece = gather.finish();
-            let got = String::from_utf8(piece.text).unwrap();
+            let collected = gather.finish();
+            let got = String::from_utf8(collected.text).unwrap();
             prop_assert!(got.len() as u64 <= max);
             prop_assert!(text.starts_with(&got));
-            prop_assert!(piece.line_cut || got.is_empty() || got == text || got.ends_with('\n'));
-            prop_assert!(!piece.line_cut || piece.last == 1);
+            prop_assert!(collected.line_cut || got.is_empty() || got == text || got.ends_with('\n'));
+            prop_assert!(!collected.line_cut || collected.last == 1);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why an edit was not made in, an answer with what helps to mend it out.
+//! Errors of `edit_file`.
 
 use bailiwick::{CallError, Code, VirtualPath};
 use serde_json::json;
@@ -13,8 +13,8 @@ pub(super) fn not_text(path: &VirtualPath, reason: NotText) -> CallError {
     )
 }
 
-/// The answer for an edit that was not made.
-pub(super) fn refused(path: &VirtualPath, error: &EditError) -> CallError {
+/// The call error for an edit.
+pub(super) fn edit_error(path: &VirtualPath, error: &EditError) -> CallError {
     let answer = |code| CallError::new(code, format!("`{path}` was not changed: {error}"));
     match error {
         EditError::Empty(edit) | EditError::Same(edit) => {
@@ -45,7 +45,7 @@ pub(super) fn refused(path: &VirtualPath, error: &EditError) -> CallError {
     }
 }
 
-pub(super) fn patch_refused(path: &VirtualPath, error: &PatchError) -> CallError {
+pub(super) fn patch_error(path: &VirtualPath, error: &PatchError) -> CallError {
     let answer = |code| CallError::new(code, format!("`{path}` was not changed: {error}"));
     match error {
         PatchError::Empty
@@ -62,7 +62,7 @@ pub(super) fn patch_refused(path: &VirtualPath, error: &PatchError) -> CallError
             .with("hunk", *hunk)
             .with("lines", lines.clone())
             .with("total", *total),
-        PatchError::Edit(error) => refused(path, error),
+        PatchError::Edit(error) => edit_error(path, error),
     }
 }
 

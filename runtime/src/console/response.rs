@@ -1,4 +1,4 @@
-//! Questions, grants and what else is known in, the JSON that a page shows out.
+//! Response bodies of the console's HTTP API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::permission::{
 };
 use crate::scope::{Coverage, Scope};
 
-/// Everything that a page shows of what is open and granted.
+/// All open questions, grants and denials.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct State {
+pub(super) struct StateResponse {
     pub(super) version: u64,
-    /// What time it is, in milliseconds since 1970.
+    /// Current time, in milliseconds since 1970.
     pub(super) now: u64,
-    pub(super) sources: Vec<Source>,
-    pub(super) questions: Bounded<Asked, { 256 << 10 }>,
-    pub(super) batches: Vec<Together>,
-    pub(super) grants: Bounded<Granted, { 256 << 10 }>,
-    pub(super) refusals: Bounded<StillRefused, { 64 << 10 }>,
-    /// How a person answered in each session.
-    pub(super) tallies: Bounded<Answered, { 64 << 10 }>,
-    /// What did not fit.
+    pub(super) sources: Vec<SourceView>,
+    pub(super) questions: BoundedList<QuestionView, { 256 << 10 }>,
+    pub(super) batches: Vec<BatchView>,
+    pub(super) grants: BoundedList<GrantEntry, { 256 << 10 }>,
+    pub(super) refusals: BoundedList<DenialView, { 64 << 10 }>,
+    /// Answers per session.
+    pub(super) tallies: BoundedList<SessionTally, { 64 << 10 }>,
+    /// What did not fit into the lists.
     pub(super) omitted: Omitted,
 }
 
-/// How many items are not in the lists of a [`State`].
+/// Number of items omitted from the lists of a [`StateResponse`].
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Omitted {
     pub(super) questions: usize,
@@ -39,10 +39,10 @@ pub(super) struct Omitted {
     pub(super) refusals: usize,
 }
 
-/// The first of some items, whose JSON has at most `MOST` bytes together; one item at least.
+/// The first items whose JSON has at most `MOST` bytes in total; at least one item.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub(super) struct Bounded<T, const MOST: usize> {
+pub(super) struct BoundedList<T, const MOST: usize> {
     items: Vec<T>,
     #[serde(skip)]
     bytes: usize,
@@ -50,7 +50,7 @@ pub(super) struct Bounded<T, const MOST: usize> {
     omitted: usize,
 }
 
-impl<T, const MOST: usize> Default for Bounded<T, MOST> {
+impl<T, const MOST: usize> Default for BoundedList<T, MOST> {
     fn default() -> Self {
         Self {
             items: Vec::new(),
@@ -60,8 +60,8 @@ impl<T, const MOST: usize> Default for Bounded<T, MOST> {
     }
 }
 
-impl<T: Serialize, const MOST: usize> Bounded<T, MOST> {
-    /// Adds what fits. Once an item did not fit none follows it, so that the order stays.
+impl<T: Serialize, const MOST: usize> BoundedList<T, MOST> {
+    /// Adds items until one does not fit; later items are omitted to keep the order.
     pub(super) fn extend(&mut self, items: impl IntoIterator<Item = T>) {
         for item in items {
             let bytes = serde_json::to_vec(&item).map_or(MOST, |json| json.len());
@@ -82,31 +82,31 @@ impl<T: Serialize, const MOST: usize> Bounded<T, MOST> {
 
 /// One runtime.
 #[derive(Debug, Serialize)]
-pub(super) struct Source {
+pub(super) struct SourceView {
     pub(super) run: String,
     pub(super) server: String,
     pub(super) roots: Vec<VirtualPath>,
-    pub(super) templates: Vec<Offered>,
-    /// Whether there is a history to show.
+    pub(super) templates: Vec<TemplateView>,
+    /// Whether there is an audit log to show.
     pub(super) recorded: bool,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Offered {
+pub(super) struct TemplateView {
     name: String,
     about: String,
 }
 
-/// A question: the block of a chat, and what a host's own page shows beside it.
+/// A question: its permission block, and details for the console.
 #[derive(Debug, Serialize)]
-pub(super) struct Asked {
+pub(super) struct QuestionView {
     #[serde(flatten)]
     block: PermissionBlock,
-    bailiwick: Details,
+    bailiwick: QuestionDetails,
 }
 
 #[derive(Debug, Serialize)]
-struct Details {
+struct QuestionDetails {
     run: String,
     session: Arc<str>,
     worker: u64,
@@ -117,20 +117,20 @@ struct Details {
     sensitive: bool,
     protected: Vec<Scope>,
     protected_because: Vec<&'static str>,
-    rungs: Vec<Rung>,
+    rungs: Vec<ChoiceView>,
     divisible: bool,
     preview: Option<Summary>,
-    /// How long the arguments are, if the block has only their beginning; all of them are asked for apart.
+    /// Length of the arguments if the block has only their beginning; the page requests the rest.
     arguments_bytes: Option<usize>,
     expires_at: u64,
-    /// How many equal calls wait for the answer.
+    /// Number of equal calls that wait for the answer.
     waiting: usize,
 }
 
-/// The most bytes of arguments in a block.
+/// Maximum bytes of arguments in a block.
 const MAX_PARAMS: usize = 4 << 10;
 
-/// How well the host knows whose tool it is.
+/// How the host knows the server of a tool.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Trust {
@@ -140,15 +140,15 @@ enum Trust {
 }
 
 #[derive(Debug, Serialize)]
-struct Rung {
-    /// The patterns as text, to be shown.
+struct ChoiceView {
+    /// The patterns as text, for display.
     patterns: Vec<String>,
-    /// What an answer says to grant just this.
+    /// The coverages that an answer sends to grant this choice.
     grants: Vec<Coverage>,
     covers: String,
     breadth: Breadth,
     outside: bool,
-    /// For longer than the call, a person has to confirm it.
+    /// A lifetime longer than the call needs confirmation.
     confirm: bool,
 }
 
@@ -159,7 +159,7 @@ struct Summary {
     removed: usize,
 }
 
-/// All arguments of a question's call, as JSON text.
+/// The complete arguments of a question's call, as JSON text.
 #[derive(Debug, Serialize)]
 pub(super) struct Arguments {
     question: String,
@@ -173,9 +173,9 @@ pub(super) fn arguments(question: &Question) -> Arguments {
     }
 }
 
-/// Questions that can be looked at together.
+/// Questions that can be reviewed together.
 #[derive(Debug, Serialize)]
-pub(super) struct Together {
+pub(super) struct BatchView {
     session: Arc<str>,
     verb: String,
     resource: String,
@@ -185,19 +185,19 @@ pub(super) struct Together {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Granted {
+pub(super) struct GrantEntry {
     grant: String,
     run: String,
     #[serde(flatten)]
     pattern: Coverage,
-    /// What it allows, in words.
+    /// Description of what it allows.
     covers: String,
     verb: Option<String>,
     resource: Option<String>,
     holder: GrantHolder,
-    /// Who holds it, in words.
+    /// Description of the holder.
     held: String,
-    /// The agent, session and server that it is of, each as a person chooses it.
+    /// Agent, session and server, as filter values.
     whose: Vec<String>,
     descendants: bool,
     uses_left: Option<u32>,
@@ -206,19 +206,19 @@ pub(super) struct Granted {
     used_at: Option<u64>,
 }
 
-/// What a person refused for the rest of a session, on this page or elsewhere.
+/// A denial for the rest of a session.
 #[derive(Debug, Serialize)]
-pub(super) struct StillRefused {
+pub(super) struct DenialView {
     run: String,
     refusal: SilencedId,
     agent: String,
     session: Arc<str>,
-    /// What is refused, in words.
+    /// Description of what is denied.
     refused: String,
 }
 
-pub(super) fn still_refused(run: Run, silenced: &Silenced) -> StillRefused {
-    StillRefused {
+pub(super) fn denial_view(run: Run, silenced: &Silenced) -> DenialView {
+    DenialView {
         run: run_name(run),
         refusal: silenced.id,
         agent: silenced.agent.clone(),
@@ -228,13 +228,13 @@ pub(super) fn still_refused(run: Run, silenced: &Silenced) -> StillRefused {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Answered {
+pub(super) struct SessionTally {
     pub(super) session: Arc<str>,
     pub(super) allowed: u64,
     pub(super) denied: u64,
 }
 
-/// What a call would do.
+/// The planned changes of a call.
 #[derive(Debug, Serialize)]
 pub(super) struct Review {
     question: String,
@@ -242,23 +242,27 @@ pub(super) struct Review {
     divisible: bool,
 }
 
-/// How the page names a run.
+/// The name of a run in the API.
 pub(super) fn run_name(run: Run) -> String {
     format!("{:016x}", run.nonce)
 }
 
-/// How the page names a grant.
+/// The name of a grant in the API.
 pub(super) fn grant_name(run: Run, grant: GrantId) -> String {
     format!("{:016x}-{}", run.nonce, grant.0)
 }
 
-/// A moment of the runtime's own clock, in milliseconds since 1970.
+/// Converts a time of the runtime's clock to milliseconds since 1970.
 fn at(run: Run, since: Duration) -> u64 {
     let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     run.began_ms.saturating_add(since)
 }
 
-pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard]) -> Asked {
+pub(super) fn question_view(
+    question: &Question,
+    own: &ServerCard,
+    known: &[ServerCard],
+) -> QuestionView {
     let request = &question.request;
     let server = request.server.as_deref();
     let card = server.and_then(|name| known.iter().find(|card| card.name == name));
@@ -267,7 +271,7 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
         (Some(_), Some(_)) => Trust::Known,
         (Some(_), None) => Trust::Unknown,
     };
-    // What the host says of its own tools is not said of another server.
+    // The host's statements about its own tools do not apply to tools of another server.
     let other = ServerCard::default();
     let shown = match server {
         None => own,
@@ -282,11 +286,11 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
         params.truncate(end.unwrap_or_default());
         params.shrink_to_fit();
     }
-    // The page shows the intent and the needs by themselves.
+    // The block omits the intent and needs, which the page shows separately.
     block.content.clone_from(&request.intent);
-    Asked {
+    QuestionView {
         block,
-        bailiwick: Details {
+        bailiwick: QuestionDetails {
             run: run_name(question.run),
             session: Arc::clone(&request.session),
             worker: request.worker.0,
@@ -297,7 +301,7 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
             sensitive: request.sensitive,
             protected: request.protected.clone(),
             protected_because: request.protected_because.clone(),
-            rungs: rungs(request),
+            rungs: choices(request),
             divisible: request.divisible,
             preview: summary(request),
             arguments_bytes,
@@ -307,8 +311,8 @@ pub(super) fn asked(question: &Question, own: &ServerCard, known: &[ServerCard])
     }
 }
 
-fn rungs(request: &Request) -> Vec<Rung> {
-    let rung = |choice: &Choice| Rung {
+fn choices(request: &Request) -> Vec<ChoiceView> {
+    let rung = |choice: &Choice| ChoiceView {
         patterns: choice
             .patterns
             .iter()
@@ -332,10 +336,10 @@ fn summary(request: &Request) -> Option<Summary> {
     })
 }
 
-pub(super) fn together(run: Run, batch: &Batch) -> Together {
+pub(super) fn batch_view(run: Run, batch: &Batch) -> BatchView {
     let name =
         |item: &crate::permission::BatchItem| format!("{:016x}-{}", run.nonce, item.question.0);
-    Together {
+    BatchView {
         session: Arc::clone(&batch.session),
         verb: batch.verb.to_string(),
         resource: batch.resource.clone(),
@@ -344,8 +348,8 @@ pub(super) fn together(run: Run, batch: &Batch) -> Together {
     }
 }
 
-pub(super) fn granted(run: Run, grant: &GrantView, used_at: Option<u64>) -> Granted {
-    Granted {
+pub(super) fn grant_entry(run: Run, grant: &GrantView, used_at: Option<u64>) -> GrantEntry {
+    GrantEntry {
         grant: grant_name(run, grant.id),
         run: run_name(run),
         pattern: grant.pattern.clone(),
@@ -357,8 +361,8 @@ pub(super) fn granted(run: Run, grant: &GrantView, used_at: Option<u64>) -> Gran
             .resource()
             .map(|resource| resource.as_str().to_owned()),
         holder: grant.holder.clone(),
-        held: held(&grant.holder),
-        whose: whose(grant),
+        held: holder_text(&grant.holder),
+        whose: owners(grant),
         descendants: grant.descendants,
         uses_left: grant.uses_left,
         expires_at: grant.expires_at.map(|end| at(run, end)),
@@ -367,7 +371,7 @@ pub(super) fn granted(run: Run, grant: &GrantView, used_at: Option<u64>) -> Gran
     }
 }
 
-fn held(holder: &GrantHolder) -> String {
+fn holder_text(holder: &GrantHolder) -> String {
     match holder {
         GrantHolder::Agent(agent) => format!("agent {agent}"),
         GrantHolder::Session { session, worker } => {
@@ -377,7 +381,7 @@ fn held(holder: &GrantHolder) -> String {
     }
 }
 
-fn whose(grant: &GrantView) -> Vec<String> {
+fn owners(grant: &GrantView) -> Vec<String> {
     let holder = match &grant.holder {
         GrantHolder::Agent(agent) => Some(format!("agent {agent}")),
         GrantHolder::Session { session, .. } => Some(format!("session {session}")),
@@ -391,14 +395,14 @@ fn whose(grant: &GrantView) -> Vec<String> {
     holder.into_iter().chain(server).collect()
 }
 
-pub(super) fn offered(template: &Template) -> Offered {
-    Offered {
+pub(super) fn template_view(template: &Template) -> TemplateView {
+    TemplateView {
         name: template.name().to_owned(),
         about: template.about().to_owned(),
     }
 }
 
-/// What the call of a question would do; none if it shows nothing.
+/// The planned changes of a question's call; `None` if it has no preview.
 pub(super) fn review(question: &Question) -> Option<Review> {
     let request = &question.request;
     let preview = request.preview.as_ref()?;
@@ -414,12 +418,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bounded_list_keeps_its_first_items_and_counts_the_rest() {
-        let mut list: Bounded<String, 100> = Bounded::default();
+    fn bounded_list_keeps_first_items_and_counts_the_rest() {
+        let mut list: BoundedList<String, 100> = BoundedList::default();
         list.extend((0..3).map(|_| "x".repeat(40)));
         list.extend(["y".to_owned()]);
         assert_eq!((list.items.len(), list.omitted()), (2, 2));
-        let mut list: Bounded<String, 100> = Bounded::default();
+        let mut list: BoundedList<String, 100> = BoundedList::default();
         list.extend(["x".repeat(1000)]);
         assert_eq!((list.items.len(), list.omitted()), (1, 0));
     }

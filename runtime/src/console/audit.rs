@@ -1,4 +1,4 @@
-//! Reads the audit of a runtime for the console, and checks its chain.
+//! Incremental reader of an audit log for the console.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufReader, Seek as _, SeekFrom};
@@ -8,43 +8,43 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::wire::Past;
+use super::request::HistoryQuery;
 use crate::audit::{AuditBroken, BreakReason, MemoryAudit, open_segment, without_gap};
 use crate::id::ToolName;
 use crate::permission::{GrantUse, History, HistoryEntry, HistoryEvent, Tally};
 
-/// How many entries a page shows at a time.
-const PAGE: usize = 100;
+/// Entries per page.
+const PAGE_SIZE: usize = 100;
 
-/// Where a runtime records what it does.
+/// Location of a runtime's audit log.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum ConsoleRecord {
-    /// In memory, as far back as that reaches.
+pub enum ConsoleAudit {
+    /// In memory, with the events that it still holds.
     Memory(MemoryAudit),
-    /// In a file of JSON lines, and the segments that were finished before it.
+    /// A file of JSON lines and the segments that were rotated before it.
     File(PathBuf),
 }
 
-/// Whether a record is as it was written.
+/// Result of verifying the hash chain of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
-pub(super) enum Chain {
-    /// Every record continues the one before.
+pub(super) enum ChainStatus {
+    /// Every record continues the previous one.
     Verified { records: u64 },
-    /// All but a last line, which may be about to be written.
+    /// The last line is incomplete and may still be being written; all others are verified.
     Torn { records: u64 },
-    /// Every record that this look read continues the one before; `earlier` ones were not read again.
+    /// All newly read records continue the chain; `earlier` records were not read again.
     Continued { records: u64, earlier: u64 },
-    /// The record of this number, counted from 1, does not; nothing from there on is shown.
+    /// Record number `record`, counted from 1, breaks the chain. It and later records are not shown.
     Broken { record: u64, reason: String },
-    /// The beginning is not kept, so there is nothing to follow it from.
+    /// The first records are no longer kept, so the chain cannot be verified.
     Partial { records: u64 },
 }
 
-impl Chain {
-    /// The same in words for people.
-    fn words(&self) -> String {
+impl ChainStatus {
+    /// Message for people.
+    fn message(&self) -> String {
         match self {
             Self::Verified { records } => {
                 format!("✓ The record is whole: {records} records, each continues the one before.")
@@ -70,101 +70,101 @@ impl Chain {
     }
 }
 
-/// One page of a history.
+/// One page of the history.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
-    chain: Chain,
-    /// What the chain comes to, in words.
+pub(super) struct HistoryPage {
+    chain: ChainStatus,
+    /// Message for [`Self::chain`].
     words: String,
-    /// The latest first.
+    /// Newest first.
     entries: Vec<HistoryEntry>,
-    /// How many there are in all.
+    /// Number of matching entries on all pages.
     total: usize,
     tally: Tally,
     unused: Vec<GrantUse>,
-    /// Whose entries there are, for a person to choose from.
+    /// Values that the page offers as filters.
     agents: BTreeSet<Arc<str>>,
     tools: BTreeSet<String>,
     sessions: BTreeSet<Arc<str>>,
     runs: BTreeSet<u64>,
 }
 
-/// What was read of a record so far.
+/// State of reading an audit log incrementally.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct AuditReader {
     history: History,
     records: u64,
-    /// How many finished segments were read.
+    /// Number of rotated segments that were read.
     finished: u32,
-    /// Bytes of the whole lines that were read of the file after them.
+    /// Bytes of complete lines read from the current file.
     end: u64,
-    /// How long that file was, and when it was changed.
-    looks: Option<(u64, SystemTime)>,
-    /// What was read is not to be read on from.
-    over: bool,
+    /// Length and modification time of the current file when it was last read.
+    file_stamp: Option<(u64, SystemTime)>,
+    /// The next read starts from the beginning.
+    must_restart: bool,
 }
 
-impl ConsoleRecord {
-    /// Reads what was added since `reading` was read last; all of it if that was rewritten, or `anew`. Blocks.
+impl ConsoleAudit {
+    /// Reads what was added since the last read, or everything if the file was rewritten or `anew` is set. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub(super) fn read<'r>(
         &self,
-        reading: &'r mut Reading,
+        reader: &'r mut AuditReader,
         anew: bool,
-    ) -> io::Result<(&'r History, Chain)> {
+    ) -> io::Result<(&'r History, ChainStatus)> {
         let chain = match self {
             Self::File(audit) => {
-                if anew || reading.over {
-                    *reading = Reading::default();
+                if anew || reader.must_restart {
+                    *reader = AuditReader::default();
                 }
-                reading.read_on(audit)?
+                reader.read_more(audit)?
             }
             Self::Memory(audit) => {
-                reading.history = History::new();
-                of_memory(audit, &mut reading.history)?
+                reader.history = History::new();
+                read_memory(audit, &mut reader.history)?
             }
         };
-        Ok((&reading.history, chain))
+        Ok((&reader.history, chain))
     }
 }
 
-impl Reading {
-    /// Whether a file that looks so now has changed other than by growing.
+impl AuditReader {
+    /// Whether the file changed other than by growing.
     fn is_rewritten(&self, (length, changed): (u64, SystemTime)) -> bool {
         let as_long = |was: (u64, SystemTime)| was.0 == length && was.1 != changed;
-        length < self.end || self.looks.is_some_and(as_long)
+        length < self.end || self.file_stamp.is_some_and(as_long)
     }
 
-    /// Reads the rest of the file that was read last, and the files that continue it.
-    fn read_on(&mut self, audit: &Path) -> io::Result<Chain> {
+    /// Reads the rest of the current file and the files that continue it.
+    fn read_more(&mut self, audit: &Path) -> io::Result<ChainStatus> {
         let mut earlier = self.records;
         loop {
             let next = open_segment(audit, self.finished + 1).map_err(io::Error::other)?;
             let Some(mut next) = next else {
-                // A segment may be missing before others.
+                // An earlier segment may be missing.
                 return Ok(match without_gap(audit) {
                     Ok(()) => self.chain(earlier, true),
-                    Err(error) => Chain::Broken {
+                    Err(error) => ChainStatus::Broken {
                         record: self.records + 1,
                         reason: crate::escape(&error.to_string()).into_owned(),
                     },
                 });
             };
             let found = next.file.metadata()?;
-            let looks = (found.len(), found.modified()?);
-            if self.is_rewritten(looks) {
+            let file_stamp = (found.len(), found.modified()?);
+            if self.is_rewritten(file_stamp) {
                 (*self, earlier) = (Self::default(), 0);
                 continue;
             }
-            self.looks = Some(looks);
+            self.file_stamp = Some(file_stamp);
             next.file.seek(SeekFrom::Start(self.end))?;
-            // What it read before it failed would be added twice.
-            self.over = true;
+            // The records that it read before the failure would be added twice.
+            self.must_restart = true;
             let end = match self.history.read_on(BufReader::new(next.file)) {
                 Ok(end) if end.torn.is_empty() || !next.finished => end,
-                // It may be another file by now.
+                // The path may refer to a different file now.
                 Ok(_) | Err(_) if earlier > 0 => {
                     (*self, earlier) = (Self::default(), 0);
                     continue;
@@ -175,29 +175,29 @@ impl Reading {
                 }
                 Err(AuditBroken { line, reason }) => return broken(self.records + line, reason),
             };
-            self.over = false;
+            self.must_restart = false;
             self.records += end.records;
             if !next.finished {
                 self.end += end.intact;
                 return Ok(self.chain(earlier, end.torn.is_empty()));
             }
             self.finished += 1;
-            (self.end, self.looks) = (0, None);
+            (self.end, self.file_stamp) = (0, None);
         }
     }
 
-    /// The state of a chain of which `earlier` records were read before.
-    fn chain(&self, earlier: u64, whole: bool) -> Chain {
+    /// The chain status when `earlier` records were read before.
+    fn chain(&self, earlier: u64, complete: bool) -> ChainStatus {
         let records = self.records;
-        match (earlier, whole) {
-            (0, true) => Chain::Verified { records },
-            (0, false) => Chain::Torn { records },
-            (earlier, _) => Chain::Continued { records, earlier },
+        match (earlier, complete) {
+            (0, true) => ChainStatus::Verified { records },
+            (0, false) => ChainStatus::Torn { records },
+            (earlier, _) => ChainStatus::Continued { records, earlier },
         }
     }
 }
-/// Reads what is kept in memory.
-fn of_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<Chain> {
+/// Reads an audit log in memory.
+fn read_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<ChainStatus> {
     let records = audit.records();
     let count = records.len() as u64;
     if records.first().is_none_or(|first| first.seq() == 0) {
@@ -206,7 +206,7 @@ fn of_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<Chain> {
             .map(|record| record.line().to_owned() + "\n")
             .collect();
         return match history.read(lines.as_bytes()) {
-            Ok(verified) => Ok(Chain::Verified {
+            Ok(verified) => Ok(ChainStatus::Verified {
                 records: verified.records,
             }),
             Err(AuditBroken { line, reason }) => broken(line, reason),
@@ -217,21 +217,21 @@ fn of_memory(audit: &MemoryAudit, history: &mut History) -> io::Result<Chain> {
             return broken(line, reason);
         }
     }
-    Ok(Chain::Partial { records: count })
+    Ok(ChainStatus::Partial { records: count })
 }
 
-fn broken(record: u64, reason: BreakReason) -> io::Result<Chain> {
+fn broken(record: u64, reason: BreakReason) -> io::Result<ChainStatus> {
     match reason {
         BreakReason::Read(error) => Err(error),
-        reason => Ok(Chain::Broken {
+        reason => Ok(ChainStatus::Broken {
             record,
             reason: crate::escape(&reason.to_string()).into_owned(),
         }),
     }
 }
 
-/// Chooses what `past` wants to see.
-pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
+/// The page of the history that `past` selects.
+pub(super) fn page(history: &History, chain: ChainStatus, past: &HistoryQuery) -> HistoryPage {
     let filter = past.filter();
     let meant =
         |entry: &&HistoryEntry| filter.admits(entry) && past.run.is_none_or(|run| entry.run == run);
@@ -246,8 +246,8 @@ pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
     let runs: BTreeSet<u64> = entries().map(|entry| entry.run).collect();
     let agents: BTreeSet<Arc<str>> = agents.filter(|agent| !agent.is_empty()).collect();
     let report = history.report(&filter);
-    Shown {
-        words: chain.words(),
+    HistoryPage {
+        words: chain.message(),
         chain,
         total: all.len(),
         tally: tally(&all),
@@ -260,7 +260,7 @@ pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
             .into_iter()
             .rev()
             .skip(past.skip)
-            .take(PAGE)
+            .take(PAGE_SIZE)
             .cloned()
             .collect(),
         agents,
@@ -270,7 +270,7 @@ pub(super) fn shown(history: &History, chain: Chain, past: &Past) -> Shown {
     }
 }
 
-/// How the questions among `entries` ended.
+/// Counts the decisions on the questions in `entries`.
 fn tally(entries: &[&HistoryEntry]) -> Tally {
     let mut tally = Tally::default();
     for entry in entries {
@@ -284,7 +284,7 @@ fn tally(entries: &[&HistoryEntry]) -> Tally {
 #[cfg(test)]
 #[expect(
     clippy::disallowed_methods,
-    reason = "a record is a file of the host's, beside every root"
+    reason = "an audit log is a file of the host outside every root"
 )]
 mod tests {
     use std::fs::{self, OpenOptions};
@@ -294,7 +294,7 @@ mod tests {
     use crate::audit::JsonLines;
     use crate::{Runtime, WorkerSpec};
 
-    /// The lines of a runtime that had two workers.
+    /// The audit lines of a runtime that had two workers.
     async fn lines(place: &std::path::Path) -> Vec<String> {
         let root = place.join("root");
         let file = place.join("source");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_reads_on_from_where_the_last_ended() {
+    async fn read_continues_where_the_last_ended() {
         let temp = tempfile::tempdir().unwrap();
         let lines = lines(temp.path()).await;
         let [first, second, third, ..] = lines.as_slice() else {
@@ -324,29 +324,29 @@ mod tests {
         };
         let path = temp.path().join("audit");
         fs::write(&path, first).unwrap();
-        let record = ConsoleRecord::File(path.clone());
-        let mut reading = Reading::default();
-        let mut look = |anew| record.read(&mut reading, anew).unwrap().1;
-        assert_eq!(look(false), Chain::Verified { records: 1 });
+        let record = ConsoleAudit::File(path.clone());
+        let mut reader = AuditReader::default();
+        let mut look = |anew| record.read(&mut reader, anew).unwrap().1;
+        assert_eq!(look(false), ChainStatus::Verified { records: 1 });
         let (half, rest) = second.split_at(second.len() / 2);
         add(&path, half);
-        let continued = |records, earlier| Chain::Continued { records, earlier };
+        let continued = |records, earlier| ChainStatus::Continued { records, earlier };
         assert_eq!(look(false), continued(1, 1));
         add(&path, rest);
         assert_eq!(look(false), continued(2, 1));
-        assert_eq!(look(true), Chain::Verified { records: 2 });
-        // What was read before is not read again, unless a person wants that.
+        assert_eq!(look(true), ChainStatus::Verified { records: 2 });
+        // Records that were read before are read again only if requested.
         let other = first.replacen(r#""at_ms":1"#, r#""at_ms":2"#, 1);
         assert_ne!(other, *first);
         fs::write(&path, format!("{other}{second}{third}")).unwrap();
         let unchecked = look(false);
         assert_eq!(unchecked, continued(3, 2));
-        assert!(!unchecked.words().contains("whole"));
-        assert!(matches!(look(true), Chain::Broken { record: 1, .. }));
+        assert!(!unchecked.message().contains("whole"));
+        assert!(matches!(look(true), ChainStatus::Broken { record: 1, .. }));
     }
 
     #[tokio::test]
-    async fn a_look_reads_on_in_the_segments_of_a_rotated_audit() {
+    async fn read_continues_in_rotated_segments() {
         let temp = tempfile::tempdir().unwrap();
         let lines = lines(temp.path()).await;
         let [first, second, third, ..] = lines.as_slice() else {
@@ -354,29 +354,29 @@ mod tests {
         };
         let path = temp.path().join("audit");
         let segment = |number: u32| temp.path().join(format!("audit.{number:08}"));
-        let record = ConsoleRecord::File(path.clone());
-        let mut reading = Reading::default();
-        let mut look = |anew| record.read(&mut reading, anew).unwrap().1;
-        let continued = |records, earlier| Chain::Continued { records, earlier };
+        let record = ConsoleAudit::File(path.clone());
+        let mut reader = AuditReader::default();
+        let mut look = |anew| record.read(&mut reader, anew).unwrap().1;
+        let continued = |records, earlier| ChainStatus::Continued { records, earlier };
         fs::write(&path, first).unwrap();
-        assert_eq!(look(false), Chain::Verified { records: 1 });
-        // It is rotated after one more record, and its writer is killed before it made the next file.
+        assert_eq!(look(false), ChainStatus::Verified { records: 1 });
+        // The log rotates after one more record, and its writer is killed before it creates the next file.
         add(&path, second);
         fs::rename(&path, segment(1)).unwrap();
         assert_eq!(look(false), continued(2, 1));
         fs::write(&path, third).unwrap();
         assert_eq!(look(false), continued(3, 2));
-        assert_eq!(look(true), Chain::Verified { records: 3 });
+        assert_eq!(look(true), ChainStatus::Verified { records: 3 });
         fs::rename(&path, segment(3)).unwrap();
         let missing = look(true);
         assert!(
-            matches!(&missing, Chain::Broken { record: 3, reason } if reason.contains("audit.00000002")),
+            matches!(&missing, ChainStatus::Broken { record: 3, reason } if reason.contains("audit.00000002")),
             "{missing:?}"
         );
         fs::rename(segment(3), &path).unwrap();
         fs::write(segment(1), first).unwrap();
-        assert!(matches!(look(true), Chain::Broken { record: 2, .. }));
+        assert!(matches!(look(true), ChainStatus::Broken { record: 2, .. }));
         fs::write(segment(1), &first.as_bytes()[..first.len() - 1]).unwrap();
-        assert!(matches!(look(true), Chain::Broken { record: 1, .. }));
+        assert!(matches!(look(true), ChainStatus::Broken { record: 1, .. }));
     }
 }
