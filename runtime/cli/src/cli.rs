@@ -1,12 +1,12 @@
 //! Parses the command line, the environment and the configuration file.
 
+mod audit;
 mod check;
 mod command;
 mod durability;
 mod file;
 mod grants;
 mod http;
-mod record;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -22,37 +22,37 @@ use bailiwick::{
     ConfigError, ConfigSource, ConfigSources, Field, JsonLines, Rate, Trust, UnknownSection,
     VirtualPath,
 };
-use bailiwick_fs::Durability;
 use bailiwick_cli::check::UrlError;
+use bailiwick_fs::Durability;
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
+pub(crate) use audit::{AuditAction, AuditCommand, HistoryView};
 pub(crate) use check::CheckCommand;
-pub(crate) use grants::{Applied, Granted, Templates, Wish};
-pub(crate) use http::Allowed;
-pub(crate) use record::{At, Look, Show};
-pub(crate) use servers::{INPUT, ServersCommand, ServersOptions, input_name};
-pub(crate) use when::time_of;
+pub(crate) use grants::{ApplyTemplate, GrantsAction, GrantsCommand, TemplatesCommand};
+pub(crate) use http::AllowList;
+pub(crate) use servers::{INPUT_PREFIX, ServersCommand, ServersOptions, input_variable_suffix};
+pub(crate) use when::format_time;
 
 /// What the person wants.
 #[derive(Debug)]
-pub(crate) enum Wanted {
-    /// A text on standard output.
-    Text(String),
+pub(crate) enum Invocation {
+    /// Print a text to standard output.
+    Print(String),
     /// A look at an audit.
-    Look(Look),
+    Audit(AuditCommand),
     /// A look at a grant store, or a change of its grants.
-    Granted(Granted),
+    Grants(GrantsCommand),
     /// A look at templates of grants.
-    Templates(Templates),
+    Templates(TemplatesCommand),
     /// A look at third-party servers, or the approval of their tools.
     Servers(ServersCommand),
     /// A check of an MCP server.
     Check(Box<CheckCommand>),
-    /// A server.
-    Server(Box<Options>),
+    /// Serve MCP.
+    Serve(Box<Options>),
 }
 
 /// The options of a server.
@@ -65,7 +65,7 @@ pub(crate) struct Options {
     /// Where to listen; else standard input and output are served.
     pub(crate) http: Option<SocketAddr>,
     /// Who may use the HTTP server besides.
-    pub(crate) allowed: Allowed,
+    pub(crate) allowed: AllowList,
     /// Who is at the other end.
     pub(crate) trust: Trust,
     /// Where the audit is kept; else in memory.
@@ -122,7 +122,7 @@ pub(crate) enum CliError {
     #[error("each item of `{variable}` {reason}")]
     Name {
         variable: &'static str,
-        reason: http::NameError,
+        reason: http::AllowListError,
     },
     #[error("{0} must be `visible`, `ordered` or `durable`")]
     Durability(String),
@@ -136,8 +136,8 @@ pub(crate) enum CliError {
         path: PathBuf,
         source: serde_json::Error,
     },
-    #[error("the configuration file `{}` is larger than {most} bytes", .path.display())]
-    Large { path: PathBuf, most: u64 },
+    #[error("the configuration file `{}` is larger than {max} bytes", .path.display())]
+    TooLarge { path: PathBuf, max: u64 },
     #[error(
         "name the server to check: `bailiwick check COMMAND [ARGS]...` starts one over stdio, `bailiwick check --url URL` \
          connects to one over HTTP"
@@ -158,29 +158,29 @@ pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     here: Option<&VirtualPath>,
-) -> Result<Wanted, CliError> {
+) -> Result<Invocation, CliError> {
     let matches = match command::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
-        Err(error) => return shown(&error),
+        Err(error) => return clap_output(&error),
     };
-    if let Some(wanted) = look(&matches) {
+    if let Some(wanted) = inspect_command(&matches) {
         return Ok(wanted);
     }
     let variables: Vec<_> = variables.into_iter().collect();
-    if let Some(command) = check::check(&matches, &variables)? {
-        return Ok(Wanted::Check(Box::new(command)));
+    if let Some(command) = check::from_matches(&matches, &variables)? {
+        return Ok(Invocation::Check(Box::new(command)));
     }
     let (environment, variables) = servers::Environment::read(variables)?;
-    if let Some(look) = servers::look(&matches, &environment) {
-        return Ok(Wanted::Servers(look));
+    if let Some(command) = servers::from_matches(&matches, &environment) {
+        return Ok(Invocation::Servers(command));
     }
     let serve = matches.subcommand_matches(command::SERVE);
     let given = serve.unwrap_or(&matches);
-    let text = command::SHOWN
+    let text = command::PRINT_FLAGS
         .iter()
-        .find(|shown| given.get_flag(shown.flag));
-    if let Some(shown) = text {
-        return (shown.text)(given).map(Wanted::Text);
+        .find(|print| given.get_flag(print.flag));
+    if let Some(print) = text {
+        return (print.text)(given).map(Invocation::Print);
     }
     let matches = serve.ok_or(CliError::NoCommand)?;
     server(matches, &environment, variables, here)
@@ -192,14 +192,14 @@ fn server(
     environment: &servers::Environment,
     variables: Vec<(OsString, OsString)>,
     here: Option<&VirtualPath>,
-) -> Result<Wanted, CliError> {
+) -> Result<Invocation, CliError> {
     let config_file = matches.get_one::<PathBuf>("config").cloned();
     let (mut sources, durability) = read_file(config_file.as_deref())?;
     let mut variables = variables.into_iter().collect();
-    let token = variables::token(&mut variables)?;
-    let allowed = http::allowed(matches, &mut variables)?;
-    let durability = durability::chosen(matches, &mut variables, durability)?;
-    let texts = variables::texts(variables)?;
+    let token = variables::take_token(&mut variables)?;
+    let allowed = http::allow_list(matches, &mut variables)?;
+    let durability = durability::resolve(matches, &mut variables, durability)?;
+    let texts = variables::field_values(variables)?;
     sources = sources.with_texts(ConfigSource::Environment, &texts, here)?;
     sources = sources.with_texts(ConfigSource::Flags, &flags(matches), here)?;
     let http = matches.get_one::<SocketAddr>("http").copied();
@@ -209,7 +209,7 @@ fn server(
     if grants.is_some() && trust != Trust::Host {
         return Err(CliError::Grants);
     }
-    Ok(Wanted::Server(Box::new(Options {
+    Ok(Invocation::Serve(Box::new(Options {
         sources,
         config_file,
         http,
@@ -242,10 +242,10 @@ fn read_file(path: Option<&Path>) -> Result<(ConfigSources, Option<Durability>),
 }
 
 /// What is wanted of a record, of grants or of templates, if it is one of those commands.
-fn look(matches: &ArgMatches) -> Option<Wanted> {
-    let look = record::look(matches).map(Wanted::Look);
-    let look = look.or_else(|| grants::granted(matches).map(Wanted::Granted));
-    look.or_else(|| grants::shown(matches).map(Wanted::Templates))
+fn inspect_command(matches: &ArgMatches) -> Option<Invocation> {
+    let command = audit::from_matches(matches).map(Invocation::Audit);
+    let command = command.or_else(|| grants::from_matches(matches).map(Invocation::Grants));
+    command.or_else(|| grants::templates_from_matches(matches).map(Invocation::Templates))
 }
 
 fn default_trust(http: Option<SocketAddr>) -> Trust {
@@ -268,14 +268,14 @@ fn flags(matches: &ArgMatches) -> BTreeMap<&'static str, Vec<String>> {
         .collect();
     let roots = given(command::ROOT);
     if !roots.is_empty() {
-        let roots = roots.into_iter().map(one_root);
+        let roots = roots.into_iter().map(root_argument);
         flags.entry("roots").or_default().extend(roots);
     }
     flags
 }
 
 /// The text of an argument that is no flag: one directory whatever is in its name, unless it is JSON.
-fn one_root(argument: String) -> String {
+fn root_argument(argument: String) -> String {
     if argument.starts_with(['[', '{']) {
         argument
     } else {
@@ -284,13 +284,13 @@ fn one_root(argument: String) -> String {
 }
 
 /// What clap shows instead of options: help on standard output, or what is wrong in one line.
-fn shown(error: &clap::Error) -> Result<Wanted, CliError> {
+fn clap_output(error: &clap::Error) -> Result<Invocation, CliError> {
     let text = error.to_string();
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     ) {
-        return Ok(Wanted::Text(text));
+        return Ok(Invocation::Print(text));
     }
     let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut parts = text.split("\n\n");

@@ -10,7 +10,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 /// What is logged at `level`. The MCP SDK warns of each mistake of a client, so what it logs is shown from debug on.
-pub(crate) fn levels(level: LevelFilter) -> Targets {
+pub(crate) fn filter(level: LevelFilter) -> Targets {
     let sdk = if level >= LevelFilter::DEBUG {
         level
     } else {
@@ -20,26 +20,26 @@ pub(crate) fn levels(level: LevelFilter) -> Targets {
 }
 
 /// The longest line, in characters.
-const LONGEST: usize = 1024;
+const MAX_LINE_CHARS: usize = 1024;
 /// How many lines may wait to be read.
-const WAITING: usize = 256;
+const MAX_QUEUED_LINES: usize = 256;
 
 /// Writes from a thread of its own: a client that does not read standard error must not stop the server, and lines that
 /// find no room are dropped.
 #[derive(Clone)]
-pub(crate) struct Log {
+pub(crate) struct LogWriter {
     lines: SyncSender<String>,
-    unwritten: Arc<Unwritten>,
+    pending: Arc<PendingLines>,
 }
 
 /// How many lines were taken and are not written.
 #[derive(Default)]
-struct Unwritten {
+struct PendingLines {
     count: Mutex<usize>,
     none: Condvar,
 }
 
-impl Unwritten {
+impl PendingLines {
     fn change(&self, by: isize) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *count = count.saturating_add_signed(by);
@@ -49,17 +49,17 @@ impl Unwritten {
     }
 }
 
-impl Log {
+impl LogWriter {
     /// Starts the thread, which writes to `out`; it ends with the program.
     pub(crate) fn start(mut out: impl Write + Send + 'static) -> io::Result<Self> {
-        let (sender, lines) = sync_channel::<String>(WAITING);
-        let unwritten = Arc::<Unwritten>::default();
-        let counted = Arc::clone(&unwritten);
+        let (sender, lines) = sync_channel::<String>(MAX_QUEUED_LINES);
+        let pending = Arc::<PendingLines>::default();
+        let count = Arc::clone(&pending);
         let write = move || {
             for line in lines {
                 // A closed standard error is nobody who could be told.
                 let _ = writeln!(out, "{line}");
-                counted.change(-1);
+                count.change(-1);
             }
         };
         std::thread::Builder::new()
@@ -67,30 +67,30 @@ impl Log {
             .spawn(write)?;
         Ok(Self {
             lines: sender,
-            unwritten,
+            pending,
         })
     }
 
-    /// Waits until every line that was taken is written, at most `patience`, for nobody may read them.
-    pub(crate) fn settle(&self, patience: Duration) {
-        let count = self.unwritten.count.lock();
+    /// Waits until every line that was taken is written, at most `timeout`, for nobody may read them.
+    pub(crate) fn flush_within(&self, timeout: Duration) {
+        let count = self.pending.count.lock();
         let count = count.unwrap_or_else(PoisonError::into_inner);
         // Whether all were written in time makes no difference to a program that ends.
         let _ = self
-            .unwritten
+            .pending
             .none
-            .wait_timeout_while(count, patience, |count| *count > 0);
+            .wait_timeout_while(count, timeout, |count| *count > 0);
     }
 }
 
-impl Write for Log {
+impl Write for LogWriter {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let line = String::from_utf8_lossy(text);
-        let line: String = line.trim_end().chars().take(LONGEST).collect();
-        self.unwritten.change(1);
+        let line: String = line.trim_end().chars().take(MAX_LINE_CHARS).collect();
+        self.pending.change(1);
         // What clients write stands in it, so it must not look like another line or steer a terminal.
         if self.lines.try_send(escape(&line).into_owned()).is_err() {
-            self.unwritten.change(-1);
+            self.pending.change(-1);
         }
         Ok(text.len())
     }
@@ -128,16 +128,16 @@ mod tests {
     fn what_was_logged_is_written_before_the_end_unless_nobody_reads_it() {
         let (open, gate) = channel();
         let written = Arc::<Mutex<String>>::default();
-        let mut log = Log::start(Gate(gate, Arc::clone(&written))).unwrap();
+        let mut log = LogWriter::start(Gate(gate, Arc::clone(&written))).unwrap();
         for line in ["one", "two", "three"] {
             log.write_all(line.as_bytes()).unwrap();
         }
-        log.settle(Duration::from_millis(1));
+        log.flush_within(Duration::from_millis(1));
         assert!(!written.lock().unwrap().contains('\n'));
         for _ in 0..3 {
             open.send(()).unwrap();
         }
-        log.settle(Duration::from_secs(30));
+        log.flush_within(Duration::from_secs(30));
         assert_eq!(*written.lock().unwrap(), "one\ntwo\nthree\n");
     }
 }

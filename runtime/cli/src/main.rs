@@ -1,9 +1,9 @@
 //! Flags, variables and a configuration file in, an MCP server of the file tools out.
 
+mod audit;
 mod cli;
 mod grants;
 mod logging;
-mod record;
 mod serve;
 mod servers;
 mod signals;
@@ -18,56 +18,56 @@ use std::time::Duration;
 
 use bailiwick::{BuildError, VirtualPath, escape};
 use bailiwick_cli::check::{self, Outcome, ServerError};
-use cli::{Options, Wanted};
+use cli::{Invocation, Options};
 use serve::ServeError;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// What was given to the program cannot be used.
-const BAD_INPUT: u8 = 2;
+const USAGE_ERROR: u8 = 2;
 /// How long the end waits for the log to be written, or for tasks to end.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let here = std::env::current_dir().ok();
     let here = here.and_then(|here| VirtualPath::parse(here.to_str()?, None).ok());
     match cli::parse(std::env::args_os(), std::env::vars_os(), here.as_ref()) {
-        Ok(Wanted::Text(text)) => show(&text),
-        Ok(Wanted::Look(look)) => match record::look(look) {
-            Ok(text) => show(&text),
-            Err(error) => refuse(&error, 1),
+        Ok(Invocation::Print(text)) => print(&text),
+        Ok(Invocation::Audit(command)) => match audit::run(command) {
+            Ok(text) => print(&text),
+            Err(error) => fail(&error, 1),
         },
-        Ok(Wanted::Granted(granted)) => match grants::look(granted) {
-            Ok(text) => show(&text),
-            Err(error) => refuse(&error, 1),
+        Ok(Invocation::Grants(command)) => match grants::run(command) {
+            Ok(text) => print(&text),
+            Err(error) => fail(&error, 1),
         },
-        Ok(Wanted::Templates(templates)) => match templates::look(&templates) {
-            Ok(text) => show(&text),
-            Err(error) => refuse(&error, 1),
+        Ok(Invocation::Templates(command)) => match templates::run(&command) {
+            Ok(text) => print(&text),
+            Err(error) => fail(&error, 1),
         },
-        Ok(Wanted::Servers(command)) => look_at_servers(&command),
-        Ok(Wanted::Check(command)) => check(*command),
-        Ok(Wanted::Server(options)) => serve(*options),
-        Err(error) => refuse(&error, BAD_INPUT),
+        Ok(Invocation::Servers(command)) => run_servers(&command),
+        Ok(Invocation::Check(command)) => check(*command),
+        Ok(Invocation::Serve(options)) => serve(*options),
+        Err(error) => fail(&error, USAGE_ERROR),
     }
 }
 
-fn show(text: &str) -> ExitCode {
+fn print(text: &str) -> ExitCode {
     match writeln!(std::io::stdout(), "{}", text.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn look_at_servers(command: &cli::ServersCommand) -> ExitCode {
+fn run_servers(command: &cli::ServersCommand) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return refuse(&error, 1),
+        Err(error) => return fail(&error, 1),
     };
-    match runtime.block_on(servers::look(command)) {
-        Ok(text) => show(&text),
-        Err(error) => refuse(&error, 1),
+    match runtime.block_on(servers::run(command)) {
+        Ok(text) => print(&text),
+        Err(error) => fail(&error, 1),
     }
 }
 
@@ -75,7 +75,7 @@ fn look_at_servers(command: &cli::ServersCommand) -> ExitCode {
 fn check(command: cli::CheckCommand) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return refuse(&error, BAD_INPUT),
+        Err(error) => return fail(&error, USAGE_ERROR),
     };
     let report = runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate())?;
@@ -90,15 +90,15 @@ fn check(command: cli::CheckCommand) -> ExitCode {
         Ok::<_, std::io::Error>(report.await)
     });
     // A server that was still starting is ended with the tasks; a schema that is still being compiled is not waited for.
-    runtime.shutdown_timeout(LAST_WORDS);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     let report = match report {
         Ok(Some(report)) => report,
-        Ok(None) => return tell("the check was interrupted", BAD_INPUT),
-        Err(error) => return refuse(&error, BAD_INPUT),
+        Ok(None) => return print_error("the check was interrupted", USAGE_ERROR),
+        Err(error) => return fail(&error, USAGE_ERROR),
     };
-    let shown = match (report.unreachable(), command.json) {
-        (_, true) => show(&format!("{:#}", report.to_json())),
-        (None, false) => show(&report.to_string()),
+    let printed = match (report.unreachable(), command.json) {
+        (_, true) => print(&format!("{:#}", report.to_json())),
+        (None, false) => print(&report.to_string()),
         (Some(_), false) => ExitCode::SUCCESS,
     };
     if let Some(error) = report.unreachable() {
@@ -111,18 +111,18 @@ fn check(command: cli::CheckCommand) -> ExitCode {
             _ => "",
         };
         let connect = connect.unwrap_or_default();
-        return tell(&format!("cannot connect: {connect}{hint}"), BAD_INPUT);
+        return print_error(&format!("cannot connect: {connect}{hint}"), USAGE_ERROR);
     }
     match report.count(Outcome::Fail) {
-        0 => shown,
+        0 => printed,
         _ => ExitCode::FAILURE,
     }
 }
 
 fn serve(options: Options) -> ExitCode {
-    let log = match logging::Log::start(std::io::stderr()) {
+    let log = match logging::LogWriter::start(std::io::stderr()) {
         Ok(log) => log,
-        Err(error) => return refuse(&error, 1),
+        Err(error) => return fail(&error, 1),
     };
     let writer = log.clone();
     tracing_subscriber::fmt()
@@ -130,22 +130,26 @@ fn serve(options: Options) -> ExitCode {
         .with_max_level(options.log)
         .with_ansi(false)
         .finish()
-        .with(logging::levels(options.log))
+        .with(logging::filter(options.log))
         .init();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return refuse(&error, 1),
+        Err(error) => return fail(&error, 1),
     };
     let sources = options.sources.clone();
     let served = runtime.block_on(serve::run(options));
     // A read of standard input that waits must not keep the program.
     runtime.shutdown_background();
-    log.settle(LAST_WORDS);
+    log.flush_within(SHUTDOWN_TIMEOUT);
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ServeError::Input(BuildError::Configured { field, source })) => tell(
-            &format!("{} is refused: {}", sources.place(&field), chain(&source)),
-            BAD_INPUT,
+        Err(ServeError::Input(BuildError::Configured { field, source })) => print_error(
+            &format!(
+                "{} is refused: {}",
+                sources.place(&field),
+                error_chain(&source)
+            ),
+            USAGE_ERROR,
         ),
         Err(
             error @ (ServeError::Input(_)
@@ -153,25 +157,25 @@ fn serve(options: Options) -> ExitCode {
             | ServeError::Grants(_)
             | ServeError::Servers(_)
             | ServeError::RootHolds { .. }),
-        ) => refuse(&error, BAD_INPUT),
-        Err(error) => refuse(&error, 1),
+        ) => fail(&error, USAGE_ERROR),
+        Err(error) => fail(&error, 1),
     }
 }
 
 /// Says in one line on standard error what is wrong, with its causes.
-fn refuse(error: &(dyn Error + 'static), code: u8) -> ExitCode {
-    tell(&chain(error), code)
+fn fail(error: &(dyn Error + 'static), code: u8) -> ExitCode {
+    print_error(&error_chain(error), code)
 }
 
 /// An error with its causes.
-fn chain(error: &(dyn Error + 'static)) -> String {
+fn error_chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
-    let told: Vec<_> = causes.map(ToString::to_string).collect();
-    told.join(": ")
+    let messages: Vec<_> = causes.map(ToString::to_string).collect();
+    messages.join(": ")
 }
 
 /// Says it in one line on standard error.
-fn tell(what: &str, code: u8) -> ExitCode {
+fn print_error(what: &str, code: u8) -> ExitCode {
     // If even this cannot be written the code says it.
     let _ = writeln!(std::io::stderr(), "bailiwick: {}", escape(what));
     ExitCode::from(code)

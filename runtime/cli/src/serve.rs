@@ -1,6 +1,6 @@
 //! Serves the file tools and third-party servers, as the options say.
 
-mod asking;
+mod approval;
 mod preview_key;
 mod secret;
 
@@ -24,17 +24,17 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Ask, Options};
-use crate::servers::{START, Servers, ServersFault, ServersFile};
+use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
 use crate::signals;
-use asking::Asked;
+use approval::ApprovalRoutes;
 use preview_key::PreviewKey;
 use secret::SecretFile;
 
 /// How much of a record without a file is kept for the page, in records.
-const KEPT: usize = 4096;
+const MEMORY_AUDIT_RECORDS: usize = 4096;
 
 /// How long a question waits for a person.
-const PATIENCE: Duration = Duration::from_secs(600);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Why a server ended.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub(crate) enum ServeError {
     Grants(#[from] GrantStoreError),
     /// Third-party servers cannot be started.
     #[error(transparent)]
-    Servers(#[from] ServersFault),
+    Servers(#[from] ServerSetupError),
     /// A connection did not begin.
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -64,10 +64,10 @@ pub(crate) enum ServeError {
     #[error("cannot serve HTTP")]
     Http(#[from] HttpError),
     /// A root would open what no worker may reach.
-    #[error("`{}` cannot be a root: it holds `{}`; {remedy}", .root.display(), .held.display())]
+    #[error("`{}` cannot be a root: it holds `{}`; {remedy}", .root.display(), .path.display())]
     RootHolds {
         root: PathBuf,
-        held: PathBuf,
+        path: PathBuf,
         remedy: &'static str,
     },
     /// A secret cannot be handed to the person who started the server.
@@ -84,18 +84,18 @@ pub(crate) enum ServeError {
     Attach { socket: PathBuf, source: io::Error },
     /// The socket or a standard stream broke off.
     #[error("the connection broke off")]
-    Joined(#[source] io::Error),
+    Relay(#[source] io::Error),
     /// The system gives no random bits.
     #[error("no random bits")]
     Random(#[from] getrandom::Error),
 }
 
 /// Opens runtimes over the configured roots.
-struct Server {
+struct RuntimeOpener {
     options: Arc<Options>,
     /// Held while the files of one runtime are chosen and opened: two at once would choose the same audit.
-    files: Arc<Mutex<Files>>,
-    /// Where people are asked, if that is a page.
+    files: Arc<Mutex<RuntimeFiles>>,
+    /// The approval page, if there is one.
     console: Option<Arc<Console>>,
     /// Third-party servers whose tools are offered as well.
     servers: Option<Servers>,
@@ -105,19 +105,19 @@ struct Server {
     preview_key: Option<PreviewKey>,
 }
 
-/// What people may be asked for of third-party servers where nothing else is configured.
-const GRANTABLE_OF_SERVERS: [&str; 3] = ["read:mcp", "write:mcp", "execute:mcp"];
+/// Scopes of third-party servers that are grantable unless the configuration sets `grantable`.
+const SERVER_SCOPES: [&str; 3] = ["read:mcp", "write:mcp", "execute:mcp"];
 
 /// Which files the runtimes that were opened have.
 #[derive(Debug, Default)]
-struct Files {
+struct RuntimeFiles {
     /// How many audits were opened; each runtime keeps one of its own.
     opened: u32,
     /// Whether one of the runtimes has had the grant store.
-    kept: bool,
+    store_opened: bool,
 }
 
-impl Files {
+impl RuntimeFiles {
     /// Gives a runtime the next audit and, if it is free, the grant store. Blocks: the audit file is read.
     fn open(
         &mut self,
@@ -135,11 +135,11 @@ impl Files {
             self.opened += 1;
             builder = builder.audit(audit.segment_bytes(options.audit_segment_bytes));
         } else {
-            let audit = MemoryAudit::new(KEPT);
+            let audit = MemoryAudit::new(MEMORY_AUDIT_RECORDS);
             record = ConsoleRecord::Memory(audit.clone());
             builder = builder.audit(audit);
         }
-        Ok((self.keeping(options, builder)?, record))
+        Ok((self.with_grant_store(options, builder)?, record))
     }
 
     /// The file that the next runtime records in: the one that was named, then that name with a number.
@@ -156,7 +156,7 @@ impl Files {
     }
 
     /// Gives the grant store to the runtime that is opened first; while it has it, the others keep theirs in memory.
-    fn keeping(
+    fn with_grant_store(
         &mut self,
         options: &Options,
         builder: RuntimeBuilder,
@@ -166,10 +166,10 @@ impl Files {
         };
         match GrantStore::open(file) {
             Ok(store) => {
-                self.kept = true;
+                self.store_opened = true;
                 Ok(builder.grant_store(store))
             }
-            Err(GrantStoreError::InUse { .. }) if self.kept => {
+            Err(GrantStoreError::InUse { .. }) if self.store_opened => {
                 tracing::warn!(
                     "another client's runtime has the grant store; grants of this one end with it"
                 );
@@ -183,7 +183,7 @@ impl Files {
     }
 }
 
-impl Server {
+impl RuntimeOpener {
     fn new(
         options: Arc<Options>,
         console: Option<Arc<Console>>,
@@ -201,8 +201,8 @@ impl Server {
         }
     }
 
-    async fn served(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
-        let mut builder = builder(&self.options, configuration, self.servers.as_ref())?;
+    async fn open_runtime(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
+        let mut builder = runtime_builder(&self.options, configuration, self.servers.as_ref())?;
         // Somebody may have removed them; then there is nothing to reach.
         for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
             builder = builder.keep_out(secret);
@@ -219,10 +219,10 @@ impl Server {
         let worker = runtime.spawn(spec).await?;
         let grants = Arc::new(grants);
         if let Some(console) = &self.console {
-            console.attend(asking::source(Arc::clone(&grants), record));
+            console.attend(approval::source(Arc::clone(&grants), record));
         }
         let served = Served::new(runtime, &worker, None);
-        Ok(if Asked::of(&self.options).grants {
+        Ok(if ApprovalRoutes::of(&self.options).grants {
             served.shared_grants(grants)
         } else {
             served
@@ -230,42 +230,42 @@ impl Server {
     }
 }
 
-impl Opener for Server {
+impl Opener for RuntimeOpener {
     fn open(
         &self,
         configuration: Option<Value>,
     ) -> Pin<Box<dyn Future<Output = Result<Served, OpenError>> + Send + '_>> {
-        Box::pin(self.served(configuration))
+        Box::pin(self.open_runtime(configuration))
     }
 }
 
 /// Puts together a runtime; `initialize` is the configuration that a trusted client sent, if any.
-fn builder(
+fn runtime_builder(
     options: &Options,
     initialize: Option<Value>,
     servers: Option<&Servers>,
 ) -> Result<RuntimeBuilder, BuildError> {
     let mut sources = options.sources.clone();
-    if let Some(said) = initialize {
-        sources = sources.with(ConfigSource::Initialize, said)?;
+    if let Some(configuration) = initialize {
+        sources = sources.with(ConfigSource::Initialize, configuration)?;
     }
     let effective = sources.effective()?;
     for note in effective.notes() {
         tracing::warn!("{note}");
     }
-    let grants_nothing = effective.origin("grantable").is_none();
+    let no_grantable = effective.origin("grantable").is_none();
     let has_files = options.servers.is_none() || !effective.config.roots.is_empty();
     let roots = effective.config.roots.iter();
     let roots: Vec<PathBuf> = roots.map(|root| root.mount.as_str().into()).collect();
     let mut builder = Runtime::builder().configured(effective.config);
     if let Some(servers) = servers {
-        builder = servers.offered(builder, &roots);
+        builder = servers.add_to(builder, &roots);
     }
     if has_files {
         builder = builder.tools(bailiwick_fs::tools_with(options.durability));
     }
-    if grants_nothing && options.servers.is_some() {
-        builder = GRANTABLE_OF_SERVERS
+    if no_grantable && options.servers.is_some() {
+        builder = SERVER_SCOPES
             .iter()
             .fold(builder, |builder, pattern| builder.grantable(pattern));
     }
@@ -275,7 +275,7 @@ fn builder(
             open_per_worker: 10,
             ..AskLimits::default()
         };
-        builder = builder.approver(Deferred).asks(limits, PATIENCE);
+        builder = builder.approver(Deferred).asks(limits, QUESTION_TIMEOUT);
     }
     Ok(match &options.config_file {
         Some(file) => builder.keep_out(file),
@@ -292,43 +292,43 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     }
     let servers = options.servers.as_ref().map(ServersFile::read);
     let servers = servers.transpose()?;
-    check(&options, servers.as_ref()).await?;
+    preflight(&options, servers.as_ref()).await?;
     let options = Arc::new(options);
-    let asked = Asked::of(&options);
-    let (console, address) = if asked.page {
-        let (console, address) = asking::page().await?;
+    let routes = ApprovalRoutes::of(&options);
+    let (console, address) = if routes.page {
+        let (console, address) = approval::page().await?;
         (Some(console), address)
     } else {
         (None, None)
     };
-    let listening = match options.http {
-        Some(address) => Some(Listening::new(address, &options).await?),
+    let listener = match options.http {
+        Some(address) => Some(HttpListener::new(address, &options).await?),
         None => None,
     };
-    let token = listening.as_ref().and_then(|it| it.token_file.as_ref());
+    let token = listener.as_ref().and_then(|it| it.token_file.as_ref());
     let secrets = address.iter().chain(token).map(SecretFile::path);
     let secrets = secrets.map(Path::to_owned).collect();
     let servers = match servers {
-        Some(servers) => Some(servers.start(START).await?),
+        Some(servers) => Some(servers.start(START_TIMEOUT).await?),
         None => None,
     };
     let has_files = has_files(&options)?;
     let about = servers
         .as_ref()
-        .map_or_else(about, |servers| about_with(servers, has_files));
+        .map_or_else(about, |servers| about_with_servers(servers, has_files));
     let key = preview_key(&options)?;
-    let server = Server::new(Arc::clone(&options), console, servers.clone(), secrets, key);
-    let gateway = Gateway::opening(server, options.trust, about);
-    let gateway = asking::by_client(gateway, options.ask, asked)?;
-    let gateway = configured(gateway, &options, has_files)?.build();
-    let served = match listening {
+    let opener = RuntimeOpener::new(Arc::clone(&options), console, servers.clone(), secrets, key);
+    let gateway = Gateway::opening(opener, options.trust, about);
+    let gateway = approval::ask_client(gateway, options.ask, routes)?;
+    let gateway = with_options(gateway, &options, has_files)?.build();
+    let served = match listener {
         None => {
-            let stop = stopped_by_signals()?;
+            let stop = stop_on_signals()?;
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
             let serving = gateway.serve_until(input, output, stop.cancelled());
             serving.await.map_err(ServeError::from)
         }
-        Some(listening) => http(&gateway, listening, &options).await,
+        Some(listener) => http(&gateway, listener, &options).await,
     };
     gateway.shutdown().await;
     if let Some(servers) = &servers {
@@ -338,7 +338,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
 }
 
 /// The gateway with what the options say of it.
-fn configured(
+fn with_options(
     gateway: GatewayBuilder,
     options: &Options,
     has_files: bool,
@@ -346,14 +346,14 @@ fn configured(
     let mut gateway = gateway
         .config_schema(config_schema())
         .rate(options.rate)
-        .advice(asking::advice(options));
+        .advice(approval::advice(options));
     if has_files {
         gateway = gateway
             .files(FileTools {
                 read: "read_file",
                 list: "list_directory",
             })
-            .manual(bailiwick_cli::manual());
+            .manual(bailiwick_cli::server_doc());
     }
     let roots = options.sources.effective().map_err(BuildError::from)?;
     if has_files && options.http.is_none() && roots.config.roots.is_empty() {
@@ -369,7 +369,7 @@ fn preview_key(options: &Options) -> Result<Option<PreviewKey>, BuildError> {
     if !required || options.http.is_some() {
         return Ok(None);
     }
-    let key = preview_key::shared();
+    let key = preview_key::load();
     Ok(key
         .inspect_err(|error| {
             tracing::warn!(%error, "preview tokens are valid in this process alone, as its key cannot be stored");
@@ -378,9 +378,9 @@ fn preview_key(options: &Options) -> Result<Option<PreviewKey>, BuildError> {
 }
 
 /// What a model is told, and on standard error a person, where there are third-party servers.
-fn about_with(servers: &Servers, has_files: bool) -> About {
-    for line in servers.troubles() {
-        tell(&line);
+fn about_with_servers(servers: &Servers, has_files: bool) -> About {
+    for line in servers.warnings() {
+        print_message(&line);
     }
     let mut about = about();
     let of_servers = servers.instructions();
@@ -399,8 +399,8 @@ fn has_files(options: &Options) -> Result<bool, BuildError> {
 }
 
 /// Finds out before anybody connects whether the roots, the audit file and the grant store can be opened.
-async fn check(options: &Options, servers: Option<&ServersFile>) -> Result<(), ServeError> {
-    let mut builder = builder(options, None, None)?;
+async fn preflight(options: &Options, servers: Option<&ServersFile>) -> Result<(), ServeError> {
+    let mut builder = runtime_builder(options, None, None)?;
     if let Some(file) = &options.audit {
         // It is opened and let go at once: whoever is served first records in it.
         drop(JsonLines::append(file)?);
@@ -413,30 +413,34 @@ async fn check(options: &Options, servers: Option<&ServersFile>) -> Result<(), S
     runtime.shutdown().await;
     if let Some(servers) = servers {
         let remedy = "name another file with --pins";
-        without(options, servers.pins(), remedy)?;
+        reject_roots_holding(options, servers.pins(), remedy)?;
     }
-    let has_secret =
-        options.ask == Ask::Page || options.http.is_some() && chosen_token(options).is_none();
-    if has_secret && secret::is_written() {
+    let writes_secret =
+        options.ask == Ask::Page || options.http.is_some() && configured_token(options).is_none();
+    if writes_secret && secret::uses_file() {
         let remedy = "a file with a secret would be written there; set XDG_RUNTIME_DIR to a directory outside the roots";
-        without(options, &secret::folder(), remedy)?;
+        reject_roots_holding(options, &secret::dir(), remedy)?;
     }
     Ok(())
 }
 
 /// Refuses roots that are or hold `held`.
-fn without(options: &Options, held: &Path, remedy: &'static str) -> Result<(), ServeError> {
+fn reject_roots_holding(
+    options: &Options,
+    path: &Path,
+    remedy: &'static str,
+) -> Result<(), ServeError> {
     let effective = options.sources.effective().map_err(BuildError::from)?;
     // What is not there yet, or cannot be opened, is refused when it is used.
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let held = real(held);
+    let path = real(path);
     let mut roots = effective.config.roots.iter();
-    let holds = |root: &&RootConfig| held.starts_with(real(Path::new(root.mount.as_str())));
+    let holds = |root: &&RootConfig| path.starts_with(real(Path::new(root.mount.as_str())));
     match roots.find(holds) {
         None => Ok(()),
         Some(root) => Err(ServeError::RootHolds {
             root: root.mount.as_str().into(),
-            held,
+            path,
             remedy,
         }),
     }
@@ -454,24 +458,24 @@ fn about() -> About {
 }
 
 /// An address that is listened on, and the token that its clients send.
-struct Listening {
+struct HttpListener {
     listener: TcpListener,
     address: SocketAddr,
     token: Token,
     token_file: Option<SecretFile>,
 }
 
-impl Listening {
+impl HttpListener {
     async fn new(address: SocketAddr, options: &Options) -> Result<Self, ServeError> {
         let bound = TcpListener::bind(address).await;
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (at, listener) = bound.map_err(|source| ServeError::Listen { address, source })?;
-        let (token, token_file) = match chosen_token(options) {
+        let (token, token_file) = match configured_token(options) {
             Some(token) => (token, None),
             None => {
                 let token = Token::random()?;
                 let secret = token.reveal();
-                let file = secret::hand_out("bearer token", secret, "token", secret);
+                let file = secret::deliver("bearer token", secret, "token", secret);
                 let file = file.map_err(ServeError::Secret)?;
                 (token, file)
             }
@@ -485,24 +489,24 @@ impl Listening {
     }
 }
 
-fn chosen_token(options: &Options) -> Option<Token> {
+fn configured_token(options: &Options) -> Option<Token> {
     options.token.as_deref().and_then(Token::chosen)
 }
 
 async fn http(
     gateway: &Gateway,
-    listening: Listening,
+    listener: HttpListener,
     options: &Options,
 ) -> Result<(), ServeError> {
-    let Listening {
+    let HttpListener {
         listener,
         address,
         token,
         token_file: _file,
-    } = listening;
+    } = listener;
     // Whoever is told the address may end the server in order.
-    let stop = stopped_by_signals()?;
-    tell(&format!("serving http://{address}/mcp"));
+    let stop = stop_on_signals()?;
+    print_message(&format!("serving http://{address}/mcp"));
     let stop = stop.cancelled_owned();
     let allowed = &options.allowed;
     let http = allowed.hosts.iter().fold(Http::new(token), Http::host);
@@ -512,9 +516,9 @@ async fn http(
 }
 
 /// Is cancelled by the first signal that asks the program to end; the second ends it at once.
-fn stopped_by_signals() -> Result<CancellationToken, ServeError> {
+fn stop_on_signals() -> Result<CancellationToken, ServeError> {
     let stop = CancellationToken::new();
-    let mut signals = Signals::heard().map_err(ServeError::Signals)?;
+    let mut signals = Signals::new().map_err(ServeError::Signals)?;
     let ended = stop.clone();
     tokio::spawn(async move {
         signals.next().await;
@@ -533,7 +537,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn heard() -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         Ok(Self {
             interrupted: signal(SignalKind::interrupt())?,
             terminated: signal(SignalKind::terminate())?,
@@ -551,7 +555,7 @@ impl Signals {
 }
 
 /// Says something to the person who started the server.
-fn tell(line: &str) {
+fn print_message(line: &str) {
     use std::io::Write as _;
     // A closed standard error is nobody who could be told.
     let _ = writeln!(std::io::stderr(), "bailiwick: {line}");
@@ -564,10 +568,10 @@ async fn attach(socket: &std::path::Path) -> Result<(), ServeError> {
         socket: socket.to_owned(),
         source,
     })?;
-    joined(stream).await.map_err(ServeError::Joined)
+    relay(stream).await.map_err(ServeError::Relay)
 }
 
-async fn joined(stream: UnixStream) -> io::Result<()> {
+async fn relay(stream: UnixStream) -> io::Result<()> {
     let (mut from, mut to) = stream.into_split();
     let sending = async {
         tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;

@@ -12,26 +12,26 @@ use bailiwick::{
 };
 use serde_json::json;
 
-use crate::cli::{INPUT, ServersCommand, ServersOptions, input_name};
+use crate::cli::{INPUT_PREFIX, ServersCommand, ServersOptions, input_variable_suffix};
 use crate::state;
 use crate::table::table;
 
 /// The largest file that is read, in bytes.
-const MOST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// How long a client waits for the servers before it is served without those that are still starting.
-pub(crate) const START: Duration = Duration::from_secs(15);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// How many hexadecimal digits of a form are shown.
-const FORM: usize = 16;
+const FINGERPRINT_DIGITS: usize = 16;
 /// How many of them name a form at least.
-const LEAST_FORM: usize = 8;
+const MIN_FINGERPRINT_DIGITS: usize = 8;
 
 /// Why servers cannot be started or approved.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ServersFault {
+pub(crate) enum ServerSetupError {
     #[error("cannot read the file of servers `{}`", .0.display())]
     Read(PathBuf, #[source] io::Error),
-    #[error("the file of servers `{}` is larger than {MOST} bytes", .0.display())]
-    Large(PathBuf),
+    #[error("the file of servers `{}` is larger than {MAX_BYTES} bytes", .0.display())]
+    TooLarge(PathBuf),
     #[error("the file of servers `{}` cannot be used", .0.display())]
     File(PathBuf, #[source] ServersError),
     #[error(
@@ -45,9 +45,9 @@ pub(crate) enum ServersFault {
     #[error(transparent)]
     Spec(#[from] SpecError),
     #[error(
-        "`{0}` does not name a form of a tool; use TOOL@FORM as shown, with at least {LEAST_FORM} digits"
+        "`{0}` does not name a form of a tool; use TOOL@FINGERPRINT_DIGITS as shown, with at least {MIN_FINGERPRINT_DIGITS} digits"
     )]
-    Form(String),
+    InvalidTool(String),
     #[error("no server lists `{0}` in that form now; look at it again")]
     NotListed(String),
     #[error("cannot write JSON")]
@@ -61,7 +61,7 @@ pub(crate) struct Servers {
     /// The entries that cannot be used, with the reason.
     rejected: Vec<(String, String)>,
     /// Where the files really are that no worker reads or changes: they hold secrets, and say what is started.
-    kept: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
 }
 
 /// The file that names servers, as it was read; none of them is started.
@@ -69,7 +69,7 @@ pub(crate) struct Servers {
 pub(crate) struct ServersFile {
     specs: Vec<ServerSpec>,
     rejected: Vec<(String, String)>,
-    kept: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
     pins: PathBuf,
     store: PinStore,
     /// How long a server may take to connect.
@@ -88,7 +88,7 @@ impl ServersContext for Context<'_> {
     }
 
     fn input(&self, id: &str) -> Option<String> {
-        self.options.inputs.get(&input_name(id)).cloned()
+        self.options.inputs.get(&input_variable_suffix(id)).cloned()
     }
 
     fn workspace_folder(&self) -> Option<String> {
@@ -114,35 +114,38 @@ impl ServersFile {
     /// Reads the file, and opens the one in which tools are remembered.
     ///
     /// # Errors
-    /// [`ServersFault`] if none of the file can be read, or the tools cannot be remembered.
-    pub(crate) fn read(options: &ServersOptions) -> Result<Self, ServersFault> {
+    /// [`ServerSetupError`] if none of the file can be read, or the tools cannot be remembered.
+    pub(crate) fn read(options: &ServersOptions) -> Result<Self, ServerSetupError> {
         let text = read(&options.file)?;
         let context = Context {
             options,
             read: RefCell::new(vec![options.file.clone()]),
         };
         let file = ServerSpec::read_all(&text, &context);
-        let file = file.map_err(|error| ServersFault::File(options.file.clone(), error))?;
+        let file = file.map_err(|error| ServerSetupError::File(options.file.clone(), error))?;
         let rejected = file.rejected.into_iter().map(|(name, error)| {
             let hint = match &error {
                 ServersError::Input { input, .. } => {
-                    format!("; set the variable `{INPUT}{}`", input_name(input))
+                    format!(
+                        "; set the variable `{INPUT_PREFIX}{}`",
+                        input_variable_suffix(input)
+                    )
                 }
                 _ => String::new(),
             };
             (name, format!("{error}{hint}"))
         });
         let files = context.read.into_inner().into_iter();
-        let kept = files.map(|path| {
+        let protected = files.map(|path| {
             let real = path.canonicalize();
-            real.map_err(|source| ServersFault::Read(path, source))
+            real.map_err(|source| ServerSetupError::Read(path, source))
         });
-        let kept = kept.collect::<Result<_, _>>()?;
+        let protected = protected.collect::<Result<_, _>>()?;
         let pins = pins(options)?;
         Ok(Self {
             specs: file.servers,
             rejected: rejected.collect(),
-            kept,
+            protected,
             store: PinStore::open(&pins)?,
             pins,
             start_timeout: options.start_timeout,
@@ -157,8 +160,8 @@ impl ServersFile {
     /// Starts the servers. Those that take longer than `wait` go on starting.
     ///
     /// # Errors
-    /// [`ServersFault`] if a server cannot be named so.
-    pub(crate) async fn start(self, wait: Duration) -> Result<Servers, ServersFault> {
+    /// [`ServerSetupError`] if a server cannot be named so.
+    pub(crate) async fn start(self, wait: Duration) -> Result<Servers, ServerSetupError> {
         let upstreams = Upstreams::builder()
             .servers(self.specs)
             .bounds(Bounds {
@@ -171,24 +174,24 @@ impl ServersFile {
         Ok(Servers {
             upstreams: upstreams.start().await?,
             rejected: self.rejected,
-            kept: self.kept,
+            protected: self.protected,
         })
     }
 }
 
 impl Servers {
     /// A runtime that offers what the servers have. A root is at the path that it was given, which may lead through links.
-    pub(crate) fn offered(&self, builder: RuntimeBuilder, roots: &[PathBuf]) -> RuntimeBuilder {
-        let mut kept = self.kept.clone();
+    pub(crate) fn add_to(&self, builder: RuntimeBuilder, roots: &[PathBuf]) -> RuntimeBuilder {
+        let mut protected = self.protected.clone();
         for root in roots {
             // What cannot be opened is refused when it is.
             let Ok(real) = root.canonicalize() else {
                 continue;
             };
-            let inside = self.kept.iter().map(|file| file.strip_prefix(&real));
-            kept.extend(inside.flatten().map(|rest| root.join(rest)));
+            let inside = self.protected.iter().map(|file| file.strip_prefix(&real));
+            protected.extend(inside.flatten().map(|rest| root.join(rest)));
         }
-        let policy = kept.iter().fold(Policy::new(), |policy, file| {
+        let policy = protected.iter().fold(Policy::new(), |policy, file| {
             let file = file.display();
             let policy = policy.deny(&format!("read:file:{file}"));
             policy.deny(&format!("write:file:{file}"))
@@ -202,14 +205,14 @@ impl Servers {
     }
 
     /// One line for each entry, server and tool that cannot be used now.
-    pub(crate) fn troubles(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let upstreams = &self.upstreams;
         let mut lines = Vec::new();
         for (name, why) in &self.rejected {
             lines.push(format!("the server `{name}` is not used: {why}"));
         }
         for name in upstreams.names() {
-            if let Some(why) = unavailable(upstreams, name) {
+            if let Some(why) = unavailable_reason(upstreams, name) {
                 lines.push(format!("the server `{name}` is not available: {why}"));
             }
             for tool in upstreams.tools(name) {
@@ -221,11 +224,11 @@ impl Servers {
                 }
             }
         }
-        let reviewed = |why: &Unoffered| matches!(why, Unoffered::Changed | Unoffered::New);
+        let needs_review = |why: &Unoffered| matches!(why, Unoffered::Changed | Unoffered::New);
         let tools = upstreams.names().flat_map(|name| upstreams.tools(name));
         if tools
             .filter_map(|tool| tool.offered.err())
-            .any(|why| reviewed(&why))
+            .any(|why| needs_review(&why))
         {
             lines.push("review tools that changed with `bailiwick servers FILE`; those that you approve are offered at once".to_owned());
         }
@@ -235,12 +238,12 @@ impl Servers {
     /// What a model is told of the servers.
     pub(crate) fn instructions(&self) -> String {
         let upstreams = &self.upstreams;
-        let (there, missing): (Vec<&str>, Vec<&str>) = upstreams
+        let (connected, missing): (Vec<&str>, Vec<&str>) = upstreams
             .names()
-            .partition(|name| unavailable(upstreams, name).is_none());
+            .partition(|name| unavailable_reason(upstreams, name).is_none());
         let mut text = String::new();
-        if !there.is_empty() {
-            let names: Vec<String> = there.iter().map(|name| format!("`{name}`")).collect();
+        if !connected.is_empty() {
+            let names: Vec<String> = connected.iter().map(|name| format!("`{name}`")).collect();
             text += &format!(
                 "Tools and prompts named `SERVER__NAME` belong to the MCP servers {}; a person may be asked before a call.",
                 names.join(", ")
@@ -260,7 +263,7 @@ impl Servers {
 }
 
 /// Why a server is not connected; none if it is.
-fn unavailable(upstreams: &Upstreams, name: &str) -> Option<String> {
+fn unavailable_reason(upstreams: &Upstreams, name: &str) -> Option<String> {
     match upstreams.state(name)? {
         ServerState::Ready => None,
         ServerState::Starting => Some("it is still starting".to_owned()),
@@ -271,58 +274,58 @@ fn unavailable(upstreams: &Upstreams, name: &str) -> Option<String> {
     }
 }
 
-fn read(path: &Path) -> Result<String, ServersFault> {
-    let failed = |source| ServersFault::Read(path.to_owned(), source);
+fn read(path: &Path) -> Result<String, ServerSetupError> {
+    let failed = |source| ServerSetupError::Read(path.to_owned(), source);
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(MOST + 1)
+    file.take(MAX_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    if text.len() as u64 > MOST {
-        return Err(ServersFault::Large(path.to_owned()));
+    if text.len() as u64 > MAX_BYTES {
+        return Err(ServerSetupError::TooLarge(path.to_owned()));
     }
     Ok(text)
 }
 
 /// Where tools are remembered.
-fn pins(options: &ServersOptions) -> Result<PathBuf, ServersFault> {
+fn pins(options: &ServersOptions) -> Result<PathBuf, ServerSetupError> {
     if let Some(file) = &options.pins {
         return Ok(file.clone());
     }
-    let folder = state::folder(|name| options.variables.get(name).map(PathBuf::from));
-    let folder = folder.ok_or(ServersFault::NoState)?;
-    state::create(&folder).map_err(|source| ServersFault::State(folder.clone(), source))?;
+    let folder = state::dir(|name| options.variables.get(name).map(PathBuf::from));
+    let folder = folder.ok_or(ServerSetupError::NoState)?;
+    state::create(&folder).map_err(|source| ServerSetupError::State(folder.clone(), source))?;
     Ok(folder.join("pins"))
 }
 
 /// Shows servers and their tools, approved as wanted.
 ///
 /// # Errors
-/// [`ServersFault`]
-pub(crate) async fn look(command: &ServersCommand) -> Result<String, ServersFault> {
+/// [`ServerSetupError`]
+pub(crate) async fn run(command: &ServersCommand) -> Result<String, ServerSetupError> {
     let file = ServersFile::read(&command.options)?;
     let servers = file.start(command.options.start_timeout).await?;
-    let shown = match approve(&servers.upstreams, &command.approve).await {
-        Ok(()) => show(&servers, command.json),
+    let output = match approve(&servers.upstreams, &command.approve).await {
+        Ok(()) => format_servers(&servers, command.json),
         Err(error) => Err(error),
     };
     servers.shutdown().await;
-    shown
+    output
 }
 
-async fn approve(upstreams: &Upstreams, wanted: &[String]) -> Result<(), ServersFault> {
+async fn approve(upstreams: &Upstreams, wanted: &[String]) -> Result<(), ServerSetupError> {
     for text in wanted {
-        let form = || ServersFault::Form(escape(text).into_owned());
-        let (name, digits) = text.split_once('@').ok_or_else(form)?;
-        let (server, _) = name.split_once("__").ok_or_else(form)?;
-        if digits.len() < LEAST_FORM {
-            return Err(form());
+        let invalid = || ServerSetupError::InvalidTool(escape(text).into_owned());
+        let (name, digits) = text.split_once('@').ok_or_else(invalid)?;
+        let (server, _) = name.split_once("__").ok_or_else(invalid)?;
+        if digits.len() < MIN_FINGERPRINT_DIGITS {
+            return Err(invalid());
         }
-        let is_it = |tool: &ServerTool| {
-            shown_name(server, tool) == name && tool.fingerprint.to_string().starts_with(digits)
+        let is_match = |tool: &ServerTool| {
+            display_name(server, tool) == name && tool.fingerprint.to_string().starts_with(digits)
         };
-        let tool = upstreams.tools(server).into_iter().find(is_it);
-        let missing = || ServersFault::NotListed(escape(text).into_owned());
+        let tool = upstreams.tools(server).into_iter().find(is_match);
+        let missing = || ServerSetupError::NotListed(escape(text).into_owned());
         let tool = tool.ok_or_else(missing)?;
         if !upstreams
             .approve(server, &tool.tool, tool.fingerprint)
@@ -335,7 +338,7 @@ async fn approve(upstreams: &Upstreams, wanted: &[String]) -> Result<(), Servers
 }
 
 /// What models call a tool, or would.
-fn shown_name(server: &str, tool: &ServerTool) -> String {
+fn display_name(server: &str, tool: &ServerTool) -> String {
     match &tool.offered {
         Ok((name, _)) => name.clone(),
         Err(_) => format!("{server}__{}", tool.tool),
@@ -343,11 +346,15 @@ fn shown_name(server: &str, tool: &ServerTool) -> String {
 }
 
 /// The beginning of a tool's form that `--approve` takes.
-fn shown_form(tool: &ServerTool) -> String {
-    tool.fingerprint.to_string().chars().take(FORM).collect()
+fn short_fingerprint(tool: &ServerTool) -> String {
+    tool.fingerprint
+        .to_string()
+        .chars()
+        .take(FINGERPRINT_DIGITS)
+        .collect()
 }
 
-fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
+fn format_servers(servers: &Servers, json: bool) -> Result<String, ServerSetupError> {
     let Servers {
         upstreams,
         rejected,
@@ -358,7 +365,7 @@ fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
         rows.push((name.clone(), None, format!("not used: {why}")));
     }
     for name in upstreams.names() {
-        let state = unavailable(upstreams, name);
+        let state = unavailable_reason(upstreams, name);
         let state = state.map_or_else(
             || "connected".to_owned(),
             |why| format!("not available: {why}"),
@@ -379,7 +386,7 @@ fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
         let line = |(server, tool, state): &(String, Option<ServerTool>, String)| match tool {
             None => json!({"server": server, "state": state}),
             Some(tool) => json!({
-                "server": server, "tool": shown_name(server, tool), "form": shown_form(tool),
+                "server": server, "tool": display_name(server, tool), "form": short_fingerprint(tool),
                 "offered": tool.offered.is_ok(), "state": state,
             }),
         };
@@ -389,10 +396,10 @@ fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
     let row = |(server, tool, state): (String, Option<ServerTool>, String)| match tool {
         None => [server, String::new(), state],
         Some(tool) => {
-            let name = shown_name(&server, &tool);
+            let name = display_name(&server, &tool);
             [
                 String::new(),
-                format!("{name}@{}", shown_form(&tool)),
+                format!("{name}@{}", short_fingerprint(&tool)),
                 state,
             ]
         }

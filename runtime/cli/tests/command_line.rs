@@ -749,7 +749,11 @@ fn served_audit_is_rotated_at_the_size_that_was_named() {
         let verified = place.command("verify").arg("audit.jsonl").output().unwrap();
         let verified = String::from_utf8(verified.stdout).unwrap();
         assert!(verified.contains("as they were written"), "{verified}");
-        let history = place.command("history").arg("audit.jsonl").output().unwrap();
+        let history = place
+            .command("history")
+            .arg("audit.jsonl")
+            .output()
+            .unwrap();
         assert_eq!(history.status.code(), Some(0));
         let entries = std::fs::read_dir(place.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -1026,13 +1030,19 @@ fn missing_or_unknown_command_is_refused() {
     let place = Place::new();
     let output = |mut command: Command| command.output().unwrap();
     for (refused, part) in [
-        (output(Command::new(env!("CARGO_BIN_EXE_bailiwick"))), "name a command"),
+        (
+            output(Command::new(env!("CARGO_BIN_EXE_bailiwick"))),
+            "name a command",
+        ),
         (output(place.command("./root")), "./root"),
         (output(place.command("--read-only")), "--read-only"),
     ] {
         let told = String::from_utf8(refused.stderr).unwrap();
         assert_eq!(refused.status.code(), Some(2), "{told}");
-        assert!(told.starts_with("bailiwick: ") && told.contains(part), "{told}");
+        assert!(
+            told.starts_with("bailiwick: ") && told.contains(part),
+            "{told}"
+        );
         assert!(refused.stdout.is_empty());
     }
 }
@@ -1040,9 +1050,17 @@ fn missing_or_unknown_command_is_refused() {
 #[test]
 fn texts_about_the_server_need_no_command() {
     let place = Place::new();
-    for flag in ["--print-config-schema", "--ai-help", "--skill", "--registry-entry"] {
+    for flag in [
+        "--print-config-schema",
+        "--ai-help",
+        "--skill",
+        "--registry-entry",
+    ] {
         let alone = place.command(flag).output().unwrap();
-        assert!(alone.status.success() && !alone.stdout.is_empty(), "{alone:?}");
+        assert!(
+            alone.status.success() && !alone.stdout.is_empty(),
+            "{alone:?}"
+        );
         assert_eq!(alone.stdout, place.run(&[flag], &[]).stdout);
     }
 }

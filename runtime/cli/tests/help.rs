@@ -10,7 +10,6 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-
 /// Reads what the front matter uses of YAML: maps by indentation, lists, and scalars written as JSON.
 fn yaml(lines: &mut std::iter::Peekable<std::str::Lines<'_>>, indent: usize) -> Value {
     let depth = |line: &str| line.len() - line.trim_start().len();

@@ -535,7 +535,15 @@ fn directory_with_the_name_of_a_command_is_served() {
         place.refused(&[name], 2, &[file]);
     }
     let help = place.told(&["--help"]);
-    for name in ["serve", "check", "servers", "history", "verify", "grants", "templates"] {
+    for name in [
+        "serve",
+        "check",
+        "servers",
+        "history",
+        "verify",
+        "grants",
+        "templates",
+    ] {
         assert!(help.contains(&format!("\n  {name} ")), "{help}");
     }
 }

@@ -81,7 +81,7 @@ pub(crate) async fn serve(options: Options) -> Result<Serving, Failure> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     let address = listener.local_addr()?;
     let token = bailiwick::Token::random()?.reveal().to_owned();
-    let session = Arc::new(Session::new(options.target).attended());
+    let session = Arc::new(Session::new(options.target).interactive());
     let router = door::router(Arc::clone(&session), address, &token);
     let serving = tokio::spawn(async move {
         // The listener is ours, and accepting never ends in an error.

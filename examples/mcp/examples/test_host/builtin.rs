@@ -104,7 +104,7 @@ async fn serve(stream: DuplexStream, elicit: bool) -> Result<(), Failure> {
             list: "list_directory",
         })
         .config_schema(config_schema())
-        .manual(bailiwick_cli::manual());
+        .manual(bailiwick_cli::server_doc());
     if elicit {
         gateway = gateway.ask_client()?;
     }

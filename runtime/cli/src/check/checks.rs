@@ -1,7 +1,7 @@
 //! Every check of a server that is connected.
 
-mod called;
-mod listed;
+mod declared;
+mod requests;
 
 use super::log::MessageLog;
 use super::report::{Check, joined};
@@ -9,15 +9,15 @@ use super::session::{Connected, Deadline};
 
 /// Makes every check. None of them changes anything on a server whose tools do what they say.
 pub(super) async fn all(server: &Connected, log: &MessageLog, deadline: Deadline) -> Vec<Check> {
-    let mut checks = vec![connect(server), lists(server)];
-    checks.extend(listed::all(&server.info).await);
-    checks.extend(called::all(server, deadline).await);
-    checks.push(form(log));
+    let mut checks = vec![revision(server), lists(server)];
+    checks.extend(declared::all(&server.info).await);
+    checks.extend(requests::all(server, deadline).await);
+    checks.push(messages(log));
     checks
 }
 
 /// Whether the server chose a revision that exists.
-fn connect(server: &Connected) -> Check {
+fn revision(server: &Connected) -> Check {
     const CHECK: &str = "connect";
     match server.connection.chosen(&server.info.greeting) {
         Ok(revision) => Check::pass(CHECK, &format!("revision {revision}")),
@@ -37,7 +37,7 @@ fn lists(server: &Connected) -> Check {
 }
 
 /// Whether everything that the server sent is as MCP says.
-fn form(log: &MessageLog) -> Check {
+fn messages(log: &MessageLog) -> Check {
     const CHECK: &str = "wire.form";
     let faults = log.faults();
     if faults.count == 0 {

@@ -16,11 +16,11 @@ use super::transport::{self, CLOSED, Incoming, Transport};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// How long a process may take to end once it closed its output.
-const GRACE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often its status is read meanwhile.
-const POLL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the end of its standard error is waited for once it has ended.
-const LAST_LINES: Duration = Duration::from_millis(500);
+const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest line of its standard error, in bytes; a longer one is split.
 const MAX_STDERR_LINE: u64 = 4 << 10;
 
@@ -48,17 +48,17 @@ pub(super) fn start(program: &OsStr, arguments: &[OsString]) -> Result<Transport
     let process = Process::new(child);
     let (mut transport, to_send, received) = Transport::new();
     transport.tasks.spawn(transport::write(stdin, to_send));
-    let (logging, logged) = oneshot::channel::<()>();
+    let (stderr_done_tx, stderr_done) = oneshot::channel::<()>();
     let log_to = received.clone();
     transport.tasks.spawn(async move {
-        log(stderr, log_to).await;
-        drop(logging);
+        forward_stderr(stderr, log_to).await;
+        drop(stderr_done_tx);
     });
     transport.tasks.spawn(async move {
         let closed = transport::read(stdout, &received).await;
         let reason = process.end(closed).await;
         // A process that left the group may keep it open.
-        let _ = timeout(LAST_LINES, logged).await;
+        let _ = timeout(STDERR_TIMEOUT, stderr_done).await;
         // It fails if nobody listens any more.
         let _ = received.send(Incoming::Ended(reason)).await;
     });
@@ -89,22 +89,22 @@ impl Process {
         let status = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let exited = async {
             while let Ok(None) = waitid(WaitId::Pid(process), status) {
-                sleep(POLL).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
-        timeout(GRACE, exited).await.is_ok()
+        timeout(EXIT_TIMEOUT, exited).await.is_ok()
     }
 
     /// Ends what is left of it, once its output was `closed` or is not read any more; returns how it ended, or why it was
     /// ended.
     async fn end(mut self, closed: Result<(), String>) -> String {
-        let by_itself = self.exits().await;
+        let exited = self.exits().await;
         self.kill();
         let status = self.child.wait().await;
         self.group = None;
         match (closed, status) {
             (Err(reason), _) => format!("{reason}, and was ended"),
-            (Ok(()), Ok(status)) if by_itself => format!("the server ended ({status})"),
+            (Ok(()), Ok(status)) if exited => format!("the server ended ({status})"),
             (Ok(()), Ok(_)) => format!("{CLOSED}, and was ended"),
             (Ok(()), Err(error)) => format!("the server is lost: {error}"),
         }
@@ -125,7 +125,7 @@ impl Drop for Process {
 }
 
 /// Passes on the lines of standard error.
-async fn log(stderr: impl AsyncRead + Unpin, received: mpsc::Sender<Incoming>) {
+async fn forward_stderr(stderr: impl AsyncRead + Unpin, received: mpsc::Sender<Incoming>) {
     let mut reader = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();

@@ -73,7 +73,7 @@ pub enum ServerError {
     TooLong(String),
 }
 
-type Waiting = HashMap<i64, oneshot::Sender<Result<Value, ServerError>>>;
+type PendingRequests = HashMap<i64, oneshot::Sender<Result<Value, ServerError>>>;
 
 /// A client of one server.
 pub(super) struct Client {
@@ -87,10 +87,10 @@ pub(super) struct Client {
 
 struct Shared {
     log: Arc<MessageLog>,
-    waiting: Mutex<Waiting>,
+    pending: Mutex<PendingRequests>,
     outgoing: Mutex<Option<mpsc::Sender<Value>>>,
     /// A person answers what the server asks.
-    attended: bool,
+    interactive: bool,
 }
 
 impl Client {
@@ -98,22 +98,22 @@ impl Client {
         transport: Transport,
         log: &Arc<MessageLog>,
         meta: Map<String, Value>,
-        attended: bool,
+        interactive: bool,
     ) -> Self {
         let shared = Arc::new(Shared {
             log: Arc::clone(log),
-            waiting: Mutex::default(),
+            pending: Mutex::default(),
             outgoing: Mutex::new(Some(transport.outgoing)),
-            attended,
+            interactive,
         });
         let (end, ended) = watch::channel(None);
         let mut tasks = transport.tasks;
-        let listener = Arc::clone(&shared);
+        let receiver = Arc::clone(&shared);
         let mut incoming = transport.incoming;
         tasks.spawn(async move {
-            let reason = listener.listen(&mut incoming).await;
+            let reason = receiver.receive(&mut incoming).await;
             end.send_replace(Some(reason));
-            listener.close();
+            receiver.close();
         });
         Self {
             shared,
@@ -137,14 +137,14 @@ impl Client {
                 meta.extend(self.meta.clone());
             }
         }
-        let (answer, answered) = oneshot::channel();
-        self.shared.waiting().insert(id, answer);
+        let (response_tx, response) = oneshot::channel();
+        self.shared.pending().insert(id, response_tx);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         if let Err(error) = self.shared.send(message) {
-            self.shared.waiting().remove(&id);
+            self.shared.pending().remove(&id);
             return Err(self.ended().map_or(error, ServerError::Ended));
         }
-        match answered.await {
+        match response.await {
             Ok(response) => response,
             Err(_) => Err(self
                 .ended()
@@ -202,7 +202,7 @@ impl Client {
 }
 
 impl Shared {
-    async fn listen(&self, incoming: &mut mpsc::Receiver<Incoming>) -> String {
+    async fn receive(&self, incoming: &mut mpsc::Receiver<Incoming>) -> String {
         while let Some(incoming) = incoming.recv().await {
             match incoming {
                 Incoming::Message(message) => {
@@ -214,7 +214,7 @@ impl Shared {
                 Incoming::Failed { id, status, reason } => {
                     let reason = shortened(&reason);
                     let entry = format!("request {id}: {reason}");
-                    if self.settle(&id, Err(ServerError::Http { status, reason })) {
+                    if self.complete(&id, Err(ServerError::Http { status, reason })) {
                         self.log.status(&entry);
                     }
                 }
@@ -232,12 +232,12 @@ impl Shared {
         let id = message.get("id").cloned().unwrap_or_default();
         match message.get("method").and_then(Value::as_str) {
             None => {
-                self.settle(&id, Ok(message));
+                self.complete(&id, Ok(message));
             }
             // It cannot be answered, or need not be.
             Some(_) if !is_id(&id) => {}
             Some("ping") => self.reply(&id, "result", &json!({})),
-            Some("elicitation/create") if self.attended => {}
+            Some("elicitation/create") if self.interactive => {}
             Some("elicitation/create") => {
                 self.reply(&id, "result", &json!({"action": "cancel"}));
             }
@@ -249,9 +249,9 @@ impl Shared {
     }
 
     /// Completes the request with this id; returns `false` if there is none.
-    fn settle(&self, id: &Value, answer: Result<Value, ServerError>) -> bool {
-        let waiting = id.as_i64().and_then(|id| self.waiting().remove(&id));
-        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+    fn complete(&self, id: &Value, response: Result<Value, ServerError>) -> bool {
+        let pending = id.as_i64().and_then(|id| self.pending().remove(&id));
+        pending.is_some_and(|pending| pending.send(response).is_ok())
     }
 
     fn reply(&self, id: &Value, key: &str, value: &Value) {
@@ -273,11 +273,11 @@ impl Shared {
 
     fn close(&self) {
         lock(&self.outgoing).take();
-        self.waiting().clear();
+        self.pending().clear();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        lock(&self.waiting)
+    fn pending(&self) -> MutexGuard<'_, PendingRequests> {
+        lock(&self.pending)
     }
 }
 

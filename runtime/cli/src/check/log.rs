@@ -39,7 +39,7 @@ pub enum Side {
 pub struct Entry {
     /// Its number, from 1.
     pub seq: u64,
-    /// When it was made, in milliseconds since the log began.
+    /// When it was made, in milliseconds since the log started.
     pub at_ms: u64,
     /// Where it comes from.
     pub side: Side,
@@ -75,7 +75,7 @@ struct State {
 pub(super) struct MessageLog {
     state: Mutex<State>,
     last: watch::Sender<u64>,
-    began: Instant,
+    started: Instant,
 }
 
 impl MessageLog {
@@ -83,12 +83,12 @@ impl MessageLog {
         Self {
             state: Mutex::default(),
             last: watch::Sender::new(0),
-            began: Instant::now(),
+            started: Instant::now(),
         }
     }
 
     /// Begins the log of another connection.
-    pub(super) fn begin(&self) {
+    pub(super) fn start_connection(&self) {
         {
             let mut state = self.state();
             state.validator = Validator::default();
@@ -139,7 +139,7 @@ impl MessageLog {
         let bytes = message.to_string().len();
         let entry = Entry {
             seq,
-            at_ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            at_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             side,
             message,
             fault,

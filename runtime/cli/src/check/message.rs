@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// How many requests without a response are known of each side.
-const MAX_OPEN: usize = 1_000;
+const MAX_REQUESTS: usize = 1_000;
 /// The longest id that is answered, in bytes of JSON.
 const MAX_ID: usize = 1_000;
 
@@ -52,13 +52,13 @@ impl Validator {
         }
         match members.get("method") {
             Some(Value::String(method)) => {
-                let open = if sent {
+                let requests = if sent {
                     &mut self.sent
                 } else {
                     &mut self.received
                 };
-                if let (Some(id), true) = (id, open.len() < MAX_OPEN) {
-                    open.insert(id.to_string(), method.clone());
+                if let (Some(id), true) = (id, requests.len() < MAX_REQUESTS) {
+                    requests.insert(id.to_string(), method.clone());
                 }
                 let params = members.get("params");
                 if params.is_some_and(|params| !params.is_object()) {
@@ -82,12 +82,12 @@ impl Validator {
             let expected = "a message must have a `method` or an `id`".to_owned();
             return error.is_none().then_some(expected);
         };
-        let open = if sent {
+        let requests = if sent {
             &mut self.received
         } else {
             &mut self.sent
         };
-        let Some(method) = open.remove(&id.to_string()) else {
+        let Some(method) = requests.remove(&id.to_string()) else {
             return Some(format!("no request with the id {id} is open"));
         };
         match (result, error) {
@@ -109,19 +109,21 @@ impl Validator {
 
 fn request_fault(method: &str, params: &Value) -> Option<String> {
     let fault = match method {
-        "initialize" => of::<InitializeRequestParams>(params),
-        "tools/call" => of::<CallToolRequestParams>(params),
-        "resources/read" => of::<ReadResourceRequestParams>(params),
-        "prompts/get" => of::<GetPromptRequestParams>(params),
-        "completion/complete" => of::<CompleteRequestParams>(params),
-        "elicitation/create" => of::<ElicitRequestParams>(params),
-        "notifications/progress" => of::<ProgressNotificationParam>(params),
+        "initialize" => deserialize_fault::<InitializeRequestParams>(params),
+        "tools/call" => deserialize_fault::<CallToolRequestParams>(params),
+        "resources/read" => deserialize_fault::<ReadResourceRequestParams>(params),
+        "prompts/get" => deserialize_fault::<GetPromptRequestParams>(params),
+        "completion/complete" => deserialize_fault::<CompleteRequestParams>(params),
+        "elicitation/create" => deserialize_fault::<ElicitRequestParams>(params),
+        "notifications/progress" => deserialize_fault::<ProgressNotificationParam>(params),
         "notifications/message"
             if params.get("level").is_none() || params.get("data").is_none() =>
         {
             Some("`level` and `data` are required".to_owned())
         }
-        "notifications/resources/updated" => of::<ResourceUpdatedNotificationParam>(params),
+        "notifications/resources/updated" => {
+            deserialize_fault::<ResourceUpdatedNotificationParam>(params)
+        }
         _ => None,
     };
     fault.map(|fault| format!("params of {method}: {fault}"))
@@ -129,25 +131,25 @@ fn request_fault(method: &str, params: &Value) -> Option<String> {
 
 fn result_fault(method: &str, result: &Value) -> Option<String> {
     match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") => return of::<InputRequiredResult>(result),
+        Some("input_required") => return deserialize_fault::<InputRequiredResult>(result),
         Some("task") => return None,
         _ => {}
     }
     match method {
-        "initialize" => of::<InitializeResult>(&without_booleans(result)),
-        "server/discover" => of::<DiscoverResult>(&without_booleans(result)),
-        "tools/list" => of::<ListToolsResult>(result),
+        "initialize" => deserialize_fault::<InitializeResult>(&without_booleans(result)),
+        "server/discover" => deserialize_fault::<DiscoverResult>(&without_booleans(result)),
+        "tools/list" => deserialize_fault::<ListToolsResult>(result),
         "tools/call" if !result.get("content").is_some_and(Value::is_array) => {
             Some("`content` must be an array".to_owned())
         }
-        "tools/call" => of::<CallToolResult>(result),
-        "resources/list" => of::<ListResourcesResult>(result),
-        "resources/templates/list" => of::<ListResourceTemplatesResult>(result),
-        "resources/read" => of::<ReadResourceResult>(result),
-        "prompts/list" => of::<ListPromptsResult>(result),
-        "prompts/get" => of::<GetPromptResult>(result),
-        "completion/complete" => of::<CompleteResult>(result),
-        "elicitation/create" => of::<ElicitResult>(result),
+        "tools/call" => deserialize_fault::<CallToolResult>(result),
+        "resources/list" => deserialize_fault::<ListResourcesResult>(result),
+        "resources/templates/list" => deserialize_fault::<ListResourceTemplatesResult>(result),
+        "resources/read" => deserialize_fault::<ReadResourceResult>(result),
+        "prompts/list" => deserialize_fault::<ListPromptsResult>(result),
+        "prompts/get" => deserialize_fault::<GetPromptResult>(result),
+        "completion/complete" => deserialize_fault::<CompleteResult>(result),
+        "elicitation/create" => deserialize_fault::<ElicitResult>(result),
         _ => None,
     }
 }
@@ -162,7 +164,7 @@ fn without_booleans(result: &Value) -> Value {
 }
 
 /// Why `value` is not a `T`.
-fn of<T: DeserializeOwned>(value: &Value) -> Option<String> {
+fn deserialize_fault<T: DeserializeOwned>(value: &Value) -> Option<String> {
     let fault = serde_json::from_value::<T>(value.clone()).err();
     fault.map(|fault| fault.to_string())
 }
@@ -232,7 +234,7 @@ mod tests {
 
     #[test]
     fn response_has_the_form_that_its_request_wants() {
-        let asked = [(
+        let request = [(
             true,
             json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
         )];
@@ -258,7 +260,7 @@ mod tests {
                 .as_object_mut()
                 .unwrap()
                 .extend(members.as_object().unwrap().clone());
-            check(&asked, &message, expected);
+            check(&request, &message, expected);
         }
     }
 }

@@ -211,7 +211,7 @@ pub async fn run(
     within: Duration,
     stop: impl Future<Output = ()>,
 ) -> Option<Report> {
-    let began = Instant::now();
+    let started = Instant::now();
     let revision = connection.revision;
     let session = Session::new(target);
     let checked = async {
@@ -225,7 +225,7 @@ pub async fn run(
                 (vec![check], Some(error))
             }
             _ => {
-                let left = within.saturating_sub(began.elapsed());
+                let left = within.saturating_sub(started.elapsed());
                 (session.checks(left).await, None)
             }
         }

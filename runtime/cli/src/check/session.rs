@@ -16,7 +16,7 @@ use super::server::ServerInfo;
 use super::target::Target;
 
 /// How long a response may take, but for the first: a program may be slow to start.
-const RESPONSE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When everything must be done.
 #[derive(Clone, Copy, Debug)]
@@ -36,16 +36,16 @@ impl Deadline {
         method: &str,
         response: impl Future<Output = Result<T, ServerError>>,
     ) -> Result<T, ServerError> {
-        self.bound_within(RESPONSE, method, response).await
+        self.bound_within(RESPONSE_TIMEOUT, method, response).await
     }
 
     async fn bound_within<T>(
         self,
-        most: Duration,
+        max: Duration,
         method: &str,
         response: impl Future<Output = Result<T, ServerError>>,
     ) -> Result<T, ServerError> {
-        let within = self.0.saturating_duration_since(Instant::now()).min(most);
+        let within = self.0.saturating_duration_since(Instant::now()).min(max);
         if within.is_zero() {
             return Err(ServerError::NoTimeLeft);
         }
@@ -119,7 +119,7 @@ struct Current {
 /// A server with at most one connection to it, and the log of what goes over it.
 pub struct Session {
     target: Target,
-    attended: bool,
+    interactive: bool,
     log: Arc<MessageLog>,
     current: Mutex<Current>,
     /// Held while one connection replaces another.
@@ -140,7 +140,7 @@ impl Session {
     pub fn new(target: Target) -> Self {
         Self {
             target,
-            attended: false,
+            interactive: false,
             log: Arc::new(MessageLog::new()),
             current: Mutex::new(Current {
                 connection: Connection::default(),
@@ -152,8 +152,8 @@ impl Session {
 
     /// Leaves the requests of the server unanswered until [`Connected::reply`] is called.
     #[must_use]
-    pub fn attended(mut self) -> Self {
-        self.attended = true;
+    pub fn interactive(mut self) -> Self {
+        self.interactive = true;
         self
     }
 
@@ -166,7 +166,7 @@ impl Session {
     /// Ends the connection, if there is one, and connects anew; greeting and lists are read `within` that time.
     pub async fn connect(&self, connection: Connection, within: Duration) -> State {
         let _replacing = self.replacing.lock().await;
-        self.log.begin();
+        self.log.start_connection();
         let before = {
             let mut current = self.current.lock().await;
             current.connection = connection.clone();
@@ -191,7 +191,7 @@ impl Session {
     ) -> Result<Connected, ServerError> {
         let transport = self.target.open()?;
         let meta = connection.request_meta();
-        let client = Client::new(transport, &self.log, meta, self.attended);
+        let client = Client::new(transport, &self.log, meta, self.interactive);
         let method = match connection.revision {
             super::Revision::Handshake => "initialize",
             super::Revision::Stateless => "server/discover",

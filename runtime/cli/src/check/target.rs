@@ -14,7 +14,7 @@ use super::transport::{self, Transport};
 use super::{child, http};
 
 /// The bytes that wait between a server in this process and its client.
-const PIPE: usize = 1 << 20;
+const PIPE_BYTES: usize = 1 << 20;
 
 type Failure = Box<dyn Error + Send + Sync>;
 type Serving = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
@@ -122,7 +122,7 @@ impl Target {
             Kind::Command { program, arguments } => child::start(program, arguments),
             Kind::Url { url, bearer } => http::open(url, bearer.as_deref()),
             Kind::InProcess { serve, .. } => {
-                let (near, far) = tokio::io::duplex(PIPE);
+                let (near, far) = tokio::io::duplex(PIPE_BYTES);
                 Ok(transport::in_process(near, serve(far)))
             }
         }

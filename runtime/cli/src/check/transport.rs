@@ -18,7 +18,7 @@ const MAX_OUTGOING: usize = 64;
 /// How much of an invalid message is kept, in bytes.
 const MAX_INVALID: usize = 4 << 10;
 /// How long a server may take to end by itself once the connection is closed.
-const GRACE: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why a connection has ended that the server closed.
 pub(super) const CLOSED: &str = "the server closed the connection";
@@ -87,7 +87,7 @@ pub(super) fn in_process(
 /// Waits until the tasks have ended, which they do once nobody sends or listens, and ends those that do not.
 pub(super) async fn end(mut tasks: JoinSet<()>) {
     let ended = async { while tasks.join_next().await.is_some() {} };
-    if timeout(GRACE, ended).await.is_err() {
+    if timeout(CLOSE_TIMEOUT, ended).await.is_err() {
         tasks.shutdown().await;
     }
 }
@@ -124,7 +124,7 @@ pub(super) async fn read(
             }
             Ok(_) if line.trim_ascii().is_empty() => {}
             Ok(_) => {
-                if received.send(parsed(&line)).await.is_err() {
+                if received.send(parse(&line)).await.is_err() {
                     return Err("the connection was closed".to_owned());
                 }
             }
@@ -133,7 +133,7 @@ pub(super) async fn read(
 }
 
 /// A text as a message, if it is one.
-pub(super) fn parsed(text: &[u8]) -> Incoming {
+pub(super) fn parse(text: &[u8]) -> Incoming {
     match serde_json::from_slice(text) {
         Ok(message) => Incoming::Message(message),
         Err(error) => {

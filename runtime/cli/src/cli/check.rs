@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
 
 use super::CliError;
-use super::record::switch;
+use super::audit::bool_flag;
 
 const CHECK: &str = "check";
 /// How long all checks may take, in seconds.
@@ -63,7 +63,7 @@ pub(super) fn command() -> Command {
             Arg::new("configuration")
                 .long("configuration")
                 .value_name("JSON")
-                .value_parser(object)
+                .value_parser(parse_object)
                 .help("Send this JSON object as experimental.configuration"),
             Arg::new("timeout")
                 .long("timeout")
@@ -71,17 +71,17 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(u64).range(1..=3600))
                 .default_value(TIMEOUT)
                 .help("How long all checks together may take; a response may take 10 seconds, but for the first"),
-            switch("json", "Print the report as JSON"),
+            bool_flag("json", "Print the report as JSON"),
         ])
 }
 
 /// A JSON object.
-fn object(text: &str) -> Result<Map<String, Value>, serde_json::Error> {
+fn parse_object(text: &str) -> Result<Map<String, Value>, serde_json::Error> {
     bailiwick::read_json(text.as_bytes())
 }
 
 /// What is to be checked, if it is that command.
-pub(super) fn check(
+pub(super) fn from_matches(
     matches: &ArgMatches,
     variables: &[(OsString, OsString)],
 ) -> Result<Option<CheckCommand>, CliError> {
@@ -93,7 +93,7 @@ pub(super) fn check(
     let target = match (given.get_one::<String>("url"), command.next()) {
         (Some(url), _) => {
             let bearer = given.get_one::<String>("bearer-env");
-            let bearer = bearer.map(|name| token(name, variables)).transpose()?;
+            let bearer = bearer.map(|name| variable(name, variables)).transpose()?;
             Target::url(url, bearer)?
         }
         (None, Some(program)) => Target::command(program, command),
@@ -113,7 +113,7 @@ pub(super) fn check(
 }
 
 /// The value of a variable.
-fn token(name: &str, variables: &[(OsString, OsString)]) -> Result<String, CliError> {
+fn variable(name: &str, variables: &[(OsString, OsString)]) -> Result<String, CliError> {
     let found = variables.iter().find(|(variable, _)| variable == name);
     let (_, value) = found.ok_or_else(|| CliError::NoBearer(name.to_owned()))?;
     let value = value.to_str();

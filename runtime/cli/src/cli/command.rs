@@ -9,51 +9,51 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;
 
-use super::{Ask, CliError, check, durability, grants, http, record, servers};
+use super::{Ask, CliError, audit, check, durability, grants, http, servers};
 
 /// The id of the directories that are named without a flag.
 pub(super) const ROOT: &str = "ROOT";
 
 /// A flag that shows a text and serves nothing.
-pub(super) struct Shown {
+pub(super) struct PrintFlag {
     pub(super) flag: &'static str,
     about: &'static str,
     pub(super) text: fn(&ArgMatches) -> Result<String, CliError>,
 }
 
 /// The flags that show a text, one line a flag.
-pub(super) const SHOWN: &[Shown] = &[
-    Shown {
+pub(super) const PRINT_FLAGS: &[PrintFlag] = &[
+    PrintFlag {
         flag: "print-config-schema",
         about: "Print the JSON Schema of the configuration",
-        text: |_| Ok(format!("{:#}", durability::in_schema(config_schema()))),
+        text: |_| Ok(format!("{:#}", durability::add_to_schema(config_schema()))),
     },
-    Shown {
+    PrintFlag {
         flag: "ai-help",
         about: "Print what an agent should know of this server; --format and --section choose form and part",
         text: ai_help,
     },
-    Shown {
+    PrintFlag {
         flag: "skill",
         about: "Print a SKILL.md for agents that use skills",
-        text: |matches| Ok(described(matches).skill()),
+        text: |matches| Ok(description(matches).skill()),
     },
-    Shown {
+    PrintFlag {
         flag: "registry-entry",
         about: "Print the entry of this server for a registry, as JSON",
-        text: |matches| Ok(format!("{:#}", described(matches).registry_entry())),
+        text: |matches| Ok(format!("{:#}", description(matches).registry_entry())),
     },
 ];
 
 /// The description of the server that these arguments would start.
-fn described(matches: &ArgMatches) -> Description {
+fn description(matches: &ArgMatches) -> Description {
     // Without a command there is no such flag.
     let rate = matches.try_get_one::<Rate>("rate").ok().flatten();
     bailiwick_cli::description().rate(rate.copied().unwrap_or_default().to_string())
 }
 
 fn ai_help(matches: &ArgMatches) -> Result<String, CliError> {
-    let description = described(matches);
+    let description = description(matches);
     let section = matches.get_one::<String>("section").map(String::as_str);
     match matches.get_one::<String>("format").map(String::as_str) {
         Some("json") => Ok(format!("{:#}", description.json(section)?)),
@@ -62,7 +62,7 @@ fn ai_help(matches: &ArgMatches) -> Result<String, CliError> {
 }
 
 /// The flags that choose what `--ai-help` prints.
-fn of_help() -> [Arg; 2] {
+fn ai_help_flags() -> [Arg; 2] {
     [
         Arg::new("format")
             .long("format")
@@ -117,18 +117,18 @@ pub(super) fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)
         .after_help(EXAMPLES)
-        .args(shown())
+        .args(print_flags())
         .subcommand(serve())
         .subcommand(check::command())
         .subcommand(servers::command())
-        .subcommands(record::commands())
+        .subcommands(audit::commands())
         .subcommands(grants::commands())
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true)
 }
 
 fn serve() -> Command {
-    let fields = Field::settable().map(field);
+    let fields = Field::settable().map(field_flag);
     Command::new(SERVE)
         .about("Serve file tools and third-party MCP servers over MCP")
         .long_about(SERVE_ABOUT)
@@ -138,39 +138,39 @@ fn serve() -> Command {
                 .help("A directory to serve, or JSON of a root; relative paths of tools begin in the first")
                 .action(ArgAction::Append),
         )
-        .args(server())
+        .args(server_flags())
         .args(http::flags())
-        .args(of_audit())
+        .args(audit_flags())
         .arg(durability::flag())
         .args(servers::flags())
-        .args(shown())
+        .args(print_flags())
         .next_help_heading("Fields of the configuration")
         .args(fields)
 }
 
 /// The flags that print a text about the server.
-fn shown() -> impl Iterator<Item = Arg> {
-    let texts = SHOWN.iter().map(|shown| {
-        Arg::new(shown.flag)
-            .long(shown.flag)
-            .help(shown.about)
+fn print_flags() -> impl Iterator<Item = Arg> {
+    let texts = PRINT_FLAGS.iter().map(|flag| {
+        Arg::new(flag.flag)
+            .long(flag.flag)
+            .help(flag.about)
             .action(ArgAction::SetTrue)
     });
-    texts.chain(of_help())
+    texts.chain(ai_help_flags())
 }
 
-fn trust() -> impl TypedValueParser<Value = Trust> {
-    let words = PossibleValuesParser::new(["host", "client", "agent"]);
-    words.map(|text| match text.as_str() {
+fn trust_parser() -> impl TypedValueParser<Value = Trust> {
+    let values = PossibleValuesParser::new(["host", "client", "agent"]);
+    values.map(|text| match text.as_str() {
         "host" => Trust::Host,
         "client" => Trust::Client,
         _ => Trust::Agent,
     })
 }
 
-fn ask() -> impl TypedValueParser<Value = Ask> {
-    let words = PossibleValuesParser::new(["auto", "replay", "client", "page"]);
-    words.map(|text| match text.as_str() {
+fn ask_parser() -> impl TypedValueParser<Value = Ask> {
+    let values = PossibleValuesParser::new(["auto", "replay", "client", "page"]);
+    values.map(|text| match text.as_str() {
         "client" => Ask::Client,
         "page" => Ask::Page,
         "replay" => Ask::Replay,
@@ -179,7 +179,7 @@ fn ask() -> impl TypedValueParser<Value = Ask> {
 }
 
 /// Flags that set no configuration key.
-fn server() -> [Arg; 8] {
+fn server_flags() -> [Arg; 8] {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let level = PossibleValuesParser::new(levels).try_map(|text| text.parse::<LevelFilter>());
     [
@@ -191,12 +191,12 @@ fn server() -> [Arg; 8] {
         Arg::new("http")
             .long("http")
             .value_name("ADDR:PORT")
-            .value_parser(loopback)
+            .value_parser(parse_loopback)
             .help("Serve Streamable HTTP on a loopback address, such as 127.0.0.1:8080, instead of stdio; others are refused, so other machines need a tunnel or proxy and --allow-host"),
         Arg::new("trust")
             .long("trust")
             .value_name("WHO")
-            .value_parser(trust())
+            .value_parser(trust_parser())
             .help("Who connects: a host (agent framework) may configure and grant; a client (a person's program) can only restrict, and its person may be asked; an agent can only restrict [default: client; with --http agent]"),
         Arg::new("grants")
             .long("grants")
@@ -208,17 +208,17 @@ fn server() -> [Arg; 8] {
             .value_name("SOCKET")
             .value_parser(value_parser!(PathBuf))
             // What it joins is configured elsewhere: to take a restriction and not to keep it would be worse than to refuse.
-            .conflicts_with_all(unheeded())
+            .conflicts_with_all(conflicts_with_attach())
             .help("Join stdio to the socket of a worker's endpoint, and serve nothing else"),
         Arg::new("ask")
             .long("ask")
             .value_name("HOW")
-            .value_parser(ask())
+            .value_parser(ask_parser())
             .help("How calls that need approval are handled: client (its person is asked by elicitation), page (a local web page), replay (a trusted host sends the call again with scopes), or auto: the first of client, page (if started on a terminal) and replay that is possible [default: auto]"),
         Arg::new("rate")
             .long("rate")
             .value_name("N/UNIT")
-            .value_parser(rate)
+            .value_parser(parse_rate)
             .help("How many calls one connection may make a second, minute or hour [default: 1000/second]"),
         Arg::new("log")
             .long("log")
@@ -229,7 +229,7 @@ fn server() -> [Arg; 8] {
 }
 
 /// The flags of the audit.
-fn of_audit() -> [Arg; 2] {
+fn audit_flags() -> [Arg; 2] {
     [
         Arg::new("audit")
             .long("audit")
@@ -250,7 +250,7 @@ fn of_audit() -> [Arg; 2] {
 }
 
 /// What a program that only joins a socket could not heed.
-fn unheeded() -> impl Iterator<Item = clap::Id> {
+fn conflicts_with_attach() -> impl Iterator<Item = clap::Id> {
     let server = [
         "config",
         "http",
@@ -269,7 +269,7 @@ fn unheeded() -> impl Iterator<Item = clap::Id> {
 }
 
 /// The flag of a field.
-fn field(field: &'static Field) -> Arg {
+fn field_flag(field: &'static Field) -> Arg {
     let arg = Arg::new(field.flag()).long(field.flag()).help(format!(
         "{} [env: {}]",
         field.about,
@@ -286,16 +286,16 @@ fn field(field: &'static Field) -> Arg {
         ValueKind::Text => arg.value_name("TEXT"),
         ValueKind::Path => arg.value_name("PATH"),
         ValueKind::OneOf(words) => arg.value_name(words.all().join("|")),
-        ValueKind::ListOf(words) => repeated(arg, &words.all().join("|")),
-        ValueKind::Names => repeated(arg, "NAME"),
-        ValueKind::Globs => repeated(arg, "GLOB"),
-        ValueKind::Patterns => repeated(arg, "SCOPE"),
+        ValueKind::ListOf(words) => repeatable(arg, &words.all().join("|")),
+        ValueKind::Names => repeatable(arg, "NAME"),
+        ValueKind::Globs => repeatable(arg, "GLOB"),
+        ValueKind::Patterns => repeatable(arg, "SCOPE"),
         ValueKind::Object | ValueKind::Policy => arg.value_name("JSON"),
-        ValueKind::Objects => repeated(arg, "PATH|JSON"),
+        ValueKind::Objects => repeatable(arg, "PATH|JSON"),
     }
 }
 
-fn repeated(arg: Arg, name: &str) -> Arg {
+fn repeatable(arg: Arg, name: &str) -> Arg {
     arg.value_name(name.to_owned()).action(ArgAction::Append)
 }
 
@@ -303,7 +303,7 @@ fn repeated(arg: Arg, name: &str) -> Arg {
 #[derive(Debug, thiserror::Error)]
 enum AddressError {
     #[error("must be an IP address and a port, such as 127.0.0.1:8080")]
-    NoAddress(#[from] std::net::AddrParseError),
+    Invalid(#[from] std::net::AddrParseError),
     #[error(
         "must be an address of this machine alone, such as 127.0.0.1:8080; other machines need a tunnel or proxy (--allow-host)"
     )]
@@ -313,24 +313,24 @@ enum AddressError {
 /// Why a rate is none.
 #[derive(Debug, thiserror::Error)]
 #[error("must be a number above 0 and `second`, `minute` or `hour`, such as 100/minute")]
-struct NoRate;
+struct ParseRateError;
 
-fn rate(text: &str) -> Result<Rate, NoRate> {
-    let (calls, unit) = text.split_once('/').ok_or(NoRate)?;
+fn parse_rate(text: &str) -> Result<Rate, ParseRateError> {
+    let (calls, unit) = text.split_once('/').ok_or(ParseRateError)?;
     let seconds = match unit {
         "second" => 1,
         "minute" => 60,
         "hour" => 3600,
-        _ => return Err(NoRate),
+        _ => return Err(ParseRateError),
     };
     let calls = calls.parse().ok().filter(|calls| *calls > 0);
     Ok(Rate {
-        calls: calls.ok_or(NoRate)?,
+        calls: calls.ok_or(ParseRateError)?,
         per: Duration::from_secs(seconds),
     })
 }
 
-fn loopback(text: &str) -> Result<SocketAddr, AddressError> {
+fn parse_loopback(text: &str) -> Result<SocketAddr, AddressError> {
     let address: SocketAddr = text.parse()?;
     if address.ip().is_loopback() {
         Ok(address)

@@ -41,7 +41,7 @@ pub(super) fn flag() -> Arg {
 }
 
 /// The schema of the configuration file with the key.
-pub(super) fn in_schema(mut schema: Value) -> Value {
+pub(super) fn add_to_schema(mut schema: Value) -> Value {
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         let level = json!({
             "description": "What a write survives; only in the configuration file",
@@ -68,7 +68,7 @@ pub(super) fn take(path: &Path, document: &mut Value) -> Result<Option<Durabilit
 }
 
 /// What the flag says, else the variable, which is taken out, else the file.
-pub(super) fn chosen(
+pub(super) fn resolve(
     matches: &ArgMatches,
     variables: &mut Variables,
     file: Option<Durability>,

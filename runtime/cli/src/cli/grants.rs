@@ -6,22 +6,22 @@ use std::path::PathBuf;
 use bailiwick::{GrantId, Narrowing, PathError, ScopePattern, VirtualPath};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
-use super::record::switch;
+use super::audit::bool_flag;
 
 /// What a person wants of a grant store.
 #[derive(Debug)]
-pub(crate) struct Granted {
+pub(crate) struct GrantsCommand {
     /// The file that `--grants` named.
     pub(crate) file: PathBuf,
     /// What of it.
-    pub(crate) wish: Wish,
+    pub(crate) action: GrantsAction,
     /// As JSON lines, for programs.
     pub(crate) json: bool,
 }
 
 /// What is done with grants of a store.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum GrantsAction {
     /// They are shown: all, or those of one agent and of those beneath it.
     Show(Option<String>),
     /// These are taken back.
@@ -31,12 +31,12 @@ pub(crate) enum Wish {
     /// Less is left of one.
     Narrow(GrantId, Narrowing),
     /// What a template says is added.
-    Apply(Applied),
+    Apply(ApplyTemplate),
 }
 
 /// A template and whom it is for.
 #[derive(Debug)]
-pub(crate) struct Applied {
+pub(crate) struct ApplyTemplate {
     /// Its name.
     pub(crate) template: String,
     /// Where it is; else it is built in.
@@ -49,7 +49,7 @@ pub(crate) struct Applied {
 
 /// What a person wants to see of templates.
 #[derive(Debug)]
-pub(crate) struct Templates {
+pub(crate) struct TemplatesCommand {
     /// The one to be checked and shown; else those that are built in are.
     pub(crate) file: Option<PathBuf>,
     /// As JSON lines, for programs.
@@ -73,30 +73,30 @@ fn grants() -> Command {
              grants. All of that is on the disk then, or nothing is. It needs the file for itself, so a server that has it must \
              end first; no audit tells of it. Standard output has plain columns, or JSON lines with --json.",
         )
-        .args([file("FILE", "The file that --grants named").required(true)])
-        .args(taking())
-        .args(narrowing())
-        .args(adding())
+        .args([file_arg("FILE", "The file that --grants named").required(true)])
+        .args(revoke_args())
+        .args(narrow_args())
+        .args(apply_args())
         .args([
             Arg::new("agent")
                 .long("agent")
                 .value_name("PATH")
                 .conflicts_with_all(["revoke", "narrow"])
                 .help("Only of this agent and those beneath it, such as main/tests; with --apply, this agent itself"),
-            switch("json", "Print JSON lines"),
+            bool_flag("json", "Print JSON lines"),
         ])
-        .group(ArgGroup::new("less").args(["to", "holder-only"]).multiple(true))
-        .group(ArgGroup::new("wish").args(["revoke", "revoke-all", "narrow", "apply"]))
+        .group(ArgGroup::new("narrowing").args(["to", "holder-only"]).multiple(true))
+        .group(ArgGroup::new("action").args(["revoke", "revoke-all", "narrow", "apply"]))
 }
 
-fn file(name: &'static str, about: &'static str) -> Arg {
+fn file_arg(name: &'static str, about: &'static str) -> Arg {
     Arg::new("file")
         .value_name(name)
         .value_parser(value_parser!(PathBuf))
         .help(about)
 }
 
-fn taking() -> [Arg; 2] {
+fn revoke_args() -> [Arg; 2] {
     [
         Arg::new("revoke")
             .long("revoke")
@@ -105,17 +105,17 @@ fn taking() -> [Arg; 2] {
             .action(ArgAction::Append)
             .value_parser(value_parser!(GrantId))
             .help("Take these grants back, such as g3, all or none"),
-        switch("revoke-all", "Take back every grant of --agent").requires("agent"),
+        bool_flag("revoke-all", "Take back every grant of --agent").requires("agent"),
     ]
 }
 
-fn narrowing() -> [Arg; 3] {
+fn narrow_args() -> [Arg; 3] {
     [
         Arg::new("narrow")
             .long("narrow")
             .value_name("ID")
             .value_parser(value_parser!(GrantId))
-            .requires("less")
+            .requires("narrowing")
             .help("Leave less of this grant: what --to covers, or nothing for sub-agents with --holder-only; it never becomes wider"),
         Arg::new("to")
             .long("to")
@@ -123,11 +123,11 @@ fn narrowing() -> [Arg; 3] {
             .value_parser(value_parser!(ScopePattern))
             .requires("narrow")
             .help("What the grant of --narrow covers from now on, such as write:file:/repo/src"),
-        switch("holder-only", "The sub-agents of who holds the grant of --narrow lose it").requires("narrow"),
+        bool_flag("holder-only", "The sub-agents of who holds the grant of --narrow lose it").requires("narrow"),
     ]
 }
 
-fn adding() -> [Arg; 3] {
+fn apply_args() -> [Arg; 3] {
     [
         Arg::new("apply")
             .long("apply")
@@ -145,13 +145,13 @@ fn adding() -> [Arg; 3] {
             .value_name("PATH")
             .num_args(1..)
             .action(ArgAction::Append)
-            .value_parser(root)
+            .value_parser(parse_root)
             .requires("apply")
             .help("A directory that --apply is for, as agents see it, such as /repo"),
     ]
 }
 
-fn root(text: &str) -> Result<VirtualPath, PathError> {
+fn parse_root(text: &str) -> Result<VirtualPath, PathError> {
     VirtualPath::parse(text, None)
 }
 
@@ -164,25 +164,25 @@ fn templates() -> Command {
              to. Nothing is granted: `grants FILE --apply TEMPLATE` does that.",
         )
         .args([
-            file("FILE", "A JSON file with name, about, allows, covers and refuses"),
-            switch("json", "Print JSON lines"),
+            file_arg("FILE", "A JSON file with name, about, allows, covers and refuses"),
+            bool_flag("json", "Print JSON lines"),
         ])
 }
 
 /// What is wanted of a grant store, if it is that command.
-pub(super) fn granted(matches: &ArgMatches) -> Option<Granted> {
+pub(super) fn from_matches(matches: &ArgMatches) -> Option<GrantsCommand> {
     let given = matches.subcommand_matches(GRANTS)?;
-    Some(Granted {
+    Some(GrantsCommand {
         file: given.get_one::<PathBuf>("file").cloned()?,
-        wish: wish(given),
+        action: action(given),
         json: given.get_flag("json"),
     })
 }
 
-fn wish(given: &ArgMatches) -> Wish {
+fn action(given: &ArgMatches) -> GrantsAction {
     let agent = given.get_one::<String>("agent").cloned();
     if let Some(ids) = given.get_many::<GrantId>("revoke") {
-        return Wish::Revoke(ids.copied().collect());
+        return GrantsAction::Revoke(ids.copied().collect());
     }
     if let Some(id) = given.get_one::<GrantId>("narrow") {
         let change = Narrowing {
@@ -190,27 +190,27 @@ fn wish(given: &ArgMatches) -> Wish {
             holder_only: given.get_flag("holder-only"),
             ..Narrowing::default()
         };
-        return Wish::Narrow(*id, change);
+        return GrantsAction::Narrow(*id, change);
     }
     match (given.get_one::<String>("apply"), agent) {
         (Some(template), Some(agent)) => {
             let roots = given.get_many::<VirtualPath>("root");
-            Wish::Apply(Applied {
+            GrantsAction::Apply(ApplyTemplate {
                 template: template.clone(),
                 file: given.get_one::<PathBuf>("template-file").cloned(),
                 agent,
                 roots: roots.into_iter().flatten().cloned().collect(),
             })
         }
-        (_, Some(agent)) if given.get_flag("revoke-all") => Wish::RevokeAll(agent),
-        (_, agent) => Wish::Show(agent),
+        (_, Some(agent)) if given.get_flag("revoke-all") => GrantsAction::RevokeAll(agent),
+        (_, agent) => GrantsAction::Show(agent),
     }
 }
 
 /// What is wanted of templates, if it is that command.
-pub(super) fn shown(matches: &ArgMatches) -> Option<Templates> {
+pub(super) fn templates_from_matches(matches: &ArgMatches) -> Option<TemplatesCommand> {
     let given = matches.subcommand_matches(TEMPLATES)?;
-    Some(Templates {
+    Some(TemplatesCommand {
         file: given.get_one::<PathBuf>("file").cloned(),
         json: given.get_flag("json"),
     })

@@ -14,7 +14,7 @@ const ORIGINS: &str = "BAILIWICK_ALLOW_ORIGIN";
 
 /// Who may use the HTTP server besides programs that reach it by its own address.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Allowed {
+pub(crate) struct AllowList {
     /// Further values of the `Host` header.
     pub(crate) hosts: Vec<String>,
     /// Origins of pages.
@@ -22,7 +22,7 @@ pub(crate) struct Allowed {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NameError {
+pub(crate) enum AllowListError {
     #[error(
         "must be a host name or address, and a port unless clients send none, such as mcp.example or localhost:9000"
     )]
@@ -36,7 +36,7 @@ pub(super) fn flags() -> [Arg; 2] {
         Arg::new("allow-host")
             .long("allow-host")
             .value_name("HOST[:PORT]")
-            .value_parser(host)
+            .value_parser(parse_host)
             .action(ArgAction::Append)
             .requires("http")
             .help(format!(
@@ -46,7 +46,7 @@ pub(super) fn flags() -> [Arg; 2] {
         Arg::new("allow-origin")
             .long("allow-origin")
             .value_name("ORIGIN")
-            .value_parser(origin)
+            .value_parser(parse_origin)
             .action(ArgAction::Append)
             .requires("http")
             .help(format!(
@@ -57,13 +57,13 @@ pub(super) fn flags() -> [Arg; 2] {
 }
 
 /// What the flags say, else the variables, which are taken out.
-pub(super) fn allowed(
+pub(super) fn allow_list(
     matches: &ArgMatches,
     variables: &mut Variables,
-) -> Result<Allowed, CliError> {
-    Ok(Allowed {
-        hosts: list(matches, "allow-host", variables, HOSTS, host)?,
-        origins: list(matches, "allow-origin", variables, ORIGINS, origin)?,
+) -> Result<AllowList, CliError> {
+    Ok(AllowList {
+        hosts: list(matches, "allow-host", variables, HOSTS, parse_host)?,
+        origins: list(matches, "allow-origin", variables, ORIGINS, parse_origin)?,
     })
 }
 
@@ -72,14 +72,14 @@ fn list(
     flag: &str,
     variables: &mut Variables,
     variable: &'static str,
-    parse: fn(&str) -> Result<String, NameError>,
+    parse: fn(&str) -> Result<String, AllowListError>,
 ) -> Result<Vec<String>, CliError> {
-    let set = super::variables::take(variables, variable)?;
+    let from_environment = super::variables::take(variables, variable)?;
     if let Some(given) = matches.get_many::<String>(flag) {
         return Ok(given.cloned().collect());
     }
-    let set = set.unwrap_or_default();
-    let items = set.split([',', '\n']).map(str::trim);
+    let text = from_environment.unwrap_or_default();
+    let items = text.split([',', '\n']).map(str::trim);
     items
         .filter(|item| !item.is_empty())
         .map(|item| parse(item).map_err(|reason| CliError::Name { variable, reason }))
@@ -87,7 +87,7 @@ fn list(
 }
 
 /// A value of the `Host` header.
-fn host(text: &str) -> Result<String, NameError> {
+fn parse_host(text: &str) -> Result<String, AllowListError> {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
         _ => (text, None),
@@ -109,26 +109,26 @@ fn host(text: &str) -> Result<String, NameError> {
     if is_name && port.is_none_or(is_port) {
         Ok(text.to_owned())
     } else {
-        Err(NameError::Host)
+        Err(AllowListError::Host)
     }
 }
 
 /// An origin as browsers send it: without the port that its scheme implies.
-fn origin(text: &str) -> Result<String, NameError> {
-    let (scheme, rest) = text.split_once("://").ok_or(NameError::Origin)?;
+fn parse_origin(text: &str) -> Result<String, AllowListError> {
+    let (scheme, rest) = text.split_once("://").ok_or(AllowListError::Origin)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic());
     if !is_scheme || !scheme.bytes().all(plain) {
-        return Err(NameError::Origin);
+        return Err(AllowListError::Origin);
     }
-    let named = host(rest).map_err(|_| NameError::Origin)?;
+    let host = parse_host(rest).map_err(|_| AllowListError::Origin)?;
     let implied = match scheme {
         "http" => ":80",
         "https" => ":443",
         _ => "",
     };
-    let named = named.strip_suffix(implied).unwrap_or(&named);
-    Ok(format!("{scheme}://{named}"))
+    let host = host.strip_suffix(implied).unwrap_or(&host);
+    Ok(format!("{scheme}://{host}"))
 }
 
 #[cfg(test)]
@@ -145,15 +145,15 @@ mod tests {
             "[::1]",
             "a_b-c:65535",
         ] {
-            assert_eq!(host(good).unwrap(), good);
+            assert_eq!(parse_host(good).unwrap(), good);
         }
         for bad in [
             "", ":80", "a:", "a:0", "a:65536", "a:+1", "::1", "[x]:1", "me@host", "a/b",
             "http://a", "*", "a b",
         ] {
-            assert!(host(bad).is_err(), "{bad}");
+            assert!(parse_host(bad).is_err(), "{bad}");
         }
-        for (given, sent) in [
+        for (given, expected) in [
             ("https://app.example", "https://app.example"),
             ("https://app.example:443", "https://app.example"),
             ("http://app.example:443", "http://app.example:443"),
@@ -161,7 +161,7 @@ mod tests {
             ("http://[::1]:5173", "http://[::1]:5173"),
             ("vscode-webview://x1", "vscode-webview://x1"),
         ] {
-            assert_eq!(origin(given).unwrap(), sent);
+            assert_eq!(parse_origin(given).unwrap(), expected);
         }
         for bad in [
             "null",
@@ -174,7 +174,7 @@ mod tests {
             "1x://a",
             "https://*.example",
         ] {
-            assert!(origin(bad).is_err(), "{bad}");
+            assert!(parse_origin(bad).is_err(), "{bad}");
         }
     }
 }

@@ -9,12 +9,12 @@ use bailiwick::Bounds;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::CliError;
-use super::record::switch;
+use super::audit::bool_flag;
 
 const SERVERS: &str = "servers";
 
 /// What the names of all variables with values for `${input:ID}` begin with.
-pub(crate) const INPUT: &str = "BAILIWICK_INPUT_";
+pub(crate) const INPUT_PREFIX: &str = "BAILIWICK_INPUT_";
 
 /// A file of servers, and what the placeholders in it stand for.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ pub(super) fn command() -> Command {
                 .value_name("TOOL@FORM")
                 .action(ArgAction::Append)
                 .help("Approve this form of a tool, as it is shown"),
-            switch("json", "Print JSON lines"),
+            bool_flag("json", "Print JSON lines"),
         ])
 }
 
@@ -109,7 +109,10 @@ pub(super) fn options(matches: &ArgMatches, variables: &Environment) -> Option<S
 }
 
 /// What is wanted of servers, if it is that command.
-pub(super) fn look(matches: &ArgMatches, variables: &Environment) -> Option<ServersCommand> {
+pub(super) fn from_matches(
+    matches: &ArgMatches,
+    variables: &Environment,
+) -> Option<ServersCommand> {
     let given = matches.subcommand_matches(SERVERS)?;
     let approve = given.get_many::<String>("approve");
     Some(ServersCommand {
@@ -133,9 +136,11 @@ impl Environment {
     ) -> Result<(Self, Vec<(OsString, OsString)>), CliError> {
         let (mut environment, mut rest) = (Self::default(), Vec::new());
         for (name, value) in variables {
-            let input = name.to_str().and_then(|name| name.strip_prefix(INPUT));
+            let input = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(INPUT_PREFIX));
             if let Some(input) = input {
-                let not_utf8 = |_| CliError::NotUtf8(format!("{INPUT}{input}"));
+                let not_utf8 = |_| CliError::NotUtf8(format!("{INPUT_PREFIX}{input}"));
                 let value = value.into_string().map_err(not_utf8)?;
                 environment.inputs.insert(input.to_owned(), value);
                 continue;
@@ -166,7 +171,7 @@ impl Environment {
 }
 
 /// The end of the variable's name for an input: capitals, digits and `_`.
-pub(crate) fn input_name(id: &str) -> String {
+pub(crate) fn input_variable_suffix(id: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     id.chars()
         .map(plain)

@@ -79,7 +79,7 @@ fn effective(field: &Field, said: &[(ConfigSource, &Value)]) -> bailiwick::Effec
             Initialize => initialize = Some(document(field, value)),
         }
     }
-    let Wanted::Server(options) = parse(arguments, variables, None).unwrap() else {
+    let Invocation::Serve(options) = parse(arguments, variables, None).unwrap() else {
         panic!("a text was shown");
     };
     let sources = match initialize {
@@ -125,15 +125,18 @@ fn every_field_is_set_by_every_source_and_all_sources_are_joined() {
 #[track_caller]
 fn options(arguments: &[&str], here: Option<&str>) -> Options {
     let here = here.map(|here| VirtualPath::parse(here, None).unwrap());
-    let arguments = ["bailiwick", "serve"].iter().chain(arguments).map(OsString::from);
+    let arguments = ["bailiwick", "serve"]
+        .iter()
+        .chain(arguments)
+        .map(OsString::from);
     match parse(arguments, [], here.as_ref()).unwrap() {
-        Wanted::Server(options) => *options,
-        other @ (Wanted::Text(_)
-        | Wanted::Look(_)
-        | Wanted::Granted(_)
-        | Wanted::Templates(_)
-        | Wanted::Servers(_)
-        | Wanted::Check(_)) => {
+        Invocation::Serve(options) => *options,
+        other @ (Invocation::Print(_)
+        | Invocation::Audit(_)
+        | Invocation::Grants(_)
+        | Invocation::Templates(_)
+        | Invocation::Servers(_)
+        | Invocation::Check(_)) => {
             panic!("{other:?}")
         }
     }
@@ -200,7 +203,7 @@ fn durability_is_set_by_flag_variable_and_file_in_this_order() {
         arguments.extend(flag.map(|flag| format!("--durability={flag}").into()));
         let variable = variable.map(|level| ("BAILIWICK_DURABILITY".into(), level.into()));
         match parse(arguments, variable, None)? {
-            Wanted::Server(options) => Ok::<_, CliError>(options.durability),
+            Invocation::Serve(options) => Ok::<_, CliError>(options.durability),
             other => panic!("{other:?}"),
         }
     };
@@ -230,7 +233,7 @@ fn durability_is_set_by_flag_variable_and_file_in_this_order() {
 #[test]
 fn the_command_line_is_sound_and_help_names_every_flag_and_variable() {
     command::command().debug_assert();
-    let Wanted::Text(help) = parse(["x".into(), "--help".into()], [], None).unwrap() else {
+    let Invocation::Print(help) = parse(["x".into(), "--help".into()], [], None).unwrap() else {
         panic!("no help was shown");
     };
     for field in Field::settable() {

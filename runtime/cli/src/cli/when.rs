@@ -19,11 +19,11 @@ pub(crate) enum When {
 #[error(
     "must be a day or time of UTC, such as 2026-11-22 or 2026-11-22T08:30:00Z, or so long ago, such as 90m, 12h or 7d"
 )]
-pub(crate) struct NoTime;
+pub(crate) struct ParseTimeError;
 
 impl When {
     /// The time in milliseconds since 1970, for whoever asks at `now`.
-    pub(crate) fn before(self, now: u64) -> u64 {
+    pub(crate) fn to_millis(self, now: u64) -> u64 {
         match self {
             Self::At(at) => at,
             Self::Ago(time) => {
@@ -33,28 +33,28 @@ impl When {
     }
 }
 
-pub(super) fn parse(text: &str) -> Result<When, NoTime> {
-    ago(text)
+pub(super) fn parse(text: &str) -> Result<When, ParseTimeError> {
+    parse_age(text)
         .map(When::Ago)
-        .or_else(|| at(text).map(When::At))
-        .ok_or(NoTime)
+        .or_else(|| parse_date_time(text).map(When::At))
+        .ok_or(ParseTimeError)
 }
 
-fn ago(text: &str) -> Option<Duration> {
+fn parse_age(text: &str) -> Option<Duration> {
     let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
     let (unit, seconds) = units.into_iter().find(|(unit, _)| text.ends_with(*unit))?;
     let count = number(text.strip_suffix(unit)?)?;
     Some(Duration::from_secs(count.checked_mul(seconds)?))
 }
 
-fn at(text: &str) -> Option<u64> {
+fn parse_date_time(text: &str) -> Option<u64> {
     let (date, time) = text.split_once('T').unwrap_or((text, "00:00:00Z"));
     let [year, month, day] = fields(date, '-', [4, 2, 2])?;
     let [hour, minute, second] = fields(time.strip_suffix('Z')?, ':', [2, 2, 2])?;
     let real = hour < 24 && minute < 60 && second < 60 && year >= 1970;
     let days = days(year, month, day).filter(|_| real)?;
     // A day that is none, such as the 31st of April, is another one when it is written again.
-    let same = date == time_of(days * DAY).split(' ').next()?;
+    let same = date == format_time(days * DAY).split(' ').next()?;
     same.then_some(days * DAY + (hour * 3600 + minute * 60 + second) * SECOND)
 }
 
@@ -83,7 +83,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
 }
 
 /// The time in UTC, to the second: `2026-11-22 08:30:00Z`.
-pub(crate) fn time_of(millis: u64) -> String {
+pub(crate) fn format_time(millis: u64) -> String {
     let (days, seconds) = (millis / DAY + 719_468, millis % DAY / SECOND);
     let (era, of_era) = (days / 146_097, days % 146_097);
     let of_era_year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -110,11 +110,11 @@ mod tests {
             ("2026-11-22T05:35:40Z", 1_795_325_740_000),
             ("2100-03-01T00:00:00Z", 4_107_542_400_000),
         ] {
-            assert_eq!(time_of(millis), text.replace('T', " "));
+            assert_eq!(format_time(millis), text.replace('T', " "));
             assert_eq!(parse(text).unwrap(), When::At(millis), "{text}");
         }
         for day in 0..80_000 {
-            let text = time_of(day * DAY);
+            let text = format_time(day * DAY);
             let (date, _) = text.split_once(' ').unwrap();
             assert_eq!(parse(date).unwrap(), When::At(day * DAY), "{text}");
         }
@@ -124,11 +124,11 @@ mod tests {
     fn so_long_ago_is_counted_from_now() {
         for (text, seconds) in [("5s", 5), ("90m", 5400), ("12h", 43_200), ("7d", 604_800)] {
             assert_eq!(
-                parse(text).unwrap().before(DAY * 10),
+                parse(text).unwrap().to_millis(DAY * 10),
                 DAY * 10 - seconds * SECOND
             );
         }
-        assert_eq!(parse("7d").unwrap().before(1), 0);
+        assert_eq!(parse("7d").unwrap().to_millis(1), 0);
     }
 
     #[test]

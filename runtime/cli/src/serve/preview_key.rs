@@ -18,15 +18,15 @@ pub(super) struct PreviewKey {
 }
 
 /// The key in the state directory of this user, which is made if it is missing.
-pub(super) fn shared() -> io::Result<PreviewKey> {
-    let folder = state::folder(|name| std::env::var_os(name).map(PathBuf::from));
+pub(super) fn load() -> io::Result<PreviewKey> {
+    let folder = state::dir(|name| std::env::var_os(name).map(PathBuf::from));
     let unset = || io::Error::other("neither XDG_STATE_HOME nor HOME is set");
     let folder = folder.ok_or_else(unset)?;
     state::create(&folder)?;
-    in_file(&folder.join("preview-key"))
+    load_from(&folder.join("preview-key"))
 }
 
-fn in_file(path: &Path) -> io::Result<PreviewKey> {
+fn load_from(path: &Path) -> io::Result<PreviewKey> {
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -35,8 +35,8 @@ fn in_file(path: &Path) -> io::Result<PreviewKey> {
         .mode(0o600)
         .open(path)?;
     file.lock()?;
-    let facts = file.metadata()?;
-    if facts.mode() & 0o077 != 0 {
+    let metadata = file.metadata()?;
+    if metadata.mode() & 0o077 != 0 {
         let reason = format!(
             "`{}` must be private: run `chmod 600` on it",
             path.display()
@@ -45,7 +45,7 @@ fn in_file(path: &Path) -> io::Result<PreviewKey> {
     }
     let mut bytes = [0; 32];
     // A process that was killed may have left a part of a key.
-    if facts.len() == 32 {
+    if metadata.len() == 32 {
         file.read_exact(&mut bytes)?;
     } else {
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
@@ -71,29 +71,29 @@ mod tests {
     fn key_is_made_once_and_read_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        let made = in_file(&path).unwrap().bytes;
+        let made = load_from(&path).unwrap().bytes;
         assert_ne!(made, [0; 32]);
-        assert_eq!(in_file(&path).unwrap().bytes, made);
+        assert_eq!(load_from(&path).unwrap().bytes, made);
     }
 
     #[test]
     fn part_of_a_key_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        in_file(&path).unwrap();
+        load_from(&path).unwrap();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(7).unwrap();
-        let made = in_file(&path).unwrap().bytes;
-        assert_eq!(in_file(&path).unwrap().bytes, made);
+        let made = load_from(&path).unwrap().bytes;
+        assert_eq!(load_from(&path).unwrap().bytes, made);
     }
 
     #[test]
     fn key_that_others_can_read_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        in_file(&path).unwrap();
+        load_from(&path).unwrap();
         set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        let error = in_file(&path).unwrap_err();
+        let error = load_from(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 }

@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 
 use bailiwick::Token;
 
-use super::tell;
+use super::print_message;
 
 /// A file with a secret that only this user can read. It is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct SecretFile(PathBuf);
 
 impl SecretFile {
-    /// Writes `text` to a new file whose name ends in `ending`.
-    fn create(ending: &str, text: &str) -> io::Result<Self> {
+    /// Writes `text` to a new file whose name ends in `extension`.
+    fn create(extension: &str, text: &str) -> io::Result<Self> {
         let random = Token::random().map_err(io::Error::other)?;
         let random = random.reveal().get(..16).unwrap_or_default();
-        let path = folder().join(format!("bailiwick-{random}.{ending}"));
+        let path = dir().join(format!("bailiwick-{random}.{extension}"));
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)?;
-        let file_of = Self(path);
+        let secret_file = Self(path);
         file.write_all(text.as_bytes())?;
-        Ok(file_of)
+        Ok(secret_file)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -35,14 +35,14 @@ impl SecretFile {
 }
 
 /// The folder in which secrets are written.
-pub(super) fn folder() -> PathBuf {
+pub(super) fn dir() -> PathBuf {
     let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let folder = folder.filter(|folder| folder.is_absolute() && folder.is_dir());
     folder.unwrap_or_else(std::env::temp_dir)
 }
 
 /// Whether secrets are written to files, as nobody but a person reads a terminal.
-pub(super) fn is_written() -> bool {
+pub(super) fn uses_file() -> bool {
     !io::stderr().is_terminal()
 }
 
@@ -59,17 +59,17 @@ impl Drop for SecretFile {
 
 /// Prints a secret on a terminal. Where standard error is read by a client or kept in a log, prints the path of a file that
 /// holds `text` instead.
-pub(super) fn hand_out(
+pub(super) fn deliver(
     what: &str,
     secret: &str,
-    ending: &str,
+    extension: &str,
     text: &str,
 ) -> io::Result<Option<SecretFile>> {
-    if !is_written() {
-        tell(&format!("{what}: {secret}"));
+    if !uses_file() {
+        print_message(&format!("{what}: {secret}"));
         return Ok(None);
     }
-    let file = SecretFile::create(ending, text)?;
-    tell(&format!("{what} in: {}", file.0.display()));
+    let file = SecretFile::create(extension, text)?;
+    print_message(&format!("{what} in: {}", file.0.display()));
     Ok(Some(file))
 }

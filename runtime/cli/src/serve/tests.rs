@@ -6,14 +6,14 @@ use bailiwick_fs::{Durability, Written};
 use serde_json::json;
 
 use super::*;
-use crate::cli::{Wanted, parse};
+use crate::cli::{Invocation, parse};
 
-fn server(folder: &std::path::Path) -> Server {
-    keeping("--grants", folder.join("grants"))
+fn opener(folder: &std::path::Path) -> RuntimeOpener {
+    opener_with("--grants", folder.join("grants"))
 }
 
 /// A server with one file.
-fn keeping(flag: &str, file: PathBuf) -> Server {
+fn opener_with(flag: &str, file: PathBuf) -> RuntimeOpener {
     let arguments = [
         "bailiwick".into(),
         "serve".into(),
@@ -21,10 +21,10 @@ fn keeping(flag: &str, file: PathBuf) -> Server {
         flag.into(),
         file.into(),
     ];
-    let Wanted::Server(options) = parse(arguments, [], None).unwrap() else {
+    let Invocation::Serve(options) = parse(arguments, [], None).unwrap() else {
         panic!("no server is wanted");
     };
-    Server::new(Arc::new(*options), None, None, Vec::new(), None)
+    RuntimeOpener::new(Arc::new(*options), None, None, Vec::new(), None)
 }
 
 #[tokio::test]
@@ -36,10 +36,10 @@ async fn writes_are_as_durable_as_the_options_say() {
     ] {
         let arguments = ["bailiwick".into(), "serve".into(), folder.path().into()];
         let arguments = arguments.into_iter().chain(flag.map(Into::into));
-        let Wanted::Server(options) = parse(arguments, [], None).unwrap() else {
+        let Invocation::Serve(options) = parse(arguments, [], None).unwrap() else {
             panic!("no server is wanted");
         };
-        let (runtime, _grants) = builder(&options, None, None)
+        let (runtime, _grants) = runtime_builder(&options, None, None)
             .unwrap()
             .build()
             .await
@@ -57,12 +57,12 @@ async fn writes_are_as_durable_as_the_options_say() {
 #[tokio::test]
 async fn clients_that_come_at_once_get_audits_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
-    let server = keeping("--audit", folder.path().join("audit"));
+    let opener = opener_with("--audit", folder.path().join("audit"));
     let configuration = || Some(json!({ "read_only": true }));
     let (first, second, third) = tokio::join!(
-        server.served(configuration()),
-        server.served(configuration()),
-        server.served(configuration()),
+        opener.open_runtime(configuration()),
+        opener.open_runtime(configuration()),
+        opener.open_runtime(configuration()),
     );
     drop((first.unwrap(), second.unwrap(), third.unwrap()));
     let there =
@@ -73,14 +73,14 @@ async fn clients_that_come_at_once_get_audits_of_their_own() {
 #[tokio::test]
 async fn the_first_client_that_configures_has_the_store_and_the_next_is_served_without() {
     let folder = tempfile::tempdir().unwrap();
-    let server = server(folder.path());
+    let opener = opener(folder.path());
     let configuration = || Some(json!({ "read_only": true }));
-    let first = server.served(configuration()).await.unwrap();
+    let first = opener.open_runtime(configuration()).await.unwrap();
     let in_use = GrantStore::open(folder.path().join("grants")).unwrap_err();
     assert!(matches!(in_use, GrantStoreError::InUse { .. }));
-    let second = server.served(configuration()).await.unwrap();
+    let second = opener.open_runtime(configuration()).await.unwrap();
     let holding = json!({ "roots": [{ "path": folder.path() }] });
-    let refused = server.served(Some(holding)).await.unwrap_err();
+    let refused = opener.open_runtime(Some(holding)).await.unwrap_err();
     let OpenError::Build(error) = &refused else {
         panic!("{refused:?}")
     };
@@ -91,14 +91,14 @@ async fn the_first_client_that_configures_has_the_store_and_the_next_is_served_w
 #[tokio::test]
 async fn while_another_process_has_the_store_nobody_is_served_and_no_path_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let server = server(folder.path());
+    let opener = opener(folder.path());
     let theirs = GrantStore::open(folder.path().join("grants")).unwrap();
-    let refused = server.served(None).await.unwrap_err();
+    let refused = opener.open_runtime(None).await.unwrap_err();
     assert!(matches!(refused, OpenError::Grants(_)), "{refused:?}");
     assert_eq!(refused.to_string(), "the grants cannot be kept");
     assert!(refused.source().is_none());
     drop(theirs);
-    server.served(None).await.unwrap();
+    opener.open_runtime(None).await.unwrap();
 }
 
 #[tokio::test]
@@ -110,15 +110,15 @@ async fn a_client_cannot_configure_a_root_that_holds_a_secret() {
     std::fs::create_dir(&other).unwrap();
     let secret = inner.join("bailiwick-1.token");
     std::fs::write(&secret, "secret").unwrap();
-    let server = Server {
+    let opener = RuntimeOpener {
         secrets: vec![secret],
-        ..keeping("--audit", folder.path().join("audit"))
+        ..opener_with("--audit", folder.path().join("audit"))
     };
     let configured = |root: &std::path::Path| Some(json!({ "roots": [{ "path": root }] }));
-    let refused = server.served(configured(&inner)).await.unwrap_err();
+    let refused = opener.open_runtime(configured(&inner)).await.unwrap_err();
     let OpenError::Build(error) = &refused else {
         panic!("{refused:?}")
     };
     assert!(error.data("initialize").is_some(), "{error:?}");
-    server.served(configured(&other)).await.unwrap();
+    opener.open_runtime(configured(&other)).await.unwrap();
 }

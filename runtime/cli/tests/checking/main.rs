@@ -40,7 +40,12 @@ async fn own_program_passes_over_stdio_in_both_revisions() {
         assert_eq!(outcomes(&run.report()), expected("pass", &[]));
     }
     // Nothing that could be previewed is listed.
-    let arguments = ["--configuration", r#"{"read_only": true}"#, program, "serve"];
+    let arguments = [
+        "--configuration",
+        r#"{"read_only": true}"#,
+        program,
+        "serve",
+    ];
     let run = check(&[&arguments[..], &[place.root()]].concat()).await;
     let report = run.report();
     assert_eq!(outcomes(&report), expected("pass", &[("preview", "skip")]));
@@ -132,10 +137,7 @@ async fn json_report_has_the_documented_members() {
     let run = check(&["--json", "/nowhere/server"]).await;
     assert_eq!(run.code, 2);
     let cause = "cannot start `/nowhere/server`: No such file or directory (os error 2)";
-    assert_eq!(
-        run.stderr,
-        format!("bailiwick: cannot connect: {cause}\n")
-    );
+    assert_eq!(run.stderr, format!("bailiwick: cannot connect: {cause}\n"));
     let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(
         report,

@@ -8,7 +8,10 @@ use crate::person;
 fn people_browse_what_the_program_serves() {
     let shown = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
     let told = [
-        ("BAILIWICK_PROGRAM", env!("CARGO_BIN_EXE_bailiwick").as_ref()),
+        (
+            "BAILIWICK_PROGRAM",
+            env!("CARGO_BIN_EXE_bailiwick").as_ref(),
+        ),
         ("BAILIWICK_BROWSER_OUTPUT", shown.as_os_str()),
     ];
     person::does(&["real/"], &told);

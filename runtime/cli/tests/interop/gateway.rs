@@ -424,7 +424,11 @@ async fn fifteen_servers_are_used_over_a_socket_and_end_with_their_host() {
     };
     let endpoint = worker.endpoint(about, None).await.unwrap();
     let mut attached = std::process::Command::new(PROGRAM);
-    attached.arg("serve").arg("--attach").arg(endpoint.socket()).env_clear();
+    attached
+        .arg("serve")
+        .arg("--attach")
+        .arg(endpoint.socket())
+        .env_clear();
     let mut child = started(attached);
     let client = over_stdio(&mut child, ClientConfig::default()).await;
     exercise(&client, &servers).await;

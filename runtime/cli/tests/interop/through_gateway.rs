@@ -30,7 +30,14 @@ fn arguments(words: &[&str], servers: &ThirdParty) -> Vec<String> {
         at("HOME=", "home"),
         at("XDG_STATE_HOME=", "state"),
     ];
-    let gateway = [PROGRAM, "serve", "--servers", "mcp.json", "--allow", "read:mcp"];
+    let gateway = [
+        PROGRAM,
+        "serve",
+        "--servers",
+        "mcp.json",
+        "--allow",
+        "read:mcp",
+    ];
     let gateway = gateway.map(ToOwned::to_owned);
     words.chain(environment).chain(gateway).collect()
 }

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use crate::support::{Client, World};
 
 fn described(world: &World) -> Client {
-    let gateway = world.gateway(Trust::Host).manual(bailiwick_cli::manual());
+    let gateway = world
+        .gateway(Trust::Host)
+        .manual(bailiwick_cli::server_doc());
     Client::of(&gateway.build())
 }
 

@@ -10,18 +10,18 @@ use super::when::{self, When};
 
 /// What a person wants to see of an audit.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct AuditCommand {
     /// The file that `--audit` named.
-    pub(crate) audit: PathBuf,
+    pub(crate) file: PathBuf,
     /// What of it.
-    pub(crate) at: At,
+    pub(crate) action: AuditAction,
 }
 
 /// What of an audit is shown.
 #[derive(Debug)]
-pub(crate) enum At {
+pub(crate) enum AuditAction {
     /// Whether it is as it was written.
-    Chain {
+    Verify {
         /// The hash that one of its records must have.
         head: Option<ContentHash>,
     },
@@ -33,7 +33,7 @@ pub(crate) enum At {
         since: Option<When>,
         until: Option<When>,
         /// What is made of it.
-        show: Show,
+        view: HistoryView,
         /// As JSON lines, for programs.
         json: bool,
     },
@@ -41,7 +41,7 @@ pub(crate) enum At {
 
 /// What is made of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Show {
+pub(crate) enum HistoryView {
     /// Each entry.
     Entries,
     /// Counts.
@@ -66,15 +66,15 @@ pub(super) fn commands() -> [Command; 2] {
                 "Shows what was asked, decided and granted, from a file that --audit wrote and the numbered files beside it: \
                  its finished segments (FILE.00000001) and the audits of further clients (FILE.2). Standard output has plain columns, or JSON lines with --json; the record is checked as it is read.",
             )
-            .arg(audit())
+            .arg(audit_arg())
             .args(filters())
             .args([
-                switch("report", "Show counts: of questions, of uses of each grant, of what is asked again and again"),
-                switch("suggest", "Show rules that would have spared questions; nothing gives them by itself. Of protected names only those built in \
+                bool_flag("report", "Show counts: of questions, of uses of each grant, of what is asked again and again"),
+                bool_flag("suggest", "Show rules that would have spared questions; nothing gives them by itself. Of protected names only those built in \
                      are known here, not what --protect adds: look at each rule with that in mind")
                     // A part of a history does not tell what was refused elsewhere.
                 .conflicts_with_all(["report", "agent", "session", "server", "tool", "decision", "since", "until"]),
-                switch("json", "Print JSON lines"),
+                bool_flag("json", "Print JSON lines"),
             ]),
         Command::new("verify")
             .about("Check that a file that --audit wrote is as it was written")
@@ -84,7 +84,7 @@ pub(super) fn commands() -> [Command; 2] {
                  not, or the first file that is missing between others. That the end was cut off shows only against a hash noted before: give it by \
                  --head.",
             )
-            .arg(audit())
+            .arg(audit_arg())
             .arg(
                 Arg::new("head")
                     .long("head")
@@ -95,7 +95,7 @@ pub(super) fn commands() -> [Command; 2] {
     ]
 }
 
-fn audit() -> Arg {
+fn audit_arg() -> Arg {
     Arg::new("audit")
         .value_name("AUDIT")
         .required(true)
@@ -103,7 +103,7 @@ fn audit() -> Arg {
         .help("The file that --audit named")
 }
 
-pub(super) fn switch(name: &'static str, about: &'static str) -> Arg {
+pub(super) fn bool_flag(name: &'static str, about: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .help(about)
@@ -132,7 +132,7 @@ fn filters() -> [Arg; 7] {
         Arg::new("decision")
             .long("decision")
             .value_name("HOW")
-            .value_parser(decision.map(|text| decision_named(&text)))
+            .value_parser(decision.map(|text| parse_decision(&text)))
             .help("Only what was decided this way"),
         Arg::new("since")
             .long("since")
@@ -147,7 +147,7 @@ fn filters() -> [Arg; 7] {
     ]
 }
 
-fn decision_named(text: &str) -> Option<Decision> {
+fn parse_decision(text: &str) -> Option<Decision> {
     let mut decisions = DECISIONS.into_iter();
     decisions
         .find(|(name, _)| *name == text)
@@ -155,14 +155,14 @@ fn decision_named(text: &str) -> Option<Decision> {
 }
 
 /// What is to be looked at, if it is one of these commands.
-pub(super) fn look(matches: &ArgMatches) -> Option<Look> {
+pub(super) fn from_matches(matches: &ArgMatches) -> Option<AuditCommand> {
     let (name, given) = matches.subcommand()?;
     let text = |id: &str| given.get_one::<String>(id).map(String::as_str);
-    let at = match name {
-        "verify" => At::Chain {
+    let action = match name {
+        "verify" => AuditAction::Verify {
             head: given.get_one("head").copied(),
         },
-        "history" => At::History {
+        "history" => AuditAction::History {
             filter: HistoryFilter {
                 agent: text("agent").map(Into::into),
                 session: text("session").map(Into::into),
@@ -173,15 +173,15 @@ pub(super) fn look(matches: &ArgMatches) -> Option<Look> {
             },
             since: given.get_one("since").copied(),
             until: given.get_one("until").copied(),
-            show: match (given.get_flag("report"), given.get_flag("suggest")) {
-                (true, _) => Show::Report,
-                (false, true) => Show::Suggestions,
-                (false, false) => Show::Entries,
+            view: match (given.get_flag("report"), given.get_flag("suggest")) {
+                (true, _) => HistoryView::Report,
+                (false, true) => HistoryView::Suggestions,
+                (false, false) => HistoryView::Entries,
             },
             json: given.get_flag("json"),
         },
         _ => return None,
     };
-    let audit = given.get_one::<PathBuf>("audit").cloned()?;
-    Some(Look { audit, at })
+    let file = given.get_one::<PathBuf>("audit").cloned()?;
+    Some(AuditCommand { file, action })
 }

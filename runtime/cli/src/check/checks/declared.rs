@@ -88,7 +88,7 @@ fn intents(tools: &[ListedTool]) -> Check {
 
 fn annotations(tools: &[ListedTool]) -> Check {
     const CHECK: &str = "tools.annotations";
-    let (mut faults, mut odd) = (Vec::new(), Vec::new());
+    let (mut faults, mut warnings) = (Vec::new(), Vec::new());
     for tool in tools {
         let name = &tool.name;
         let destructive = tool.tool.pointer("/annotations/destructiveHint");
@@ -114,15 +114,15 @@ fn annotations(tools: &[ListedTool]) -> Check {
             let required = required.and_then(Value::as_array).into_iter().flatten();
             for key in required.filter_map(Value::as_str) {
                 if !properties.is_some_and(|known| known.contains_key(key)) {
-                    odd.push(format!(
+                    warnings.push(format!(
                         "{name}: {schema} requires `{key}` and does not describe it"
                     ));
                 }
             }
         }
     }
-    if faults.is_empty() && !odd.is_empty() {
-        return Check::warn(CHECK, &joined(&odd, odd.len()));
+    if faults.is_empty() && !warnings.is_empty() {
+        return Check::warn(CHECK, &joined(&warnings, warnings.len()));
     }
     Check::of_faults(CHECK, &faults, &counted(tools.len(), "tool"))
 }

@@ -1,6 +1,6 @@
 //! Shows and verifies the files of an audit.
 
-mod told;
+mod format;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -14,11 +14,11 @@ use bailiwick::{
     json_line, suggest, verify_file,
 };
 
-use crate::cli::{At, Look, Show};
+use crate::cli::{AuditAction, AuditCommand, HistoryView};
 
 /// Why an audit is not shown.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RecordError {
+pub(crate) enum AuditError {
     #[error("cannot list the files of the audit `{}`", .0.display())]
     List(PathBuf, #[source] io::Error),
     #[error("the audit lacks its file `{}`", .0.display())]
@@ -36,23 +36,23 @@ pub(crate) enum RecordError {
 }
 
 /// Looks at what a person wants to see.
-pub(crate) fn look(look: Look) -> Result<String, RecordError> {
-    match look.at {
-        At::Chain { head } => verified(&look.audit, head),
-        At::History {
+pub(crate) fn run(command: AuditCommand) -> Result<String, AuditError> {
+    match command.action {
+        AuditAction::Verify { head } => verify_files(&command.file, head),
+        AuditAction::History {
             filter,
             since,
             until,
-            show,
+            view,
             json,
         } => {
-            let [since, until] = [since, until].map(|when| when.map(|when| when.before(now())));
+            let [since, until] = [since, until].map(|when| when.map(|when| when.to_millis(now())));
             let filter = HistoryFilter {
                 since,
                 until,
                 ..filter
             };
-            shown(&history(&look.audit)?, &filter, show, json)
+            format_history(&read_history(&command.file)?, &filter, view, json)
         }
     }
 }
@@ -63,11 +63,11 @@ fn now() -> u64 {
 }
 
 /// The named file, and those that further runtimes of the same server wrote beside it: `.2`, `.3` and so on.
-fn files(audit: &Path) -> Result<Vec<PathBuf>, RecordError> {
-    let numbers = numbers(audit).map_err(|error| RecordError::List(audit.to_owned(), error))?;
+fn files(audit: &Path) -> Result<Vec<PathBuf>, AuditError> {
+    let numbers = numbers(audit).map_err(|error| AuditError::List(audit.to_owned(), error))?;
     // A server numbers without a gap, so a file that is missing was taken away.
     if let Some((missing, _)) = (2..).zip(&numbers).find(|(next, found)| next != *found) {
-        return Err(RecordError::Missing(numbered(audit, missing)));
+        return Err(AuditError::Missing(numbered(audit, missing)));
     }
     let further = numbers.into_iter().map(|number| numbered(audit, number));
     Ok(std::iter::once(audit.to_owned()).chain(further).collect())
@@ -103,7 +103,7 @@ fn numbers(audit: &Path) -> io::Result<BTreeSet<u32>> {
     Ok(numbers)
 }
 
-fn verified(audit: &Path, expected: Option<ContentHash>) -> Result<String, RecordError> {
+fn verify_files(audit: &Path, expected: Option<ContentHash>) -> Result<String, AuditError> {
     let mut found = expected.is_none();
     let (mut head, mut records, mut count) = (Head::default(), 0, 0);
     for place in files(audit)? {
@@ -112,7 +112,7 @@ fn verified(audit: &Path, expected: Option<ContentHash>) -> Result<String, Recor
         (records, count) = (records + verified.records, count + verified.files);
     }
     if let Some(expected) = expected.filter(|_| !found) {
-        return Err(RecordError::Head(expected));
+        return Err(AuditError::Head(expected));
     }
     Ok(format!(
         "{records} records in {count} files, as they were written; the last has the hash {}",
@@ -120,7 +120,7 @@ fn verified(audit: &Path, expected: Option<ContentHash>) -> Result<String, Recor
     ))
 }
 
-fn history(audit: &Path) -> Result<History, RecordError> {
+fn read_history(audit: &Path) -> Result<History, AuditError> {
     let mut history = History::new();
     for place in files(audit)? {
         let Err(error) = history.read_file(&place) else {
@@ -146,29 +146,29 @@ fn history(audit: &Path) -> Result<History, RecordError> {
     Ok(history)
 }
 
-fn shown(
+fn format_history(
     history: &History,
     filter: &HistoryFilter,
-    show: Show,
+    view: HistoryView,
     json: bool,
-) -> Result<String, RecordError> {
-    Ok(match (show, json) {
-        (Show::Entries, true) => history.export(filter)?,
-        (Show::Entries, false) => {
-            told::entries(history.entries().filter(|entry| filter.admits(entry)))
+) -> Result<String, AuditError> {
+    Ok(match (view, json) {
+        (HistoryView::Entries, true) => history.export(filter)?,
+        (HistoryView::Entries, false) => {
+            format::entries(history.entries().filter(|entry| filter.admits(entry)))
         }
-        (Show::Report, true) => json_line(&history.report(filter))?,
-        (Show::Report, false) => told::report(&history.report(filter)),
-        (Show::Suggestions, true) => {
+        (HistoryView::Report, true) => json_line(&history.report(filter))?,
+        (HistoryView::Report, false) => format::report(&history.report(filter)),
+        (HistoryView::Suggestions, true) => {
             let lines = suggestions(history)?.into_iter().map(|one| json_line(&one));
             lines.collect::<Result<Vec<_>, _>>()?.join("\n")
         }
-        (Show::Suggestions, false) => told::suggestions(&suggestions(history)?),
+        (HistoryView::Suggestions, false) => format::suggestions(&suggestions(history)?),
     })
 }
 
 /// What is suggested from all of a history: a part of it does not tell what was refused.
-fn suggestions(history: &History) -> Result<Vec<Suggestion>, RecordError> {
+fn suggestions(history: &History) -> Result<Vec<Suggestion>, AuditError> {
     let needs = history.entries().flat_map(|entry| entry.event.needs());
     let names: BTreeSet<&str> = needs
         .filter_map(|need| need.path()?.names().next())

@@ -6,7 +6,7 @@ use bailiwick::{
     listed,
 };
 
-use crate::cli::time_of;
+use crate::cli::format_time;
 use crate::table::{or_dash, table};
 
 /// One line an entry: when, which, who, by which tool, how it ended, what a person can do if it was not let through, and
@@ -25,24 +25,24 @@ pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> St
         entries.map(|entry| {
             let tool = entry.tool.as_ref().map_or("-", |tool| tool.as_str());
             [
-                time_of(entry.at),
+                format_time(entry.at),
                 entry.run.to_string(),
                 or_dash(&entry.agent),
                 tool.to_owned(),
-                decided(entry),
+                format_decision(entry),
                 or_dash(entry.denial().map_or("", |denial| denial.hint)),
-                what(&entry.event),
+                describe_event(&entry.event),
             ]
         }),
     )
 }
 
-fn decided(entry: &HistoryEntry) -> String {
+fn format_decision(entry: &HistoryEntry) -> String {
     let decision = match (&entry.event, entry.decision) {
         (HistoryEvent::Narrowed { .. }, _) => "narrowed",
         (HistoryEvent::Revoked { .. }, _) => "revoked",
         (HistoryEvent::Call(call), None) => call.outcome.as_str(),
-        (_, decision) => decision.map_or("open", word),
+        (_, decision) => decision.map_or("open", decision_name),
     };
     match entry.by {
         DecidedBy::Person => format!("{decision} by a person"),
@@ -53,7 +53,7 @@ fn decided(entry: &HistoryEntry) -> String {
     }
 }
 
-fn word(decision: Decision) -> &'static str {
+fn decision_name(decision: Decision) -> &'static str {
     match decision {
         Decision::Granted => "granted",
         Decision::Denied => "denied",
@@ -62,7 +62,7 @@ fn word(decision: Decision) -> &'static str {
     }
 }
 
-fn what(event: &HistoryEvent) -> String {
+fn describe_event(event: &HistoryEvent) -> String {
     match event {
         HistoryEvent::Question(question) => {
             let mut text = format!("{} {}", question.question, listed(&question.needs, " "));
@@ -70,7 +70,7 @@ fn what(event: &HistoryEvent) -> String {
                 text += &format!(
                     "; allowed {}, {}",
                     listed(&question.patterns, " "),
-                    span(lifetime)
+                    format_lifetime(lifetime)
                 );
             }
             if !question.left_out.is_empty() {
@@ -81,9 +81,11 @@ fn what(event: &HistoryEvent) -> String {
             }
             text
         }
-        HistoryEvent::Call(call) => one_call(call),
-        HistoryEvent::Granted(step) => granted(step),
-        HistoryEvent::Unrecorded(step) => format!("{}; granted without a record", granted(step)),
+        HistoryEvent::Call(call) => describe_call(call),
+        HistoryEvent::Granted(step) => describe_grant(step),
+        HistoryEvent::Unrecorded(step) => {
+            format!("{}; granted without a record", describe_grant(step))
+        }
         HistoryEvent::Narrowed { step, .. } => {
             let change = &step.change;
             let mut text = step.grant.to_string();
@@ -91,10 +93,10 @@ fn what(event: &HistoryEvent) -> String {
                 text += &format!(" to {pattern}");
             }
             if let Some(uses) = change.uses {
-                text += &format!(", {}", span(Lifetime::Uses(uses)));
+                text += &format!(", {}", format_lifetime(Lifetime::Uses(uses)));
             }
             if let Some(time) = change.time {
-                text += &format!(", {}", span(Lifetime::For(time)));
+                text += &format!(", {}", format_lifetime(Lifetime::For(time)));
             }
             if change.holder_only {
                 text += ", without sub-agents";
@@ -103,15 +105,15 @@ fn what(event: &HistoryEvent) -> String {
         }
         HistoryEvent::Revoked { grant, cause, .. } => cause.map_or_else(
             || grant.to_string(),
-            |cause| format!("{grant}{}", why(cause)),
+            |cause| format!("{grant}{}", revoke_reason(cause)),
         ),
-        HistoryEvent::SignedIn(step) => signed_in(step),
+        HistoryEvent::SignedIn(step) => describe_sign_in(step),
         _ => String::new(),
     }
 }
 
 /// What a call needed, how it ended, what allowed it and what it changed.
-fn one_call(call: &PastCall) -> String {
+fn describe_call(call: &PastCall) -> String {
     let mut parts = vec![listed(&call.needs, " ")];
     if call.outcome != CallOutcome::Denied {
         parts.push(call.outcome.as_str().replace('_', " "));
@@ -134,7 +136,7 @@ fn one_call(call: &PastCall) -> String {
     parts.join("; ")
 }
 
-fn signed_in(step: &SignedInStep) -> String {
+fn describe_sign_in(step: &SignedInStep) -> String {
     let (server, issuer) = (&step.server, &step.issuer);
     let mut text = format!("the server {server} under the person's name at {issuer}");
     if !step.scopes.is_empty() {
@@ -146,18 +148,18 @@ fn signed_in(step: &SignedInStep) -> String {
     text
 }
 
-fn granted(step: &GrantedStep) -> String {
+fn describe_grant(step: &GrantedStep) -> String {
     format!(
         "{} {} to {}, {}",
         step.grant,
         step.pattern,
-        held(&step.holder),
-        span(step.lifetime)
+        format_holder(&step.holder),
+        format_lifetime(step.lifetime)
     )
 }
 
 /// Why the host took a grant back; what a person did needs no reason.
-fn why(cause: RevokeCause) -> &'static str {
+fn revoke_reason(cause: RevokeCause) -> &'static str {
     match cause {
         RevokeCause::WorkerEnded => "; its worker ended",
         RevokeCause::SessionEnded => "; its session ended",
@@ -166,7 +168,7 @@ fn why(cause: RevokeCause) -> &'static str {
     }
 }
 
-fn span(lifetime: Lifetime) -> String {
+fn format_lifetime(lifetime: Lifetime) -> String {
     match lifetime {
         Lifetime::Once => "once".to_owned(),
         Lifetime::Waiting(calls) => format!("for {calls} waiting calls"),
@@ -177,7 +179,7 @@ fn span(lifetime: Lifetime) -> String {
     }
 }
 
-fn held(holder: &GrantHolder) -> String {
+fn format_holder(holder: &GrantHolder) -> String {
     match holder {
         GrantHolder::Worker(worker) => worker.to_string(),
         GrantHolder::Session { session, worker } => format!("{worker} in {session}"),
@@ -187,7 +189,7 @@ fn held(holder: &GrantHolder) -> String {
 
 /// Four tables: how questions ended, how grants were used, what was asked more than once, how other calls ended.
 pub(super) fn report(report: &HistoryReport) -> String {
-    let all = std::iter::once(tally("all agents", report.all));
+    let all = std::iter::once(tally_row("all agents", report.all));
     let agents = report.agents.iter();
     let rates = table(
         [
@@ -200,7 +202,7 @@ pub(super) fn report(report: &HistoryReport) -> String {
             "OPEN",
             "YES",
         ],
-        all.chain(agents.map(|(agent, of)| tally(agent, *of))),
+        all.chain(agents.map(|(agent, of)| tally_row(agent, *of))),
     );
     let grants = table(
         ["RUN", "GRANT", "USES", "STATE", "BY", "HOLDER", "PATTERN"],
@@ -209,9 +211,12 @@ pub(super) fn report(report: &HistoryReport) -> String {
                 grant.run.to_string(),
                 grant.grant.to_string(),
                 grant.uses.to_string(),
-                state(grant).to_owned(),
+                grant_state(grant).to_owned(),
                 grant.by.as_str().to_owned(),
-                grant.holder.as_ref().map_or_else(|| "-".to_owned(), held),
+                grant
+                    .holder
+                    .as_ref()
+                    .map_or_else(|| "-".to_owned(), format_holder),
                 grant
                     .pattern
                     .as_ref()
@@ -219,13 +224,13 @@ pub(super) fn report(report: &HistoryReport) -> String {
             ]
         }),
     );
-    let (repeated, calls) = (repeated(report), calls(report));
+    let (repeated, calls) = (repeated_table(report), calls_table(report));
     format!(
         "Questions\n{rates}\nGrants\n{grants}\nAsked more than once\n{repeated}\nCalls without a question\n{calls}"
     )
 }
 
-fn repeated(report: &HistoryReport) -> String {
+fn repeated_table(report: &HistoryReport) -> String {
     table(
         ["TIMES", "GRANTED", "DENIED", "AGENT", "TOOL", "NEEDS"],
         report.repeated.iter().map(|asked| {
@@ -245,7 +250,7 @@ fn repeated(report: &HistoryReport) -> String {
     )
 }
 
-fn calls(report: &HistoryReport) -> String {
+fn calls_table(report: &HistoryReport) -> String {
     table(
         ["CALLS", "OUTCOME", "BY", "CODE", "AGENT", "TOOL"],
         report.calls.iter().map(|tally| {
@@ -262,7 +267,7 @@ fn calls(report: &HistoryReport) -> String {
     )
 }
 
-fn tally(agent: &str, of: Tally) -> [String; 8] {
+fn tally_row(agent: &str, of: Tally) -> [String; 8] {
     let rate = of.approve_rate();
     [
         or_dash(agent),
@@ -276,7 +281,7 @@ fn tally(agent: &str, of: Tally) -> [String; 8] {
     ]
 }
 
-fn state(grant: &GrantUse) -> &'static str {
+fn grant_state(grant: &GrantUse) -> &'static str {
     match (grant.ended_at, grant.uses) {
         (Some(_), 0) => "revoked, never used",
         (Some(_), _) => "revoked",
@@ -296,7 +301,7 @@ pub(super) fn suggestions(suggestions: &[Suggestion]) -> String {
             [
                 one.spares.to_string(),
                 or_dash(&one.agent),
-                span(one.lifetime),
+                format_lifetime(one.lifetime),
                 one.pattern.to_string(),
             ]
         }),

@@ -98,11 +98,11 @@ impl Server<'_> {
     /// Calls a tool that says that it only reads, and that needs no arguments.
     async fn result(&self) -> Check {
         const CHECK: &str = "tools.result";
-        let needs_nothing = |tool: &&ListedTool| {
+        let needs_no_arguments = |tool: &&ListedTool| {
             let required = tool.tool.pointer("/inputSchema/required");
             tool.read_only && required.and_then(Value::as_array).is_none_or(Vec::is_empty)
         };
-        let found = self.tools().iter().filter(needs_nothing);
+        let found = self.tools().iter().filter(needs_no_arguments);
         // One with an output schema has more that can be checked.
         let Some(tool) = found.min_by_key(|tool| tool.tool.get("outputSchema").is_none()) else {
             return Check::skip(CHECK, "no tool is read-only and needs no arguments");
@@ -129,7 +129,7 @@ impl Server<'_> {
         let mut shown = 0;
         for tool in &tools {
             let name = &tool.name;
-            let preview = || self.call(name, arguments(tool), json!({"preview": true}));
+            let preview = || self.call(name, sample_arguments(tool), json!({"preview": true}));
             match (preview().await, preview().await) {
                 (Ok(first), Ok(_)) if first.get("error").is_some() || is_error(&first) => {}
                 (Ok(first), Ok(second)) => {
@@ -168,7 +168,7 @@ impl Server<'_> {
             json!("everything"),
         ] {
             let meta = json!({"policy": policy});
-            match self.call(&tool.name, arguments(tool), meta).await {
+            match self.call(&tool.name, sample_arguments(tool), meta).await {
                 Err(reason) => faults.push(reason),
                 Ok(response) if code(&response).is_some() => {}
                 Ok(_) => faults.push(format!("{policy} is not refused by an error")),
@@ -256,7 +256,7 @@ async fn result_fault(tool: &ListedTool, response: &Value) -> Option<String> {
 }
 
 /// The arguments that a tool gives as an example, or the least that its schema wants.
-fn arguments(tool: &ListedTool) -> Value {
+fn sample_arguments(tool: &ListedTool) -> Value {
     let examples = member(&tool.tool, "dashdash").and_then(|dashdash| dashdash.get("examples"));
     let example = examples.and_then(|examples| examples.get(0)?.get("input"));
     if let Some(example) = example {
@@ -268,17 +268,17 @@ fn arguments(tool: &ListedTool) -> Value {
     let mut arguments = Map::new();
     for key in required {
         let field = schema.get("properties").and_then(|all| all.get(key));
-        arguments.insert(key.to_owned(), least(field.unwrap_or(&Value::Null)));
+        arguments.insert(key.to_owned(), sample_value(field.unwrap_or(&Value::Null)));
     }
     Value::Object(arguments)
 }
 
 /// A value that fits a simple schema.
-fn least(schema: &Value) -> Value {
-    let given = schema.get("default").or_else(|| schema.get("const"));
-    let given = given.or_else(|| schema.pointer("/enum/0"));
-    if let Some(given) = given.or_else(|| schema.pointer("/examples/0")) {
-        return given.clone();
+fn sample_value(schema: &Value) -> Value {
+    let value = schema.get("default").or_else(|| schema.get("const"));
+    let value = value.or_else(|| schema.pointer("/enum/0"));
+    if let Some(value) = value.or_else(|| schema.pointer("/examples/0")) {
+        return value.clone();
     }
     match schema.get("type").and_then(Value::as_str) {
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| json!(0)),
