@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bailiwick_examples::ended;
+use bailiwick_examples::exit_code;
 
 #[path = "app_tools/story.rs"]
 mod story;
@@ -15,5 +15,5 @@ mod story;
 async fn main() -> ExitCode {
     let chromium = std::env::var_os("BAILIWICK_CHROMIUM");
     let chromium = chromium.map_or_else(|| PathBuf::from("/usr/bin/chromium"), PathBuf::from);
-    ended(story::run(&chromium).await)
+    exit_code(story::run(&chromium).await)
 }

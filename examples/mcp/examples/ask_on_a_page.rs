@@ -12,16 +12,16 @@ use bailiwick::{
     Answer, Begun, Call, Console, ConsoleRecord, ConsoleSource, Deferred, MemoryAudit, Policy,
     Runtime, ServerCard, WorkerSpec, escape,
 };
-use bailiwick_examples::{Failure, ended};
+use bailiwick_examples::{BoxError, exit_code};
 use serde_json::json;
 use tokio::net::TcpListener;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    ended(run().await)
+    exit_code(run().await)
 }
 
-async fn run() -> Result<(), Failure> {
+async fn run() -> Result<(), BoxError> {
     let repo = tempfile::tempdir()?;
     let note = repo.path().join("note.md");
     fs::write(&note, "Ask first.\n")?;

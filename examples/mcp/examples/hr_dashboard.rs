@@ -37,7 +37,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bailiwick::{Http, Token};
-use bailiwick_examples::{Failure, ended};
+use bailiwick_examples::{BoxError, exit_code};
 use tokio::net::TcpListener;
 
 #[path = "hr_dashboard/server.rs"]
@@ -49,7 +49,7 @@ struct Options {
     folder: Option<PathBuf>,
 }
 
-fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failure> {
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, BoxError> {
     let mut options = Options::default();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -70,7 +70,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failu
     Ok(options)
 }
 
-async fn run() -> Result<(), Failure> {
+async fn run() -> Result<(), BoxError> {
     let options = options(std::env::args().skip(1))?;
     let scratch = tempfile::tempdir()?;
     let folder = options.folder.unwrap_or_else(|| scratch.path().to_owned());
@@ -100,5 +100,5 @@ async fn run() -> Result<(), Failure> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    ended(run().await)
+    exit_code(run().await)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use bailiwick_examples::Failure;
+use bailiwick_examples::BoxError;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -18,7 +18,7 @@ impl Chromium {
     ///
     /// # Errors
     /// If there is none, or the system has no room for its profile.
-    pub(crate) fn open(place: &Path, url: &str) -> Result<Self, Failure> {
+    pub(crate) fn open(place: &Path, url: &str) -> Result<Self, BoxError> {
         let profile = tempfile::tempdir()?;
         // Whoever is on this machine reads command lines, and the address lets in. The folder is its owner's alone.
         let first = profile.path().join("first.html");
@@ -55,7 +55,7 @@ impl Chromium {
     ///
     /// # Errors
     /// If the system will not.
-    pub(crate) async fn close(mut self) -> Result<(), Failure> {
+    pub(crate) async fn close(mut self) -> Result<(), BoxError> {
         self.process.kill().await?;
         Ok(())
     }

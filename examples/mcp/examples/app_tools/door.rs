@@ -6,7 +6,7 @@
 use axum::Router;
 use axum::routing::{get, post};
 use bailiwick::GuestLink;
-use bailiwick_examples::Failure;
+use bailiwick_examples::BoxError;
 use bailiwick_ui::{SANDBOX, SANDBOX_POLICY};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ impl Drop for Door {
 ///
 /// # Errors
 /// If there is no port, or the system gives no random bits.
-pub(crate) async fn open(link: GuestLink, html: String) -> Result<Door, Failure> {
+pub(crate) async fn open(link: GuestLink, html: String) -> Result<Door, BoxError> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     let token = bailiwick::Token::random()?.reveal().to_owned();

@@ -14,7 +14,7 @@ use bailiwick::{
     Code, Config, DenyView, MemoryAudit, Policy, Runtime, View, ViewSpec, ViewState, Worker,
     WorkerSpec,
 };
-use bailiwick_examples::Failure;
+use bailiwick_examples::BoxError;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SOURCE: &str = "fn greet(name: &str) -> String {\n    format!(\"Hello, {name}\")\n}\n\nfn main() {\n    println!(\"{}\", greet(\"you\"));\n}\n";
 
 /// One step of the model: a tool of the app, and what it answers.
-async fn step(worker: &Worker, tool: &str, arguments: Value) -> Result<Value, Failure> {
+async fn step(worker: &Worker, tool: &str, arguments: Value) -> Result<Value, BoxError> {
     let name = format!("app_files__{tool}");
     let outcome = worker.call(&name, arguments.clone()).await?;
     let answer = outcome.structured()?;
@@ -35,7 +35,7 @@ async fn step(worker: &Worker, tool: &str, arguments: Value) -> Result<Value, Fa
 }
 
 /// Waits until the page has come up and its tools are offered.
-async fn shown(view: &View, worker: &Worker) -> Result<(), Failure> {
+async fn shown(view: &View, worker: &Worker) -> Result<(), BoxError> {
     let up = async {
         let mounted = view.reached(ViewState::Mounted).await;
         while mounted && view.tools().is_empty() {
@@ -57,7 +57,7 @@ async fn shown(view: &View, worker: &Worker) -> Result<(), Failure> {
 }
 
 /// What the model does with the app.
-async fn drive(worker: &Worker) -> Result<(), Failure> {
+async fn drive(worker: &Worker) -> Result<(), BoxError> {
     println!("The agent shows its person a place in a file, and reads what they see:");
     let opened = step(worker, "open-path", json!({"path": "/repo/src/main.rs"})).await?;
     assert_eq!(opened.get("lines"), Some(&json!(7)));
@@ -88,7 +88,7 @@ async fn drive(worker: &Worker) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If there is no browser there, or the story goes another way.
-pub(crate) async fn run(chromium: &Path) -> Result<(), Failure> {
+pub(crate) async fn run(chromium: &Path) -> Result<(), BoxError> {
     let repo = tempfile::tempdir()?;
     let files = [
         ("src/main.rs", SOURCE),

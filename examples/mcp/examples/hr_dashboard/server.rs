@@ -9,7 +9,7 @@ use bailiwick::{
     About, AppPage, AskLimits, Deferred, Gateway, OpenError, Opener, Policy, Runtime, Served,
     ToolSet, Trust, WorkerSpec,
 };
-use bailiwick_examples::Failure;
+use bailiwick_examples::BoxError;
 use serde_json::Value;
 
 #[path = "file.rs"]
@@ -68,7 +68,7 @@ impl Opener for Office {
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn seed(folder: &Path) -> Result<(), Failure> {
+pub(crate) fn seed(folder: &Path) -> Result<(), BoxError> {
     let file = folder.join("employees.json");
     if !file.try_exists()? {
         fs::write(file, SEED)?;
@@ -80,7 +80,7 @@ pub(crate) fn seed(folder: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If there are no random bits.
-pub(crate) fn gateway(folder: PathBuf) -> Result<Gateway, Failure> {
+pub(crate) fn gateway(folder: PathBuf) -> Result<Gateway, BoxError> {
     let about = About {
         name: "hr-dashboard".into(),
         title: "Staff".into(),

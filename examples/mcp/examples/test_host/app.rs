@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiwick_examples::Failure;
 use bailiwick_cli::check::{self, Outcome, Session};
+use bailiwick_examples::BoxError;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -30,7 +30,7 @@ pub(crate) async fn run(
     arguments: Vec<String>,
     at_terminal: bool,
     out: &mut impl Write,
-) -> Result<bool, Failure> {
+) -> Result<bool, BoxError> {
     let options = Options::read(arguments, at_terminal)?;
     match options.mode {
         Mode::Check { json } => check(options, json, out).await,
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     }
 }
 
-async fn check(options: Options, json: bool, out: &mut impl Write) -> Result<bool, Failure> {
+async fn check(options: Options, json: bool, out: &mut impl Write) -> Result<bool, BoxError> {
     let endless = std::future::pending();
     let report = check::run(options.target, options.connection, PATIENCE, endless).await;
     let report = report.ok_or("the checks were interrupted")?;
@@ -73,7 +73,7 @@ pub(crate) struct Serving {
 ///
 /// # Errors
 /// If there is no such port, or the system gives no random bits.
-pub(crate) async fn serve(options: Options) -> Result<Serving, Failure> {
+pub(crate) async fn serve(options: Options) -> Result<Serving, BoxError> {
     let port = match options.mode {
         Mode::Serve { port } => port,
         Mode::Check { .. } => 0,

@@ -9,8 +9,8 @@ use bailiwick::{
     About, AskLimits, ConfigSource, ConfigSources, Deferred, FileTools, Gateway, OpenError, Opener,
     Policy, Runtime, Served, Trust, WorkerSpec, config_schema,
 };
-use bailiwick_examples::Failure;
 use bailiwick_cli::check::Target;
+use bailiwick_examples::BoxError;
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 
@@ -34,7 +34,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(elicit: bool) -> Result<Self, Failure> {
+    fn new(elicit: bool) -> Result<Self, BoxError> {
         let folder = tempfile::tempdir()?;
         for (name, text) in FILES {
             let file = folder.path().join(name);
@@ -91,7 +91,7 @@ pub(crate) fn target(elicit: bool) -> Target {
     })
 }
 
-async fn serve(stream: DuplexStream, elicit: bool) -> Result<(), Failure> {
+async fn serve(stream: DuplexStream, elicit: bool) -> Result<(), BoxError> {
     let about = About {
         name: "bailiwick".into(),
         title: "Bailiwick files".into(),

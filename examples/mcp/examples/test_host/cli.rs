@@ -1,7 +1,7 @@
 //! The command line of the test host.
 
-use bailiwick_examples::Failure;
 use bailiwick_cli::check::{Connection, Revision, Target};
+use bailiwick_examples::BoxError;
 use serde_json::{Map, Value};
 
 use super::builtin;
@@ -45,7 +45,7 @@ impl Options {
     ///
     /// # Errors
     /// An argument that means nothing, or two that exclude each other.
-    pub(crate) fn read(arguments: Vec<String>, at_terminal: bool) -> Result<Self, Failure> {
+    pub(crate) fn read(arguments: Vec<String>, at_terminal: bool) -> Result<Self, BoxError> {
         let read = Read::from(arguments)?;
         let named = read.url.is_some() || !read.command.is_empty();
         let serve = read.serve || (!read.check && (named || at_terminal));
@@ -77,11 +77,11 @@ impl Options {
 }
 
 impl Read {
-    fn from(arguments: Vec<String>) -> Result<Self, Failure> {
+    fn from(arguments: Vec<String>) -> Result<Self, BoxError> {
         let mut read = Self::default();
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
-            let mut value = || arguments.next().ok_or_else(|| Failure::from(USAGE));
+            let mut value = || arguments.next().ok_or_else(|| BoxError::from(USAGE));
             match argument.as_str() {
                 "check" if !read.check => read.check = true,
                 "--json" => read.json = true,
