@@ -1,7 +1,8 @@
-//! A call that must ask in, the address of a page on which a person answers out, and what came of the answer.
+//! Serves the approval page and waits for the answer to one question.
 //!
-//! `cargo run -p bailiwick-mcp-examples --example ask_on_a_page` waits for you if you sit at a terminal; else it answers itself.
-#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+//! `cargo run -p bailiwick-mcp-examples --example ask_on_a_page` waits for your answer on a terminal. Without a terminal, it
+//! answers the question itself.
+#![expect(clippy::print_stdout, reason = "examples print what happens")]
 
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -26,7 +27,7 @@ async fn run() -> Result<(), BoxError> {
     let note = repo.path().join("note.md");
     fs::write(&note, "Ask first.\n")?;
     let audit = MemoryAudit::new(1000);
-    let (runtime, people) = Runtime::builder()
+    let (runtime, grants) = Runtime::builder()
         .root("repo", repo.path())
         .tools(bailiwick_fs::tools())
         // Questions wait until they are answered on the page.
@@ -34,7 +35,7 @@ async fn run() -> Result<(), BoxError> {
         .audit(audit.clone())
         .build()
         .await?;
-    let people = Arc::new(people);
+    let grants = Arc::new(grants);
 
     let console = Console::serve(TcpListener::bind("127.0.0.1:0").await?)?;
     let card = ServerCard {
@@ -42,7 +43,7 @@ async fn run() -> Result<(), BoxError> {
         icons: "✎".into(),
         description: "Writes notes".into(),
     };
-    let source = ConsoleSource::new(Arc::clone(&people)).record(ConsoleRecord::Memory(audit));
+    let source = ConsoleSource::new(Arc::clone(&grants)).record(ConsoleRecord::Memory(audit));
     console.attend(source.server(card));
 
     let policy = Policy::new()
@@ -55,22 +56,22 @@ async fn run() -> Result<(), BoxError> {
         "path": "/repo/note.md", "edits": [{ "old_text": "Ask first.", "new_text": "Ask on a page." }],
     });
     let Begun::Asks(pending) = writer.begin(Call::new("edit_file", arguments)).await? else {
-        return Err("a change was made that nobody had allowed".into());
+        return Err("a change was made without approval".into());
     };
     if io::stdin().is_terminal() {
-        println!("An agent asks. Answer it at {}", console.url());
+        println!("Answer the question at {}", console.url());
     } else {
-        println!("An agent asks, and nobody is here to open the page; it is allowed, once.");
+        println!("There is no terminal, so the question is answered with `allow once`.");
         let question = pending.question().id;
-        people.answer(question, Answer::ONCE).await?;
+        grants.answer(question, Answer::ONCE).await?;
     }
     match pending.go_on().await {
-        Ok(Begun::Ended(outcome)) => println!("It did: {}", escape(&outcome.text())),
-        Ok(Begun::Asks(_)) => return Err("it asked for what it had been told".into()),
-        Err(refused) => println!("It is told: {}", escape(refused.message())),
+        Ok(Begun::Ended(outcome)) => println!("Reply: {}", escape(&outcome.text())),
+        Ok(Begun::Asks(_)) => return Err("the call asked again".into()),
+        Err(error) => println!("Error: {}", escape(error.message())),
     }
     println!(
-        "The file says: {}",
+        "File content: {}",
         escape(fs::read_to_string(&note)?.trim())
     );
     console.shutdown().await;

@@ -13,8 +13,8 @@ mod client;
 #[path = "hr_dashboard/page.rs"]
 mod page;
 #[cfg(feature = "interop")]
-#[path = "../../../ui-assets/tests/support/person.rs"]
-mod person;
+#[path = "../../../ui-assets/tests/support/playwright.rs"]
+mod playwright;
 #[path = "../examples/hr_dashboard/server.rs"]
 mod server;
 

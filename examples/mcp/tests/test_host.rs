@@ -12,10 +12,10 @@
     )
 )]
 
+#[path = "test_host/api.rs"]
+mod api;
 #[path = "../examples/test_host/app.rs"]
 mod app;
-#[path = "test_host/door.rs"]
-mod door;
 #[path = "../../../runtime/cli/tests/checking/expected.rs"]
 mod expected;
 #[cfg(feature = "interop")]
@@ -78,7 +78,7 @@ async fn without_a_word_and_a_terminal_the_own_server_is_checked() {
 
 #[tokio::test]
 async fn arguments_that_mean_nothing_or_exclude_each_other_are_refused() {
-    let refused = |arguments: &[&str]| app::Options::read(words(arguments), false).is_err();
+    let refused = |arguments: &[&str]| app::Options::parse(words(arguments), false).is_err();
     for arguments in [
         &["check", "--serve"][..],
         &["--json", "--serve"],
@@ -117,9 +117,9 @@ async fn arguments_that_mean_nothing_or_exclude_each_other_are_refused() {
 }
 
 /// A host that serves its page for this server.
-async fn serving(arguments: &[&str]) -> app::Serving {
+async fn serving(arguments: &[&str]) -> app::TestHost {
     let arguments = [words(&["--serve"]), words(arguments)].concat();
-    let options = app::Options::read(arguments, false).unwrap();
+    let options = app::Options::parse(arguments, false).unwrap();
     app::serve(options).await.unwrap()
 }
 
@@ -134,7 +134,7 @@ async fn a_server_ends_with_its_host_even_if_it_would_rather_stay() {
         let script = r#"echo $$ >"$1"; export STAY="$2"; shift 2; exec "$@""#;
         let command = [&["sh", "-c", script, "sh", file, stay][..], &server].concat();
         let host = serving(&command).await;
-        let state = door::Page::of(&host).ask("state", &json!({})).await;
+        let state = api::Page::of(&host).ask("state", &json!({})).await;
         assert_eq!(state["status"], "ready", "{state}");
         let id = fs::read_to_string(file).unwrap();
         let process = PathBuf::from("/proc").join(id.trim());

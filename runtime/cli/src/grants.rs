@@ -1,4 +1,4 @@
-//! The file of a grant store in, a text that tells of its grants out; what is to be changed is on the disk by then.
+//! Shows and changes stored grants.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use crate::cli::{ApplyTemplate, GrantsAction, GrantsCommand, format_time};
 use crate::table::{or_dash, table};
 use crate::templates::{self, TemplatesError};
 
-/// Why grants are not shown, or not changed.
+/// Why grants cannot be shown or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrantsError {
     #[error(transparent)]
     Store(GrantStoreError),
-    #[error("the grant store `{}` is in use; nothing in it is changed while a server has it", .0.display())]
+    #[error("the grant store `{}` is in use: stop the server that uses it", .0.display())]
     InUse(PathBuf),
-    #[error("no grant of `{agent}` is in the grant store `{}`", .file.display())]
+    #[error("the grant store `{}` has no grants of `{agent}`", .file.display())]
     NoGrants { agent: String, file: PathBuf },
     #[error("cannot change the grant store `{}`", .0.display())]
     Edit(PathBuf, #[source] GrantEditError),
@@ -40,21 +40,21 @@ impl From<GrantStoreError> for GrantsError {
     }
 }
 
-/// Shows or changes what a person wants.
+/// Runs the command.
 pub(crate) fn run(command: GrantsCommand) -> Result<String, GrantsError> {
     let GrantsCommand { file, action, json } = command;
-    // To a server no file is an empty store; whoever names one means a store that is there.
+    // For a server, a missing file is an empty store. Here it is an error.
     let found = file.try_exists().and_then(|found| {
         let missing = || io::ErrorKind::NotFound.into();
         found.then_some(()).ok_or_else(missing)
     });
     let mut grants = match (found, &action) {
-        // The first grant makes the store.
+        // The first grant creates the store.
         (Err(source), GrantsAction::Apply(_)) if source.kind() == io::ErrorKind::NotFound => {
             Vec::new()
         }
         (Err(source), _) => return Err(GrantStoreError::Open { file, source }.into()),
-        // A damaged store is refused here, and so left where it is.
+        // Fails for a damaged store, which is left in place.
         (Ok(()), _) => GrantStore::read(&file)?,
     };
     match action {
@@ -66,7 +66,7 @@ pub(crate) fn run(command: GrantsCommand) -> Result<String, GrantsError> {
         }
         GrantsAction::Revoke(ids) => {
             let revoked = GrantStore::open(&file)?.remove(&ids);
-            format_changed("Taken back", &with_file(file, revoked)?, json)
+            format_changed("Revoked", &with_file(file, revoked)?, json)
         }
         GrantsAction::RevokeAll(agent) => {
             let mut store = GrantStore::open(&file)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(command: GrantsCommand) -> Result<String, GrantsError> {
                 let agent = escape(&agent).into_owned();
                 return Err(GrantsError::NoGrants { agent, file });
             }
-            format_changed("Taken back", &revoked, json)
+            format_changed("Revoked", &revoked, json)
         }
         GrantsAction::Narrow(id, change) => {
             let narrowed = GrantStore::open(&file)?.narrow(id, &change);
@@ -104,12 +104,16 @@ fn with_file<T>(file: PathBuf, result: Result<T, GrantEditError>) -> Result<T, G
     result.map_err(|error| GrantsError::Edit(file, error))
 }
 
-/// What became of these grants.
-fn format_changed(what: &str, grants: &[StoredGrant], json: bool) -> Result<String, GrantsError> {
+/// Formats changed grants below a heading.
+fn format_changed(
+    heading: &str,
+    grants: &[StoredGrant],
+    json: bool,
+) -> Result<String, GrantsError> {
     Ok(match (json, grants) {
         (true, _) => format_grants(grants, json)?,
-        (false, []) => "All of it was granted before.".to_owned(),
-        (false, _) => format!("{what}\n{}", format_grants(grants, json)?),
+        (false, []) => "Nothing to do: already granted.".to_owned(),
+        (false, _) => format!("{heading}\n{}", format_grants(grants, json)?),
     })
 }
 
@@ -119,7 +123,7 @@ fn format_grants(grants: &[StoredGrant], json: bool) -> Result<String, GrantsErr
         return Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"));
     }
     if grants.is_empty() {
-        return Ok("Nothing is granted.".to_owned());
+        return Ok("No grants.".to_owned());
     }
     Ok(table(
         ["GRANT", "AGENT", "SUB-AGENTS", "GIVEN", "PATTERN"],

@@ -1,4 +1,4 @@
-//! The parts of the program `bailiwick` that other programs use: the checker of MCP servers, and the manual of the file server.
+//! The MCP server checker and the documentation of the file server, for use by other programs.
 
 pub mod check;
 mod server_doc;

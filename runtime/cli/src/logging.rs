@@ -1,4 +1,4 @@
-//! Log lines in, the same on standard error, escaped and cut, if somebody reads them; nobody waits for that.
+//! A non-blocking log on standard error.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,7 +9,7 @@ use bailiwick::escape;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-/// What is logged at `level`. The MCP SDK warns of each mistake of a client, so what it logs is shown from debug on.
+/// The log filter for `level`. Logs of the MCP SDK are shown only from `debug`, since it warns about every client error.
 pub(crate) fn filter(level: LevelFilter) -> Targets {
     let sdk = if level >= LevelFilter::DEBUG {
         level
@@ -19,20 +19,19 @@ pub(crate) fn filter(level: LevelFilter) -> Targets {
     Targets::new().with_default(level).with_target("rmcp", sdk)
 }
 
-/// The longest line, in characters.
+/// The maximum length of a line, in characters.
 const MAX_LINE_CHARS: usize = 1024;
-/// How many lines may wait to be read.
+/// The maximum number of queued lines.
 const MAX_QUEUED_LINES: usize = 256;
 
-/// Writes from a thread of its own: a client that does not read standard error must not stop the server, and lines that
-/// find no room are dropped.
+/// Writes lines from a separate thread, since a client may not read standard error. Lines are dropped if the queue is full.
 #[derive(Clone)]
 pub(crate) struct LogWriter {
     lines: SyncSender<String>,
     pending: Arc<PendingLines>,
 }
 
-/// How many lines were taken and are not written.
+/// The number of queued lines.
 #[derive(Default)]
 struct PendingLines {
     count: Mutex<usize>,
@@ -40,26 +39,26 @@ struct PendingLines {
 }
 
 impl PendingLines {
-    fn change(&self, by: isize) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        *count = count.saturating_add_signed(by);
-        if *count == 0 {
+    fn add(&self, count: isize) {
+        let mut pending = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *pending = pending.saturating_add_signed(count);
+        if *pending == 0 {
             self.none.notify_all();
         }
     }
 }
 
 impl LogWriter {
-    /// Starts the thread, which writes to `out`; it ends with the program.
+    /// Starts the thread, which writes to `out` until the program exits.
     pub(crate) fn start(mut out: impl Write + Send + 'static) -> io::Result<Self> {
         let (sender, lines) = sync_channel::<String>(MAX_QUEUED_LINES);
         let pending = Arc::<PendingLines>::default();
-        let count = Arc::clone(&pending);
+        let written = Arc::clone(&pending);
         let write = move || {
             for line in lines {
-                // A closed standard error is nobody who could be told.
+                // Standard error may be closed.
                 let _ = writeln!(out, "{line}");
-                count.change(-1);
+                written.add(-1);
             }
         };
         std::thread::Builder::new()
@@ -71,11 +70,11 @@ impl LogWriter {
         })
     }
 
-    /// Waits until every line that was taken is written, at most `timeout`, for nobody may read them.
+    /// Waits until all queued lines are written, or the timeout expires.
     pub(crate) fn flush_within(&self, timeout: Duration) {
         let count = self.pending.count.lock();
         let count = count.unwrap_or_else(PoisonError::into_inner);
-        // Whether all were written in time makes no difference to a program that ends.
+        // The program exits either way.
         let _ = self
             .pending
             .none
@@ -87,10 +86,10 @@ impl Write for LogWriter {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let line = String::from_utf8_lossy(text);
         let line: String = line.trim_end().chars().take(MAX_LINE_CHARS).collect();
-        self.pending.change(1);
-        // What clients write stands in it, so it must not look like another line or steer a terminal.
+        self.pending.add(1);
+        // Lines may contain text from clients, so line breaks and terminal control characters are escaped.
         if self.lines.try_send(escape(&line).into_owned()).is_err() {
-            self.pending.change(-1);
+            self.pending.add(-1);
         }
         Ok(text.len())
     }
@@ -106,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a line when it is let to.
+    /// A writer that waits for a signal before each line.
     struct Gate(Receiver<()>, Arc<Mutex<String>>);
 
     impl Write for Gate {
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_logged_is_written_before_the_end_unless_nobody_reads_it() {
+    fn flush_waits_for_queued_lines_until_the_timeout() {
         let (open, gate) = channel();
         let written = Arc::<Mutex<String>>::default();
         let mut log = LogWriter::start(Gate(gate, Arc::clone(&written))).unwrap();

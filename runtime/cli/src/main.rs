@@ -1,4 +1,4 @@
-//! Flags, variables and a configuration file in, an MCP server of the file tools out.
+//! The program `bailiwick`.
 
 mod audit;
 mod cli;
@@ -24,15 +24,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// What was given to the program cannot be used.
+/// Exit status for invalid arguments or configuration.
 const USAGE_ERROR: u8 = 2;
-/// How long the end waits for the log to be written, or for tasks to end.
+/// How long to wait at exit for the log to be written and for tasks to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let here = std::env::current_dir().ok();
-    let here = here.and_then(|here| VirtualPath::parse(here.to_str()?, None).ok());
-    match cli::parse(std::env::args_os(), std::env::vars_os(), here.as_ref()) {
+    let current_dir = std::env::current_dir().ok();
+    let current_dir = current_dir.and_then(|dir| VirtualPath::parse(dir.to_str()?, None).ok());
+    match cli::parse(
+        std::env::args_os(),
+        std::env::vars_os(),
+        current_dir.as_ref(),
+    ) {
         Ok(Invocation::Print(text)) => print(&text),
         Ok(Invocation::Audit(command)) => match audit::run(command) {
             Ok(text) => print(&text),
@@ -89,7 +93,7 @@ fn check(command: cli::CheckCommand) -> ExitCode {
         let report = check::run(target, connection, command.within, interrupted);
         Ok::<_, std::io::Error>(report.await)
     });
-    // A server that was still starting is ended with the tasks; a schema that is still being compiled is not waited for.
+    // This ends a server that was still starting. It does not wait for schemas that are still being compiled.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     let report = match report {
         Ok(Some(report)) => report,
@@ -138,14 +142,14 @@ fn serve(options: Options) -> ExitCode {
     };
     let sources = options.sources.clone();
     let served = runtime.block_on(serve::run(options));
-    // A read of standard input that waits must not keep the program.
+    // A pending read of standard input must not delay the exit.
     runtime.shutdown_background();
     log.flush_within(SHUTDOWN_TIMEOUT);
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(ServeError::Input(BuildError::Configured { field, source })) => print_error(
             &format!(
-                "{} is refused: {}",
+                "invalid {}: {}",
                 sources.place(&field),
                 error_chain(&source)
             ),
@@ -162,21 +166,21 @@ fn serve(options: Options) -> ExitCode {
     }
 }
 
-/// Says in one line on standard error what is wrong, with its causes.
+/// Prints an error with its causes; returns the exit code.
 fn fail(error: &(dyn Error + 'static), code: u8) -> ExitCode {
     print_error(&error_chain(error), code)
 }
 
-/// An error with its causes.
+/// The messages of an error and its causes.
 fn error_chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     let messages: Vec<_> = causes.map(ToString::to_string).collect();
     messages.join(": ")
 }
 
-/// Says it in one line on standard error.
-fn print_error(what: &str, code: u8) -> ExitCode {
-    // If even this cannot be written the code says it.
-    let _ = writeln!(std::io::stderr(), "bailiwick: {}", escape(what));
+/// Prints a message to standard error; returns the exit code.
+fn print_error(message: &str, code: u8) -> ExitCode {
+    // If standard error is closed, there is still the exit code.
+    let _ = writeln!(std::io::stderr(), "bailiwick: {}", escape(message));
     ExitCode::from(code)
 }

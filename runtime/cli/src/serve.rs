@@ -1,4 +1,4 @@
-//! Serves the file tools and third-party servers, as the options say.
+//! `bailiwick serve`: serves the file tools and third-party servers.
 
 mod approval;
 mod preview_key;
@@ -30,28 +30,28 @@ use approval::ApprovalRoutes;
 use preview_key::PreviewKey;
 use secret::SecretFile;
 
-/// How much of a record without a file is kept for the page, in records.
+/// The number of audit records kept in memory without an audit file.
 const MEMORY_AUDIT_RECORDS: usize = 4096;
 
-/// How long a question waits for a person.
+/// How long a question waits for an answer.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Why a server ended.
+/// Why the server failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// What was configured cannot be served.
+    /// The configuration is invalid.
     #[error(transparent)]
     Input(#[from] BuildError),
-    /// The audit cannot be written.
+    /// The audit file cannot be opened.
     #[error(transparent)]
     Audit(#[from] AuditFileError),
-    /// The grants cannot be kept.
+    /// The grant store cannot be opened.
     #[error(transparent)]
     Grants(#[from] GrantStoreError),
     /// Third-party servers cannot be started.
     #[error(transparent)]
     Servers(#[from] ServerSetupError),
-    /// A connection did not begin.
+    /// The connection failed.
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The address cannot be bound.
@@ -60,21 +60,21 @@ pub(crate) enum ServeError {
         address: SocketAddr,
         source: io::Error,
     },
-    /// The address cannot be served.
+    /// The HTTP server failed.
     #[error("cannot serve HTTP")]
     Http(#[from] HttpError),
-    /// A root would open what no worker may reach.
-    #[error("`{}` cannot be a root: it holds `{}`; {remedy}", .root.display(), .path.display())]
+    /// A root contains a file that no worker may access.
+    #[error("invalid root `{}`: it contains `{}`; {remedy}", .root.display(), .path.display())]
     RootHolds {
         root: PathBuf,
         path: PathBuf,
         remedy: &'static str,
     },
-    /// A secret cannot be handed to the person who started the server.
-    #[error("cannot write a file for a secret")]
+    /// The file for a secret cannot be written.
+    #[error("cannot write the file for a secret")]
     Secret(#[source] io::Error),
-    /// There is no page to ask on.
-    #[error("cannot serve a page to ask on")]
+    /// The approval page cannot be served.
+    #[error("cannot serve the approval page")]
     Console(#[from] ConsoleError),
     /// Signals cannot be waited for.
     #[error("cannot wait for signals")]
@@ -82,43 +82,43 @@ pub(crate) enum ServeError {
     /// The socket to attach to cannot be reached.
     #[error("cannot connect to the socket `{}`", .socket.display())]
     Attach { socket: PathBuf, source: io::Error },
-    /// The socket or a standard stream broke off.
-    #[error("the connection broke off")]
+    /// The socket or a standard stream failed.
+    #[error("the connection failed")]
     Relay(#[source] io::Error),
-    /// The system gives no random bits.
-    #[error("no random bits")]
+    /// The system has no random numbers.
+    #[error("cannot generate random numbers")]
     Random(#[from] getrandom::Error),
 }
 
-/// Opens runtimes over the configured roots.
+/// Opens a runtime for each client that configures one.
 struct RuntimeOpener {
     options: Arc<Options>,
-    /// Held while the files of one runtime are chosen and opened: two at once would choose the same audit.
+    /// Locked while files are opened, so that no two runtimes choose the same audit file.
     files: Arc<Mutex<RuntimeFiles>>,
     /// The approval page, if there is one.
     console: Option<Arc<Console>>,
-    /// Third-party servers whose tools are offered as well.
+    /// Third-party servers whose tools are offered, too.
     servers: Option<Servers>,
-    /// Files with secrets, which workers must not reach.
+    /// Files with secrets, which workers must not access.
     secrets: Vec<PathBuf>,
-    /// What preview tokens are made with, if other processes accept them.
+    /// The key of preview tokens that other processes accept.
     preview_key: Option<PreviewKey>,
 }
 
 /// Scopes of third-party servers that are grantable unless the configuration sets `grantable`.
 const SERVER_SCOPES: [&str; 3] = ["read:mcp", "write:mcp", "execute:mcp"];
 
-/// Which files the runtimes that were opened have.
+/// The files that the runtimes have opened.
 #[derive(Debug, Default)]
 struct RuntimeFiles {
-    /// How many audits were opened; each runtime keeps one of its own.
+    /// The number of opened audit files, one per runtime.
     opened: u32,
-    /// Whether one of the runtimes has had the grant store.
+    /// Whether a runtime has opened the grant store.
     store_opened: bool,
 }
 
 impl RuntimeFiles {
-    /// Gives a runtime the next audit and, if it is free, the grant store. Blocks: the audit file is read.
+    /// Adds the next audit file and, if it is not in use, the grant store. Blocks to read the audit file.
     fn open(
         &mut self,
         options: &Options,
@@ -128,10 +128,10 @@ impl RuntimeFiles {
         if let Some(file) = self.audit(options) {
             record = ConsoleRecord::File(file.clone());
             let audit = JsonLines::append(file).map_err(|error| {
-                tracing::error!(%error, "the audit file cannot be written");
+                tracing::error!(%error, "cannot write the audit file");
                 OpenError::Audit(error)
             })?;
-            // Only a file that could be opened is done with: records never move on to another for a fault of the first.
+            // A file that cannot be opened is an error, and is not replaced by the next one.
             self.opened += 1;
             builder = builder.audit(audit.segment_bytes(options.audit_segment_bytes));
         } else {
@@ -142,7 +142,7 @@ impl RuntimeFiles {
         Ok((self.with_grant_store(options, builder)?, record))
     }
 
-    /// The file that the next runtime records in: the one that was named, then that name with a number.
+    /// The audit file of the next runtime: the configured path, then that path with a number.
     fn audit(&self, options: &Options) -> Option<PathBuf> {
         let file = options.audit.as_ref()?;
         match self.opened {
@@ -155,7 +155,7 @@ impl RuntimeFiles {
         }
     }
 
-    /// Gives the grant store to the runtime that is opened first; while it has it, the others keep theirs in memory.
+    /// Adds the grant store, or keeps grants in memory while another runtime of this process uses the store.
     fn with_grant_store(
         &mut self,
         options: &Options,
@@ -171,12 +171,12 @@ impl RuntimeFiles {
             }
             Err(GrantStoreError::InUse { .. }) if self.store_opened => {
                 tracing::warn!(
-                    "another client's runtime has the grant store; grants of this one end with it"
+                    "the grant store is used by another client's runtime; grants of this client are not stored"
                 );
                 Ok(builder.keep_out_grants(file))
             }
             Err(error) => {
-                tracing::error!(%error, "the grants cannot be kept");
+                tracing::error!(%error, "cannot open the grant store");
                 Err(OpenError::Grants(error))
             }
         }
@@ -203,7 +203,7 @@ impl RuntimeOpener {
 
     async fn open_runtime(&self, configuration: Option<Value>) -> Result<Served, OpenError> {
         let mut builder = runtime_builder(&self.options, configuration, self.servers.as_ref())?;
-        // Somebody may have removed them; then there is nothing to reach.
+        // Files that were removed cannot be accessed.
         for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
             builder = builder.keep_out(secret);
         }
@@ -239,7 +239,7 @@ impl Opener for RuntimeOpener {
     }
 }
 
-/// Puts together a runtime; `initialize` is the configuration that a trusted client sent, if any.
+/// Configures a runtime. `initialize` is the configuration from a trusted client, if any.
 fn runtime_builder(
     options: &Options,
     initialize: Option<Value>,
@@ -270,7 +270,7 @@ fn runtime_builder(
             .fold(builder, |builder, pattern| builder.grantable(pattern));
     }
     if options.ask != Ask::Replay {
-        // Stateless clients share a worker, and one that leaves its question must not keep the others from asking.
+        // Stateless clients share a worker, and an unanswered question of one must not block the others.
         let limits = AskLimits {
             open_per_worker: 10,
             ..AskLimits::default()
@@ -283,9 +283,9 @@ fn runtime_builder(
     })
 }
 
-/// Serves until the other end is gone or a signal ends the server.
+/// Serves until the client disconnects or a signal stops the server.
 pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
-    // A write beyond the limit on file sizes fails then, and does not end the program.
+    // With a handler, exceeding the file size limit is a write error and does not kill the process.
     let _handled = signal(signals::file_size_exceeded()).map_err(ServeError::Signals)?;
     if let Some(socket) = &options.attach {
         return attach(socket).await;
@@ -337,7 +337,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     served
 }
 
-/// The gateway with what the options say of it.
+/// Applies the options to the gateway.
 fn with_options(
     gateway: GatewayBuilder,
     options: &Options,
@@ -362,7 +362,8 @@ fn with_options(
     Ok(gateway)
 }
 
-/// What preview tokens are made with where previews are required and each client may start processes of its own.
+/// The shared key of preview tokens. It is needed if previews are required, since each call of a stdio client may use a new
+/// process.
 fn preview_key(options: &Options) -> Result<Option<PreviewKey>, BuildError> {
     let config = options.sources.effective()?.config.to_json();
     let required = config.get("require_preview") == Some(&Value::Bool(true));
@@ -372,12 +373,12 @@ fn preview_key(options: &Options) -> Result<Option<PreviewKey>, BuildError> {
     let key = preview_key::load();
     Ok(key
         .inspect_err(|error| {
-            tracing::warn!(%error, "preview tokens are valid in this process alone, as its key cannot be stored");
+            tracing::warn!(%error, "preview tokens are valid in this process only, because the key cannot be stored");
         })
         .ok())
 }
 
-/// What a model is told, and on standard error a person, where there are third-party servers.
+/// Prints warnings about third-party servers, and adds them to the instructions for models.
 fn about_with_servers(servers: &Servers, has_files: bool) -> About {
     for line in servers.warnings() {
         print_message(&line);
@@ -392,17 +393,17 @@ fn about_with_servers(servers: &Servers, has_files: bool) -> About {
     about
 }
 
-/// Whether the file tools are offered to clients that configure nothing.
+/// Whether the file tools are offered to clients without a configuration of their own.
 fn has_files(options: &Options) -> Result<bool, BuildError> {
     let configured = options.sources.effective()?;
     Ok(options.servers.is_none() || !configured.config.roots.is_empty())
 }
 
-/// Finds out before anybody connects whether the roots, the audit file and the grant store can be opened.
+/// Checks that the roots, the audit file and the grant store can be opened.
 async fn preflight(options: &Options, servers: Option<&ServersFile>) -> Result<(), ServeError> {
     let mut builder = runtime_builder(options, None, None)?;
     if let Some(file) = &options.audit {
-        // It is opened and let go at once: whoever is served first records in it.
+        // The first runtime opens it again.
         drop(JsonLines::append(file)?);
         builder = builder.keep_out(file);
     }
@@ -412,26 +413,26 @@ async fn preflight(options: &Options, servers: Option<&ServersFile>) -> Result<(
     let (runtime, _grants) = builder.build().await?;
     runtime.shutdown().await;
     if let Some(servers) = servers {
-        let remedy = "name another file with --pins";
+        let remedy = "use another file with --pins";
         reject_roots_holding(options, servers.pins(), remedy)?;
     }
     let writes_secret =
         options.ask == Ask::Page || options.http.is_some() && configured_token(options).is_none();
     if writes_secret && secret::uses_file() {
-        let remedy = "a file with a secret would be written there; set XDG_RUNTIME_DIR to a directory outside the roots";
+        let remedy = "it is the directory for files with secrets; set XDG_RUNTIME_DIR to a directory outside the roots";
         reject_roots_holding(options, &secret::dir(), remedy)?;
     }
     Ok(())
 }
 
-/// Refuses roots that are or hold `held`.
+/// Rejects roots that are or contain `path`.
 fn reject_roots_holding(
     options: &Options,
     path: &Path,
     remedy: &'static str,
 ) -> Result<(), ServeError> {
     let effective = options.sources.effective().map_err(BuildError::from)?;
-    // What is not there yet, or cannot be opened, is refused when it is used.
+    // Paths that do not exist or cannot be opened fail later.
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let path = real(path);
     let mut roots = effective.config.roots.iter();
@@ -451,13 +452,13 @@ fn about() -> About {
         name: "bailiwick".into(),
         title: "Bailiwick files".into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        instructions: "Reads, searches and changes files beneath the directories that `list_roots` names; everything \
-                       else is out of reach."
+        instructions: "Reads, searches and changes files in the directories that `list_roots` names. Other files are not \
+                       accessible."
             .into(),
     }
 }
 
-/// An address that is listened on, and the token that its clients send.
+/// A listening address, and the token that clients must send.
 struct HttpListener {
     listener: TcpListener,
     address: SocketAddr,
@@ -504,7 +505,7 @@ async fn http(
         token,
         token_file: _file,
     } = listener;
-    // Whoever is told the address may end the server in order.
+    // Signals must be handled before the address is printed.
     let stop = stop_on_signals()?;
     print_message(&format!("serving http://{address}/mcp"));
     let stop = stop.cancelled_owned();
@@ -515,22 +516,22 @@ async fn http(
     Ok(())
 }
 
-/// Is cancelled by the first signal that asks the program to end; the second ends it at once.
+/// Returns a token that the first SIGINT or SIGTERM cancels. The second one exits immediately.
 fn stop_on_signals() -> Result<CancellationToken, ServeError> {
     let stop = CancellationToken::new();
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
-    let ended = stop.clone();
+    let cancel = stop.clone();
     tokio::spawn(async move {
         signals.next().await;
-        ended.cancel();
-        // Whoever asks again does not want to wait for what is under way.
-        let again = signals.next().await;
-        std::process::exit(128 + again.as_raw_value());
+        cancel.cancel();
+        // The second signal does not wait for running calls.
+        let second = signals.next().await;
+        std::process::exit(128 + second.as_raw_value());
     });
     Ok(stop)
 }
 
-/// What asks the program to end.
+/// SIGINT and SIGTERM.
 struct Signals {
     interrupted: Signal,
     terminated: Signal,
@@ -544,7 +545,7 @@ impl Signals {
         })
     }
 
-    /// The next one that comes.
+    /// Waits for the next signal.
     async fn next(&mut self) -> SignalKind {
         tokio::select! {
             Some(()) = self.interrupted.recv() => SignalKind::interrupt(),
@@ -554,14 +555,14 @@ impl Signals {
     }
 }
 
-/// Says something to the person who started the server.
+/// Prints a line to standard error.
 fn print_message(line: &str) {
     use std::io::Write as _;
-    // A closed standard error is nobody who could be told.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "bailiwick: {line}");
 }
 
-/// Joins standard input and output to the socket of a worker's endpoint.
+/// Forwards standard input and output to the socket of a worker's endpoint.
 async fn attach(socket: &std::path::Path) -> Result<(), ServeError> {
     let stream = UnixStream::connect(socket).await;
     let stream = stream.map_err(|source| ServeError::Attach {

@@ -1,8 +1,8 @@
-//! Manual of the file server for agents; the tools describe themselves.
+//! Documentation of the file server for agents.
 
 use bailiwick::{Access, Description, Elsewhere, Install, Manual, Trouble};
 
-/// The manual of a server of [the file tools](bailiwick_fs::tools).
+/// The documentation of a server with [the file tools](bailiwick_fs::tools).
 #[must_use]
 pub const fn server_doc() -> Manual {
     Manual {
@@ -84,7 +84,7 @@ const TROUBLESHOOTING: &[Trouble] = &[
     },
 ];
 
-/// The description of a server of all [the file tools](bailiwick_fs::tools) that may change files, for who has not started one.
+/// The description of a server with all [file tools](bailiwick_fs::tools) and write access.
 ///
 /// ```
 /// let help = bailiwick_cli::description();

@@ -1,4 +1,4 @@
-//! Third-party MCP servers: reads the file that names them, starts them, and tells what cannot be used.
+//! Reads the servers file, starts third-party MCP servers, and reports what is not available.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -16,26 +16,26 @@ use crate::cli::{INPUT_PREFIX, ServersCommand, ServersOptions, input_variable_su
 use crate::state;
 use crate::table::table;
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// How long a client waits for the servers before it is served without those that are still starting.
+/// How long to wait for servers before clients are served without those that are still starting.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(15);
-/// How many hexadecimal digits of a form are shown.
+/// The number of hexadecimal digits of a fingerprint that are shown.
 const FINGERPRINT_DIGITS: usize = 16;
-/// How many of them name a form at least.
+/// The minimum number of digits that identify a fingerprint.
 const MIN_FINGERPRINT_DIGITS: usize = 8;
 
-/// Why servers cannot be started or approved.
+/// Why servers cannot be started, or tools cannot be approved.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerSetupError {
-    #[error("cannot read the file of servers `{}`", .0.display())]
+    #[error("cannot read the servers file `{}`", .0.display())]
     Read(PathBuf, #[source] io::Error),
-    #[error("the file of servers `{}` is larger than {MAX_BYTES} bytes", .0.display())]
+    #[error("the servers file `{}` is larger than {MAX_BYTES} bytes", .0.display())]
     TooLarge(PathBuf),
-    #[error("the file of servers `{}` cannot be used", .0.display())]
+    #[error("invalid servers file `{}`", .0.display())]
     File(PathBuf, #[source] ServersError),
     #[error(
-        "no state directory for the remembered tools: set HOME or XDG_STATE_HOME, or name a file with --pins"
+        "no state directory for tool fingerprints: set HOME or XDG_STATE_HOME, or use --pins FILE"
     )]
     NoState,
     #[error("cannot create the directory `{}`", .0.display())]
@@ -45,26 +45,26 @@ pub(crate) enum ServerSetupError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     #[error(
-        "`{0}` does not name a form of a tool; use TOOL@FINGERPRINT_DIGITS as shown, with at least {MIN_FINGERPRINT_DIGITS} digits"
+        "invalid tool `{0}`: expected TOOL@FINGERPRINT as shown, with at least {MIN_FINGERPRINT_DIGITS} digits"
     )]
     InvalidTool(String),
-    #[error("no server lists `{0}` in that form now; look at it again")]
+    #[error("no server lists `{0}` with this fingerprint now; show the tools again")]
     NotListed(String),
     #[error("cannot write JSON")]
     Json(#[from] serde_json::Error),
 }
 
-/// The servers of a file, started.
+/// Started servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     upstreams: Upstreams,
-    /// The entries that cannot be used, with the reason.
+    /// Invalid entries of the file, with the reason.
     rejected: Vec<(String, String)>,
-    /// Where the files really are that no worker reads or changes: they hold secrets, and say what is started.
+    /// The canonical paths of the files that no worker may access, since they contain secrets and commands.
     protected: Vec<PathBuf>,
 }
 
-/// The file that names servers, as it was read; none of them is started.
+/// A parsed servers file.
 #[derive(Debug)]
 pub(crate) struct ServersFile {
     specs: Vec<ServerSpec>,
@@ -72,11 +72,11 @@ pub(crate) struct ServersFile {
     protected: Vec<PathBuf>,
     pins: PathBuf,
     store: PinStore,
-    /// How long a server may take to connect.
+    /// The timeout for connecting to a server.
     start_timeout: Duration,
 }
 
-/// What the placeholders stand for where the program was started.
+/// The values of placeholders. Records the files that were read.
 struct Context<'o> {
     options: &'o ServersOptions,
     read: RefCell<Vec<PathBuf>>,
@@ -111,10 +111,10 @@ impl ServersContext for Context<'_> {
 }
 
 impl ServersFile {
-    /// Reads the file, and opens the one in which tools are remembered.
+    /// Reads the file, and opens the pin store.
     ///
     /// # Errors
-    /// [`ServerSetupError`] if none of the file can be read, or the tools cannot be remembered.
+    /// [`ServerSetupError`] if a file cannot be read or the pin store cannot be opened.
     pub(crate) fn read(options: &ServersOptions) -> Result<Self, ServerSetupError> {
         let text = read(&options.file)?;
         let context = Context {
@@ -152,15 +152,15 @@ impl ServersFile {
         })
     }
 
-    /// The file in which tools are remembered.
+    /// The path of the pin store.
     pub(crate) fn pins(&self) -> &Path {
         &self.pins
     }
 
-    /// Starts the servers. Those that take longer than `wait` go on starting.
+    /// Starts the servers. Servers that take longer than `wait` continue to start in the background.
     ///
     /// # Errors
-    /// [`ServerSetupError`] if a server cannot be named so.
+    /// [`ServerSetupError`] if a server name is invalid.
     pub(crate) async fn start(self, wait: Duration) -> Result<Servers, ServerSetupError> {
         let upstreams = Upstreams::builder()
             .servers(self.specs)
@@ -180,11 +180,11 @@ impl ServersFile {
 }
 
 impl Servers {
-    /// A runtime that offers what the servers have. A root is at the path that it was given, which may lead through links.
+    /// Adds the servers to a runtime, and denies access to the protected files. `roots` may contain symbolic links.
     pub(crate) fn add_to(&self, builder: RuntimeBuilder, roots: &[PathBuf]) -> RuntimeBuilder {
         let mut protected = self.protected.clone();
         for root in roots {
-            // What cannot be opened is refused when it is.
+            // Opening the root will fail later.
             let Ok(real) = root.canonicalize() else {
                 continue;
             };
@@ -199,12 +199,12 @@ impl Servers {
         builder.servers(&self.upstreams).policy(policy)
     }
 
-    /// Ends the servers.
+    /// Stops the servers.
     pub(crate) async fn shutdown(&self) {
         self.upstreams.shutdown().await;
     }
 
-    /// One line for each entry, server and tool that cannot be used now.
+    /// A line for each entry, server and tool that is not available.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let upstreams = &self.upstreams;
         let mut lines = Vec::new();
@@ -230,12 +230,12 @@ impl Servers {
             .filter_map(|tool| tool.offered.err())
             .any(|why| needs_review(&why))
         {
-            lines.push("review tools that changed with `bailiwick servers FILE`; those that you approve are offered at once".to_owned());
+            lines.push("review changed tools with `bailiwick servers FILE`; approved tools are offered at once".to_owned());
         }
         lines
     }
 
-    /// What a model is told of the servers.
+    /// Instructions for models about the servers.
     pub(crate) fn instructions(&self) -> String {
         let upstreams = &self.upstreams;
         let (connected, missing): (Vec<&str>, Vec<&str>) = upstreams
@@ -262,14 +262,14 @@ impl Servers {
     }
 }
 
-/// Why a server is not connected; none if it is.
+/// Why a server is not available; `None` if it is connected.
 fn unavailable_reason(upstreams: &Upstreams, name: &str) -> Option<String> {
     match upstreams.state(name)? {
         ServerState::Ready => None,
-        ServerState::Starting => Some("it is still starting".to_owned()),
+        ServerState::Starting => Some("still starting".to_owned()),
         _ => {
             let failure = upstreams.failure(name);
-            Some(failure.map_or_else(|| "it is not connected".to_owned(), |it| it.to_string()))
+            Some(failure.map_or_else(|| "not connected".to_owned(), |it| it.to_string()))
         }
     }
 }
@@ -287,7 +287,7 @@ fn read(path: &Path) -> Result<String, ServerSetupError> {
     Ok(text)
 }
 
-/// Where tools are remembered.
+/// The path of the pin store.
 fn pins(options: &ServersOptions) -> Result<PathBuf, ServerSetupError> {
     if let Some(file) = &options.pins {
         return Ok(file.clone());
@@ -298,7 +298,7 @@ fn pins(options: &ServersOptions) -> Result<PathBuf, ServerSetupError> {
     Ok(folder.join("pins"))
 }
 
-/// Shows servers and their tools, approved as wanted.
+/// Runs the command: approves tools, then lists servers and tools.
 ///
 /// # Errors
 /// [`ServerSetupError`]
@@ -337,7 +337,7 @@ async fn approve(upstreams: &Upstreams, wanted: &[String]) -> Result<(), ServerS
     Ok(())
 }
 
-/// What models call a tool, or would.
+/// The name of a tool for models.
 fn display_name(server: &str, tool: &ServerTool) -> String {
     match &tool.offered {
         Ok((name, _)) => name.clone(),
@@ -345,7 +345,7 @@ fn display_name(server: &str, tool: &ServerTool) -> String {
     }
 }
 
-/// The beginning of a tool's form that `--approve` takes.
+/// The shown prefix of a tool's fingerprint.
 fn short_fingerprint(tool: &ServerTool) -> String {
     tool.fingerprint
         .to_string()
@@ -375,7 +375,7 @@ fn format_servers(servers: &Servers, json: bool) -> Result<String, ServerSetupEr
             let state = match &tool.offered {
                 Ok((_, verb)) => format!("{verb}s"),
                 Err(why @ (Unoffered::Changed | Unoffered::New)) => {
-                    format!("withheld: {why}. It says: {}", tool.description)
+                    format!("withheld: {why}. Description: {}", tool.description)
                 }
                 Err(why) => format!("withheld: {why}"),
             };

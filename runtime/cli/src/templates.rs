@@ -1,4 +1,4 @@
-//! Files of templates or nothing in, templates that hold their examples out, and the text that tells of them.
+//! Shows and reads grant templates.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,27 +9,27 @@ use bailiwick::{Template, TemplateError, escape, json_line};
 use crate::cli::TemplatesCommand;
 use crate::table::{or_dash, table};
 
-/// The largest file of a template that is read, in bytes; a template has no more.
+/// The maximum size of a template file, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Why there is no such template.
+/// Why a template cannot be read or found.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TemplatesError {
     #[error("cannot read the template file `{}`", .0.display())]
     Read(PathBuf, #[source] io::Error),
     #[error("the template file `{}` is larger than {MAX_BYTES} bytes", .0.display())]
     TooLarge(PathBuf),
-    #[error("the template file `{}` cannot be used", .0.display())]
+    #[error("invalid template file `{}`", .0.display())]
     Template(PathBuf, #[source] TemplateError),
-    #[error("the template file `{}` holds the template `{found}`", .file.display())]
+    #[error("the template file `{}` contains another template, `{found}`", .file.display())]
     NameMismatch { file: PathBuf, found: String },
-    #[error("no template `{0}` is built in; there are {1}")]
+    #[error("unknown template `{0}`: expected one of {1}")]
     Unknown(String, String),
     #[error("cannot write JSON")]
     Json(#[from] serde_json::Error),
 }
 
-/// Shows what a person wants to see.
+/// Runs the command.
 pub(crate) fn run(command: &TemplatesCommand) -> Result<String, TemplatesError> {
     let templates = match &command.file {
         Some(file) => vec![read(file)?],
@@ -51,7 +51,7 @@ pub(crate) fn run(command: &TemplatesCommand) -> Result<String, TemplatesError> 
     ))
 }
 
-/// The template of this name: in the file if one is named, else among those built in.
+/// Finds a template by name, in `file` or among the built-in ones.
 pub(crate) fn find(name: &str, file: Option<&Path>) -> Result<Template, TemplatesError> {
     let Some(file) = file else {
         let built_in = Template::built_in();

@@ -240,7 +240,7 @@ async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
     assert!(rows[3].contains("denied by the host"), "{text}");
     assert_eq!(
         rows[3].get(at..),
-        Some("q3 write:file:/repo/secret; said: keep out\\u{1b}[2J")
+        Some("q3 write:file:/repo/secret; note: keep out\\u{1b}[2J")
     );
     // A hint has a place that nothing an agent names can reach.
     let hint = rows[0].find("TO ALLOW IT").unwrap();
@@ -319,7 +319,7 @@ async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_name
     }
     let none = "0".repeat(64);
     let with_none = ["verify", "audit.jsonl", "--head", &none];
-    place.refused(&with_none, 1, &["no record has the hash", &none, "cut off"]);
+    place.refused(&with_none, 1, &["no record has the hash", &none, "removed"]);
     place.refused(&["verify", "audit.jsonl", "--head", "x"], 2, &["--head"]);
 
     let put = |text: &str| std::fs::write(place.path("audit.jsonl.2"), text).unwrap();
@@ -607,7 +607,7 @@ async fn grants_for_good_are_shown_also_while_a_server_has_them() {
     assert_eq!(of("tests/unit").lines().count(), 1);
     assert_eq!(of("test"), "\n");
     let none = place.told(&["grants", "grants", "--agent", "test"]);
-    assert_eq!(none, "Nothing is granted.\n");
+    assert_eq!(none, "No grants.\n");
     runtime.shutdown().await;
 }
 
@@ -616,7 +616,7 @@ async fn grants_are_taken_back_from_a_store_that_nobody_has() {
     let place = Place::new();
     let agents = ["tests", "tests/unit", "tester", "main", "main"];
     let runtime = place.granting(&agents).await;
-    let in_use = ["`", "grants`", "is in use", "while a server has it"];
+    let in_use = ["`", "grants`", "is in use", "stop the server"];
     place.refused(&["grants", "grants", "--revoke", "g3"], 1, &in_use);
     let of_tests = ["grants", "grants", "--revoke-all", "--agent", "tests"];
     place.refused(&of_tests, 1, &in_use);
@@ -627,11 +627,11 @@ async fn grants_are_taken_back_from_a_store_that_nobody_has() {
     let unknown = ["grants", "grants", "--revoke", "g3", "g9"];
     place.refused(&unknown, 1, &["grants`", "no grant g9"]);
     let of_nobody = ["grants", "grants", "--revoke-all", "--agent", "test\u{1b}"];
-    place.refused(&of_nobody, 1, &["no grant of `test\\u{1b}`"]);
+    place.refused(&of_nobody, 1, &["has no grants of `test\\u{1b}`"]);
     assert_eq!(std::fs::read(place.path("grants")).unwrap(), bytes);
 
     let text = place.told(&["grants", "grants", "--revoke", "g3", "5"]);
-    assert!(text.starts_with("Taken back\nGRANT"), "{text}");
+    assert!(text.starts_with("Revoked\nGRANT"), "{text}");
     assert!(text.contains("\ng3 ") && text.contains("\ng5 "), "{text}");
     assert_eq!(place.stored(), ["g1", "g2", "g4"]);
     let taken = place.lines(&[&of_tests[..], &["--json"]].concat());
@@ -726,7 +726,7 @@ async fn a_stored_grant_is_narrowed_and_never_widened() {
     let narrow = ["grants", "grants", "--narrow", "g1"];
     let with = |more: &[&'static str]| [&narrow[..], more].concat();
     let down = with(&["--to", "write:file:/repo/src/a"]);
-    place.refused(&down, 1, &["is in use", "while a server has it"]);
+    place.refused(&down, 1, &["is in use", "stop the server"]);
     runtime.shutdown().await;
     for wider in ["write:file:/repo", "write:file:/repo/src/.mcp.json"] {
         let text = ["g1 can only be narrowed", "cannot change", "grants`"];
@@ -782,7 +782,7 @@ async fn a_template_is_granted_to_an_agent_for_good_and_what_it_adds_is_shown() 
     let text = place.told(&editor);
     assert!(text.starts_with("Granted\nGRANT"), "{text}");
     assert_eq!(text.matches(" main/tests ").count(), 4, "{text}");
-    assert_eq!(place.told(&editor), "All of it was granted before.\n");
+    assert_eq!(place.told(&editor), "Nothing to do: already granted.\n");
     place.templated("docs.json", DOCS);
     let added = place.lines(&[&apply("docs", &OWN)[..], &["--json"]].concat());
     assert_eq!(field(&added, "pattern"), ["write:file:/repo/docs"]);
@@ -803,12 +803,12 @@ async fn a_template_that_cannot_be_applied_adds_nothing() {
     for (arguments, parts) in [
         (
             apply("docs", &root),
-            ["no template `docs`", "read-only, reviewer"],
+            ["unknown template `docs`", "read-only, reviewer"],
         ),
         (apply("editor", &[]), ["needs a directory", "`editor`"]),
         (
             apply("editor", &OWN),
-            ["holds the template `docs`", "docs.json"],
+            ["another template, `docs`", "docs.json"],
         ),
         (
             apply("docs", &["--template-file", "none"]),

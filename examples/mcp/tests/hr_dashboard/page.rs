@@ -47,12 +47,12 @@ mod browser {
     use tokio_util::sync::CancellationToken;
 
     use super::served;
-    use crate::{app, person};
+    use crate::{app, playwright};
 
-    async fn host(folder: &Path, stop: CancellationToken) -> app::Serving {
+    async fn host(folder: &Path, stop: CancellationToken) -> app::TestHost {
         let server = served(folder, stop).await;
         let arguments = [&["--serve".to_owned()][..], &server].concat();
-        app::serve(app::Options::read(arguments, false).unwrap())
+        app::serve(app::Options::parse(arguments, false).unwrap())
             .await
             .unwrap()
     }
@@ -76,7 +76,7 @@ mod browser {
                 "playwright.live.config.ts",
                 "live/hr-dashboard.ts",
             ];
-            person::does(&script, &[("BAILIWICK_DASHBOARDS", urls.as_ref())]);
+            playwright::run(&script, &[("BAILIWICK_DASHBOARDS", urls.as_ref())]);
         });
         let done = done.await;
         for (serving, _folder) in hosts {

@@ -7,13 +7,13 @@ use serde_json::json;
 use crate::wrong::wrong;
 use crate::{checked, expected, outcomes, serving};
 
-#[path = "../../../../ui-assets/tests/support/person.rs"]
-mod person;
+#[path = "../../../../ui-assets/tests/support/playwright.rs"]
+mod playwright;
 
 /// The program of an installed package.
 fn program(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
-    person::node::install(&folder, "sample-servers").unwrap();
+    playwright::node::install(&folder, "sample-servers").unwrap();
     let file = folder.join("node_modules/.bin").join(name);
     file.to_str().unwrap().to_owned()
 }
@@ -86,7 +86,7 @@ async fn people_try_real_servers_in_a_browser() {
     let urls = json!(urls).to_string();
     let done = tokio::task::spawn_blocking(move || {
         let script = ["--config", "playwright.live.config.ts", "live/test-host.ts"];
-        person::does(&script, &[("BAILIWICK_TEST_HOSTS", urls.as_ref())]);
+        playwright::run(&script, &[("BAILIWICK_TEST_HOSTS", urls.as_ref())]);
     });
     let done = done.await;
     for host in hosts {

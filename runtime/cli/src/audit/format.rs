@@ -1,4 +1,4 @@
-//! Formats a history as plain columns; whatever agents and files are called, a line stays a line.
+//! Formats a history as columns.
 
 use bailiwick::{
     CallOutcome, Code, DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry,
@@ -9,8 +9,7 @@ use bailiwick::{
 use crate::cli::format_time;
 use crate::table::{or_dash, table};
 
-/// One line an entry: when, which, who, by which tool, how it ended, what a person can do if it was not let through, and
-/// what it was about. That comes last and the hint before it, since no name that an agent chose stands there.
+/// One line per entry. Text that agents can choose comes last.
 pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> String {
     table(
         [
@@ -74,10 +73,10 @@ fn describe_event(event: &HistoryEvent) -> String {
                 );
             }
             if !question.left_out.is_empty() {
-                text += ", in part";
+                text += ", partially";
             }
             if let Some(note) = &question.note {
-                text += &format!("; said: {note}");
+                text += &format!("; note: {note}");
             }
             text
         }
@@ -112,7 +111,7 @@ fn describe_event(event: &HistoryEvent) -> String {
     }
 }
 
-/// What a call needed, how it ended, what allowed it and what it changed.
+/// The needs of a call, its result, and the grants that it used.
 fn describe_call(call: &PastCall) -> String {
     let mut parts = vec![listed(&call.needs, " ")];
     if call.outcome != CallOutcome::Denied {
@@ -125,9 +124,9 @@ fn describe_call(call: &PastCall) -> String {
     if let (Some(removed), _) | (None, Some(removed)) = (call.removed, call.done) {
         parts.push(format!("after {removed} steps"));
     } else if call.begun && call.code.is_none() {
-        parts.push("the effect began, and no end of it is recorded".to_owned());
+        parts.push("started, without a recorded end".to_owned());
     } else if call.begun {
-        parts.push("after it began".to_owned());
+        parts.push("after the effect started".to_owned());
     }
     parts.extend(call.code.map(|code| code.to_string()));
     parts.extend(call.message.as_deref().map(str::to_owned));
@@ -138,12 +137,12 @@ fn describe_call(call: &PastCall) -> String {
 
 fn describe_sign_in(step: &SignedInStep) -> String {
     let (server, issuer) = (&step.server, &step.issuer);
-    let mut text = format!("the server {server} under the person's name at {issuer}");
+    let mut text = format!("signed in to the server {server} at {issuer}");
     if !step.scopes.is_empty() {
         text += &format!(", for {}", step.scopes.join(" "));
     }
     if let Some(tool) = &step.tool_there {
-        text += &format!("; asked by its tool {tool}");
+        text += &format!("; requested by its tool {tool}");
     }
     text
 }
@@ -158,7 +157,7 @@ fn describe_grant(step: &GrantedStep) -> String {
     )
 }
 
-/// Why the host took a grant back; what a person did needs no reason.
+/// Why the host revoked a grant.
 fn revoke_reason(cause: RevokeCause) -> &'static str {
     match cause {
         RevokeCause::WorkerEnded => "; its worker ended",
@@ -187,7 +186,7 @@ fn format_holder(holder: &GrantHolder) -> String {
     }
 }
 
-/// Four tables: how questions ended, how grants were used, what was asked more than once, how other calls ended.
+/// Four tables: questions, grants, repeated questions, and calls without a question.
 pub(super) fn report(report: &HistoryReport) -> String {
     let all = std::iter::once(tally_row("all agents", report.all));
     let agents = report.agents.iter();
@@ -290,10 +289,10 @@ fn grant_state(grant: &GrantUse) -> &'static str {
     }
 }
 
-/// One line a rule, with what it would have spared.
+/// One line per rule, with the number of questions it would have avoided.
 pub(super) fn suggestions(suggestions: &[Suggestion]) -> String {
     if suggestions.is_empty() {
-        return "Nothing was allowed often enough to suggest a rule.".to_owned();
+        return "No suggestions: no rule would have avoided repeated questions.".to_owned();
     }
     table(
         ["SPARES", "AGENT", "HOLDS", "RULE"],

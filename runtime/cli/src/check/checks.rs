@@ -1,4 +1,4 @@
-//! Every check of a server that is connected.
+//! All checks of a connected server.
 
 mod declared;
 mod requests;
@@ -7,7 +7,7 @@ use super::log::MessageLog;
 use super::report::{Check, joined};
 use super::session::{Connected, Deadline};
 
-/// Makes every check. None of them changes anything on a server whose tools do what they say.
+/// Runs all checks. They change nothing if the annotations of the server's tools are correct.
 pub(super) async fn all(server: &Connected, log: &MessageLog, deadline: Deadline) -> Vec<Check> {
     let mut checks = vec![revision(server), lists(server)];
     checks.extend(declared::all(&server.info).await);
@@ -16,7 +16,7 @@ pub(super) async fn all(server: &Connected, log: &MessageLog, deadline: Deadline
     checks
 }
 
-/// Whether the server chose a revision that exists.
+/// Checks that the server chose a known revision.
 fn revision(server: &Connected) -> Check {
     const CHECK: &str = "connect";
     match server.connection.chosen(&server.info.greeting) {
@@ -28,7 +28,7 @@ fn revision(server: &Connected) -> Check {
     }
 }
 
-/// Whether the server has the lists that it offers.
+/// Checks that the advertised lists can be read.
 fn lists(server: &Connected) -> Check {
     let info = &server.info;
     let (tools, views) = (info.tools.len(), info.apps.len());
@@ -36,7 +36,7 @@ fn lists(server: &Connected) -> Check {
     Check::of_faults("lists", &info.unread, &passed)
 }
 
-/// Whether everything that the server sent is as MCP says.
+/// Checks that all received messages were valid.
 fn messages(log: &MessageLog) -> Check {
     const CHECK: &str = "wire.form";
     let faults = log.faults();
@@ -47,7 +47,7 @@ fn messages(log: &MessageLog) -> Check {
     }
 }
 
-/// A number of things, such as `1 tool` and `2 tools`.
+/// Formats a count, such as `1 tool` and `2 tools`.
 fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

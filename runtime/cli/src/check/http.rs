@@ -1,4 +1,4 @@
-//! Streamable HTTP: a message is a POST, and its answer is JSON or a stream of events.
+//! The Streamable HTTP transport.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use super::client::ServerError;
 use super::transport::{Incoming, MAX_MESSAGE, Transport, parse};
 
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// How long it may take to connect.
+/// The timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may take to accept a notification or a response.
+/// The timeout for sending a notification or response.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of an unexpected answer is quoted, in characters.
+/// The maximum number of quoted characters of an unexpected answer.
 const MAX_QUOTED: usize = 200;
 
-/// What a handshake negotiated on.
+/// The result of the handshake.
 #[derive(Default)]
 struct Negotiated {
     session: Option<HeaderValue>,
@@ -36,10 +36,10 @@ struct Connection {
     received: mpsc::Sender<Incoming>,
 }
 
-/// What a POST was answered with.
+/// The answer to a POST request.
 struct Answer {
     status: StatusCode,
-    /// The status and type in words, and the start of an error's body.
+    /// The status, the content type, and the start of an error's body.
     text: String,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn open(url: &Url, bearer: Option<&str>) -> Result<Transport, ServerE
                 posts.spawn(async move { connection.request(message).await });
                 while posts.try_join_next().is_some() {}
             } else {
-                // What follows may rely on it.
+                // Later messages may depend on it.
                 connection.post_notification(&message).await;
             }
         }
@@ -81,7 +81,7 @@ pub(super) fn open(url: &Url, bearer: Option<&str>) -> Result<Transport, ServerE
 }
 
 impl Connection {
-    /// Sends a request, and passes on what is answered. A request that is not answered by a response has failed.
+    /// Sends a request and forwards the messages of the answer. Without a response, the request has failed.
     async fn request(&self, message: Value) {
         let (status, reason) = match self.post(&message).await {
             Ok(answer) => (
@@ -95,7 +95,7 @@ impl Connection {
         self.forward(failed).await;
     }
 
-    /// Sends a notification or a response, which the server is to accept.
+    /// Sends a notification or a response.
     async fn post_notification(&self, message: &Value) {
         let text = match timeout(ACCEPT_TIMEOUT, self.post(message)).await {
             Ok(Ok(answer)) if answer.status.is_success() => return,
@@ -107,7 +107,7 @@ impl Connection {
         self.forward(Incoming::Invalid { text, fault }).await;
     }
 
-    /// Posts a message; returns what kind of answer came.
+    /// Posts a message and forwards the messages of the answer.
     async fn post(&self, message: &Value) -> Result<Answer, String> {
         let request = self
             .headers(self.client.post(self.url.clone()), message)
@@ -153,7 +153,7 @@ impl Connection {
         Ok(Answer { status, text })
     }
 
-    /// Adds the headers that the transport wants.
+    /// Adds the headers of the transport.
     fn headers(&self, mut request: RequestBuilder, message: &Value) -> RequestBuilder {
         if let Some(bearer) = &self.bearer {
             request = request.bearer_auth(bearer);
@@ -223,11 +223,11 @@ impl Connection {
     }
 
     async fn forward(&self, incoming: Incoming) {
-        // It fails if nobody listens any more.
+        // The receiver may be dropped.
         let _ = self.received.send(incoming).await;
     }
 
-    /// Ends the session, if there is one. A server may refuse that.
+    /// Ends the session, if any. Servers may not support that.
     async fn end_session(&self) {
         if self.negotiated().session.is_some() {
             let request = self.headers(self.client.delete(self.url.clone()), &Value::Null);
@@ -242,7 +242,7 @@ impl Connection {
     }
 }
 
-/// Reads the data of server-sent events.
+/// A parser of server-sent events.
 #[derive(Default)]
 struct Events {
     line: Vec<u8>,
@@ -250,7 +250,7 @@ struct Events {
 }
 
 impl Events {
-    /// Reads a part of a line, with its line break if it has one; returns the data of an event that is complete.
+    /// Reads a part of a line, including its line break; returns the data of a completed event.
     fn read(&mut self, part: &[u8]) -> Result<Option<Vec<u8>>, String> {
         if self.line.len() + self.data.len() + part.len() > MAX_MESSAGE {
             return Err(format!("an event has more than {MAX_MESSAGE} bytes"));
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_in_any_parts() {
+    fn events_can_be_split_anywhere() {
         let text =
             b": comment\nevent: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nid: 1\ndata:{}\n\n";
         for size in 1..text.len() {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn event_is_bounded() {
+    fn event_size_is_bounded() {
         let part = vec![b'x'; MAX_MESSAGE / 2];
         let mut events = Events::default();
         assert_eq!(events.read(&part), Ok(None));

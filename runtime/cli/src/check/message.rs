@@ -1,4 +1,4 @@
-//! What is wrong with a message of either side. The forms are those of rmcp's types.
+//! Validates JSON-RPC and MCP messages with the types of rmcp.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ use rmcp::model::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// How many requests without a response are known of each side.
+/// The maximum number of pending requests that are tracked for each side.
 const MAX_REQUESTS: usize = 1_000;
-/// The longest id that is answered, in bytes of JSON.
+/// The maximum length of an id, in bytes.
 const MAX_ID: usize = 1_000;
 
-/// Validates the messages of a connection, in their order.
+/// Validates the messages of a connection in order.
 #[derive(Debug, Default)]
 pub(super) struct Validator {
-    /// The methods of requests without a response, by id.
+    /// The methods of pending requests, by id.
     sent: HashMap<String, String>,
     received: HashMap<String, String>,
 }
 
-/// Whether a request with this id can be answered.
+/// Whether this is a valid request id.
 pub(super) fn is_id(id: &Value) -> bool {
     match id {
         Value::String(id) => id.len() <= MAX_ID,
@@ -35,7 +35,7 @@ pub(super) fn is_id(id: &Value) -> bool {
 }
 
 impl Validator {
-    /// What is wrong with the next message, which was `sent` to the server or received from it.
+    /// The fault of the next message, if any.
     pub(super) fn fault(&mut self, sent: bool, message: &Value) -> Option<String> {
         let Some(members) = message.as_object() else {
             return Some("a message must be an object".to_owned());
@@ -45,7 +45,7 @@ impl Validator {
         }
         let id = members.get("id");
         if id.is_some_and(|id| !is_id(id)) {
-            // An error about a message whose id could not be read.
+            // Errors about messages with an unreadable id have the id null.
             let unknown = members.contains_key("error") && id == Some(&Value::Null);
             let expected = format!("`id` must be an integer or a string of at most {MAX_ID} bytes");
             return (!unknown).then_some(expected);
@@ -154,7 +154,7 @@ fn result_fault(method: &str, result: &Value) -> Option<String> {
     }
 }
 
-/// Policies are advertised as `experimental.policy: true`, which a type that wants objects would refuse.
+/// Removes `experimental.policy: true`, since rmcp's type requires objects.
 fn without_booleans(result: &Value) -> Value {
     let mut result = result.clone();
     if let Some(Value::Object(experimental)) = result.pointer_mut("/capabilities/experimental") {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_the_form_of_json_rpc() {
+    fn messages_must_be_valid_json_rpc() {
         let long = "x".repeat(MAX_ID + 1);
         for (message, expected) in [
             (json!({"jsonrpc": "2.0", "method": "notifications/x"}), None),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn response_has_the_form_that_its_request_wants() {
+    fn responses_must_match_their_request() {
         let request = [(
             true,
             json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),

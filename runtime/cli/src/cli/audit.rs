@@ -1,4 +1,4 @@
-//! The command line of what looks at an audit in, what is to be shown of it out.
+//! The command lines of `bailiwick history` and `bailiwick verify`.
 
 use std::path::PathBuf;
 
@@ -8,45 +8,45 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::when::{self, When};
 
-/// What a person wants to see of an audit.
+/// The options of `bailiwick history` and `bailiwick verify`.
 #[derive(Debug)]
 pub(crate) struct AuditCommand {
-    /// The file that `--audit` named.
+    /// The audit file.
     pub(crate) file: PathBuf,
-    /// What of it.
+    /// What to do.
     pub(crate) action: AuditAction,
 }
 
-/// What of an audit is shown.
+/// What to do with an audit.
 #[derive(Debug)]
 pub(crate) enum AuditAction {
-    /// Whether it is as it was written.
+    /// Verify its hash chain.
     Verify {
-        /// The hash that one of its records must have.
+        /// A hash that one of its records must have.
         head: Option<ContentHash>,
     },
-    /// What was asked, decided, granted and taken back.
+    /// Show the history of calls, questions and grants.
     History {
-        /// Which of it.
+        /// Which entries.
         filter: HistoryFilter,
-        /// From when on.
+        /// The start and end of the time range.
         since: Option<When>,
         until: Option<When>,
-        /// What is made of it.
+        /// How to show them.
         view: HistoryView,
-        /// As JSON lines, for programs.
+        /// Print JSON lines.
         json: bool,
     },
 }
 
-/// What is made of a history.
+/// How to show a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HistoryView {
-    /// Each entry.
+    /// All entries.
     Entries,
     /// Counts.
     Report,
-    /// Rules that would have spared questions.
+    /// Rules that would have avoided questions.
     Suggestions,
 }
 
@@ -57,32 +57,31 @@ const DECISIONS: [(&str, Decision); 4] = [
     ("cancelled", Decision::Cancelled),
 ];
 
-/// The commands that look at an audit.
+/// Defines the commands.
 pub(super) fn commands() -> [Command; 2] {
     [
         Command::new("history")
-            .about("Show what was asked, decided and granted, from a file that --audit wrote")
+            .about("Show the history of calls, questions and grants from an audit file")
             .long_about(
-                "Shows what was asked, decided and granted, from a file that --audit wrote and the numbered files beside it: \
-                 its finished segments (FILE.00000001) and the audits of further clients (FILE.2). Standard output has plain columns, or JSON lines with --json; the record is checked as it is read.",
+                "Shows the history of calls, questions and grants from an audit file (--audit), its finished segments (FILE.00000001) \
+                 and the audits of further clients (FILE.2). Prints columns, or JSON lines with --json. Verifies the audit while reading it.",
             )
             .arg(audit_arg())
             .args(filters())
             .args([
-                bool_flag("report", "Show counts: of questions, of uses of each grant, of what is asked again and again"),
-                bool_flag("suggest", "Show rules that would have spared questions; nothing gives them by itself. Of protected names only those built in \
-                     are known here, not what --protect adds: look at each rule with that in mind")
-                    // A part of a history does not tell what was refused elsewhere.
+                bool_flag("report", "Show counts: questions, uses of each grant, repeated questions"),
+                bool_flag("suggest", "Suggest rules that would have avoided questions; they are not applied. Names protected with --protect are not considered, \
+                     so review each rule")
+                    // Suggestions need the whole history, since a part may lack denials.
                 .conflicts_with_all(["report", "agent", "session", "server", "tool", "decision", "since", "until"]),
                 bool_flag("json", "Print JSON lines"),
             ]),
         Command::new("verify")
-            .about("Check that a file that --audit wrote is as it was written")
+            .about("Verify that an audit file was not changed")
             .long_about(
-                "Checks that a file that --audit wrote and the numbered files beside it are as they were written: its finished \
-                 segments (FILE.00000001) and the audits of further clients (FILE.2). Exit status 0 and their counts, or 1 and the first line that is \
-                 not, or the first file that is missing between others. That the end was cut off shows only against a hash noted before: give it by \
-                 --head.",
+                "Verifies the hash chain of an audit file (--audit), its finished segments (FILE.00000001) and the audits of further \
+                 clients (FILE.2). Exits with 0 and prints counts, or exits with 1 and names the first changed line or missing file. To \
+                 detect truncation, give a hash that was printed earlier with --head.",
             )
             .arg(audit_arg())
             .arg(
@@ -90,7 +89,7 @@ pub(super) fn commands() -> [Command; 2] {
                     .long("head")
                     .value_name("HASH")
                     .value_parser(|text: &str| text.parse::<ContentHash>())
-                    .help("A hash that verify printed earlier; fail if no record has it, since then records were cut off or replaced"),
+                    .help("A hash that `verify` printed earlier; fails if no record has it, because records were removed or replaced"),
             ),
     ]
 }
@@ -100,7 +99,7 @@ fn audit_arg() -> Arg {
         .value_name("AUDIT")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("The file that --audit named")
+        .help("The audit file")
 }
 
 pub(super) fn bool_flag(name: &'static str, about: &'static str) -> Arg {
@@ -116,34 +115,34 @@ fn filters() -> [Arg; 7] {
         Arg::new("agent")
             .long("agent")
             .value_name("PATH")
-            .help("Only of this agent and those beneath it, such as main/tests"),
+            .help("Only entries of this agent and its sub-agents, such as main/tests"),
         Arg::new("session")
             .long("session")
             .value_name("NAME")
-            .help("Only of workers in this session, as --json names it"),
+            .help("Only entries of this session, as shown by --json"),
         Arg::new("server")
             .long("server")
             .value_name("NAME")
-            .help("Only of the tools of this MCP server, by the name that its host gave it"),
+            .help("Only entries of tools of this third-party MCP server"),
         Arg::new("tool")
             .long("tool")
             .value_name("NAME")
-            .help("Only of calls of this tool"),
+            .help("Only entries of this tool"),
         Arg::new("decision")
             .long("decision")
             .value_name("HOW")
             .value_parser(decision.map(|text| parse_decision(&text)))
-            .help("Only what was decided this way"),
+            .help("Only entries with this decision"),
         Arg::new("since")
             .long("since")
             .value_name("WHEN")
             .value_parser(when::parse)
-            .help("Only from then on: 2026-11-22, 2026-11-22T08:30:00Z (both UTC), or so long ago, such as 12h"),
+            .help("Only entries since this UTC date or time (2026-11-22 or 2026-11-22T08:30:00Z), or an age such as 12h"),
         Arg::new("until")
             .long("until")
             .value_name("WHEN")
             .value_parser(when::parse)
-            .help("Only before then"),
+            .help("Only entries before this date, time or age"),
     ]
 }
 
@@ -154,7 +153,7 @@ fn parse_decision(text: &str) -> Option<Decision> {
         .map(|(_, decision)| decision)
 }
 
-/// What is to be looked at, if it is one of these commands.
+/// The options, if this is one of the commands.
 pub(super) fn from_matches(matches: &ArgMatches) -> Option<AuditCommand> {
     let (name, given) = matches.subcommand()?;
     let text = |id: &str| given.get_one::<String>(id).map(String::as_str);

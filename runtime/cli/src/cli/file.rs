@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::CliError;
 
-/// The largest configuration file that is read, in bytes.
+/// The maximum size of a configuration file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 pub(super) fn read(path: &Path) -> Result<Value, CliError> {

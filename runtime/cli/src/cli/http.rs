@@ -1,4 +1,4 @@
-//! Flags and variables of the HTTP server: the names it is reached by, and the pages that may use it.
+//! Flags and variables of the HTTP server: accepted `Host` and `Origin` headers.
 
 use std::net::Ipv6Addr;
 
@@ -7,27 +7,27 @@ use clap::{Arg, ArgAction, ArgMatches};
 use super::CliError;
 use super::variables::Variables;
 
-/// The variable of `--allow-host`.
+/// The environment variable of `--allow-host`.
 const HOSTS: &str = "BAILIWICK_ALLOW_HOST";
-/// The variable of `--allow-origin`.
+/// The environment variable of `--allow-origin`.
 const ORIGINS: &str = "BAILIWICK_ALLOW_ORIGIN";
 
-/// Who may use the HTTP server besides programs that reach it by its own address.
+/// Accepted values besides the server's own address.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllowList {
-    /// Further values of the `Host` header.
+    /// Values of the `Host` header.
     pub(crate) hosts: Vec<String>,
-    /// Origins of pages.
+    /// Values of the `Origin` header.
     pub(crate) origins: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AllowListError {
     #[error(
-        "must be a host name or address, and a port unless clients send none, such as mcp.example or localhost:9000"
+        "must be a host name or address with an optional port, such as mcp.example or localhost:9000"
     )]
     Host,
-    #[error("must be a scheme, a host and perhaps a port, such as https://app.example")]
+    #[error("must be a scheme, a host and an optional port, such as https://app.example")]
     Origin,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn flags() -> [Arg; 2] {
             .action(ArgAction::Append)
             .requires("http")
             .help(format!(
-                "With --http, also answer requests for this host, as clients name it behind an SSH tunnel, a published container port or a reverse proxy, \
+                "With --http, also accept this Host header, which clients send through an SSH tunnel, a published container port or a reverse proxy, \
                  such as localhost:9000 or mcp.example; repeatable [env: {HOSTS}]"
             )),
         Arg::new("allow-origin")
@@ -50,13 +50,13 @@ pub(super) fn flags() -> [Arg; 2] {
             .action(ArgAction::Append)
             .requires("http")
             .help(format!(
-                "With --http, let pages of this origin use the server from a browser (CORS); they need the token, too, such as https://app.example; \
+                "With --http, accept requests with the token from web pages of this origin (CORS), such as https://app.example; \
                  repeatable [env: {ORIGINS}]"
             )),
     ]
 }
 
-/// What the flags say, else the variables, which are taken out.
+/// The values of the flags, else of the variables, which are removed.
 pub(super) fn allow_list(
     matches: &ArgMatches,
     variables: &mut Variables,
@@ -86,7 +86,7 @@ fn list(
         .collect()
 }
 
-/// A value of the `Host` header.
+/// Parses a value of the `Host` header.
 fn parse_host(text: &str) -> Result<String, AllowListError> {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
@@ -113,7 +113,7 @@ fn parse_host(text: &str) -> Result<String, AllowListError> {
     }
 }
 
-/// An origin as browsers send it: without the port that its scheme implies.
+/// Parses an origin and removes the default port of its scheme, as browsers do.
 fn parse_origin(text: &str) -> Result<String, AllowListError> {
     let (scheme, rest) = text.split_once("://").ok_or(AllowListError::Origin)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);

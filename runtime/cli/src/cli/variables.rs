@@ -1,4 +1,4 @@
-//! The environment in, the texts of the fields that it sets out.
+//! Environment variables of configuration keys.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,16 +7,16 @@ use bailiwick::{Field, Token};
 
 use super::CliError;
 
-/// What the names of all variables of fields begin with.
+/// The prefix of all variables.
 const PREFIX: &str = "BAILIWICK_";
 
-/// Names and values, as the system has them.
+/// Names and values of environment variables.
 pub(super) type Variables = Vec<(OsString, OsString)>;
 
 /// The variable of the bearer token.
 const TOKEN: &str = "BAILIWICK_TOKEN";
 
-/// Removes the bearer token. It is not a configuration key, since neither a file nor a flag may hold it.
+/// Removes the bearer token. It is not a configuration key, since it must not be in a file or flag.
 pub(super) fn take_token(variables: &mut Variables) -> Result<Option<String>, CliError> {
     let token = take(variables, TOKEN).map_err(|_| CliError::Token(TOKEN))?;
     match token {
@@ -25,7 +25,7 @@ pub(super) fn take_token(variables: &mut Variables) -> Result<Option<String>, Cl
     }
 }
 
-/// Removes a variable that sets no configuration key; its value.
+/// Removes a variable and returns its value.
 pub(super) fn take(
     variables: &mut Variables,
     variable: &'static str,
@@ -38,13 +38,13 @@ pub(super) fn take(
         .map_err(|_| CliError::NotUtf8(variable.to_owned()))
 }
 
-/// Finds the variables of fields; one that begins like them and is none is refused, for it may be a restriction that is
-/// spelled wrong.
+/// Collects the variables of configuration keys. Unknown variables with the prefix are rejected, since they may be misspelled
+/// restrictions.
 pub(super) fn field_values(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<BTreeMap<&'static str, Vec<String>>, CliError> {
     let mut values = BTreeMap::new();
-    // In one order, so that of two that are wrong always the same is told.
+    // Sorted, so that errors are deterministic.
     for (name, value) in variables.into_iter().collect::<BTreeMap<_, _>>() {
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
             continue;

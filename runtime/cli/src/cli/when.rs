@@ -1,28 +1,28 @@
-//! A time as people write it in, milliseconds since 1970 out; and back.
+//! Parses and formats times.
 
 use std::time::Duration;
 
 const SECOND: u64 = 1000;
 const DAY: u64 = 86_400 * SECOND;
 
-/// A time that somebody names on a command line.
+/// A time given on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970.
     At(u64),
-    /// So long ago.
+    /// An age.
     Ago(Duration),
 }
 
-/// Why a text is no time.
+/// An invalid time.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "must be a day or time of UTC, such as 2026-11-22 or 2026-11-22T08:30:00Z, or so long ago, such as 90m, 12h or 7d"
+    "must be a UTC date or time, such as 2026-11-22 or 2026-11-22T08:30:00Z, or an age, such as 90m, 12h or 7d"
 )]
 pub(crate) struct ParseTimeError;
 
 impl When {
-    /// The time in milliseconds since 1970, for whoever asks at `now`.
+    /// The time in milliseconds since 1970, given the current time.
     pub(crate) fn to_millis(self, now: u64) -> u64 {
         match self {
             Self::At(at) => at,
@@ -53,7 +53,7 @@ fn parse_date_time(text: &str) -> Option<u64> {
     let [hour, minute, second] = fields(time.strip_suffix('Z')?, ':', [2, 2, 2])?;
     let real = hour < 24 && minute < 60 && second < 60 && year >= 1970;
     let days = days(year, month, day).filter(|_| real)?;
-    // A day that is none, such as the 31st of April, is another one when it is written again.
+    // Invalid days, such as April 31, are formatted differently.
     let same = date == format_time(days * DAY).split(' ').next()?;
     same.then_some(days * DAY + (hour * 3600 + minute * 60 + second) * SECOND)
 }
@@ -67,13 +67,13 @@ fn fields(text: &str, between: char, lengths: [usize; 3]) -> Option<[u64; 3]> {
     parts.next().is_none().then_some(found)
 }
 
-/// Digits alone: no sign, no blank.
+/// Parses digits, without a sign.
 fn number(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| plain)
 }
 
-/// Days since 1970, in the calendar that begins its years in March so that leap days come last.
+/// Days since 1970. Years start in March, so that leap days come last.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let year = if month > 2 { year } else { year - 1 };
     let month = (month + 9) % 12;
@@ -82,7 +82,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     (of_years + of_year).checked_sub(719_468)
 }
 
-/// The time in UTC, to the second: `2026-11-22 08:30:00Z`.
+/// Formats a UTC time, such as `2026-11-22 08:30:00Z`.
 pub(crate) fn format_time(millis: u64) -> String {
     let (days, seconds) = (millis / DAY + 719_468, millis % DAY / SECOND);
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_they_are_written() {
+    fn formatted_times_can_be_parsed() {
         for (text, millis) in [
             ("1970-01-01T00:00:00Z", 0),
             ("1999-12-31T23:59:59Z", 946_684_799_000),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn so_long_ago_is_counted_from_now() {
+    fn age_is_relative_to_now() {
         for (text, seconds) in [("5s", 5), ("90m", 5400), ("12h", 43_200), ("7d", 604_800)] {
             assert_eq!(
                 parse(text).unwrap().to_millis(DAY * 10),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_rejected() {
         for text in [
             "",
             "d",

@@ -77,7 +77,7 @@ pub(super) async fn page() -> Result<(Arc<Console>, Option<SecretFile>), ServeEr
         "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url={url}\">\
          <title>bailiwick</title><a href=\"{url}\">Open the approval page</a>\n"
     );
-    let file = deliver("asking on the page", url, "html", &forward);
+    let file = deliver("approval page", url, "html", &forward);
     let file = file.map_err(ServeError::Secret)?;
     Ok((Arc::new(console), file))
 }
@@ -86,16 +86,16 @@ pub(super) async fn page() -> Result<(Arc<Console>, Option<SecretFile>), ServeEr
 pub(super) fn advice(options: &Options) -> Advice {
     let ask = match options.trust {
         Trust::Host => {
-            "The program that runs you can ask its user for the scopes in `_meta.requested_scopes`, and call again"
+            "Your host can ask its user for the scopes in `_meta.requested_scopes`, then repeat the call"
         }
         Trust::Client | Trust::Agent => {
-            "Ask your user: bailiwick started with `--ask page` shows such calls on a page where they can be allowed"
+            "Ask your user to start bailiwick with `--ask page`, which serves a page for approving such calls"
         }
     };
     Advice {
         ask: ask.into(),
-        outside: "It lies outside the folders that `list_roots` names. Ask your user: they can start bailiwick with a \
-                  further directory, or with `--grantable` for what people may allow on request"
+        outside: "It is outside the directories that `list_roots` names. Ask your user to start bailiwick with this \
+                  directory, or to make it grantable with `--grantable`"
             .into(),
     }
 }

@@ -1,7 +1,7 @@
-//! The key of preview tokens that the processes of one user share.
+//! The key of preview tokens, shared by all processes of a user.
 //!
-//! Some clients start a process for each call. Where previews are required, the process that makes a change must know the
-//! token of the process that previewed it.
+//! Some clients start a process for each call. If previews are required, the process that applies a change must accept the token
+//! of the process that previewed it.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 
 use crate::state;
 
-/// The key, and the file that holds it.
+/// The key and its file.
 #[derive(Clone, Debug)]
 pub(super) struct PreviewKey {
     pub(super) bytes: [u8; 32],
     pub(super) file: PathBuf,
 }
 
-/// The key in the state directory of this user, which is made if it is missing.
+/// Loads the key from the state directory, or creates it.
 pub(super) fn load() -> io::Result<PreviewKey> {
     let folder = state::dir(|name| std::env::var_os(name).map(PathBuf::from));
     let unset = || io::Error::other("neither XDG_STATE_HOME nor HOME is set");
@@ -44,7 +44,7 @@ fn load_from(path: &Path) -> io::Result<PreviewKey> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
     let mut bytes = [0; 32];
-    // A process that was killed may have left a part of a key.
+    // A killed process may have written only a part of the key.
     if metadata.len() == 32 {
         file.read_exact(&mut bytes)?;
     } else {

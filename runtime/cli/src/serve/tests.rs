@@ -1,4 +1,4 @@
-//! Clients that configure and a grant store in, who of them has it out.
+//! Tests of the files that runtimes open.
 
 use std::error::Error as _;
 
@@ -12,7 +12,7 @@ fn opener(folder: &std::path::Path) -> RuntimeOpener {
     opener_with("--grants", folder.join("grants"))
 }
 
-/// A server with one file.
+/// An opener with one file.
 fn opener_with(flag: &str, file: PathBuf) -> RuntimeOpener {
     let arguments = [
         "bailiwick".into(),
@@ -22,13 +22,13 @@ fn opener_with(flag: &str, file: PathBuf) -> RuntimeOpener {
         file.into(),
     ];
     let Invocation::Serve(options) = parse(arguments, [], None).unwrap() else {
-        panic!("no server is wanted");
+        panic!("expected `serve`");
     };
     RuntimeOpener::new(Arc::new(*options), None, None, Vec::new(), None)
 }
 
 #[tokio::test]
-async fn writes_are_as_durable_as_the_options_say() {
+async fn durability_option_applies_to_writes() {
     let folder = tempfile::tempdir().unwrap();
     for (flag, expected) in [
         (None, Durability::Ordered),
@@ -37,7 +37,7 @@ async fn writes_are_as_durable_as_the_options_say() {
         let arguments = ["bailiwick".into(), "serve".into(), folder.path().into()];
         let arguments = arguments.into_iter().chain(flag.map(Into::into));
         let Invocation::Serve(options) = parse(arguments, [], None).unwrap() else {
-            panic!("no server is wanted");
+            panic!("expected `serve`");
         };
         let (runtime, _grants) = runtime_builder(&options, None, None)
             .unwrap()
@@ -55,7 +55,7 @@ async fn writes_are_as_durable_as_the_options_say() {
 }
 
 #[tokio::test]
-async fn clients_that_come_at_once_get_audits_of_their_own() {
+async fn concurrent_clients_get_separate_audit_files() {
     let folder = tempfile::tempdir().unwrap();
     let opener = opener_with("--audit", folder.path().join("audit"));
     let configuration = || Some(json!({ "read_only": true }));
@@ -71,7 +71,7 @@ async fn clients_that_come_at_once_get_audits_of_their_own() {
 }
 
 #[tokio::test]
-async fn the_first_client_that_configures_has_the_store_and_the_next_is_served_without() {
+async fn second_client_is_served_without_the_grant_store() {
     let folder = tempfile::tempdir().unwrap();
     let opener = opener(folder.path());
     let configuration = || Some(json!({ "read_only": true }));
@@ -89,7 +89,7 @@ async fn the_first_client_that_configures_has_the_store_and_the_next_is_served_w
 }
 
 #[tokio::test]
-async fn while_another_process_has_the_store_nobody_is_served_and_no_path_is_told() {
+async fn grant_store_in_use_by_another_process_is_an_error_without_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let opener = opener(folder.path());
     let theirs = GrantStore::open(folder.path().join("grants")).unwrap();
@@ -103,7 +103,7 @@ async fn while_another_process_has_the_store_nobody_is_served_and_no_path_is_tol
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the files are made here")]
-async fn a_client_cannot_configure_a_root_that_holds_a_secret() {
+async fn client_cannot_configure_a_root_that_contains_a_secret() {
     let folder = tempfile::tempdir().unwrap();
     let (inner, other) = (folder.path().join("inner"), folder.path().join("other"));
     std::fs::create_dir(&inner).unwrap();

@@ -11,8 +11,8 @@ async fn check_alone_says_what_to_give() {
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert_eq!(
         run.stderr,
-        "bailiwick: name the server to check: `bailiwick check COMMAND [ARGS]...` starts one over stdio, \
-         `bailiwick check --url URL` connects to one over HTTP\n"
+        "bailiwick: missing server: use `bailiwick check COMMAND [ARGS]...` to start one over stdio, \
+         or `bailiwick check --url URL` to connect to one over HTTP\n"
     );
 }
 
@@ -54,7 +54,7 @@ async fn values_that_cannot_be_used_are_refused() {
         (&["--timeout", "0", "node"], "--timeout"),
         (
             &[&local[..], &["--bearer-env", "NONE"]].concat(),
-            "the variable `NONE` of --bearer-env is not set",
+            "the environment variable `NONE` (--bearer-env) is not set",
         ),
         (
             &[&local[..], &["--bearer-env", "EMPTY"]].concat(),

@@ -38,7 +38,7 @@ async fn server_that_ends_is_reported_with_its_status_and_last_words() {
         ),
         (
             "cat /dev/zero",
-            "the server sent a line of more than 4194304 bytes, and was ended",
+            "the server sent a line of more than 4194304 bytes, and was killed",
         ),
     ] {
         unreachable(script, cause).await;
@@ -64,7 +64,7 @@ async fn server_without_a_response_is_ended_at_the_deadline() {
 async fn server_that_closes_its_output_and_stays_is_ended() {
     let run = check(&["sh", "-c", "exec >&-; sleep 600"]).await;
     assert_eq!(run.code, 2);
-    let cause = "the server closed the connection, and was ended";
+    let cause = "the server closed the connection, and was killed";
     assert!(run.stderr.contains(cause), "{}", run.stderr);
 }
 
@@ -111,7 +111,10 @@ async fn calls_without_a_response_fail_in_the_time_that_is_left() {
             .detail("tools.unknown")
             .starts_with("no response to `tools/call` within ")
     );
-    assert_eq!(report.detail("tools.result"), "hangs: no time is left");
+    assert_eq!(
+        report.detail("tools.result"),
+        "hangs: the overall timeout has expired"
+    );
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ struct Program {
 /// The address of the page that the program says it asks on: it stands in a file that only this user can read.
 fn address(line: &str) -> String {
     assert!(!line.contains("http:"), "{line}");
-    let (_, file) = line.split_once("asking on the page in: ").unwrap();
+    let (_, file) = line.split_once("approval page in: ").unwrap();
     let mode = std::fs::metadata(file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{file}");
     let text = std::fs::read_to_string(file).unwrap();

@@ -260,7 +260,7 @@ async fn effect_cut_off_by_a_crash_is_shown_everywhere() {
         assert_eq!(told, [expected]);
         assert_eq!(json(&["--report"])[0]["calls"][0]["outcome"], outcome);
         let text = shown(place, &history);
-        let words = format!("{outcome}; the effect began, and no end of it is recorded");
+        let words = format!("{outcome}; started, without a recorded end");
         assert!(text.contains(&words), "{text}");
         let end = format!("{outcome} nobody - ~me model");
         assert_eq!(on_console(place).await, [end]);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::person;
+use crate::playwright;
 
 #[test]
 fn people_browse_what_the_program_serves() {
@@ -14,5 +14,5 @@ fn people_browse_what_the_program_serves() {
         ),
         ("BAILIWICK_BROWSER_OUTPUT", shown.as_os_str()),
     ];
-    person::does(&["real/"], &told);
+    playwright::run(&["real/"], &told);
 }

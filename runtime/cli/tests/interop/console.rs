@@ -3,19 +3,19 @@
 use bailiwick::Begun;
 
 use crate::console_support::{Stage, until, write};
-use crate::person;
+use crate::playwright;
 
 #[tokio::test]
 async fn a_person_grants_two_uses_on_the_page_and_takes_them_back() {
     let stage = Stage::new().await;
     // What is installed is not waited for while somebody asks.
-    person::web();
+    playwright::web();
     let pending = stage.asks("a.txt", "one\n").await;
     let call = tokio::spawn(pending.go_on());
     let url = stage.console.url().to_string();
     let done = tokio::task::spawn_blocking(move || {
         let script = ["--config", "playwright.live.config.ts", "live/console.ts"];
-        person::does(&script, &[("BAILIWICK_CONSOLE", url.as_ref())]);
+        playwright::run(&script, &[("BAILIWICK_CONSOLE", url.as_ref())]);
     });
     done.await.unwrap();
     assert!(matches!(call.await.unwrap(), Ok(Begun::Ended(_))));

@@ -24,8 +24,8 @@ mod gateway;
 mod host_suite;
 mod installed;
 mod patches;
-#[path = "../../../../ui-assets/tests/support/person.rs"]
-mod person;
+#[path = "../../../../ui-assets/tests/support/playwright.rs"]
+mod playwright;
 #[expect(dead_code, reason = "other tests use the rest")]
 #[path = "../upstream/raw.rs"]
 mod raw;

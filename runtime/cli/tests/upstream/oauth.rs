@@ -590,9 +590,9 @@ async fn the_history_tells_people_where_they_signed_in() {
     let issuer = &town.origin;
     for expected in [
         format!(
-            "granted by a person  -            the server town under the person's name at {issuer}, for read\n"
+            "granted by a person  -            signed in to the server town at {issuer}, for read\n"
         ),
-        format!("at {issuer}, for read write; asked by its tool change\n"),
+        format!("at {issuer}, for read write; requested by its tool change\n"),
     ] {
         assert!(told.contains(&expected), "{told}");
     }

@@ -1,4 +1,4 @@
-//! Checks of what a server says of itself; nothing is requested.
+//! Checks of the server's lists and capabilities, without further requests.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::counted;
 use crate::check::report::{Check, joined};
 use crate::check::server::{ListedTool, ServerInfo, member};
 
-/// How long the name of a tool may be.
+/// The maximum length of a tool name.
 const MAX_NAME: usize = 128;
 
 pub(super) async fn all(info: &ServerInfo) -> Vec<Check> {

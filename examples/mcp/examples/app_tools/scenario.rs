@@ -1,10 +1,10 @@
-//! A browser in, an agent that drives a page in it out.
-#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+//! An agent uses the tools of a file browser page that runs in Chromium.
+#![expect(clippy::print_stdout, reason = "examples print what happens")]
 
-#[path = "../test_host/callers.rs"]
-mod callers;
 pub(crate) mod chromium;
-pub(crate) mod door;
+pub(crate) mod page_server;
+#[path = "../test_host/request_guard.rs"]
+mod request_guard;
 mod socket;
 
 use std::path::Path;
@@ -20,34 +20,34 @@ use tokio::time::{sleep, timeout};
 
 use chromium::Chromium;
 
-/// How long a browser may take to start and to show the page.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout for the browser to start and show the page.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const SOURCE: &str = "fn greet(name: &str) -> String {\n    format!(\"Hello, {name}\")\n}\n\nfn main() {\n    println!(\"{}\", greet(\"you\"));\n}\n";
 
-/// One step of the model: a tool of the app, and what it answers.
-async fn step(worker: &Worker, tool: &str, arguments: Value) -> Result<Value, BoxError> {
+/// Calls a tool of the app and prints its result.
+async fn call_app(worker: &Worker, tool: &str, arguments: Value) -> Result<Value, BoxError> {
     let name = format!("app_files__{tool}");
     let outcome = worker.call(&name, arguments.clone()).await?;
-    let answer = outcome.structured()?;
-    println!("  {name} {arguments}\n    {answer}");
-    Ok(answer)
+    let result = outcome.structured()?;
+    println!("  {name} {arguments}\n    {result}");
+    Ok(result)
 }
 
-/// Waits until the page has come up and its tools are offered.
-async fn shown(view: &View, worker: &Worker) -> Result<(), BoxError> {
-    let up = async {
+/// Waits until the page is mounted and its tools are registered.
+async fn wait_for_page(view: &View, worker: &Worker) -> Result<(), BoxError> {
+    let ready = async {
         let mounted = view.reached(ViewState::Mounted).await;
         while mounted && view.tools().is_empty() {
             sleep(Duration::from_millis(20)).await;
         }
         mounted
     };
-    let mounted = timeout(PATIENCE, up).await;
-    if !mounted.map_err(|_| "the page did not come up in time")? {
-        return Err("the page went before it was up".into());
+    let mounted = timeout(TIMEOUT, ready).await;
+    if !mounted.map_err(|_| "the page was not mounted in time")? {
+        return Err("the page closed before it was mounted".into());
     }
-    println!("The person has the file browser open; the agent finds its tools beside its own:");
+    println!("The file browser is open; the agent can call its tools:");
     for tool in worker.tools() {
         if tool.spec.name.starts_with(view.name()) {
             println!("  {}", tool.spec.name);
@@ -56,17 +56,20 @@ async fn shown(view: &View, worker: &Worker) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What the model does with the app.
-async fn drive(worker: &Worker) -> Result<(), BoxError> {
-    println!("The agent shows its person a place in a file, and reads what they see:");
-    let opened = step(worker, "open-path", json!({"path": "/repo/src/main.rs"})).await?;
+/// Calls the tools of the app and checks their results.
+async fn use_app(worker: &Worker) -> Result<(), BoxError> {
+    println!("The agent opens and selects lines of a file, and reads the current view:");
+    let opened = call_app(worker, "open-path", json!({"path": "/repo/src/main.rs"})).await?;
     assert_eq!(opened.get("lines"), Some(&json!(7)));
-    step(worker, "select-lines", json!({"from": 1, "to": 3})).await?;
-    let view = step(worker, "get-current-view", json!({})).await?;
-    let of = |key: &str| view.get("file")?.get(key).cloned();
-    assert_eq!(of("path"), Some(json!("/repo/src/main.rs")));
-    assert_eq!((of("from"), of("to")), (Some(json!(1)), Some(json!(3))));
-    let found = step(
+    call_app(worker, "select-lines", json!({"from": 1, "to": 3})).await?;
+    let view = call_app(worker, "get-current-view", json!({})).await?;
+    let field = |key: &str| view.get("file")?.get(key).cloned();
+    assert_eq!(field("path"), Some(json!("/repo/src/main.rs")));
+    assert_eq!(
+        (field("from"), field("to")),
+        (Some(json!(1)), Some(json!(3)))
+    );
+    let found = call_app(
         worker,
         "search-text",
         json!({"query": "greet", "path": "/repo"}),
@@ -74,20 +77,20 @@ async fn drive(worker: &Worker) -> Result<(), BoxError> {
     .await?;
     assert!(
         found.to_string().contains("/repo/src/main.rs"),
-        "nothing was found"
+        "the search did not find the file"
     );
-    let nodes = step(worker, "get-visible-nodes", json!({})).await?;
+    let nodes = call_app(worker, "get-visible-nodes", json!({})).await?;
     assert!(
         nodes.to_string().contains("/repo/src/main.rs"),
-        "nothing was seen"
+        "the file is not visible"
     );
     Ok(())
 }
 
-/// Tells the story, with the browser that stands at `chromium`.
+/// Runs the scenario with the browser at `chromium`.
 ///
 /// # Errors
-/// If there is no browser there, or the story goes another way.
+/// If the browser cannot be started, or a call fails.
 pub(crate) async fn run(chromium: &Path) -> Result<(), BoxError> {
     let repo = tempfile::tempdir()?;
     let files = [
@@ -99,7 +102,7 @@ pub(crate) async fn run(chromium: &Path) -> Result<(), BoxError> {
     for (name, text) in files {
         std::fs::write(repo.path().join(name), text)?;
     }
-    // What an app says that it only shows may be used without asking; what it would change is asked about.
+    // Read-only tools of the app are allowed; its other tools need approval.
     let config = Config {
         allow: vec!["read:mcp:app_files".parse()?],
         ..Config::new()
@@ -111,7 +114,7 @@ pub(crate) async fn run(chromium: &Path) -> Result<(), BoxError> {
         .config(config)
         .grantable("write:mcp:app_files")
         .audit(audit.clone());
-    let (runtime, _people) = builder.build().await?;
+    let (runtime, _grants) = builder.build().await?;
     let policy = Policy::new()
         .allow("read:file:/repo")
         .allow("read:mcp:app_files")
@@ -120,12 +123,12 @@ pub(crate) async fn run(chromium: &Path) -> Result<(), BoxError> {
     let worker = runtime.spawn(spec).await?;
 
     let (view, link) = worker.open_view(ViewSpec::new("files"), DenyView).await?;
-    let door = door::open(link, bailiwick_ui::BROWSER.to_owned()).await?;
-    let browser = Chromium::open(chromium, &door.url)?;
-    shown(&view, &worker).await?;
-    drive(&worker).await?;
+    let server = page_server::serve(link, bailiwick_ui::BROWSER.to_owned()).await?;
+    let browser = Chromium::open(chromium, &server.url)?;
+    wait_for_page(&view, &worker).await?;
+    use_app(&worker).await?;
 
-    println!("What the agent may not read, its person's page does not show it either:");
+    println!("A path that the agent may not read cannot be opened in the page, either:");
     let hidden = worker
         .call("app_files__open-path", json!({"path": "/repo/key.env"}))
         .await;
@@ -133,24 +136,24 @@ pub(crate) async fn run(chromium: &Path) -> Result<(), BoxError> {
     assert_eq!(hidden, Some(Code::ServerFailed));
     runtime.flush_audit().await?;
     let records = audit.records();
-    let seen = |words: [&str; 2]| {
+    let has_record = |words: [&str; 2]| {
         let mut lines = records.iter().map(bailiwick::Record::line);
         lines.any(|line| words.iter().all(|word| line.contains(word)))
     };
     assert!(
-        seen([r#""origin":"view""#, r#""tool":"read_file""#]),
-        "the page's calls are recorded"
+        has_record([r#""origin":"view""#, r#""tool":"read_file""#]),
+        "the page's calls are audited"
     );
     assert!(
-        seen([r#""step":"remote_call""#, "app_files__open-path"]),
-        "the agent's calls are recorded"
+        has_record([r#""step":"remote_call""#, "app_files__open-path"]),
+        "the agent's calls are audited"
     );
 
-    println!("When the page is closed, its tools are gone:");
+    println!("After the page is closed, its tools are unknown:");
     view.close().await;
-    let gone = worker.call("app_files__get-current-view", json!({})).await;
+    let closed = worker.call("app_files__get-current-view", json!({})).await;
     assert_eq!(
-        gone.err().map(|error| error.code()),
+        closed.err().map(|error| error.code()),
         Some(Code::UnknownTool)
     );
     browser.close().await

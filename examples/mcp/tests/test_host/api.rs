@@ -4,7 +4,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, HOST, ORIGIN};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
-use crate::app::Serving;
+use crate::app::TestHost;
 use crate::serving;
 use crate::wrong::wrong;
 
@@ -16,7 +16,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    pub(crate) fn of(host: &Serving) -> Self {
+    pub(crate) fn of(host: &TestHost) -> Self {
         let url = host.url();
         let (origin, token) = url.split_once("/#").unwrap();
         Self {
