@@ -1,4 +1,4 @@
-//! The test host with servers of ours and of others, and a browser on its page.
+//! Tests of the example `test_host`.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -52,7 +52,7 @@ async fn checked(arguments: &[&str]) -> (bool, Checks) {
 }
 
 #[tokio::test]
-async fn the_own_server_passes_every_check_in_both_revisions() {
+async fn built_in_server_passes_every_check_in_both_revisions() {
     for (arguments, preview) in [
         (&[][..], "pass"),
         (&["--elicit"], "pass"),
@@ -69,7 +69,7 @@ async fn the_own_server_passes_every_check_in_both_revisions() {
 }
 
 #[tokio::test]
-async fn without_a_word_and_a_terminal_the_own_server_is_checked() {
+async fn built_in_server_is_checked_by_default_without_a_terminal() {
     let mut out = Vec::new();
     assert!(app::run(Vec::new(), false, &mut out).await.unwrap());
     let told = String::from_utf8(out).unwrap();
@@ -77,7 +77,7 @@ async fn without_a_word_and_a_terminal_the_own_server_is_checked() {
 }
 
 #[tokio::test]
-async fn arguments_that_mean_nothing_or_exclude_each_other_are_refused() {
+async fn unknown_and_conflicting_arguments_are_rejected() {
     let refused = |arguments: &[&str]| app::Options::parse(words(arguments), false).is_err();
     for arguments in [
         &["check", "--serve"][..],
@@ -124,7 +124,7 @@ async fn serving(arguments: &[&str]) -> app::TestHost {
 }
 
 #[tokio::test]
-async fn a_server_ends_with_its_host_even_if_it_would_rather_stay() {
+async fn server_ends_with_its_host_even_if_it_ignores_the_end_of_input() {
     let server = wrong();
     let server = server.each_ref().map(String::as_str);
     for stay in ["", "1"] {

@@ -1,4 +1,4 @@
-//! The help, the skill and the registry entry of the file server have their forms.
+//! Tests of the AI help, the skill and the registry entry.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -65,7 +65,7 @@ fn kebab(value: &Value) -> Value {
 }
 
 #[test]
-fn the_front_matter_says_what_the_json_says() {
+fn front_matter_matches_the_json() {
     let told = bailiwick_cli::description();
     let text = told.markdown(None).unwrap();
     let metadata = told.json(None).unwrap()["metadata"].clone();
@@ -88,7 +88,7 @@ fn the_front_matter_says_what_the_json_says() {
 }
 
 #[test]
-fn the_server_says_what_skills_need() {
+fn server_has_the_fields_for_skills() {
     let dashdash = bailiwick_cli::description().rate("1000/second").dashdash();
     assert_eq!(dashdash["specVersion"], "0.2.0");
     assert_eq!(dashdash["identity"]["name"], "bailiwick");
@@ -130,7 +130,7 @@ const HEADINGS: [&str; 10] = [
 ];
 
 #[test]
-fn every_heading_is_there_in_order_and_can_be_had_alone() {
+fn sections_are_ordered_and_available_separately() {
     let told = bailiwick_cli::description();
     let text = told.markdown(None).unwrap();
     let found: Vec<_> = text
@@ -158,7 +158,7 @@ fn every_heading_is_there_in_order_and_can_be_had_alone() {
 }
 
 #[test]
-fn every_tool_stands_in_both_references_with_all_its_arguments() {
+fn references_have_every_tool_and_argument() {
     let told = bailiwick_cli::description();
     let quick = told.markdown(Some("quick-reference")).unwrap();
     let full = told.markdown(Some("tool-reference")).unwrap();
@@ -197,7 +197,7 @@ fn every_tool_stands_in_both_references_with_all_its_arguments() {
 }
 
 #[test]
-fn the_client_configuration_is_json_that_names_the_program() {
+fn client_configuration_is_json_with_the_program() {
     let text = bailiwick_cli::description()
         .markdown(Some("installation"))
         .unwrap();
@@ -212,7 +212,7 @@ fn the_client_configuration_is_json_that_names_the_program() {
 }
 
 #[test]
-fn the_skill_has_the_form_of_agent_skills() {
+fn skill_has_the_agent_skills_format() {
     let skill = bailiwick_cli::description().skill();
     let front = front(&skill);
     let name = front["name"].as_str().unwrap();
@@ -226,7 +226,7 @@ fn the_skill_has_the_form_of_agent_skills() {
 }
 
 #[test]
-fn the_registry_entry_says_where_it_comes_from_and_claims_no_verification() {
+fn registry_entry_has_its_source_and_is_unverified() {
     let entry = bailiwick_cli::description().registry_entry();
     for key in [
         "name",
@@ -261,7 +261,7 @@ fn operations_agree_with_scopes() {
 
 /// `help.md` is what people review when a tool changes; `BAILIWICK_BLESS=1` writes it anew.
 #[test]
-fn the_help_is_the_one_that_was_reviewed() {
+fn help_matches_the_reviewed_file() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help.md");
     let text = bailiwick_cli::description()
         .rate("1000/second")

@@ -1,4 +1,4 @@
-//! The audits of real runs in, what the program tells of them out.
+//! Tests of the commands `history`, `verify`, `grants` and `templates`.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -152,7 +152,7 @@ fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
-async fn the_history_tells_each_decision_of_each_run_once() {
+async fn history_has_each_decision_of_each_run_once() {
     let place = lived().await;
     let lines = place.lines(&["history", "audit.jsonl", "--json"]);
     let kinds = [
@@ -220,7 +220,7 @@ async fn the_history_tells_each_decision_of_each_run_once() {
 }
 
 #[tokio::test]
-async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
+async fn history_is_printed_as_escaped_columns() {
     let place = lived().await;
     for arguments in [
         &["history", "audit.jsonl"][..],
@@ -257,7 +257,7 @@ async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
 }
 
 #[tokio::test]
-async fn a_report_counts_and_a_rule_is_suggested_where_nothing_was_refused() {
+async fn report_counts_and_rules_are_suggested_without_denials() {
     let place = lived().await;
     let report = &place.lines(&["history", "audit.jsonl", "--report", "--json"])[0];
     assert_eq!(
@@ -298,7 +298,7 @@ async fn a_report_counts_and_a_rule_is_suggested_where_nothing_was_refused() {
 }
 
 #[tokio::test]
-async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_named() {
+async fn verify_checks_all_files_and_names_the_changed_line() {
     let place = lived().await;
     place.run("audit.jsonl.2", &WRITES[..1]).await;
     let first = std::fs::read_to_string(place.path("audit.jsonl")).unwrap();
@@ -348,7 +348,7 @@ async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_name
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
-async fn rotated_audit_is_shown_and_verified_as_one() {
+async fn rotated_audit_is_shown_and_verified_as_a_whole() {
     let place = Place::new();
     for run in [&WRITES[..], &WRITES[..3]] {
         let sink = appended(&place.path("audit.jsonl")).await;
@@ -421,7 +421,7 @@ async fn rotated_audit_is_shown_and_verified_as_one() {
 }
 
 #[tokio::test]
-async fn an_audit_that_lacks_a_file_between_others_is_not_whole() {
+async fn missing_audit_file_is_an_error() {
     let place = Place::new();
     let files = ["audit.jsonl", "audit.jsonl.2", "audit.jsonl.3"];
     for audit in files {
@@ -445,7 +445,7 @@ async fn an_audit_that_lacks_a_file_between_others_is_not_whole() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_looked_at_is_named_with_the_reason() {
+async fn unreadable_files_are_named_with_the_reason() {
     let place = lived().await;
     for command in ["history", "verify"] {
         place.refused(&[command, "none"], 1, &["`none`", "No such file"]);
@@ -466,7 +466,7 @@ async fn what_cannot_be_looked_at_is_named_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_a_person_narrows_or_takes_back_counts_from_the_next_call_on() {
+async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
     let place = Place::new();
     let sink = appended(&place.path("audit.jsonl")).await;
     let builder = Runtime::builder().root("repo", place.path("repo"));
@@ -578,7 +578,7 @@ impl Place {
 }
 
 #[tokio::test]
-async fn grants_for_good_are_shown_also_while_a_server_has_them() {
+async fn permanent_grants_are_shown_while_a_server_uses_them() {
     let place = Place::new();
     let agents = ["tests", "tests/unit", "tester", "\u{202e}me"];
     let runtime = place.granting(&agents).await;
@@ -612,7 +612,7 @@ async fn grants_for_good_are_shown_also_while_a_server_has_them() {
 }
 
 #[tokio::test]
-async fn grants_are_taken_back_from_a_store_that_nobody_has() {
+async fn grants_are_revoked_in_an_unused_store() {
     let place = Place::new();
     let agents = ["tests", "tests/unit", "tester", "main", "main"];
     let runtime = place.granting(&agents).await;
@@ -647,7 +647,7 @@ async fn grants_are_taken_back_from_a_store_that_nobody_has() {
 }
 
 #[tokio::test]
-async fn what_is_no_grant_store_is_named_and_left_alone() {
+async fn invalid_grant_store_is_named_and_left_unchanged() {
     let place = Place::new();
     let revoke = ["--revoke", "g1"];
     let all = ["--revoke-all", "--agent", "main"];
@@ -720,7 +720,7 @@ const DOCS: &str = r#"{"name":"docs","about":"Writes the docs","allows":["write:
     "covers":["write:file:{root}/docs/x"],"refuses":["write:file:{root}/src"]}"#;
 
 #[tokio::test]
-async fn a_stored_grant_is_narrowed_and_never_widened() {
+async fn stored_grant_can_only_be_narrowed() {
     let place = Place::new();
     let runtime = place.granting(&["tests", "main"]).await;
     let narrow = ["grants", "grants", "--narrow", "g1"];
@@ -775,7 +775,7 @@ fn apply(template: &'static str, more: &[&'static str]) -> Vec<&'static str> {
 const OWN: [&str; 4] = ["--root", "/repo", "--template-file", "docs.json"];
 
 #[tokio::test]
-async fn a_template_is_granted_to_an_agent_for_good_and_what_it_adds_is_shown() {
+async fn applied_template_adds_permanent_grants() {
     let place = Place::new();
     place.granting(&[]).await.shutdown().await;
     let editor = apply("editor", &["--root", "/repo", "/docs"]);
@@ -794,7 +794,7 @@ async fn a_template_is_granted_to_an_agent_for_good_and_what_it_adds_is_shown() 
 }
 
 #[tokio::test]
-async fn a_template_that_cannot_be_applied_adds_nothing() {
+async fn invalid_template_adds_nothing() {
     let place = Place::new();
     place.granting(&[]).await.shutdown().await;
     place.templated("docs.json", DOCS);
@@ -839,7 +839,7 @@ async fn a_template_that_cannot_be_applied_adds_nothing() {
 }
 
 #[test]
-fn templates_are_shown_and_those_that_people_write_are_checked() {
+fn templates_are_shown_and_template_files_are_checked() {
     let place = Place::new();
     let text = place.told(&["templates"]);
     let rows: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! The example's page, and one of another server, in Chromium.
+//! Browser tests of the file browser page and a third-party page.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const FINGER: &str =
     r#"<script>setInterval(() => document.getElementById("get-time-btn").click(), 200)</script>"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_uses_a_page_in_a_browser() {
+async fn agent_uses_the_file_browser_page() {
     scenario::run(&chromium::find()).await.unwrap();
 }
 
@@ -42,7 +42,7 @@ async fn clock() -> Upstreams {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_others_calls_the_tool_of_its_server() {
+async fn third_party_page_calls_a_tool_of_its_server() {
     let upstreams = clock().await;
     let read = upstreams.read_resource("clock", PAGE).await.unwrap();
     let [ServerText::Text(html)] = read.as_slice() else {
@@ -98,7 +98,7 @@ impl ViewHost for Wanted {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_in_a_browser_talks_in_order_and_goes_with_its_view() {
+async fn messages_of_a_page_are_ordered_and_closing_the_view_closes_the_page() {
     let over = Arc::new(Notify::new());
     let html = include_str!("messages.html");
     let (_runtime, view, server) = opened(Wanted(Arc::clone(&over)), html).await;

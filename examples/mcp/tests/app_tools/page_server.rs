@@ -1,4 +1,4 @@
-//! Sockets that are and are not the guest's in, who is turned away, and messages both ways, out.
+//! Tests of the page server: authorization and message forwarding.
 
 use bailiwick::{DenyView, Policy, Runtime, View, ViewHost, ViewSpec, ViewState, WorkerSpec};
 use futures_util::{SinkExt, StreamExt};
@@ -113,7 +113,7 @@ async fn ended(mut socket: Socket) {
 }
 
 #[tokio::test]
-async fn only_the_page_itself_has_its_guest() {
+async fn view_content_requires_token_host_and_origin() {
     let (_runtime, _view, server) = opened(DenyView, "<p>A page</p>").await;
     let page = Page::of(&server);
     let request = || Client::new().post(format!("{}/api/page", page.origin()));
@@ -131,7 +131,7 @@ async fn only_the_page_itself_has_its_guest() {
 }
 
 #[tokio::test]
-async fn only_the_page_itself_has_its_socket() {
+async fn socket_requires_token_host_and_origin() {
     let (_runtime, _view, server) = opened(DenyView, "").await;
     let page = Page::of(&server);
     for (name, value) in [
@@ -172,7 +172,7 @@ async fn only_the_page_itself_has_its_socket() {
 }
 
 #[tokio::test]
-async fn messages_go_both_ways_each_once_and_in_order() {
+async fn messages_are_forwarded_in_order() {
     let (_runtime, _view, server) = opened(DenyView, "").await;
     let mut socket = Page::of(&server).socket().await;
     for id in 0..MANY {
@@ -187,7 +187,7 @@ async fn messages_go_both_ways_each_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_closed_view_closes_its_socket() {
+async fn closing_the_view_closes_the_socket() {
     let (_runtime, view, server) = opened(DenyView, "").await;
     let mut socket = Page::of(&server).socket().await;
     socket.send(ping(1)).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_closed_view_closes_its_socket() {
 }
 
 #[tokio::test]
-async fn a_closed_door_ends_the_view_and_its_socket() {
+async fn dropping_the_server_closes_the_view_and_the_socket() {
     let (_runtime, view, server) = opened(DenyView, "").await;
     let mut socket = Page::of(&server).socket().await;
     socket.send(ping(1)).await.unwrap();
@@ -222,22 +222,22 @@ async fn ends_with(last: Message) {
 }
 
 #[tokio::test]
-async fn a_view_ends_with_its_socket() {
+async fn closing_the_socket_closes_the_view() {
     ends_with(Message::Close(None)).await;
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_ends_the_socket() {
+async fn oversized_message_closes_the_socket() {
     ends_with(Message::text("x".repeat((11 << 20) + 1))).await;
 }
 
 #[tokio::test]
-async fn a_message_that_is_no_text_ends_the_socket() {
+async fn binary_message_closes_the_socket() {
     ends_with(Message::binary(b"{}".as_slice())).await;
 }
 
 #[tokio::test]
-async fn the_longest_message_that_is_answered_is_let_through() {
+async fn largest_message_is_forwarded() {
     let (_runtime, _view, server) = opened(DenyView, "").await;
     let mut socket = Page::of(&server).socket().await;
     let long = json!({"x": "x".repeat(10 << 20)});
@@ -247,7 +247,7 @@ async fn the_longest_message_that_is_answered_is_let_through() {
 }
 
 #[tokio::test]
-async fn what_a_page_does_not_read_is_not_gathered_for_it() {
+async fn messages_for_a_page_that_does_not_read_are_bounded() {
     let (_runtime, view, server) = opened(DenyView, "").await;
     let mut socket = Page::of(&server).socket().await;
     for said in [

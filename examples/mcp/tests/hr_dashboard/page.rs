@@ -1,4 +1,4 @@
-//! The staff dashboard behind the test host in, what a person does on its page in a browser out.
+//! Tests of the dashboard in the test host.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ async fn served(folder: &Path, stop: CancellationToken) -> [String; 4] {
 }
 
 #[tokio::test]
-async fn the_dashboard_passes_the_checks_of_the_test_host() {
+async fn dashboard_passes_all_checks() {
     let stop = CancellationToken::new();
     let folder = tempfile::tempdir().unwrap();
     let server = served(folder.path(), stop.clone()).await;
@@ -58,7 +58,7 @@ mod browser {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn people_use_the_dashboard_in_a_browser() {
+    async fn dashboard_page_works_in_a_browser() {
         let stop = CancellationToken::new();
         let mut hosts = Vec::new();
         let mut urls = serde_json::Map::new();

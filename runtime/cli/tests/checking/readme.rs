@@ -1,4 +1,4 @@
-//! The output in the README is what the program prints, whatever it counts.
+//! Tests that the output in the README is current, except for counts.
 
 use crate::support::{command, run};
 

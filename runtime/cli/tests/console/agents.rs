@@ -1,4 +1,4 @@
-//! An agent that connects to the program in, no way to its page out.
+//! Tests that agents cannot reach the approval page.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -89,7 +89,7 @@ impl Program {
 }
 
 #[tokio::test]
-async fn an_agent_neither_learns_the_address_nor_answers_for_a_person() {
+async fn agent_cannot_learn_the_page_address_or_answer_questions() {
     let temp = tempfile::tempdir().unwrap();
     let mut program = Program::start(temp.path());
     let me = json!({ "name": "c", "version": "1" });

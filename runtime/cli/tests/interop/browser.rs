@@ -1,11 +1,11 @@
-//! Real browser on the file browser that the program serves.
+//! Tests of the file browser in a real browser.
 
 use std::path::Path;
 
 use crate::playwright;
 
 #[test]
-fn people_browse_what_the_program_serves() {
+fn file_browser_works_in_a_browser() {
     let shown = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
     let told = [
         (

@@ -1,4 +1,4 @@
-//! A real question on the real page in a real browser in, a grant of two uses that is taken back there out.
+//! Tests of the approval page in a real browser.
 
 use bailiwick::Begun;
 
@@ -6,7 +6,7 @@ use crate::console_support::{Stage, until, write};
 use crate::playwright;
 
 #[tokio::test]
-async fn a_person_grants_two_uses_on_the_page_and_takes_them_back() {
+async fn grant_is_added_and_revoked_on_the_page() {
     let stage = Stage::new().await;
     // What is installed is not waited for while somebody asks.
     playwright::web();

@@ -1,4 +1,4 @@
-//! Packages of others that these tests run, and how they are run.
+//! Installs and runs third-party packages.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Clients, servers, suites and a browser that others wrote, against the program and the gateway.
+//! Tests with third-party clients, servers, conformance suites and a browser.
 //!
 //! These tests need Node with npm, Python, Chromium and the registries; `cargo test --features interop` runs them.
 #![expect(

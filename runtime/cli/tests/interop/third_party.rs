@@ -1,4 +1,4 @@
-//! Fifteen real third-party servers, named by one file as editors write it.
+//! Fifteen third-party servers in one servers file.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
