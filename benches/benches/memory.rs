@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a bench that fails has nothing to measure, and it tells what it found"
+    reason = "a benchmark that fails has no result, and it prints its results"
 )]
 
 use std::process::Command;
@@ -30,8 +30,8 @@ struct Weight {
 
 fn main() {
     match std::env::args().find_map(|arg| arg.strip_prefix("--side=").map(str::to_owned)) {
-        Some(side) if side == "ractor" => tell(&actors()),
-        Some(_) => tell(&workers()),
+        Some(side) if side == "ractor" => print_result(&actors()),
+        Some(_) => print_result(&workers()),
         None => {
             let (actor, worker) = (weigh("ractor"), weigh("bailiwick"));
             println!("\n{LIVE} live at once, each called once");
@@ -87,7 +87,7 @@ fn weigh(side: &str) -> Weight {
     }
 }
 
-fn tell(
+fn print_result(
     Weight {
         idle,
         called,

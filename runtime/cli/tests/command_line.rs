@@ -1036,7 +1036,7 @@ fn missing_or_unknown_command_is_rejected() {
     for (refused, part) in [
         (
             output(Command::new(env!("CARGO_BIN_EXE_bailiwick"))),
-            "name a command",
+            "missing command",
         ),
         (output(place.command("./root")), "./root"),
         (output(place.command("--read-only")), "--read-only"),
