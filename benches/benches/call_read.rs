@@ -1,13 +1,12 @@
-//! What does reading a file through a worker cost beside an actor that opens, reads and closes it?
-#![expect(
-    clippy::unwrap_used,
-    reason = "a bench that fails has nothing to measure"
-)]
+//! The cost of reading a file through a worker, compared with an actor that opens, reads and closes it.
+#![expect(clippy::unwrap_used, reason = "a benchmark that fails has no result")]
 
 use std::time::Duration;
 
 use bailiwick::ToolName;
-use bailiwick_benches::{Floor, Race, Target, current, drive, stage, threaded};
+use bailiwick_benches::{
+    Benchmark, MinimalActor, Target, build_runtime, current_thread, multi_thread, run_task,
+};
 use bailiwick_fs::ReadFileArgs;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -15,10 +14,10 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::pread;
 use serde_json::json;
 
-/// The audit takes two events a call, and is written out between batches.
+/// A call has two audit events. The audit is flushed between batches.
 const BATCH: u32 = 100;
 
-/// How long the file is, and whether the figures are held against the targets for 4 KiB.
+/// The size of the file, and whether the targets for 4 KiB apply.
 #[derive(Clone, Copy)]
 struct Size {
     bytes: usize,
@@ -38,35 +37,35 @@ const LARGE: Size = Size {
 };
 
 fn main() {
-    race("read 4 KiB, one thread", &current().unwrap(), SMALL);
-    race("read 4 KiB, two threads", &threaded().unwrap(), SMALL);
-    race("read 64 KiB, one thread", &current().unwrap(), LARGE);
+    bench("read 4 KiB, one thread", &current_thread().unwrap(), SMALL);
+    bench("read 4 KiB, two threads", &multi_thread().unwrap(), SMALL);
+    bench("read 64 KiB, one thread", &current_thread().unwrap(), LARGE);
 }
 
 #[expect(clippy::too_many_lines, reason = "the cases of one comparison")]
-fn race(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
+fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("src/a/b")).unwrap();
     let line = "a line of sixty-three bytes, so that the file looks like a text\n";
     let text: String = line.repeat(size.bytes / line.len());
     std::fs::write(root.path().join("src/a/b/f.rs"), &text).unwrap();
     let (length, path) = (text.len(), "/r/src/a/b/f.rs");
-    let (floor, runtime, worker) = tokio.block_on(async {
-        let (runtime, spec) = stage(root.path(), 8192).await.unwrap();
+    let (baseline, runtime, worker) = tokio.block_on(async {
+        let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
         let worker = runtime.spawn(spec).await.unwrap();
         let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
-        let floor = Floor::start(move |path: String| read(&dir, &path, length));
-        (floor, runtime, worker)
+        let baseline = MinimalActor::start(move |path: String| read(&dir, &path, length));
+        (baseline, runtime, worker)
     });
     let tool = ToolName::new("read_file");
     let typed = worker.clone();
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
-    let race = Race::new(title, Duration::from_secs(6))
+    let benchmark = Benchmark::new(title, Duration::from_secs(6))
         .case("actor: openat2, pread, close", Target::None, BATCH, |n| {
-            let floor = floor.clone();
-            drive(tokio, async move {
+            let baseline = baseline.clone();
+            run_task(tokio, async move {
                 for _ in 0..n {
-                    let bytes = floor.call("src/a/b/f.rs".to_owned()).await.unwrap();
+                    let bytes = baseline.call("src/a/b/f.rs".to_owned()).await.unwrap();
                     assert_eq!(bytes.len(), length);
                 }
             });
@@ -77,7 +76,7 @@ fn race(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
             BATCH,
             |n| {
                 let (worker, tool) = (typed.clone(), tool.clone());
-                drive(tokio, async move {
+                run_task(tokio, async move {
                     for _ in 0..n {
                         let args = ReadFileArgs {
                             path: Some(path.to_owned()),
@@ -96,7 +95,7 @@ fn race(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
             BATCH,
             |n| {
                 let worker = worker.clone();
-                drive(tokio, async move {
+                run_task(tokio, async move {
                     for _ in 0..n {
                         let outcome = worker
                             .call("read_file", json!({ "path": path }))
@@ -109,7 +108,7 @@ fn race(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
             },
             rest,
         );
-    race.run();
+    benchmark.run();
 }
 
 fn read(dir: &Dir, path: &str, length: usize) -> Vec<u8> {

@@ -1,8 +1,5 @@
-//! What does it cost to judge one need under five layers with a hundred globs and twenty grants?
-#![expect(
-    clippy::unwrap_used,
-    reason = "a bench that fails has nothing to measure"
-)]
+//! The cost of authorising one need under five layers with 100 globs and 20 grants.
+#![expect(clippy::unwrap_used, reason = "a benchmark that fails has no result")]
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,7 +8,7 @@ use bailiwick::{
     Authority, Config, Coverage, Origin, Policy, RootConfig, Scope, Verb, Verdict, VirtualPath,
     glob_builds,
 };
-use bailiwick_benches::{Race, Target};
+use bailiwick_benches::{Benchmark, Target};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 const BATCH: u32 = 5_000;
@@ -32,7 +29,7 @@ fn main() {
 
     let (single, layered) = (one_set(), globs_of_layers());
     let built = glob_builds();
-    Race::new(
+    Benchmark::new(
         "judge one need, 5 layers, 100 globs, 20 grants",
         Duration::from_secs(8),
     )
@@ -73,7 +70,7 @@ fn main() {
     assert_eq!(glob_builds(), built, "judging compiles no glob");
 }
 
-/// Globs as people write them: names anywhere, folders, extensions.
+/// Typical globs: names, directories and extensions.
 fn globs(layer: usize) -> Vec<String> {
     (0..GLOBS)
         .map(|n| match n % 4 {

@@ -1,37 +1,37 @@
-//! What does a live worker weigh when there are a hundred thousand, and do all of them answer?
+//! The memory of a live worker among 100,000.
 //!
-//! Memory given back by one side would hide what the other takes, so each side runs in a process of its own.
+//! Each side runs in its own process, so that freed memory of one does not affect the other.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a bench that fails has nothing to measure, and it tells what it found"
+    reason = "a benchmark that fails has no result, and it prints its results"
 )]
 
 use std::process::Command;
 
 use bailiwick::{Code, Runtime, ToolName, Worker, WorkerSpec};
-use bailiwick_benches::{Linked, Msg, NOOP, NoopArgs, drive, stage, threaded};
+use bailiwick_benches::{LinkedActors, Msg, NOOP, NoopArgs, build_runtime, multi_thread, run_task};
 
 const LIVE: usize = 100_000;
-/// Bytes of memory that a live worker may take.
+/// The maximum memory of a live worker, in bytes.
 const MOST_BYTES: u64 = 10 * 1024;
 const ROOTS: u64 = 1;
 const MOST_DESCRIPTORS: u64 = ROOTS + 1024;
 
-/// What one side came to.
+/// The result of one side.
 struct Weight {
-    /// Resident bytes for each, before any of them was called.
+    /// Resident bytes per actor before the first call.
     idle: u64,
-    /// The same after each was called once.
+    /// Resident bytes per actor after one call each.
     called: u64,
     descriptors: u64,
 }
 
 fn main() {
     match std::env::args().find_map(|arg| arg.strip_prefix("--side=").map(str::to_owned)) {
-        Some(side) if side == "ractor" => tell(&actors()),
-        Some(_) => tell(&workers()),
+        Some(side) if side == "ractor" => print_result(&actors()),
+        Some(_) => print_result(&workers()),
         None => {
             let (actor, worker) = (weigh("ractor"), weigh("bailiwick"));
             println!("\n{LIVE} live at once, each called once");
@@ -87,7 +87,7 @@ fn weigh(side: &str) -> Weight {
     }
 }
 
-fn tell(
+fn print_result(
     Weight {
         idle,
         called,
@@ -98,10 +98,10 @@ fn tell(
 }
 
 fn actors() -> Weight {
-    let tokio = threaded().unwrap();
-    let linked = tokio.block_on(Linked::start()).unwrap();
+    let tokio = multi_thread().unwrap();
+    let linked = tokio.block_on(LinkedActors::start()).unwrap();
     let before = resident();
-    drive(&tokio, async move {
+    run_task(&tokio, async move {
         let mut actors = Vec::with_capacity(LIVE);
         for _ in 0..LIVE {
             actors.push(linked.spawn().await.unwrap().0);
@@ -120,11 +120,11 @@ fn actors() -> Weight {
 }
 
 fn workers() -> Weight {
-    let tokio = threaded().unwrap();
+    let tokio = multi_thread().unwrap();
     let root = tempfile::tempdir().unwrap();
-    let (runtime, spec) = tokio.block_on(stage(root.path(), 8192)).unwrap();
+    let (runtime, spec) = tokio.block_on(build_runtime(root.path(), 8192)).unwrap();
     let before = resident();
-    drive(&tokio, async move {
+    run_task(&tokio, async move {
         let mut workers = Vec::with_capacity(LIVE);
         for _ in 0..LIVE {
             workers.push(spawn(&runtime, &spec).await);
@@ -142,7 +142,7 @@ fn workers() -> Weight {
     })
 }
 
-/// Starts a worker; the audit takes no more than its bound, so it is written out when it is full.
+/// Spawns a worker. Flushes the audit when its queue is full.
 async fn spawn(runtime: &Runtime, spec: &WorkerSpec) -> Worker {
     loop {
         match runtime.spawn(spec.clone()).await {
@@ -167,7 +167,7 @@ fn each(before: u64) -> u64 {
     (resident() - before) / LIVE as u64
 }
 
-/// Bytes of this process that are in memory.
+/// The resident memory of this process, in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();

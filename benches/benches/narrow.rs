@@ -1,14 +1,11 @@
-//! What does it cost to keep a worker to one more fragment of policy, seen before or new?
-#![expect(
-    clippy::unwrap_used,
-    reason = "a bench that fails has nothing to measure"
-)]
+//! The cost of narrowing a worker by a cached or new policy fragment.
+#![expect(clippy::unwrap_used, reason = "a benchmark that fails has no result")]
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use bailiwick::{Authority, Config, Origin, Policy, RootConfig, VirtualPath};
-use bailiwick_benches::{Race, Target};
+use bailiwick_benches::{Benchmark, Target};
 use globset::{GlobBuilder, GlobSetBuilder};
 
 fn main() {
@@ -34,7 +31,7 @@ fn main() {
         black_box(set.build().unwrap());
     };
     let same = globs(0);
-    Race::new("narrow by a fragment with 10 globs", Duration::from_secs(8))
+    Benchmark::new("narrow by a fragment with 10 globs", Duration::from_secs(8))
         .case("GlobSet of the 10 globs", Target::None, 20, |n| {
             for _ in 0..n {
                 baseline(&same);

@@ -1,39 +1,36 @@
-//! What does it cost to start a worker beside a linked actor of ractor?
-#![expect(
-    clippy::unwrap_used,
-    reason = "a bench that fails has nothing to measure"
-)]
+//! The cost of spawning a worker, compared with a linked ractor actor.
+#![expect(clippy::unwrap_used, reason = "a benchmark that fails has no result")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bailiwick_benches::{Linked, Race, Target, current, drive, stage};
+use bailiwick_benches::{Benchmark, LinkedActors, Target, build_runtime, current_thread, run_task};
 
 const BATCH: u32 = 1_000;
 
 fn main() {
-    race(&current().unwrap());
+    bench(&current_thread().unwrap());
 }
 
-fn race(tokio: &tokio::runtime::Runtime) {
+fn bench(tokio: &tokio::runtime::Runtime) {
     let root = tempfile::tempdir().unwrap();
     let (linked, runtime, spec) = tokio.block_on(async {
-        let (runtime, spec) = stage(root.path(), 8192).await.unwrap();
-        (Linked::start().await.unwrap(), runtime, spec)
+        let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
+        (LinkedActors::start().await.unwrap(), runtime, spec)
     });
     let linked = Arc::new(linked);
     let (actors, workers) = (
         Arc::new(Mutex::new(Vec::new())),
         Arc::new(Mutex::new(Vec::new())),
     );
-    Race::new("start one", Duration::from_secs(8))
+    Benchmark::new("start one", Duration::from_secs(8))
         .case_then(
             "ractor spawn_linked",
             Target::None,
             BATCH,
             |n| {
                 let (linked, actors) = (Arc::clone(&linked), Arc::clone(&actors));
-                drive(tokio, async move {
+                run_task(tokio, async move {
                     for _ in 0..n {
                         let actor = linked.spawn().await.unwrap();
                         actors.lock().unwrap().push(actor);
@@ -42,7 +39,7 @@ fn race(tokio: &tokio::runtime::Runtime) {
             },
             || {
                 let actors = std::mem::take(&mut *actors.lock().unwrap());
-                drive(tokio, async move {
+                run_task(tokio, async move {
                     for actor in actors {
                         actor.0.stop(None);
                         actor.1.await.unwrap();
@@ -57,7 +54,7 @@ fn race(tokio: &tokio::runtime::Runtime) {
             |n| {
                 let (runtime, workers) = (runtime.clone(), Arc::clone(&workers));
                 let spec = spec.clone();
-                drive(tokio, async move {
+                run_task(tokio, async move {
                     for _ in 0..n {
                         let worker = runtime.spawn(spec.clone()).await.unwrap();
                         workers.lock().unwrap().push(worker);
@@ -67,7 +64,7 @@ fn race(tokio: &tokio::runtime::Runtime) {
             || {
                 let (runtime, workers) = (runtime.clone(), Arc::clone(&workers));
                 let workers = std::mem::take(&mut *workers.lock().unwrap());
-                drive(tokio, async move {
+                run_task(tokio, async move {
                     for worker in workers {
                         worker.revoke().await;
                     }

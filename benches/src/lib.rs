@@ -1,9 +1,9 @@
-//! What the benches share: a race of cases against a baseline, and the actors and runtimes that run in it.
+//! Helpers for benchmarks: comparison with a baseline, actors and runtimes.
 
-mod floor;
-mod race;
-mod stage;
+mod actors;
+mod benchmark;
+mod setup;
 
-pub use floor::{Floor, Idle, Linked, Msg};
-pub use race::{Race, Target};
-pub use stage::{NOOP, Noop, NoopArgs, current, drive, stage, threaded};
+pub use actors::{EchoActor, LinkedActors, MinimalActor, Msg};
+pub use benchmark::{Benchmark, Target};
+pub use setup::{NOOP, Noop, NoopArgs, build_runtime, current_thread, multi_thread, run_task};

@@ -1,54 +1,58 @@
-//! Two sub-agents at work in a scratch tree and a person's answers in; what each answer let through, and its record out.
+//! Two sub-agents ask for approval of their changes; a person on a terminal or a file answers.
 //!
-//! `cargo run -p bailiwick-examples --example approvals [-- --answers FILE]` asks you, if you sit at a terminal and name no
-//! file; else a file answers, which is `approvals/answers.jsonl` if you name none. It exits with 0 only if all it says did
-//! happen, and leaves nothing behind.
+//! Shows batched questions, a grant with a number of uses, an edit with an excluded hunk, a revoked grant, a grant that is
+//! stored across runtimes, and the history of all that. Usage:
 //!
-//! A file of answers is JSON, one answer a line. A question takes the first line left that is for it, and every line must
-//! be taken:
+//! ```text
+//! cargo run -p bailiwick-examples --example approvals [-- --answers FILE]
+//! ```
 //!
-//! - `agent`: who asks, by the path of its names, such as `team/editor`
-//! - `needs`: exactly the scopes that it asks for
-//! - `answer`: `{"deny": {"note": "what the agent is told"}}`, or `{"allow": {...}}` with `lifetime` (`"once"`, `{"uses": 2}`,
-//!   `{"for_ms": 60000}`, `"session"`, `"agent"`) and, if you like, `patterns` (what may be done, if it is more than was asked),
-//!   `descendants` (`true` for sub-agents too) and `left_out` (`[{"path": ..., "hunks": [1]}]`: the second hunk is not made)
-#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+//! On a terminal, you are asked. With `--answers`, or without a terminal, answers are read from a file (by default
+//! `approvals/answers.jsonl`) with one JSON object per line. The first unused line with the same `agent` and `needs` answers
+//! a question, and every line must be used:
+//!
+//! - `agent`: the path of the agent's names, such as `team/editor`
+//! - `needs`: exactly the scopes that the question names
+//! - `answer`: `{"deny": {"note": "a text for the agent"}}`, or `{"allow": {...}}` with `lifetime` (`"once"`, `{"uses": 2}`,
+//!   `{"for_ms": 60000}`, `"session"`, `"agent"`) and optionally `patterns` (what to grant, if it is more than the needs),
+//!   `descendants` (`true` to include sub-agents) and `left_out` (`[{"path": ..., "hunks": [1]}]` excludes the second hunk)
+#![expect(clippy::print_stdout, reason = "examples print what happens")]
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-#[path = "approvals/desk.rs"]
-mod desk;
-#[path = "approvals/person.rs"]
-mod person;
-#[path = "approvals/scenes.rs"]
-mod scenes;
+#[path = "approvals/answers.rs"]
+mod answers;
+#[path = "approvals/host.rs"]
+mod host;
+#[path = "approvals/scenarios.rs"]
+mod scenarios;
 
-use bailiwick_examples::{Failure, ended};
-use desk::Desk;
-use person::Person;
+use answers::AnswerSource;
+use bailiwick_examples::{BoxError, exit_code};
+use host::Host;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    ended(run(std::env::args_os().skip(1)).await)
+    exit_code(run(std::env::args_os().skip(1)).await)
 }
 
-async fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), Failure> {
+async fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), BoxError> {
     let arguments: Vec<OsString> = arguments.collect();
-    let person = Person::find(answers(&arguments)?)?;
+    let answers = AnswerSource::open(answers_file(&arguments)?)?;
     let temp = tempfile::tempdir()?;
-    let kept = temp.path().to_owned();
-    story(&kept, person).await?;
+    let path = temp.path().to_owned();
+    scenario(&path, answers).await?;
     temp.close()?;
-    ensure(!kept.exists(), "the scratch tree was left behind")?;
-    println!("\nThe tree, the grants and the record are gone: this was an example.");
+    ensure(!path.exists(), "the scratch directory was not removed")?;
+    println!("\nThe scratch directory with its grants and audit logs is removed.");
     Ok(())
 }
 
-/// The file that `--answers` names.
-fn answers(arguments: &[OsString]) -> Result<Option<PathBuf>, Failure> {
+/// The value of `--answers`.
+fn answers_file(arguments: &[OsString]) -> Result<Option<PathBuf>, BoxError> {
     match arguments {
         [] => Ok(None),
         [flag, file] if flag == "--answers" => Ok(Some(file.into())),
@@ -56,23 +60,27 @@ fn answers(arguments: &[OsString]) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-fn ensure(holds: bool, otherwise: &str) -> Result<(), Failure> {
-    if holds { Ok(()) } else { Err(otherwise.into()) }
+fn ensure(condition: bool, message: &str) -> Result<(), BoxError> {
+    if condition {
+        Ok(())
+    } else {
+        Err(message.into())
+    }
 }
 
-async fn story(temp: &Path, person: Person) -> Result<(), Failure> {
-    let tree = temp.join("tree");
-    fs::create_dir_all(tree.join("notes"))?;
-    fs::write(tree.join("limits.toml"), scenes::limits(3, 10))?;
-    let mut desk = Desk::open(temp, person).await?;
-    println!("The tree is {}, which agents see as /repo.", tree.display());
-    println!("They may read it, and must ask for every change.");
+async fn scenario(temp: &Path, answers: AnswerSource) -> Result<(), BoxError> {
+    let repo = temp.join("repo");
+    fs::create_dir_all(repo.join("notes"))?;
+    fs::write(repo.join("limits.toml"), scenarios::limits(3, 10))?;
+    let mut host = Host::start(temp, answers).await?;
+    println!("Directory: {}, which agents see as /repo", repo.display());
+    println!("The agents may read it; every change needs approval.");
 
-    let team = desk.team().await?;
-    let said = scenes::both_at_once(&mut desk, &team).await?;
-    scenes::runs_out(&mut desk, &team, &said.editor).await?;
-    scenes::without_a_hunk(&mut desk, &team).await?;
-    scenes::taken_back(&mut desk, &team, &said.tester).await?;
-    scenes::for_good(&mut desk, &team).await?;
-    scenes::looked_back(&desk).await
+    let team = host.spawn_team().await?;
+    let first = scenarios::batched_questions(&mut host, &team).await?;
+    scenarios::use_limit(&mut host, &team, &first.editor).await?;
+    scenarios::excluded_hunk(&mut host, &team).await?;
+    scenarios::revoked_grant(&mut host, &team, &first.tester).await?;
+    scenarios::stored_grant(&mut host, &team).await?;
+    scenarios::history(&host).await
 }

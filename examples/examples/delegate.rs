@@ -1,8 +1,13 @@
-//! A directory in; a coordinator and two sub-agents at work in it, what each was refused, and the record of it out.
+//! A coordinator delegates to two sub-agents with narrower policies, then all three are revoked.
 //!
-//! `cargo run -p bailiwick-examples --example delegate [DIR]` plays on a scratch copy of this repository's sources,
-//! or on DIR, where every change is taken back at the end. It exits with 0 only if all it says did happen.
-#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+//! Shows delegation, denied calls, approval of one call, revocation and verification of the audit log. Usage:
+//!
+//! ```text
+//! cargo run -p bailiwick-examples --example delegate [DIR]
+//! ```
+//!
+//! Runs on a scratch copy of this repository's sources, or on DIR (and undoes its changes).
+#![expect(clippy::print_stdout, reason = "examples print what happens")]
 
 use std::fs;
 use std::io::{self, BufReader, IsTerminal as _};
@@ -13,26 +18,26 @@ use bailiwick::{
     Answer, JsonLines, Policy, Runtime, RuntimeBuilder, Scripted, Terminal, Verdict, WorkerSpec,
     listed, verify,
 };
-use bailiwick_examples::{Failure, coloured, diff, ended};
+use bailiwick_examples::{BoxError, exit_code, format_diff, use_color};
 
-#[path = "delegate/place.rs"]
-mod place;
 #[path = "delegate/script.rs"]
 mod script;
+#[path = "delegate/workspace.rs"]
+mod workspace;
 
-use place::{NOTES, Place, scratch_copy};
-use script::{play, print_lines};
+use script::{print_lines, run_steps};
+use workspace::{NOTES, Workspace, scratch_copy};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let given = std::env::args_os().nth(1).map(PathBuf::from);
-    ended(run(given).await)
+    let dir = std::env::args_os().nth(1).map(PathBuf::from);
+    exit_code(run(dir).await)
 }
 
-async fn run(given: Option<PathBuf>) -> Result<(), Failure> {
+async fn run(dir: Option<PathBuf>) -> Result<(), BoxError> {
     let temp = tempfile::tempdir()?;
-    let scratch = given.is_none();
-    let host = match given {
+    let scratch = dir.is_none();
+    let dir = match dir {
         Some(dir) => dir
             .canonicalize()
             .map_err(|error| format!("{}: {error}", dir.display()))?,
@@ -40,43 +45,47 @@ async fn run(given: Option<PathBuf>) -> Result<(), Failure> {
     };
     let log = temp.path().join("audit.jsonl");
     let builder = Runtime::builder()
-        .root("repo", &host)
+        .root("repo", &dir)
         .policy(Policy::new().deny_glob("**/.env"))
         .tools(bailiwick_fs::tools())
         .audit(JsonLines::create(&log)?);
-    let (runtime, _grants) = with_somebody_to_ask(builder).build().await?;
-    let place = Place::survey(&runtime, host, scratch).await?;
+    let (runtime, _grants) = with_approver(builder).build().await?;
+    let workspace = Workspace::find(&runtime, dir, scratch).await?;
     println!(
-        "The place   {}, which agents see as /repo",
-        place.host.display()
+        "Directory   {}, which agents see as /repo",
+        workspace.dir.display()
     );
-    let whose = if scratch {
-        "a scratch copy of this repository's sources, with a .env in it"
+    let kind = if scratch {
+        "a scratch copy of this repository's sources, with a .env file"
     } else {
-        "yours: what is changed in it is taken back at the end"
+        "your directory: changes are undone at the end"
     };
-    println!("            {whose}");
-    println!("The record  {}, out of their reach", log.display());
+    println!("            {kind}");
+    println!("Audit log   {}", log.display());
 
-    let story = story(&runtime, &place).await;
+    let result = scenario(&runtime, &workspace).await;
     let undone = if scratch {
         Ok(())
     } else {
-        place.take_back(&runtime).await
+        workspace.undo(&runtime).await
     };
-    let ended = runtime.shutdown().await;
-    story?;
+    let shutdown = runtime.shutdown().await;
+    result?;
     undone?;
-    ensure(ended.unfinished == 0, "an effect outlived the runtime")?;
-    audit(&log)
+    ensure(shutdown.unfinished == 0, "effects ran past the shutdown")?;
+    check_audit(&log)
 }
 
-fn ensure(holds: bool, otherwise: &str) -> Result<(), Failure> {
-    if holds { Ok(()) } else { Err(otherwise.into()) }
+fn ensure(condition: bool, message: &str) -> Result<(), BoxError> {
+    if condition {
+        Ok(())
+    } else {
+        Err(message.into())
+    }
 }
 
-/// A person where there is a terminal; elsewhere a script that allows one thing, once.
-fn with_somebody_to_ask(builder: RuntimeBuilder) -> RuntimeBuilder {
+/// Asks on the terminal if there is one. Otherwise, a script allows one call once.
+fn with_approver(builder: RuntimeBuilder) -> RuntimeBuilder {
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
         return builder.approver(Terminal::stdio());
     }
@@ -85,67 +94,67 @@ fn with_somebody_to_ask(builder: RuntimeBuilder) -> RuntimeBuilder {
         let needs: Vec<String> = request.needs.iter().map(ToString::to_string).collect();
         let expected = format!("write:file:{NOTES}");
         let answer = (needs == [expected]).then_some(Answer::ONCE);
-        let said = if answer.is_some() {
-            "yes, this once"
+        let text = if answer.is_some() {
+            "allow once"
         } else {
-            "no"
+            "deny"
         };
         let agents = request.agent_path.join(" > ");
-        println!("    you are asked: {agents} needs {}", listed(&needs, ", "));
+        println!("    question: {agents} needs {}", listed(&needs, ", "));
         if let Some(preview) = &request.preview {
-            print_lines(&diff(&preview.changes, coloured()));
+            print_lines(&format_diff(&preview.changes, use_color()));
         }
-        println!("    no terminal, so a script answers for you: {said}");
+        println!("    answer (by a script, as there is no terminal): {text}");
         answer
     }))
 }
 
-async fn story(runtime: &Runtime, place: &Place) -> Result<(), Failure> {
-    let hands_on = Policy::new()
+async fn scenario(runtime: &Runtime, workspace: &Workspace) -> Result<(), BoxError> {
+    let delegate_only = Policy::new()
         .delegate_only("read:file:/repo")
         .delegate_only("write:file:/repo");
-    let spec = WorkerSpec::new("coordinator").policy(hands_on);
+    let spec = WorkerSpec::new("coordinator").policy(delegate_only);
     let coordinator = runtime.spawn(spec).await?;
-    println!("\nThe coordinator may do nothing itself. It may hand on all of /repo.");
-    play(&coordinator, place, script::coordinator(place)).await?;
+    println!("\nThe coordinator may not read or write, but may delegate both for /repo.");
+    run_steps(&coordinator, workspace, script::coordinator(workspace)).await?;
 
-    let reading = Policy::new().allow(&format!("read:file:{}", place.reads));
-    let spec = WorkerSpec::new("reader").policy(reading);
+    let read_only = Policy::new().allow(&format!("read:file:{}", workspace.read_dir));
+    let spec = WorkerSpec::new("reader").policy(read_only);
     let reader = coordinator.spawn(spec).await?;
-    println!("\nThe reader may read {}, and nothing else.", place.reads);
-    play(&reader, place, script::reader(place)).await?;
-    let there = place.on_disk(&place.secret()).is_ok();
-    let which = if there {
-        "Only the first .env is there"
+    println!("\nThe reader may read {}.", workspace.read_dir);
+    run_steps(&reader, workspace, script::reader(workspace)).await?;
+    let exists = workspace.read(&workspace.secret()).is_ok();
+    let which = if exists {
+        "Only the first .env exists"
     } else {
-        "Neither .env is there"
+        "Neither .env exists"
     };
-    println!("  ({which}; the answers do not tell.)");
+    println!("  ({which}; both replies are the same.)");
 
-    let editing = Policy::new()
+    let edit = Policy::new()
         .allow("read:file:/repo")
-        .allow(&format!("write:file:{}", place.edits))
+        .allow(&format!("write:file:{}", workspace.edit_dir))
         .otherwise(Verdict::Ask);
-    let spec = WorkerSpec::new("editor").policy(editing);
+    let spec = WorkerSpec::new("editor").policy(edit);
     let editor = coordinator.spawn(spec).await?;
     println!(
-        "\nThe editor may read /repo, change {}, and must ask for more.",
-        place.edits
+        "\nThe editor may read /repo and write {}; everything else needs approval.",
+        workspace.edit_dir
     );
-    play(&editor, place, script::editor(place)).await?;
+    run_steps(&editor, workspace, script::editor(workspace)).await?;
 
     let revoked = coordinator.revoke().await;
-    println!("\nYou revoke the coordinator, and with it the two beneath it.");
+    println!("\nThe coordinator is revoked, and its two sub-agents with it.");
     ensure(
         revoked.workers == 3 && revoked.unfinished == 0,
-        "the revocation left somebody out",
+        "expected all three workers to be revoked",
     )?;
-    play(&reader, place, script::late_reader(place)).await?;
-    play(&editor, place, script::late_editor(place)).await
+    run_steps(&reader, workspace, script::revoked_reader(workspace)).await?;
+    run_steps(&editor, workspace, script::revoked_editor(workspace)).await
 }
 
-/// Follows the record from its beginning to its end.
-fn audit(log: &Path) -> Result<(), Failure> {
+/// Verifies the audit log and counts its records.
+fn check_audit(log: &Path) -> Result<(), BoxError> {
     let verified = verify(BufReader::new(fs::File::open(log)?))?;
     let text = fs::read_to_string(log)?;
     let count = |step: &str| {
@@ -154,11 +163,11 @@ fn audit(log: &Path) -> Result<(), Failure> {
             .count()
     };
     println!(
-        "\nThe record has {} entries and no break.",
+        "\nThe audit log is intact and has {} records.",
         verified.records
     );
     println!(
-        "  calls denied: {}, put to people: {}, carried out: {}",
+        "  calls denied: {}, asked: {}, applied: {}",
         count("denied"),
         count("asked"),
         count("applied")
@@ -166,14 +175,11 @@ fn audit(log: &Path) -> Result<(), Failure> {
     println!("  head {}", verified.head.hash);
     ensure(
         text.lines().count() as u64 == verified.records,
-        "the record has lines that were not verified",
+        "the audit log has unverified lines",
     )?;
     ensure(
         count("denied") >= 4 && count("asked") == 1,
-        "the record does not tell all that happened",
+        "the audit log lacks decisions",
     )?;
-    ensure(
-        count("applied") >= 1,
-        "the record does not tell of the edit",
-    )
+    ensure(count("applied") >= 1, "the audit log lacks the edit")
 }

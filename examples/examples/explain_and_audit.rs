@@ -1,8 +1,8 @@
-//! Calls in, the layer and rule behind each verdict out; and a log in, the first record that somebody changed out.
+//! Explains which rule decides on a call, then verifies an audit log and detects changes in it.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "an example shows what happens, and fails by panicking"
+    reason = "examples print what happens and fail by panicking"
 )]
 
 use std::error::Error;
@@ -14,16 +14,16 @@ use bailiwick::{
 };
 use serde_json::json;
 
-/// What decides on writing `path`. Nothing is looked at, and nobody is asked.
-fn decides(worker: &Worker, path: &str) -> Result<Explanation, Box<dyn Error>> {
+/// Explains the verdict on writing `path`, without reading anything and without asking anybody.
+fn explain_write(worker: &Worker, path: &str) -> Result<Explanation, Box<dyn Error>> {
     let call = Call::new("write_file", json!({ "path": path, "content": "x" }));
-    let mut explained = worker.explain(&call)?;
-    let why = explained.pop().ok_or("every call needs something")?;
-    println!("  {path}: {why}");
-    if let Some(grant) = &why.grant {
+    let mut explanations = worker.explain(&call)?;
+    let explanation = explanations.pop().ok_or("the call has no needs")?;
+    println!("  {path}: {explanation}");
+    if let Some(grant) = &explanation.grant {
         println!("    the smallest grant that would allow it: {grant}");
     }
-    Ok(why)
+    Ok(explanation)
 }
 
 async fn explain(runtime: &Runtime) -> Result<(), Box<dyn Error>> {
@@ -31,9 +31,9 @@ async fn explain(runtime: &Runtime) -> Result<(), Box<dyn Error>> {
     let main = runtime.spawn(WorkerSpec::new("main").policy(main)).await?;
     let coder = Policy::new().ask("write:file:/repo/src");
     let coder = main.spawn(WorkerSpec::new("coder").policy(coder)).await?;
-    println!("What decides on a write of the coder, which is beneath main:");
+    println!("Verdicts on writes of `coder`, a sub-agent of `main`:");
 
-    let key = decides(&coder, "/repo/src/key.pem")?;
+    let key = explain_write(&coder, "/repo/src/key.pem")?;
     assert_eq!(
         (key.verdict, key.layer),
         (Verdict::Deny, LayerName::Agent(0))
@@ -42,15 +42,15 @@ async fn explain(runtime: &Runtime) -> Result<(), Box<dyn Error>> {
         (key.key, key.pattern.as_deref()),
         ("deny", Some("**/*.pem"))
     );
-    assert_eq!(key.grant, None, "no grant beats a deny");
+    assert_eq!(key.grant, None, "a grant does not override a deny");
 
-    let docs = decides(&coder, "/repo/docs/x")?;
+    let docs = explain_write(&coder, "/repo/docs/x")?;
     assert_eq!(
         (docs.verdict, docs.layer),
         (Verdict::Deny, LayerName::Agent(1))
     );
 
-    let source = decides(&coder, "/repo/src/x")?;
+    let source = explain_write(&coder, "/repo/src/x")?;
     assert_eq!(source.verdict, Verdict::Ask);
     let smallest = source.grant.map(|grant| grant.to_string());
     assert_eq!(
@@ -58,7 +58,7 @@ async fn explain(runtime: &Runtime) -> Result<(), Box<dyn Error>> {
         Some("write:file:/repo/src/x (only create)")
     );
 
-    let outside = decides(&coder, "/etc/hosts")?;
+    let outside = explain_write(&coder, "/etc/hosts")?;
     assert_eq!(outside.layer, LayerName::Configuration);
     Ok(())
 }
@@ -79,36 +79,36 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .spawn(WorkerSpec::new("reader").policy(reader))
         .await?;
     reader.call("read_file", json!({ "path": "a" })).await?;
-    let refused = reader.call("read_file", json!({ "path": "b" })).await;
-    assert!(refused.is_err());
+    let denied = reader.call("read_file", json!({ "path": "b" })).await;
+    assert!(denied.is_err());
     runtime.shutdown().await;
 
-    let whole = verify(fs::read(&log)?.as_slice())?;
+    let verified = verify(fs::read(&log)?.as_slice())?;
     println!(
-        "The log: {} records, head {}",
-        whole.records, whole.head.hash
+        "Audit log: {} records, head {}",
+        verified.records, verified.head.hash
     );
 
-    let honest = fs::read_to_string(&log)?;
+    let original = fs::read_to_string(&log)?;
     fs::write(
         &log,
-        honest.replacen("\"verdict\":\"deny\"", "\"verdict\":\"allow\"", 1),
+        original.replacen("\"verdict\":\"deny\"", "\"verdict\":\"allow\"", 1),
     )?;
     let broken = verify(fs::read(&log)?.as_slice()).unwrap_err();
-    println!("One word changed: {broken}, because {}", broken.reason);
+    println!("One word changed: {broken} ({})", broken.reason);
     assert!(matches!(broken.reason, BreakReason::Changed));
 
-    let without_first: String = honest.split_inclusive('\n').skip(1).collect();
+    let without_first: String = original.split_inclusive('\n').skip(1).collect();
     fs::write(&log, without_first)?;
     let broken = verify(fs::read(&log)?.as_slice()).unwrap_err();
-    println!("One record removed: {broken}, because {}", broken.reason);
+    println!("One record removed: {broken} ({})", broken.reason);
     assert!(matches!(broken.reason, BreakReason::Order { .. }));
 
-    // A shorter log is a whole one; only a head that was noted elsewhere tells that its end is missing.
-    let cut: String = honest.split_inclusive('\n').take(2).collect();
-    fs::write(&log, cut)?;
+    // A truncated log is still valid. To detect truncation, compare with a head that was stored elsewhere.
+    let truncated: String = original.split_inclusive('\n').take(2).collect();
+    fs::write(&log, truncated)?;
     let shorter = verify(fs::read(&log)?.as_slice())?;
-    println!("The end cut off: {} records, another head", shorter.records);
-    assert_ne!(shorter.head, whole.head);
+    println!("Truncated: {} records, different head", shorter.records);
+    assert_ne!(shorter.head, verified.head);
     Ok(())
 }

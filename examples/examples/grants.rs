@@ -1,5 +1,5 @@
-//! Grants with an end in, calls that they let through and the first that they do not out.
-#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+//! Grants with different lifetimes: a number of uses, a duration, and a session.
+#![expect(clippy::print_stdout, reason = "examples print what happens")]
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -12,16 +12,16 @@ use serde_json::json;
 
 async fn write(worker: &Worker, name: &str) -> Result<(), CallError> {
     let arguments = json!({ "path": name, "content": "x", "mode": "overwrite" });
-    let ended = worker.call("write_file", arguments).await;
-    match &ended {
+    let result = worker.call("write_file", arguments).await;
+    match &result {
         Ok(_) => println!("  {} writes {name}", worker.agent()),
-        Err(refused) => println!("  {} may not write {name}: {refused}", worker.agent()),
+        Err(error) => println!("  {} cannot write {name}: {error}", worker.agent()),
     }
-    ended.map(drop)
+    result.map(drop)
 }
 
-/// The code with which `worker` is refused to write `name`; none if it may.
-async fn refusal(worker: &Worker, name: &str) -> Option<Code> {
+/// Tries to write `name`; returns the error code if that fails.
+async fn write_error(worker: &Worker, name: &str) -> Option<Code> {
     write(worker, name).await.err().map(|error| error.code())
 }
 
@@ -38,50 +38,53 @@ fn grant(worker: &Worker, pattern: &str, lifetime: Lifetime) -> Result<NewGrant,
 async fn main() -> Result<(), Box<dyn Error>> {
     let repo = tempfile::tempdir()?;
     let builder = Runtime::builder().root("repo", repo.path());
-    // `people` is all that can widen what workers may do. There is one, and no model can reach it.
-    let (runtime, people) = builder.tools(bailiwick_fs::tools()).build().await?;
+    // Only the holder of `grants`, the one `GrantAuthority` of this runtime, can grant anything.
+    let (runtime, grants) = builder.tools(bailiwick_fs::tools()).build().await?;
     let policy = Policy::new()
         .ask("write:file:/repo")
         .deny("write:file:/repo/locked");
     let spec = || WorkerSpec::new("writer").policy(policy.clone());
     let (worker, other) = (runtime.spawn(spec()).await?, runtime.spawn(spec()).await?);
 
-    println!("Nobody granted anything, and nobody is there to be asked:");
-    assert_eq!(refusal(&worker, "a").await, Some(Code::ScopeRequired));
+    println!("Without a grant (and without an approver):");
+    assert_eq!(write_error(&worker, "a").await, Some(Code::ScopeRequired));
 
     println!("Two uses, for one worker:");
     let two = Lifetime::Uses(NonZeroU32::MIN.saturating_add(1));
-    people
+    grants
         .grant(grant(&worker, "write:file:/repo", two)?)
         .await?;
-    assert_eq!(refusal(&other, "a").await, Some(Code::ScopeRequired));
-    assert_eq!(refusal(&worker, "a").await, None);
-    assert_eq!(refusal(&worker, "b").await, None);
-    assert_eq!(refusal(&worker, "c").await, Some(Code::ScopeRequired));
-    assert_eq!(people.grants().await?, [], "a spent grant is gone");
+    assert_eq!(write_error(&other, "a").await, Some(Code::ScopeRequired));
+    assert_eq!(write_error(&worker, "a").await, None);
+    assert_eq!(write_error(&worker, "b").await, None);
+    assert_eq!(write_error(&worker, "c").await, Some(Code::ScopeRequired));
+    assert_eq!(grants.grants().await?, [], "a used-up grant is removed");
 
     println!("Two seconds:");
-    let (began, time) = (Instant::now(), Duration::from_secs(2));
+    let (start, time) = (Instant::now(), Duration::from_secs(2));
     let pattern = "write:file:/repo/notes";
-    people
+    grants
         .grant(grant(&worker, pattern, Lifetime::For(time))?)
         .await?;
-    assert_eq!(refusal(&worker, "notes").await, None);
-    let left = (began + time).saturating_duration_since(Instant::now());
+    assert_eq!(write_error(&worker, "notes").await, None);
+    let left = (start + time).saturating_duration_since(Instant::now());
     tokio::time::sleep(left + Duration::from_millis(100)).await;
-    assert_eq!(refusal(&worker, "notes").await, Some(Code::ScopeRequired));
+    assert_eq!(
+        write_error(&worker, "notes").await,
+        Some(Code::ScopeRequired)
+    );
 
-    println!("Until it is taken back:");
-    let id = people
+    println!("For the session:");
+    let id = grants
         .grant(grant(&worker, "write:file:/repo", Lifetime::Session)?)
         .await?;
-    assert_eq!(refusal(&worker, "d").await, None);
-    println!("Whatever is granted, what a policy denies stays denied:");
-    let locked = refusal(&worker, "locked/e").await;
+    assert_eq!(write_error(&worker, "d").await, None);
+    println!("A grant does not override a deny:");
+    let locked = write_error(&worker, "locked/e").await;
     assert_eq!(locked, Some(Code::PermissionDenied));
-    people.revoke(id).await?;
-    println!("Taken back, it ends with the next call:");
-    assert_eq!(refusal(&worker, "f").await, Some(Code::ScopeRequired));
+    grants.revoke(id).await?;
+    println!("After the grant is revoked:");
+    assert_eq!(write_error(&worker, "f").await, Some(Code::ScopeRequired));
 
     let mut written: Vec<_> = std::fs::read_dir(repo.path())?
         .map(|entry| Ok(entry?.file_name()))

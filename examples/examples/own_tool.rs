@@ -1,8 +1,10 @@
-//! A tool of your own in, its calls judged, previewed, asked about and audited like those on files out.
+//! Defines two custom tools: one that reads a database and one that writes to it.
+//!
+//! Calls of custom tools are authorised, previewed, approved and audited like calls of the file tools.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "an example shows what happens, and fails by panicking"
+    reason = "examples print what happens and fail by panicking"
 )]
 
 use std::collections::BTreeMap;
@@ -14,12 +16,12 @@ use bailiwick::{
     HunkLine, Namespace, Op, Plan, Policy, Prepared, ReadPermit, ReadTool, Reply, Runtime, Scope,
     Scripted, ToolSet, ToolSpec, VirtualPath, WorkerSpec, WritePermit, WriteTool,
 };
-use bailiwick_examples::diff;
+use bailiwick_examples::format_diff;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Stands for a database: the stock of a shop.
+/// An in-memory database: the stock of a shop.
 #[derive(Clone, Default)]
 struct Stock(Arc<Mutex<BTreeMap<String, u32>>>);
 
@@ -33,11 +35,10 @@ impl Stock {
     }
 }
 
-/// What a call needs: `read:database:stock:<item>`, for example. The text becomes a scope or the call is refused,
-/// so no item can pass for another.
-fn need(verb: &str, item: &str) -> Result<Vec<Scope>, CallError> {
+/// The scope that a call needs, such as `read:database:stock:tea`. Items that are not valid in a scope are rejected.
+fn needs(verb: &str, item: &str) -> Result<Vec<Scope>, CallError> {
     let scope = format!("{verb}:database:stock:{item}").parse();
-    let invalid = |_| CallError::new(Code::InvalidArguments, "an item is a plain name");
+    let invalid = |_| CallError::new(Code::InvalidArguments, "invalid item name");
     scope.map(|scope| vec![scope]).map_err(invalid)
 }
 
@@ -49,31 +50,35 @@ struct CountArgs {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Counted {
+struct StockCount {
     item: String,
     count: u32,
 }
 
-fn counted(item: &str, count: u32) -> Reply {
+fn reply(item: &str, count: u32) -> Reply {
     let item = item.to_owned();
-    Reply::text(format!("{item}: {count}"), Counted { item, count })
+    Reply::text(format!("{item}: {count}"), StockCount { item, count })
 }
 
 struct CountStock(Stock);
 
 impl ReadTool for CountStock {
     type Args = CountArgs;
-    type Output = Counted;
+    type Output = StockCount;
     type Job = String;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("count_stock", "Count", "Says how many of an item are left.")
-            .scopes(&["read:database"])
-            .idempotent()
+        ToolSpec::new(
+            "count_stock",
+            "Count",
+            "Returns how many of an item are in stock.",
+        )
+        .scopes(&["read:database"])
+        .idempotent()
     }
 
     fn prepare(&self, args: CountArgs, _: &Namespace) -> Result<Prepared<String>, CallError> {
-        let needs = need("read", &args.item)?;
+        let needs = needs("read", &args.item)?;
         Ok(Prepared {
             needs,
             job: args.item,
@@ -81,7 +86,7 @@ impl ReadTool for CountStock {
     }
 
     fn read(&self, item: &String, _: &ReadPermit) -> Result<Reply, Halt> {
-        Ok(counted(item, self.0.count(item)))
+        Ok(reply(item, self.0.count(item)))
     }
 }
 
@@ -94,7 +99,7 @@ struct OrderArgs {
     more: u32,
 }
 
-/// What apply does, if the table still says what the plan saw.
+/// A planned order. It is applied only if the count is still `from`.
 #[derive(Debug)]
 struct Order {
     item: String,
@@ -106,7 +111,7 @@ struct OrderStock(Stock);
 
 impl WriteTool for OrderStock {
     type Args = OrderArgs;
-    type Output = Counted;
+    type Output = StockCount;
     type Job = (String, u32);
     type Steps = Order;
 
@@ -119,7 +124,7 @@ impl WriteTool for OrderStock {
         args: OrderArgs,
         _: &Namespace,
     ) -> Result<Prepared<(String, u32)>, CallError> {
-        let needs = need("write", &args.item)?;
+        let needs = needs("write", &args.item)?;
         Ok(Prepared {
             needs,
             job: (args.item, args.more),
@@ -131,7 +136,7 @@ impl WriteTool for OrderStock {
         let to = from.saturating_add(*more);
         Ok(Plan {
             changes: vec![change(item, from, to)?],
-            reply: counted(item, to),
+            reply: reply(item, to),
             cost: Cost { bytes: 4, files: 1 },
             steps: Order {
                 item: item.clone(),
@@ -143,7 +148,7 @@ impl WriteTool for OrderStock {
     }
 
     fn apply(&self, order: Order, permit: WritePermit) -> Result<(), CallError> {
-        // Revocation waits for what begins here, and nothing begins after it.
+        // Fails if the worker was revoked. A later revocation waits until the commit is dropped.
         let _commit = permit.begin()?;
         let mut table = self.0.table();
         let count = table.entry(order.item).or_default();
@@ -155,7 +160,7 @@ impl WriteTool for OrderStock {
     }
 }
 
-/// The change as people see it; the preview token is the hash of this.
+/// The change as it is previewed. The preview token is a hash of it.
 fn change(item: &str, from: u32, to: u32) -> Result<Change, CallError> {
     let row = |count: u32| format!("{item} = {count}\n");
     let entry = |count: u32| Entry::File {
@@ -196,50 +201,51 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let tools = ToolSet::new()
         .reader(CountStock(stock.clone()))
         .writer(OrderStock(stock.clone()));
-    // What is no file is closed until a person configures it: to look is allowed, to order can be granted.
+    // Resources other than files are denied unless configured: counting is allowed, ordering tea is grantable.
     let config = Config {
         allow: vec!["read:database:stock".parse()?],
         grantable: vec!["write:database:stock:tea".parse()?],
         ..Config::new()
     };
-    let person = Scripted::new().rule(|question| {
-        println!("  asked to allow {:?}", question.request.needs);
+    let approver = Scripted::new().rule(|question| {
+        println!("  question: allow {:?}?", question.request.needs);
         Some(Answer::ONCE)
     });
     let builder = Runtime::builder().config(config).tools(tools);
-    let (runtime, _grants) = builder.approver(person).build().await?;
+    let (runtime, _grants) = builder.approver(approver).build().await?;
     let shop = WorkerSpec::new("shop").policy(Policy::new());
     let shop = runtime.spawn(shop).await?;
 
     let order = |item: &str| json!({ "item": item, "more": 12 });
-    // Nobody may read this item by a file scope, so people are asked before its preview, too.
+    // No file scope lets the worker read this item, so the preview needs approval, too.
     let preview = shop.preview("order_stock", order("tea")).await?;
-    println!("the preview, with nothing ordered yet:");
-    for line in diff(&preview.changes, false) {
+    println!("preview (nothing is ordered yet):");
+    for line in format_diff(&preview.changes, false) {
         println!("  {line}");
     }
     assert_eq!(stock.count("tea"), 0);
     let outcome = shop.call("order_stock", order("tea")).await?;
-    println!("the person said yes, once: {}", outcome.text());
+    println!("allowed once: {}", outcome.text());
     assert_eq!(stock.count("tea"), 12);
 
-    let left = shop.call("count_stock", json!({ "item": "tea" })).await?;
-    assert_eq!(left.output::<Counted>().map(|left| left.count), Some(12));
+    let outcome = shop.call("count_stock", json!({ "item": "tea" })).await?;
+    let count = outcome.output::<StockCount>().map(|stock| stock.count);
+    assert_eq!(count, Some(12));
 
-    let beyond = shop.call("order_stock", order("coffee")).await.unwrap_err();
-    println!("nobody can grant coffee: {beyond}");
-    assert_eq!(beyond.code(), Code::PermissionDenied);
-    let forged = shop.call("order_stock", order("tea:*")).await.unwrap_err();
-    println!("an item that is none: {forged}");
-    assert_eq!(forged.code(), Code::InvalidArguments);
+    let error = shop.call("order_stock", order("coffee")).await.unwrap_err();
+    println!("coffee is not grantable: {error}");
+    assert_eq!(error.code(), Code::PermissionDenied);
+    let error = shop.call("order_stock", order("tea:*")).await.unwrap_err();
+    println!("invalid item: {error}");
+    assert_eq!(error.code(), Code::InvalidArguments);
     assert_eq!(stock.table().len(), 1);
 
-    // A child may do with it what its policy leaves, like with any other tool.
+    // Policies restrict custom tools like any other tool.
     let clerk = Policy::new().allow("read:database:stock");
     let clerk = shop.spawn(WorkerSpec::new("clerk").policy(clerk)).await?;
-    let refused = clerk.call("order_stock", order("tea")).await.unwrap_err();
-    println!("the clerk may only count: {refused}");
-    assert_eq!(refused.code(), Code::PermissionDenied);
+    let error = clerk.call("order_stock", order("tea")).await.unwrap_err();
+    println!("the clerk may only count: {error}");
+    assert_eq!(error.code(), Code::PermissionDenied);
     assert_eq!(stock.count("tea"), 12);
     Ok(())
 }

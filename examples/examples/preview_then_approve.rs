@@ -1,19 +1,22 @@
-//! A preview that a person approved in, exactly that change out: or nothing, if the file is no longer what they saw.
+//! Previews an edit, then applies exactly what was previewed.
+//!
+//! The preview token ties the call to the previewed change: the call fails with `STALE_PREVIEW` if the file has changed
+//! since.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "an example shows what happens, and fails by panicking"
+    reason = "examples print what happens and fail by panicking"
 )]
 
 use std::error::Error;
 use std::fs;
 
 use bailiwick::{Call, CallMeta, Code, Policy, Preview, Runtime, WorkerSpec};
-use bailiwick_examples::{coloured, diff};
+use bailiwick_examples::{format_diff, use_color};
 use serde_json::{Value, json};
 
-/// The call that carries out what `preview` showed, and nothing else.
-fn approved(preview: &Preview, arguments: &Value) -> Call {
+/// The call that applies `preview`.
+fn apply(preview: &Preview, arguments: &Value) -> Call {
     let meta = CallMeta {
         preview_token: Some(preview.token),
         ..CallMeta::default()
@@ -28,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     fs::write(&file, "retries = 3\ntimeout = 10\n")?;
     let builder = Runtime::builder().root("repo", repo.path());
     let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await?;
-    // This worker may change nothing that was not previewed.
+    // This worker may only apply changes that were previewed.
     let policy = Policy::new().require_preview(true);
     let worker = runtime
         .spawn(WorkerSpec::new("tuner").policy(policy))
@@ -38,12 +41,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "path": "limits.toml",
         "edits": [{ "old_text": "timeout = 10", "new_text": "timeout = 60" }],
     });
-    let unseen = worker.call("edit_file", edit.clone()).await.unwrap_err();
-    println!("without a preview: {unseen}");
-    assert_eq!(unseen.code(), Code::StalePreview);
+    let error = worker.call("edit_file", edit.clone()).await.unwrap_err();
+    println!("without a preview: {error}");
+    assert_eq!(error.code(), Code::StalePreview);
 
     let first = worker.preview("edit_file", edit.clone()).await?;
-    for line in diff(&first.changes, coloured()) {
+    for line in format_diff(&first.changes, use_color()) {
         println!("  {line}");
     }
     assert_eq!(
@@ -52,33 +55,30 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "a preview changes nothing"
     );
 
-    // While the person reads, somebody else saves the file.
+    // Another program changes the file before the preview is applied.
     fs::write(&file, "retries = 5\ntimeout = 10\n")?;
-    let stale = worker.submit(approved(&first, &edit)).await.unwrap_err();
-    println!("the file changed since: {stale}");
-    assert_eq!(stale.code(), Code::StalePreview);
+    let error = worker.submit(apply(&first, &edit)).await.unwrap_err();
+    println!("after another change: {error}");
+    assert_eq!(error.code(), Code::StalePreview);
     assert_eq!(fs::read_to_string(&file)?, "retries = 5\ntimeout = 10\n");
 
     let second = worker.preview("edit_file", edit.clone()).await?;
     assert_ne!(second.token, first.token);
-    let outcome = worker.submit(approved(&second, &edit)).await?;
-    println!("previewed again and approved: {}", outcome.text());
+    let outcome = worker.submit(apply(&second, &edit)).await?;
+    println!("with a new preview: {}", outcome.text());
     assert_eq!(fs::read_to_string(&file)?, "retries = 5\ntimeout = 60\n");
 
-    let again = worker.submit(approved(&second, &edit)).await.unwrap_err();
-    println!("approved once, tried twice: {}", again.code());
+    let error = worker.submit(apply(&second, &edit)).await.unwrap_err();
+    println!("applied a second time: {}", error.code());
     assert_eq!(fs::read_to_string(&file)?, "retries = 5\ntimeout = 60\n");
 
     let patch = outcome
         .artifacts
         .iter()
         .find(|artifact| artifact.name == "diff")
-        .ok_or("a change leaves a patch")?;
+        .ok_or("every change has a diff artifact")?;
     let patch = runtime.artifact(&patch.uri)?;
-    println!(
-        "what is left for people:\n{}",
-        String::from_utf8_lossy(&patch.bytes)
-    );
+    println!("the patch:\n{}", String::from_utf8_lossy(&patch.bytes));
     assert!(patch.bytes.ends_with(b"+timeout = 60\n"));
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! What several examples share.
+//! Helpers that several examples share.
 
-mod end;
-mod show;
+mod diff;
+mod exit;
 
-pub use end::{Failure, ended};
-pub use show::{coloured, diff};
+pub use diff::{format_diff, use_color};
+pub use exit::{BoxError, exit_code};

@@ -1,23 +1,23 @@
-//! Builds the pages from their sources, and opens them in Chromium.
+//! Checks that the committed pages match their sources, and tests them in Chromium.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-#[path = "support/person.rs"]
-mod person;
+#[path = "support/playwright.rs"]
+mod playwright;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Runs a program of the installed packages; what it says is shown if it fails.
+/// Runs a program of the installed packages.
 #[track_caller]
 fn run(program: &str, arguments: &[&str]) {
     let output = Command::new(program)
         .args(arguments)
-        .current_dir(person::web())
+        .current_dir(playwright::web())
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|error| panic!("`{program}` cannot be run: {error}"));
@@ -39,11 +39,11 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_sources_are_well_typed() {
+fn sources_pass_the_type_check() {
     run("npx", &["tsc", "--noEmit"]);
 }
 
-/// The pages that are committed, and those of the examples.
+/// The directories with committed pages.
 fn committed() -> [PathBuf; 2] {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let example = here.join("../examples/mcp/examples/hr_dashboard");
@@ -56,30 +56,30 @@ fn pages(folder: &Path) -> BTreeMap<String, String> {
     pages
 }
 
-/// The build refuses what is larger than `sizes.mjs` allows.
+/// The build fails if a page is larger than `sizes.mjs` allows.
 #[test]
-fn what_is_committed_is_what_the_sources_make() {
-    let made = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (dist, examples) = (made.join("dist"), made.join("examples"));
+fn committed_pages_match_their_sources() {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (dist, examples) = (out.join("dist"), out.join("examples"));
     let folders = [&dist, &examples].map(|folder| folder.to_str().unwrap());
     run("node", &["build.mjs", folders[0], folders[1]]);
-    let made = [dist, examples.join("hr_dashboard")];
-    for (committed, made) in committed().iter().zip(&made) {
-        let (committed, made) = (pages(committed), pages(made));
+    let built = [dist, examples.join("hr_dashboard")];
+    for (committed, built) in committed().iter().zip(&built) {
+        let (committed, built) = (pages(committed), pages(built));
         assert_eq!(
             committed.keys().collect::<Vec<_>>(),
-            made.keys().collect::<Vec<_>>()
+            built.keys().collect::<Vec<_>>()
         );
-        for (name, text) in &made {
+        for (name, text) in &built {
             assert!(
                 committed.get(name) == Some(text),
-                "{name} is not what the sources make; run `npm ci && npm run build` in ui-assets/web"
+                "{name} is outdated; run `npm ci && npm run build` in ui-assets/web"
             );
         }
     }
 }
 
 #[test]
-fn pages_do_what_people_expect_in_a_browser() {
-    person::does(&[], &[]);
+fn pages_pass_the_browser_tests() {
+    playwright::run(&[], &[]);
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 #[test]
-fn no_page_makes_code_or_markup_of_text() {
+fn pages_do_not_evaluate_text_as_code_or_markup() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let example = here.join("../examples/mcp/examples/hr_dashboard");
     let files = [here.join("dist"), example].map(|folder| std::fs::read_dir(folder).unwrap());
@@ -14,7 +14,7 @@ fn no_page_makes_code_or_markup_of_text() {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        for way in [
+        for call in [
             "eval(",
             "new Function",
             "innerHTML",
@@ -23,7 +23,7 @@ fn no_page_makes_code_or_markup_of_text() {
             "document.write",
             "setTimeout(\"",
         ] {
-            assert!(!text.contains(way), "{} has `{way}`", path.display());
+            assert!(!text.contains(call), "{} has `{call}`", path.display());
         }
     }
 }

@@ -1,201 +1,217 @@
-//! Two lists of what a model emits in, each turn carried out by its worker and held to its end out.
+//! Scripted models: the steps of each agent, and how each step must end.
 
 use bailiwick::{Call, CallError, Code, Outcome, Policy, SpawnError, Verdict, Worker, WorkerSpec};
 use bailiwick::{escape, escape_lines};
-use bailiwick_examples::{coloured, diff};
+use bailiwick_examples::{format_diff, use_color};
 use serde_json::{Value, json};
 
-use super::place::{MARK, NOTES, Place};
-use super::{Failure, ensure};
+use super::workspace::{MARK, NOTES, Workspace};
+use super::{BoxError, ensure};
 
-/// One turn of a model: what it says, what it then does, and how that must end here.
-pub(crate) struct Turn {
-    says: &'static str,
-    does: Does,
-    ends: Ends,
+/// One step of a model: its text, its action, and the expected result.
+pub(crate) struct Step {
+    text: &'static str,
+    action: Action,
+    expected: Expected,
 }
 
-enum Does {
+enum Action {
     Call(&'static str, Value),
     Preview(&'static str, Value),
-    /// Starts a sub-agent with a policy that the model wrote.
+    /// Spawns a sub-agent with a policy that the model wrote.
     Delegate(&'static str, Value),
 }
 
-enum Ends {
-    Done,
-    Refused(Code),
-    AsPeopleSay,
+enum Expected {
+    Success,
+    Error(Code),
+    /// Success if a person allows it.
+    Asked,
 }
 
-fn turn(says: &'static str, does: Does, ends: Ends) -> Turn {
-    Turn { says, does, ends }
+fn step(text: &'static str, action: Action, expected: Expected) -> Step {
+    Step {
+        text,
+        action,
+        expected,
+    }
 }
 
-const DENIED: Ends = Ends::Refused(Code::PermissionDenied);
+const DENIED: Expected = Expected::Error(Code::PermissionDenied);
 
-fn search(place: &Place) -> Does {
-    let arguments =
-        json!({ "path": place.reads, "pattern": place.query, "literal": true, "limit": 3 });
-    Does::Call("grep", arguments)
+fn search(workspace: &Workspace) -> Action {
+    let arguments = json!({ "path": workspace.read_dir, "pattern": workspace.query, "literal": true, "limit": 3 });
+    Action::Call("grep", arguments)
 }
 
-fn read(path: &str) -> Does {
-    Does::Call("read_file", json!({ "path": path }))
+fn read(path: &str) -> Action {
+    Action::Call("read_file", json!({ "path": path }))
 }
 
-/// What the model of the coordinator emits.
-pub(crate) fn coordinator(place: &Place) -> Vec<Turn> {
-    vec![turn("I look myself.", read(&place.file), DENIED)]
+pub(crate) fn coordinator(workspace: &Workspace) -> Vec<Step> {
+    let read = read(&workspace.file);
+    vec![step("I read the file myself.", read, DENIED)]
 }
 
-/// What the model of the reader emits.
-pub(crate) fn reader(place: &Place) -> Vec<Turn> {
-    let absent = format!("{}/none/.env", place.reads);
-    let wider = json!({ "allow_scopes": [format!("write:file:{}", place.reads)] });
+pub(crate) fn reader(workspace: &Workspace) -> Vec<Step> {
+    let absent = format!("{}/none/.env", workspace.read_dir);
+    let wider = json!({ "allow_scopes": [format!("write:file:{}", workspace.read_dir)] });
     vec![
-        turn("I search for it.", search(place), Ends::Done),
-        turn("A .env may hold a key.", read(&place.secret()), DENIED),
-        turn("Is there another one?", read(&absent), DENIED),
-        turn("What is outside?", read("/etc/passwd"), DENIED),
-        turn(
+        step("I search for it.", search(workspace), Expected::Success),
+        step(
+            "A .env file may contain a key.",
+            read(&workspace.secret()),
+            DENIED,
+        ),
+        step("Is there another one?", read(&absent), DENIED),
+        step(
+            "I read a file outside the root.",
+            read("/etc/passwd"),
+            DENIED,
+        ),
+        step(
             "A helper could write for me.",
-            Does::Delegate("helper", wider),
-            Ends::Refused(Code::PolicyExpansion),
+            Action::Delegate("helper", wider),
+            Expected::Error(Code::PolicyExpansion),
         ),
     ]
 }
 
-/// What the model of the editor emits.
-pub(crate) fn editor(place: &Place) -> Vec<Turn> {
-    let edit = || place.edit(&place.line, &format!("{}{MARK}", place.line));
+pub(crate) fn editor(workspace: &Workspace) -> Vec<Step> {
+    let edit = || workspace.edit(&workspace.line, &format!("{}{MARK}", workspace.line));
     let notes = json!({ "path": NOTES, "content": "The editor changes one line.\n" });
     vec![
-        turn(
-            "I leave a note at the top.",
-            Does::Call("write_file", notes),
-            Ends::AsPeopleSay,
+        step(
+            "I leave a note in the root.",
+            Action::Call("write_file", notes),
+            Expected::Asked,
         ),
-        turn(
-            "What would my edit do?",
-            Does::Preview("edit_file", edit()),
-            Ends::Done,
+        step(
+            "What would my edit change?",
+            Action::Preview("edit_file", edit()),
+            Expected::Success,
         ),
-        turn(
-            "Good. I make it.",
-            Does::Call("edit_file", edit()),
-            Ends::Done,
+        step(
+            "I apply the edit.",
+            Action::Call("edit_file", edit()),
+            Expected::Success,
         ),
     ]
 }
 
-/// What the reader tries once its authority is gone.
-pub(crate) fn late_reader(place: &Place) -> Vec<Turn> {
-    let gone = Ends::Refused(Code::Cancelled);
-    vec![turn("I search again.", search(place), gone)]
+pub(crate) fn revoked_reader(workspace: &Workspace) -> Vec<Step> {
+    let cancelled = Expected::Error(Code::Cancelled);
+    vec![step("I search again.", search(workspace), cancelled)]
 }
 
-/// What the editor tries once its authority is gone.
-pub(crate) fn late_editor(place: &Place) -> Vec<Turn> {
-    let edit = Does::Call("edit_file", place.edit(&place.line, "late"));
-    vec![turn("One more edit.", edit, Ends::Refused(Code::Cancelled))]
+pub(crate) fn revoked_editor(workspace: &Workspace) -> Vec<Step> {
+    let edit = Action::Call("edit_file", workspace.edit(&workspace.line, "late"));
+    let cancelled = Expected::Error(Code::Cancelled);
+    vec![step("I make another edit.", edit, cancelled)]
 }
 
-/// Plays a model's turns. Each must end as its script says, and only what was done may have changed anything.
-pub(crate) async fn play(worker: &Worker, place: &Place, turns: Vec<Turn>) -> Result<(), Failure> {
-    for Turn { says, does, ends } in turns {
+/// Runs the steps. Each must end as expected, and only successful calls of mutating tools may change files.
+pub(crate) async fn run_steps(
+    worker: &Worker,
+    workspace: &Workspace,
+    steps: Vec<Step>,
+) -> Result<(), BoxError> {
+    for Step {
+        text,
+        action,
+        expected,
+    } in steps
+    {
         let name = worker.agent().rsplit('/').next().unwrap_or_default();
-        println!("  {name}: \"{says}\"");
-        let was = place.state();
-        let Acted {
-            ended,
-            why,
-            may_change,
-        } = act(worker, does).await;
-        let ended_well = match (&ended, ends) {
-            (Ok(()), Ends::Done | Ends::AsPeopleSay) => true,
-            (Err(refused), Ends::Refused(code)) => refused.code() == code,
-            (Err(refused), Ends::AsPeopleSay) => {
+        println!("  {name}: \"{text}\"");
+        let before = workspace.snapshot();
+        let ActionResult {
+            result,
+            denied_by,
+            mutates,
+        } = run_action(worker, action).await;
+        let as_expected = match (&result, expected) {
+            (Ok(()), Expected::Success | Expected::Asked) => true,
+            (Err(error), Expected::Error(code)) => error.code() == code,
+            (Err(error), Expected::Asked) => {
                 matches!(
-                    refused.details().get("denied_by").and_then(Value::as_str),
+                    error.details().get("denied_by").and_then(Value::as_str),
                     Some("person" | "host")
                 )
             }
-            (Ok(()), Ends::Refused(_)) | (Err(_), Ends::Done) => false,
+            (Ok(()), Expected::Error(_)) | (Err(_), Expected::Success) => false,
         };
-        if let Err(refused) = &ended {
-            println!(
-                "    refused: {} {}",
-                refused.code(),
-                escape(refused.message())
-            );
-            why.iter().for_each(|why| println!("    decided by {why}"));
+        if let Err(error) = &result {
+            println!("    error: {} {}", error.code(), escape(error.message()));
+            denied_by
+                .iter()
+                .for_each(|rule| println!("    denied by {rule}"));
         }
-        ensure(ended_well, "that turn did not end as it should")?;
-        let must_change = ended.is_ok() && may_change;
+        ensure(as_expected, "the step ended in an unexpected way")?;
+        let must_change = result.is_ok() && mutates;
         ensure(
-            (place.state() != was) == must_change,
-            "the files are not what that turn should have left",
+            (workspace.snapshot() != before) == must_change,
+            "unexpected file content after the step",
         )?;
     }
     Ok(())
 }
 
-/// What came of a turn.
-struct Acted {
-    ended: Result<(), CallError>,
-    /// The layer and rule that denied it, if one did.
-    why: Option<String>,
-    /// It was of a kind that changes files.
-    may_change: bool,
+struct ActionResult {
+    result: Result<(), CallError>,
+    /// The layer and rule that denied the call, if one did.
+    denied_by: Option<String>,
+    /// Whether the tool may change files.
+    mutates: bool,
 }
 
-impl Acted {
-    fn unchanging(ended: Result<(), CallError>) -> Self {
+impl ActionResult {
+    fn read_only(result: Result<(), CallError>) -> Self {
         Self {
-            ended,
-            why: None,
-            may_change: false,
+            result,
+            denied_by: None,
+            mutates: false,
         }
     }
 }
 
-/// Does what a turn says, and shows the answer.
-async fn act(worker: &Worker, does: Does) -> Acted {
-    match does {
-        Does::Call(tool, arguments) => {
+/// Runs an action and prints the reply.
+async fn run_action(worker: &Worker, action: Action) -> ActionResult {
+    match action {
+        Action::Call(tool, arguments) => {
             println!("    {tool} {}", brief(&arguments));
             let call = Call::new(tool, arguments);
-            let why = denied_by(worker, &call);
-            let ended = worker.submit(call).await;
+            let denied_by = denied_by(worker, &call);
+            let result = worker.submit(call).await;
             let mutates = worker
                 .tools()
                 .iter()
                 .any(|info| info.spec.name == tool && info.mutates);
-            Acted {
-                ended: ended.map(|outcome| show(&outcome)),
-                why,
-                may_change: mutates,
+            ActionResult {
+                result: result.map(|outcome| print_outcome(&outcome)),
+                denied_by,
+                mutates,
             }
         }
-        Does::Preview(tool, arguments) => {
+        Action::Preview(tool, arguments) => {
             println!("    preview of {tool} {}", brief(&arguments));
             let preview = worker.preview(tool, arguments).await;
-            let shown = preview.map(|preview| print_lines(&diff(&preview.changes, coloured())));
-            Acted::unchanging(shown)
+            let printed =
+                preview.map(|preview| print_lines(&format_diff(&preview.changes, use_color())));
+            ActionResult::read_only(printed)
         }
-        Does::Delegate(name, policy) => {
-            println!("    starts \"{name}\" with {policy}");
+        Action::Delegate(name, policy) => {
+            println!("    spawns \"{name}\" with {policy}");
             let spawned = match Policy::parse(&policy) {
                 Ok(policy) => worker.spawn(WorkerSpec::new(name).policy(policy)).await,
                 Err(error) => Err(SpawnError::Policy(error)),
             };
-            Acted::unchanging(spawned.map(drop).map_err(CallError::from))
+            ActionResult::read_only(spawned.map(drop).map_err(CallError::from))
         }
     }
 }
 
-/// Which layer and rule denies a call, if one does.
+/// The layer and rule that deny a call, if any.
 fn denied_by(worker: &Worker, call: &Call) -> Option<String> {
     let reasons = worker.explain(call).ok()?;
     let denial = reasons
@@ -204,7 +220,7 @@ fn denied_by(worker: &Worker, call: &Call) -> Option<String> {
     Some(denial.to_string())
 }
 
-fn show(outcome: &Outcome) {
+fn print_outcome(outcome: &Outcome) {
     let text = outcome.text();
     let lines: Vec<String> = text
         .lines()
@@ -213,14 +229,14 @@ fn show(outcome: &Outcome) {
     print_lines(&lines);
 }
 
-/// Shows what came back, the first lines of it.
+/// Prints the first lines.
 pub(crate) fn print_lines(lines: &[String]) {
     for line in lines.iter().take(20) {
         println!("    | {line}");
     }
 }
 
-/// The path of a call, or all its arguments on one line.
+/// The path of a call, or all its arguments.
 fn brief(arguments: &Value) -> String {
     match (arguments.get("path"), arguments.get("pattern")) {
         (Some(path), Some(pattern)) => format!("{pattern} in {path}"),

@@ -1,19 +1,19 @@
-//! The file browser in a real browser in, an agent that uses it as its person does out: it opens, marks and reads what they see.
+//! An agent uses a file browser page together with a person: it opens files, selects lines and reads the current view.
 //!
-//! The page runs in a frame without an origin. What it calls (to list folders and read files) the worker judges as a view's
-//! calls; what it offers, the agent calls as `app_files__…`, judged and recorded like any tool. Chromium is needed.
+//! The page runs in a sandboxed frame in Chromium. Its calls (to list directories and read files) have the origin `view`. The
+//! agent calls the page's tools as `app_files__…`, under the same policy and audit as other tools.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bailiwick_examples::ended;
+use bailiwick_examples::exit_code;
 
-#[path = "app_tools/story.rs"]
-mod story;
+#[path = "app_tools/scenario.rs"]
+mod scenario;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let chromium = std::env::var_os("BAILIWICK_CHROMIUM");
     let chromium = chromium.map_or_else(|| PathBuf::from("/usr/bin/chromium"), PathBuf::from);
-    ended(story::run(&chromium).await)
+    exit_code(scenario::run(&chromium).await)
 }

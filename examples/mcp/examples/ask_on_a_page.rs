@@ -1,7 +1,8 @@
-//! A call that must ask in, the address of a page on which a person answers out, and what came of the answer.
+//! Serves the approval page and waits for the answer to one question.
 //!
-//! `cargo run -p bailiwick-mcp-examples --example ask_on_a_page` waits for you if you sit at a terminal; else it answers itself.
-#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+//! `cargo run -p bailiwick-mcp-examples --example ask_on_a_page` waits for your answer on a terminal. Without a terminal, it
+//! answers the question itself.
+#![expect(clippy::print_stdout, reason = "examples print what happens")]
 
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -12,21 +13,21 @@ use bailiwick::{
     Answer, Begun, Call, Console, ConsoleAudit, ConsoleSource, Deferred, MemoryAudit, Policy,
     Runtime, ServerCard, WorkerSpec, escape,
 };
-use bailiwick_examples::{Failure, ended};
+use bailiwick_examples::{BoxError, exit_code};
 use serde_json::json;
 use tokio::net::TcpListener;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    ended(run().await)
+    exit_code(run().await)
 }
 
-async fn run() -> Result<(), Failure> {
+async fn run() -> Result<(), BoxError> {
     let repo = tempfile::tempdir()?;
     let note = repo.path().join("note.md");
     fs::write(&note, "Ask first.\n")?;
     let audit = MemoryAudit::new(1000);
-    let (runtime, people) = Runtime::builder()
+    let (runtime, grants) = Runtime::builder()
         .root("repo", repo.path())
         .tools(bailiwick_fs::tools())
         // Questions wait until they are answered on the page.
@@ -34,7 +35,7 @@ async fn run() -> Result<(), Failure> {
         .audit(audit.clone())
         .build()
         .await?;
-    let people = Arc::new(people);
+    let grants = Arc::new(grants);
 
     let console = Console::serve(TcpListener::bind("127.0.0.1:0").await?)?;
     let card = ServerCard {
@@ -42,7 +43,7 @@ async fn run() -> Result<(), Failure> {
         icons: "✎".into(),
         description: "Writes notes".into(),
     };
-    let source = ConsoleSource::new(Arc::clone(&people)).audit(ConsoleAudit::Memory(audit));
+    let source = ConsoleSource::new(Arc::clone(&grants)).audit(ConsoleAudit::Memory(audit));
     console.add_source(source.server(card));
 
     let policy = Policy::new()
@@ -55,22 +56,22 @@ async fn run() -> Result<(), Failure> {
         "path": "/repo/note.md", "edits": [{ "old_text": "Ask first.", "new_text": "Ask on a page." }],
     });
     let Begun::Asks(pending) = writer.begin(Call::new("edit_file", arguments)).await? else {
-        return Err("a change was made that nobody had allowed".into());
+        return Err("a change was made without approval".into());
     };
     if io::stdin().is_terminal() {
-        println!("An agent asks. Answer it at {}", console.url());
+        println!("Answer the question at {}", console.url());
     } else {
-        println!("An agent asks, and nobody is here to open the page; it is allowed, once.");
+        println!("There is no terminal, so the question is answered with `allow once`.");
         let question = pending.question().id;
-        people.answer(question, Answer::ONCE).await?;
+        grants.answer(question, Answer::ONCE).await?;
     }
     match pending.go_on().await {
-        Ok(Begun::Ended(outcome)) => println!("It did: {}", escape(&outcome.text())),
-        Ok(Begun::Asks(_)) => return Err("it asked for what it had been told".into()),
-        Err(refused) => println!("It is told: {}", escape(refused.message())),
+        Ok(Begun::Ended(outcome)) => println!("Reply: {}", escape(&outcome.text())),
+        Ok(Begun::Asks(_)) => return Err("the call asked again".into()),
+        Err(error) => println!("Error: {}", escape(error.message())),
     }
     println!(
-        "The file says: {}",
+        "File content: {}",
         escape(fs::read_to_string(&note)?.trim())
     );
     console.shutdown().await;

@@ -1,11 +1,11 @@
-//! A file of employees in, an MCP server with a page on which people look at them and change them out.
+//! An MCP server with a page for viewing and changing employee data.
 //!
 //! ```text
 //! cargo run -p bailiwick-mcp-examples --example hr_dashboard -- [--http 127.0.0.1:PORT] [DIR]
 //! ```
 //!
-//! It serves `employees.json` in DIR over stdio, or over HTTP on this machine; without DIR people who do not exist, in a
-//! folder that goes with it. To try it out:
+//! Serves `employees.json` in DIR over stdio, or over HTTP on this machine. Without DIR, it uses sample data in a temporary
+//! directory. To try it out:
 //!
 //! ```text
 //! cargo build -p bailiwick-mcp-examples --examples
@@ -14,22 +14,21 @@
 //! npx @modelcontextprotocol/inspector --cli target/debug/examples/hr_dashboard --method tools/list
 //! ```
 //!
-//! Four things that a page in a chat makes hard, and how they are done here:
+//! What it shows:
 //!
-//! - **The model opens the page and does not see what is on it.** `show_dashboard` answers sums and names the page
-//!   (`ToolSpec::page`); `list_employees`, `employee_details` and `list_raises` are for the page alone
-//!   (`ToolSpec::app_only`): no model is offered them, and clients that show no pages are told that there are none.
-//! - **A change is looked at before it is made.** `raise_salaries` and `update_employee` have plans, so the page previews
-//!   them by the gateway's own `preview_call`.
-//! - **A page changes nothing by itself.** It asks by `commit_call`, with the token of the preview that is on the screen. The
-//!   gateway puts that to the person behind the client by elicitation, in the client's own window and not in the page, each
-//!   time and whatever was granted before. A client that cannot elicit is answered `SCOPE_REQUIRED` with `requested_scopes`:
-//!   if it asks its person by itself, it sends the call again with `granted_scopes`; else the page offers to put the change
-//!   into the chat (`ui/message`), where the model can ask for it in its turn.
-//! - **What was previewed is what is done.** If the file changed meanwhile the answer is `STALE_PREVIEW`, and nothing happens.
+//! - **The model opens the page but does not see its data.** `show_dashboard` returns totals and names the page
+//!   (`ToolSpec::page`). `list_employees`, `employee_details` and `list_raises` are for the page only (`ToolSpec::app_only`): they
+//!   are not listed for models, nor for clients without MCP Apps.
+//! - **Changes are previewed.** `raise_salaries` and `update_employee` are `WriteTool`s, so the page can preview them with the
+//!   gateway's tool `preview_call`.
+//! - **The page cannot change anything without approval.** It calls `commit_call` with the preview token. The gateway asks the
+//!   person by elicitation, in the client's own window, every time, regardless of grants. Clients without elicitation get
+//!   `SCOPE_REQUIRED` with `requested_scopes`. If they ask the person themselves, they repeat the call with `granted_scopes`.
+//!   Otherwise the page offers to send the change to the chat (`ui/message`), where the model can request it.
+//! - **Exactly the preview is applied.** If the file has changed since, the call fails with `STALE_PREVIEW`.
 #![expect(
     clippy::print_stderr,
-    reason = "a server says where it is, and why it failed"
+    reason = "the server prints its address and errors"
 )]
 
 use std::net::SocketAddr;
@@ -37,7 +36,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bailiwick::{Http, Token};
-use bailiwick_examples::{Failure, ended};
+use bailiwick_examples::{BoxError, exit_code};
 use tokio::net::TcpListener;
 
 #[path = "hr_dashboard/server.rs"]
@@ -46,10 +45,10 @@ mod server;
 #[derive(Default)]
 struct Options {
     http: Option<SocketAddr>,
-    folder: Option<PathBuf>,
+    dir: Option<PathBuf>,
 }
 
-fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failure> {
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, BoxError> {
     let mut options = Options::default();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -57,25 +56,25 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failu
                 let address: SocketAddr =
                     arguments.next().ok_or("--http needs an address")?.parse()?;
                 if !address.ip().is_loopback() {
-                    return Err("--http is for this machine alone".into());
+                    return Err("--http needs a loopback address".into());
                 }
                 options.http = Some(address);
             }
-            folder if !folder.starts_with('-') && options.folder.is_none() => {
-                options.folder = Some(folder.into());
+            dir if !dir.starts_with('-') && options.dir.is_none() => {
+                options.dir = Some(dir.into());
             }
-            other => return Err(format!("`{}` is no option", bailiwick::escape(other)).into()),
+            other => return Err(format!("unknown option `{}`", bailiwick::escape(other)).into()),
         }
     }
     Ok(options)
 }
 
-async fn run() -> Result<(), Failure> {
+async fn run() -> Result<(), BoxError> {
     let options = options(std::env::args().skip(1))?;
     let scratch = tempfile::tempdir()?;
-    let folder = options.folder.unwrap_or_else(|| scratch.path().to_owned());
-    server::seed(&folder)?;
-    let gateway = server::gateway(folder)?;
+    let dir = options.dir.unwrap_or_else(|| scratch.path().to_owned());
+    server::seed(&dir)?;
+    let gateway = server::gateway(dir)?;
     match options.http {
         None => {
             gateway
@@ -88,7 +87,7 @@ async fn run() -> Result<(), Failure> {
             eprintln!("serving http://{}/mcp", listener.local_addr()?);
             eprintln!("bearer token: {}", token.reveal());
             let stop = async {
-                // Without signals it is ended in some other way.
+                // If signals are not available, the process must be killed.
                 let _ = tokio::signal::ctrl_c().await;
             };
             gateway.serve_http(listener, Http::new(token), stop).await?;
@@ -100,5 +99,5 @@ async fn run() -> Result<(), Failure> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    ended(run().await)
+    exit_code(run().await)
 }

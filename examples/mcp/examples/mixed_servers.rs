@@ -1,8 +1,8 @@
-//! Our own files and another MCP server in, one policy over both, and what it leaves of each out.
+//! Uses the file tools and a third-party MCP server under one policy.
 //!
-//! The other server is this very program, started a second time with a folder: any program that speaks MCP over stdio
-//! would do, such as those in an editor's `mcp.json`.
-#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+//! The third-party server is this program, started again with a directory as its argument. Any MCP server over stdio works,
+//! such as those in an editor's `mcp.json`.
+#![expect(clippy::print_stdout, reason = "examples print what happens")]
 
 use std::error::Error;
 use std::path::Path;
@@ -13,22 +13,22 @@ use bailiwick::{
 };
 use serde_json::{Value, json};
 
-/// What a model would ask for, step by step.
-async fn step(worker: &Worker, tool: &str, arguments: Value) -> Result<String, Code> {
-    let ended = worker.call(tool, arguments).await;
-    match &ended {
+/// Calls a tool and prints the result.
+async fn call(worker: &Worker, tool: &str, arguments: Value) -> Result<String, Code> {
+    let result = worker.call(tool, arguments).await;
+    match &result {
         Ok(outcome) => println!("  {tool}: {}", outcome.text().trim()),
-        Err(refused) => println!("  {tool}: {refused}"),
+        Err(error) => println!("  {tool}: {error}"),
     }
-    ended
+    result
         .map(|outcome| outcome.text())
-        .map_err(|refused| refused.code())
+        .map_err(|error| error.code())
 }
 
-/// The other server: it knows nothing of the policy that it is used under.
-async fn serve(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let builder = Runtime::builder().root("notes", folder);
-    let (runtime, _people) = builder.tools(bailiwick_fs::tools()).build().await?;
+/// Runs the third-party server, which does not know the policy.
+async fn serve(dir: &Path) -> Result<(), Box<dyn Error>> {
+    let builder = Runtime::builder().root("notes", dir);
+    let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await?;
     let worker = runtime
         .spawn(WorkerSpec::new("notes").policy(Policy::new()))
         .await?;
@@ -47,25 +47,25 @@ async fn serve(folder: &Path) -> Result<(), Box<dyn Error>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    if let Some(folder) = std::env::args_os().nth(1) {
-        return serve(folder.as_ref()).await;
+    if let Some(dir) = std::env::args_os().nth(1) {
+        return serve(dir.as_ref()).await;
     }
     let (repo, notes) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let program = std::env::current_exe()?;
-    let (program, folder) = (program.to_string_lossy(), notes.path().to_string_lossy());
-    let spec = ServerSpec::stdio("notes", program).args([folder]);
+    let (program, dir) = (program.to_string_lossy(), notes.path().to_string_lossy());
+    let spec = ServerSpec::stdio("notes", program).args([dir]);
     let upstreams = Upstreams::builder().server(spec).start().await?;
 
-    // A person lets notes be written, of this server and as this tool is now, until the session ends.
-    let people = Scripted::new().allow("write:mcp:notes:write_file".parse()?, Lifetime::Session);
+    // The approver allows `write_file` of this server for the session.
+    let approver = Scripted::new().allow("write:mcp:notes:write_file".parse()?, Lifetime::Session);
     let builder = Runtime::builder()
         .root("repo", repo.path())
         .tools(bailiwick_fs::tools())
         .servers(&upstreams)
         .grantable("read:mcp:notes")
         .grantable("write:mcp:notes")
-        .approver(people);
-    let (runtime, _people) = builder.build().await?;
+        .approver(approver);
+    let (runtime, _grants) = builder.build().await?;
     let policy = Policy::new()
         .allow("read:file:/repo")
         .allow("write:file:/repo")
@@ -74,7 +74,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .spawn(WorkerSpec::new("main").policy(policy))
         .await?;
 
-    println!("The worker finds the tools of both, as far as its policy leaves them:");
+    println!("The worker has the tools of both servers that its policy allows:");
     let tools = worker.tools();
     let names: Vec<_> = tools.iter().map(|tool| &*tool.spec.name).collect();
     println!("  {}", names.join(" "));
@@ -82,24 +82,24 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(!names.contains(&"notes__delete") && !names.contains(&"notes__read_file"));
 
     let note = |path: &str| json!({ "path": path, "content": "remember\n" });
-    step(&worker, "write_file", note("plan.md"))
+    call(&worker, "write_file", note("plan.md"))
         .await
         .map_err(|code| code.as_str())?;
-    step(&worker, "notes__write_file", note("note.md"))
+    call(&worker, "notes__write_file", note("note.md"))
         .await
         .map_err(|code| code.as_str())?;
     assert!(repo.path().join("plan.md").try_exists()?);
     assert!(notes.path().join("note.md").try_exists()?);
-    let read = step(&worker, "notes__read_file", json!({ "path": "note.md" })).await;
+    let read = call(&worker, "notes__read_file", json!({ "path": "note.md" })).await;
     assert_eq!(read, Err(Code::PermissionDenied));
 
-    println!("A helper is given one tool of the other server, and nothing else:");
+    println!("A sub-agent may use one tool of the third-party server:");
     let one = Policy::new().allow("write:mcp:notes:write_file");
     let helper = worker.spawn(WorkerSpec::new("helper").policy(one)).await?;
-    let refused = step(&helper, "write_file", note("/repo/other.md")).await;
-    assert_eq!(refused, Err(Code::PermissionDenied));
+    let denied = call(&helper, "write_file", note("/repo/other.md")).await;
+    assert_eq!(denied, Err(Code::PermissionDenied));
     upstreams.shutdown().await;
-    let gone = step(&worker, "notes__write_file", note("late.md")).await;
-    assert_eq!(gone, Err(Code::ServerGone));
+    let stopped = call(&worker, "notes__write_file", note("late.md")).await;
+    assert_eq!(stopped, Err(Code::ServerGone));
     Ok(())
 }

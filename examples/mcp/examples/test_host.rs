@@ -1,19 +1,19 @@
-//! A page on which people try an MCP server; or, with `check`, the checks of `bailiwick check`.
+//! Serves a page for trying an MCP server, or runs the checks of `bailiwick check`.
 //!
 //! ```text
 //! cargo run -p bailiwick-mcp-examples --example test_host -- [check [--json] | --serve] [OPTIONS] [SERVER COMMAND...]
 //! ```
 //!
-//! With a command or `--url` it serves the page and prints its address; with `check` it prints a line for each check and
-//! exits with 1 if one failed. Without either it takes a server of its own, the file tools on a small tree that is made for it:
-//! at a terminal, or with `--serve`, for the page, else for the checks.
+//! With a command or `--url`, it serves the page and prints its address. With `check`, it prints a line for each check and exits
+//! with 1 if one failed. Without a server, it uses a built-in one: the file tools on a temporary directory. That one is served on
+//! a terminal or with `--serve`, and checked otherwise.
 //!
-//! - `--url URL`: a Streamable HTTP server; `--bearer TOKEN` is sent to it
+//! - `--url URL`: a Streamable HTTP server; with the bearer token of `--bearer TOKEN`
 //! - `--revision 2025-11-25` (with a handshake; the default) or `2026-07-28` (stateless)
-//! - `--configuration JSON`: what is sent as `experimental.configuration`
-//! - `--elicit`: the own server puts its questions by elicitation in place of naming `requested_scopes`
-//! - `--port PORT`: where the page is served, on loopback alone; any free port by default
-#![expect(clippy::print_stderr, reason = "a host says why it failed")]
+//! - `--configuration JSON`: sent as `experimental.configuration`
+//! - `--elicit`: the built-in server asks by elicitation instead of returning `requested_scopes`
+//! - `--port PORT`: the loopback port of the page; any free port by default
+#![expect(clippy::print_stderr, reason = "examples print their errors")]
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
@@ -27,8 +27,8 @@ async fn main() -> ExitCode {
     match app::run(arguments, stdin().is_terminal(), &mut stdout()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(failure) => {
-            eprintln!("test_host: {failure}");
+        Err(error) => {
+            eprintln!("test_host: {error}");
             ExitCode::from(2)
         }
     }

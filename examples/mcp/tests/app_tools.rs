@@ -1,4 +1,4 @@
-//! The example with the file browser: a page that an agent uses, and the socket that only that page reaches.
+//! Tests of the example `app_tools`: the scenario in a browser, and the page server.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,23 +8,23 @@
 #[cfg(feature = "interop")]
 #[path = "app_tools/browser.rs"]
 mod browser;
-#[path = "app_tools/door.rs"]
-mod door;
-#[path = "../examples/app_tools/story.rs"]
-mod story;
+#[path = "app_tools/page_server.rs"]
+mod page_server;
+#[path = "../examples/app_tools/scenario.rs"]
+mod scenario;
 
 use std::path::Path;
 use std::time::Duration;
 
 /// How long a browser may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_browser_it_says_what_is_missing() {
-    let failed = story::run(Path::new("/nowhere/chromium")).await;
-    let said = failed.unwrap_err().to_string();
+async fn missing_browser_is_reported() {
+    let result = scenario::run(Path::new("/nowhere/chromium")).await;
+    let message = result.unwrap_err().to_string();
     assert!(
-        said.starts_with("this needs Chromium at /nowhere/chromium"),
-        "{said}"
+        message.starts_with("cannot start Chromium at /nowhere/chromium"),
+        "{message}"
     );
 }

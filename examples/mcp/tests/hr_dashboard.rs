@@ -1,4 +1,4 @@
-//! A model, a page and a person in, what each of them gets of the staff dashboard out; and a browser on its page.
+//! Tests of the example `hr_dashboard`.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -13,12 +13,12 @@ mod client;
 #[path = "hr_dashboard/page.rs"]
 mod page;
 #[cfg(feature = "interop")]
-#[path = "../../../ui-assets/tests/support/person.rs"]
-mod person;
+#[path = "../../../ui-assets/tests/support/playwright.rs"]
+mod playwright;
 #[path = "../examples/hr_dashboard/server.rs"]
 mod server;
 
-use client::{Person, Word};
+use client::{Decision, Person};
 use serde_json::{Value, json};
 
 fn raise() -> Value {
@@ -26,8 +26,8 @@ fn raise() -> Value {
 }
 
 #[tokio::test]
-async fn a_model_is_told_of_no_tool_of_the_page_and_of_nobodys_salary() {
-    let chat = Person::new(Word::No, false).await;
+async fn model_sees_no_page_tools_and_no_salaries() {
+    let chat = Person::new(Decision::No, false).await;
     let told: Vec<String> = chat
         .tools()
         .await
@@ -54,8 +54,8 @@ async fn a_model_is_told_of_no_tool_of_the_page_and_of_nobodys_salary() {
 }
 
 #[tokio::test]
-async fn a_client_with_pages_finds_who_may_call_what_and_the_page_that_is_opened() {
-    let host = Person::new(Word::No, true).await;
+async fn tools_declare_their_visibility_and_page() {
+    let host = Person::new(Decision::No, true).await;
     let tools = host.tools().await;
     let ui = |name: &str| tools.iter().find(|(tool, _)| tool == name).unwrap().1["ui"].clone();
     let opens = json!({"visibility": ["model", "app"], "resourceUri": "ui://hr/dashboard"});
@@ -84,8 +84,12 @@ async fn a_client_with_pages_finds_who_may_call_what_and_the_page_that_is_opened
 }
 
 #[tokio::test]
-async fn a_preview_changes_nothing_and_a_commit_changes_what_it_showed_after_a_yes_alone() {
-    for (word, changes) in [(Word::Yes, true), (Word::No, false), (Word::Nothing, false)] {
+async fn commit_applies_the_preview_only_after_approval() {
+    for (word, changes) in [
+        (Decision::Yes, true),
+        (Decision::No, false),
+        (Decision::Nothing, false),
+    ] {
         let host = Person::new(word, true).await;
         let before = host.file();
         let preview = json!({"tool": "raise_salaries", "arguments": raise()});
@@ -118,14 +122,14 @@ async fn a_preview_changes_nothing_and_a_commit_changes_what_it_showed_after_a_y
 }
 
 #[tokio::test]
-async fn a_model_raises_by_a_persons_word_and_within_what_makes_sense() {
-    for (word, changes) in [(Word::Yes, true), (Word::No, false)] {
+async fn model_can_raise_salaries_with_approval_and_valid_arguments() {
+    for (word, changes) in [(Decision::Yes, true), (Decision::No, false)] {
         let chat = Person::new(word, false).await;
         let before = chat.file();
         assert_eq!(chat.call("raise_salaries", raise()).await.is_ok(), changes);
         assert_eq!((chat.file() != before, chat.asked()), (changes, 1));
     }
-    let chat = Person::new(Word::Yes, false).await;
+    let chat = Person::new(Decision::Yes, false).await;
     let before = chat.file();
     for (tool, arguments, code) in [
         (
@@ -157,7 +161,7 @@ async fn a_model_raises_by_a_persons_word_and_within_what_makes_sense() {
 }
 
 #[tokio::test]
-async fn a_client_that_cannot_ask_is_told_what_its_person_would_have_to_allow() {
+async fn client_without_elicitation_gets_scope_required() {
     let host = Person::mute().await;
     let before = host.file();
     let commit = json!({"tool": "raise_salaries", "arguments": raise()});

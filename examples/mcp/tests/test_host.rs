@@ -1,4 +1,4 @@
-//! The test host with servers of ours and of others, and a browser on its page.
+//! Tests of the example `test_host`.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -12,10 +12,10 @@
     )
 )]
 
+#[path = "test_host/api.rs"]
+mod api;
 #[path = "../examples/test_host/app.rs"]
 mod app;
-#[path = "test_host/door.rs"]
-mod door;
 #[path = "../../../runtime/cli/tests/checking/expected.rs"]
 mod expected;
 #[cfg(feature = "interop")]
@@ -52,7 +52,7 @@ async fn checked(arguments: &[&str]) -> (bool, Checks) {
 }
 
 #[tokio::test]
-async fn the_own_server_passes_every_check_in_both_revisions() {
+async fn built_in_server_passes_every_check_in_both_revisions() {
     for (arguments, preview) in [
         (&[][..], "pass"),
         (&["--elicit"], "pass"),
@@ -69,7 +69,7 @@ async fn the_own_server_passes_every_check_in_both_revisions() {
 }
 
 #[tokio::test]
-async fn without_a_word_and_a_terminal_the_own_server_is_checked() {
+async fn built_in_server_is_checked_by_default_without_a_terminal() {
     let mut out = Vec::new();
     assert!(app::run(Vec::new(), false, &mut out).await.unwrap());
     let told = String::from_utf8(out).unwrap();
@@ -77,8 +77,8 @@ async fn without_a_word_and_a_terminal_the_own_server_is_checked() {
 }
 
 #[tokio::test]
-async fn arguments_that_mean_nothing_or_exclude_each_other_are_refused() {
-    let refused = |arguments: &[&str]| app::Options::read(words(arguments), false).is_err();
+async fn unknown_and_conflicting_arguments_are_rejected() {
+    let refused = |arguments: &[&str]| app::Options::parse(words(arguments), false).is_err();
     for arguments in [
         &["check", "--serve"][..],
         &["--json", "--serve"],
@@ -117,14 +117,14 @@ async fn arguments_that_mean_nothing_or_exclude_each_other_are_refused() {
 }
 
 /// A host that serves its page for this server.
-async fn serving(arguments: &[&str]) -> app::Serving {
+async fn serving(arguments: &[&str]) -> app::TestHost {
     let arguments = [words(&["--serve"]), words(arguments)].concat();
-    let options = app::Options::read(arguments, false).unwrap();
+    let options = app::Options::parse(arguments, false).unwrap();
     app::serve(options).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_server_ends_with_its_host_even_if_it_would_rather_stay() {
+async fn server_ends_with_its_host_even_if_it_ignores_the_end_of_input() {
     let server = wrong();
     let server = server.each_ref().map(String::as_str);
     for stay in ["", "1"] {
@@ -134,7 +134,7 @@ async fn a_server_ends_with_its_host_even_if_it_would_rather_stay() {
         let script = r#"echo $$ >"$1"; export STAY="$2"; shift 2; exec "$@""#;
         let command = [&["sh", "-c", script, "sh", file, stay][..], &server].concat();
         let host = serving(&command).await;
-        let state = door::Page::of(&host).ask("state", &json!({})).await;
+        let state = api::Page::of(&host).ask("state", &json!({})).await;
         assert_eq!(state["status"], "ready", "{state}");
         let id = fs::read_to_string(file).unwrap();
         let process = PathBuf::from("/proc").join(id.trim());

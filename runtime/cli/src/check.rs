@@ -1,7 +1,6 @@
-//! Checks MCP servers: connects to one over stdio or HTTP, and reports what is right and wrong with it.
+//! Checks an MCP server over stdio or HTTP and reports protocol errors.
 //!
-//! [`run`] makes every check once, as `bailiwick check` does. A test host keeps a [`Session`] instead, whose
-//! messages it can show.
+//! [`run`] runs all checks once, as `bailiwick check` does. A test host keeps a [`Session`] instead, and can show its messages.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -18,9 +17,8 @@
 //! # }
 //! ```
 //!
-//! The messages are JSON, not the types of a client library: those drop members that they have no name for, such as
-//! `configSchema`. rmcp's types say what a message should look like. What a server sends is bounded in size, and every
-//! wait has a deadline.
+//! Messages are handled as JSON, since the types of client libraries drop unknown members such as `configSchema`. They are
+//! validated with the types of `rmcp`. Input from servers is bounded in size, and every wait has a deadline.
 
 mod checks;
 mod child;

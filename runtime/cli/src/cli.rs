@@ -1,12 +1,12 @@
 //! Parses the command line, the environment and the configuration file.
 
+mod audit;
 mod check;
 mod command;
 mod durability;
 mod file;
 mod grants;
 mod http;
-mod record;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -29,100 +29,100 @@ use clap::error::ErrorKind;
 use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
+pub(crate) use audit::{AuditAction, AuditCommand, HistoryView};
 pub(crate) use check::CheckCommand;
-pub(crate) use grants::{Applied, Granted, Templates, Wish};
-pub(crate) use http::Allowed;
-pub(crate) use record::{At, Look, Show};
-pub(crate) use servers::{INPUT, ServersCommand, ServersOptions, input_name};
-pub(crate) use when::time_of;
+pub(crate) use grants::{ApplyTemplate, GrantsAction, GrantsCommand, TemplatesCommand};
+pub(crate) use http::AllowList;
+pub(crate) use servers::{INPUT_PREFIX, ServersCommand, ServersOptions, input_variable_suffix};
+pub(crate) use when::format_time;
 
-/// What the person wants.
+/// What to do.
 #[derive(Debug)]
-pub(crate) enum Wanted {
-    /// A text on standard output.
-    Text(String),
-    /// A look at an audit.
-    Look(Look),
-    /// A look at a grant store, or a change of its grants.
-    Granted(Granted),
-    /// A look at templates of grants.
-    Templates(Templates),
-    /// A look at third-party servers, or the approval of their tools.
+pub(crate) enum Invocation {
+    /// Print a text to standard output.
+    Print(String),
+    /// Show or verify an audit.
+    Audit(AuditCommand),
+    /// Show or change grants.
+    Grants(GrantsCommand),
+    /// Show or check templates.
+    Templates(TemplatesCommand),
+    /// Show third-party servers and approve their tools.
     Servers(ServersCommand),
-    /// A check of an MCP server.
+    /// Check an MCP server.
     Check(Box<CheckCommand>),
-    /// A server.
-    Server(Box<Options>),
+    /// Serve MCP.
+    Serve(Box<Options>),
 }
 
-/// The options of a server.
+/// The options of `bailiwick serve`.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// What file, environment and flags say; each was read and checked.
+    /// The configuration from file, environment and flags, parsed and checked.
     pub(crate) sources: ConfigSources,
-    /// The file that was read; no root may hold it.
+    /// The configuration file; no root may contain it.
     pub(crate) config_file: Option<PathBuf>,
-    /// Where to listen; else standard input and output are served.
+    /// The address to listen on, or `None` to serve standard input and output.
     pub(crate) http: Option<SocketAddr>,
-    /// Who may use the HTTP server besides.
-    pub(crate) allowed: Allowed,
-    /// Who is at the other end.
+    /// Further accepted values of the `Host` and `Origin` headers.
+    pub(crate) allowed: AllowList,
+    /// The trust in clients.
     pub(crate) trust: Trust,
-    /// Where the audit is kept; else in memory.
+    /// The audit file, or `None` to audit in memory.
     pub(crate) audit: Option<PathBuf>,
-    /// The size from which on the audit file is rotated; 0 if it is not.
+    /// The size at which the audit file is rotated, or 0 to never rotate it.
     pub(crate) audit_segment_bytes: u64,
-    /// Where grants to agents are kept; else they end with the server.
+    /// The file of stored grants, or `None` to keep grants in memory.
     pub(crate) grants: Option<PathBuf>,
-    /// The socket of a worker's endpoint to join; nothing else is served then.
+    /// The socket of a worker's endpoint to forward standard input and output to.
     pub(crate) attach: Option<PathBuf>,
-    /// Who is asked what a person must allow.
+    /// How calls that need approval are handled.
     pub(crate) ask: Ask,
-    /// What a write survives.
+    /// The durability of writes.
     pub(crate) durability: Durability,
-    /// How fast one connection may call.
+    /// The rate limit of a connection.
     pub(crate) rate: Rate,
-    /// What HTTP clients must send as bearer; else one is made up and told.
+    /// The bearer token that HTTP clients must send, or `None` to generate one.
     pub(crate) token: Option<String>,
-    /// Third-party servers whose tools are offered as well.
+    /// Third-party servers whose tools are offered, too.
     pub(crate) servers: Option<ServersOptions>,
-    /// What is logged.
+    /// The log level.
     pub(crate) log: LevelFilter,
 }
 
 /// How calls that need approval are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// As `Client` where the client can elicit, else as `Page` if this program was started on a terminal, else as `Replay`.
+    /// `Client` if the client supports elicitation, else `Page` if the program was started on a terminal, else `Replay`.
     #[default]
     Auto,
-    /// The client is told which scopes it lacks, and sends the call again with them.
+    /// The call fails with the missing scopes, and a trusted client repeats it with these scopes.
     Replay,
-    /// The person behind the client is asked by elicitation.
+    /// The client asks its user by elicitation.
     Client,
-    /// The person at the approval page of this program is asked.
+    /// A person answers on the approval page.
     Page,
 }
 
-/// Why the arguments, the environment or the configuration file are no options.
+/// Invalid arguments, environment variables or configuration file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     #[error("{0}")]
     Arguments(String),
-    #[error("name a command, such as `bailiwick serve ./my-repo`; see --help")]
+    #[error("missing command, such as `bailiwick serve ./my-repo`; see --help")]
     NoCommand,
-    #[error("`{0}` is the variable of no field; see --help")]
+    #[error("unknown variable `{0}`; see --help")]
     Variable(String),
     #[error("`{0}` is not UTF-8")]
     NotUtf8(String),
-    #[error("--grants needs --trust host: any other client could take the name of an agent")]
+    #[error("--grants needs --trust host: untrusted clients could use the name of another agent")]
     Grants,
-    #[error("`{0}` must have 32 or more visible ASCII characters")]
+    #[error("`{0}` must be at least 32 visible ASCII characters")]
     Token(&'static str),
     #[error("each item of `{variable}` {reason}")]
     Name {
         variable: &'static str,
-        reason: http::NameError,
+        reason: http::AllowListError,
     },
     #[error("{0} must be `visible`, `ordered` or `durable`")]
     Durability(String),
@@ -131,19 +131,19 @@ pub(crate) enum CliError {
         path: PathBuf,
         source: std::io::Error,
     },
-    #[error("the configuration file `{}` is no JSON", .path.display())]
+    #[error("invalid JSON in the configuration file `{}`", .path.display())]
     Json {
         path: PathBuf,
         source: serde_json::Error,
     },
-    #[error("the configuration file `{}` is larger than {most} bytes", .path.display())]
-    Large { path: PathBuf, most: u64 },
+    #[error("the configuration file `{}` is larger than {max} bytes", .path.display())]
+    TooLarge { path: PathBuf, max: u64 },
     #[error(
-        "name the server to check: `bailiwick check COMMAND [ARGS]...` starts one over stdio, `bailiwick check --url URL` \
-         connects to one over HTTP"
+        "missing server: use `bailiwick check COMMAND [ARGS]...` to start one over stdio, or `bailiwick check --url URL` \
+         to connect to one over HTTP"
     )]
     NoServer,
-    #[error("the variable `{0}` of --bearer-env is not set")]
+    #[error("the environment variable `{0}` (--bearer-env) is not set")]
     NoBearer(String),
     #[error(transparent)]
     Url(#[from] UrlError),
@@ -153,55 +153,55 @@ pub(crate) enum CliError {
     Config(#[from] ConfigError),
 }
 
-/// Reads the command line; relative roots lie beneath `here`.
+/// Parses the command line. Relative roots are resolved against `current_dir`.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-    here: Option<&VirtualPath>,
-) -> Result<Wanted, CliError> {
+    current_dir: Option<&VirtualPath>,
+) -> Result<Invocation, CliError> {
     let matches = match command::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
-        Err(error) => return shown(&error),
+        Err(error) => return clap_output(&error),
     };
-    if let Some(wanted) = look(&matches) {
+    if let Some(wanted) = inspect_command(&matches) {
         return Ok(wanted);
     }
     let variables: Vec<_> = variables.into_iter().collect();
-    if let Some(command) = check::check(&matches, &variables)? {
-        return Ok(Wanted::Check(Box::new(command)));
+    if let Some(command) = check::from_matches(&matches, &variables)? {
+        return Ok(Invocation::Check(Box::new(command)));
     }
     let (environment, variables) = servers::Environment::read(variables)?;
-    if let Some(look) = servers::look(&matches, &environment) {
-        return Ok(Wanted::Servers(look));
+    if let Some(command) = servers::from_matches(&matches, &environment) {
+        return Ok(Invocation::Servers(command));
     }
     let serve = matches.subcommand_matches(command::SERVE);
     let given = serve.unwrap_or(&matches);
-    let text = command::SHOWN
+    let text = command::PRINT_FLAGS
         .iter()
-        .find(|shown| given.get_flag(shown.flag));
-    if let Some(shown) = text {
-        return (shown.text)(given).map(Wanted::Text);
+        .find(|print| given.get_flag(print.flag));
+    if let Some(print) = text {
+        return (print.text)(given).map(Invocation::Print);
     }
     let matches = serve.ok_or(CliError::NoCommand)?;
-    server(matches, &environment, variables, here)
+    serve_options(matches, &environment, variables, current_dir)
 }
 
-/// The options of a server.
-fn server(
+/// Reads the options of `bailiwick serve`.
+fn serve_options(
     matches: &ArgMatches,
     environment: &servers::Environment,
     variables: Vec<(OsString, OsString)>,
-    here: Option<&VirtualPath>,
-) -> Result<Wanted, CliError> {
+    current_dir: Option<&VirtualPath>,
+) -> Result<Invocation, CliError> {
     let config_file = matches.get_one::<PathBuf>("config").cloned();
     let (mut sources, durability) = read_file(config_file.as_deref())?;
     let mut variables = variables.into_iter().collect();
-    let token = variables::token(&mut variables)?;
-    let allowed = http::allowed(matches, &mut variables)?;
-    let durability = durability::chosen(matches, &mut variables, durability)?;
-    let texts = variables::texts(variables)?;
-    sources = sources.with_texts(ConfigSource::Environment, &texts, here)?;
-    sources = sources.with_texts(ConfigSource::Flags, &flags(matches), here)?;
+    let token = variables::take_token(&mut variables)?;
+    let allowed = http::allow_list(matches, &mut variables)?;
+    let durability = durability::resolve(matches, &mut variables, durability)?;
+    let texts = variables::field_values(variables)?;
+    sources = sources.with_texts(ConfigSource::Environment, &texts, current_dir)?;
+    sources = sources.with_texts(ConfigSource::Flags, &flags(matches), current_dir)?;
     let http = matches.get_one::<SocketAddr>("http").copied();
     let trust = matches.get_one("trust").copied();
     let trust = trust.unwrap_or_else(|| default_trust(http));
@@ -209,7 +209,7 @@ fn server(
     if grants.is_some() && trust != Trust::Host {
         return Err(CliError::Grants);
     }
-    Ok(Wanted::Server(Box::new(Options {
+    Ok(Invocation::Serve(Box::new(Options {
         sources,
         config_file,
         http,
@@ -230,7 +230,7 @@ fn server(
     })))
 }
 
-/// What the configuration file says, and the durability that it sets.
+/// Reads the configuration file and the durability that it sets.
 fn read_file(path: Option<&Path>) -> Result<(ConfigSources, Option<Durability>), CliError> {
     let sources = ConfigSources::new().tools(bailiwick_fs::tools().names());
     let Some(path) = path else {
@@ -241,22 +241,22 @@ fn read_file(path: Option<&Path>) -> Result<(ConfigSources, Option<Durability>),
     Ok((sources.with(ConfigSource::File, document)?, durability))
 }
 
-/// What is wanted of a record, of grants or of templates, if it is one of those commands.
-fn look(matches: &ArgMatches) -> Option<Wanted> {
-    let look = record::look(matches).map(Wanted::Look);
-    let look = look.or_else(|| grants::granted(matches).map(Wanted::Granted));
-    look.or_else(|| grants::shown(matches).map(Wanted::Templates))
+/// The commands that only read files or edit grants.
+fn inspect_command(matches: &ArgMatches) -> Option<Invocation> {
+    let command = audit::from_matches(matches).map(Invocation::Audit);
+    let command = command.or_else(|| grants::from_matches(matches).map(Invocation::Grants));
+    command.or_else(|| grants::templates_from_matches(matches).map(Invocation::Templates))
 }
 
 fn default_trust(http: Option<SocketAddr>) -> Trust {
     match http {
-        // The client over stdio started this program; a port is open to every program of this machine.
+        // A client over stdio started this program, while any local program can connect to a port.
         None => Trust::Client,
         Some(_) => Trust::Agent,
     }
 }
 
-/// The flags of fields that were given, and the roots.
+/// The values of configuration flags, and the roots.
 fn flags(matches: &ArgMatches) -> BTreeMap<&'static str, Vec<String>> {
     let given = |id: &str| -> Vec<String> {
         let texts = matches.get_many::<String>(id);
@@ -268,14 +268,14 @@ fn flags(matches: &ArgMatches) -> BTreeMap<&'static str, Vec<String>> {
         .collect();
     let roots = given(command::ROOT);
     if !roots.is_empty() {
-        let roots = roots.into_iter().map(one_root);
+        let roots = roots.into_iter().map(root_argument);
         flags.entry("roots").or_default().extend(roots);
     }
     flags
 }
 
-/// The text of an argument that is no flag: one directory whatever is in its name, unless it is JSON.
-fn one_root(argument: String) -> String {
+/// A positional argument: JSON, or a single directory whose name may contain commas.
+fn root_argument(argument: String) -> String {
     if argument.starts_with(['[', '{']) {
         argument
     } else {
@@ -283,21 +283,21 @@ fn one_root(argument: String) -> String {
     }
 }
 
-/// What clap shows instead of options: help on standard output, or what is wrong in one line.
-fn shown(error: &clap::Error) -> Result<Wanted, CliError> {
+/// The help or version text, or a clap error on one line.
+fn clap_output(error: &clap::Error) -> Result<Invocation, CliError> {
     let text = error.to_string();
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     ) {
-        return Ok(Wanted::Text(text));
+        return Ok(Invocation::Print(text));
     }
-    let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let join_lines = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut parts = text.split("\n\n");
-    let first = on_one_line(parts.next().unwrap_or_default());
+    let first = join_lines(parts.next().unwrap_or_default());
     let mut line = first.strip_prefix("error: ").unwrap_or(&first).to_owned();
     if let Some(usage) = parts.find_map(|part| part.strip_prefix("Usage: ")) {
-        line += &format!(" (usage: {})", on_one_line(usage));
+        line += &format!(" (usage: {})", join_lines(usage));
     }
     Err(CliError::Arguments(line))
 }

@@ -1,4 +1,4 @@
-//! The file of a grant store in, a text that tells of its grants out; what is to be changed is on the disk by then.
+//! Shows and changes stored grants.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use bailiwick::{
     escape, json_line,
 };
 
-use crate::cli::{Applied, Granted, Wish, time_of};
+use crate::cli::{ApplyTemplate, GrantsAction, GrantsCommand, format_time};
 use crate::table::{or_dash, table};
 use crate::templates::{self, TemplatesError};
 
-/// Why grants are not shown, or not changed.
+/// Why grants cannot be shown or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrantsError {
     #[error(transparent)]
     Store(GrantStoreError),
-    #[error("the grant store `{}` is in use; nothing in it is changed while a server has it", .0.display())]
+    #[error("the grant store `{}` is in use: stop the server that uses it", .0.display())]
     InUse(PathBuf),
-    #[error("no grant of `{agent}` is in the grant store `{}`", .file.display())]
-    NoneOf { agent: String, file: PathBuf },
+    #[error("the grant store `{}` has no grants of `{agent}`", .file.display())]
+    NoGrants { agent: String, file: PathBuf },
     #[error("cannot change the grant store `{}`", .0.display())]
     Edit(PathBuf, #[source] GrantEditError),
     #[error(transparent)]
@@ -40,84 +40,90 @@ impl From<GrantStoreError> for GrantsError {
     }
 }
 
-/// Shows or changes what a person wants.
-pub(crate) fn look(granted: Granted) -> Result<String, GrantsError> {
-    let Granted { file, wish, json } = granted;
-    // To a server no file is an empty store; whoever names one means a store that is there.
+/// Runs the command.
+pub(crate) fn run(command: GrantsCommand) -> Result<String, GrantsError> {
+    let GrantsCommand { file, action, json } = command;
+    // For a server, a missing file is an empty store. Here it is an error.
     let found = file.try_exists().and_then(|found| {
         let missing = || io::ErrorKind::NotFound.into();
         found.then_some(()).ok_or_else(missing)
     });
-    let mut grants = match (found, &wish) {
-        // The first grant makes the store.
-        (Err(source), Wish::Apply(_)) if source.kind() == io::ErrorKind::NotFound => Vec::new(),
+    let mut grants = match (found, &action) {
+        // The first grant creates the store.
+        (Err(source), GrantsAction::Apply(_)) if source.kind() == io::ErrorKind::NotFound => {
+            Vec::new()
+        }
         (Err(source), _) => return Err(GrantStoreError::Open { file, source }.into()),
-        // A damaged store is refused here, and so left where it is.
+        // Fails for a damaged store, which is left in place.
         (Ok(()), _) => GrantStore::read(&file)?,
     };
-    match wish {
-        Wish::Show(agent) => {
+    match action {
+        GrantsAction::Show(agent) => {
             if let Some(agent) = agent {
                 grants.retain(|grant| grant.is_held_at_or_beneath(&agent));
             }
-            shown(&grants, json)
+            format_grants(&grants, json)
         }
-        Wish::Revoke(ids) => {
-            let taken = GrantStore::open(&file)?.remove(&ids);
-            told("Taken back", &edited(file, taken)?, json)
+        GrantsAction::Revoke(ids) => {
+            let revoked = GrantStore::open(&file)?.remove(&ids);
+            format_changed("Revoked", &with_file(file, revoked)?, json)
         }
-        Wish::RevokeAll(agent) => {
+        GrantsAction::RevokeAll(agent) => {
             let mut store = GrantStore::open(&file)?;
             let held = store.grants();
             let held = held.filter(|grant| grant.is_held_at_or_beneath(&agent));
             let ids = held.map(|grant| grant.id).collect();
-            let taken = edited(file.clone(), store.remove(&ids))?;
-            if taken.is_empty() {
+            let revoked = with_file(file.clone(), store.remove(&ids))?;
+            if revoked.is_empty() {
                 let agent = escape(&agent).into_owned();
-                return Err(GrantsError::NoneOf { agent, file });
+                return Err(GrantsError::NoGrants { agent, file });
             }
-            told("Taken back", &taken, json)
+            format_changed("Revoked", &revoked, json)
         }
-        Wish::Narrow(id, change) => {
-            let left = GrantStore::open(&file)?.narrow(id, &change);
-            told("Narrowed", &[edited(file, left)?], json)
+        GrantsAction::Narrow(id, change) => {
+            let narrowed = GrantStore::open(&file)?.narrow(id, &change);
+            format_changed("Narrowed", &[with_file(file, narrowed)?], json)
         }
-        Wish::Apply(applied) => {
-            let Applied {
+        GrantsAction::Apply(apply) => {
+            let ApplyTemplate {
                 template,
                 file: template_file,
                 agent,
                 roots,
-            } = applied;
-            let template = templates::named(&template, template_file.as_deref())?;
+            } = apply;
+            let template = templates::find(&template, template_file.as_deref())?;
             let holder = GrantHolder::Agent(agent.into());
             let grants = template.grants(&roots, &holder, Lifetime::Agent)?;
             let added = GrantStore::open(&file)?.add(grants);
-            told("Granted", &edited(file, added)?, json)
+            format_changed("Granted", &with_file(file, added)?, json)
         }
     }
 }
 
-fn edited<T>(file: PathBuf, edited: Result<T, GrantEditError>) -> Result<T, GrantsError> {
-    edited.map_err(|error| GrantsError::Edit(file, error))
+fn with_file<T>(file: PathBuf, result: Result<T, GrantEditError>) -> Result<T, GrantsError> {
+    result.map_err(|error| GrantsError::Edit(file, error))
 }
 
-/// What became of these grants.
-fn told(what: &str, grants: &[StoredGrant], json: bool) -> Result<String, GrantsError> {
+/// Formats changed grants below a heading.
+fn format_changed(
+    heading: &str,
+    grants: &[StoredGrant],
+    json: bool,
+) -> Result<String, GrantsError> {
     Ok(match (json, grants) {
-        (true, _) => shown(grants, json)?,
-        (false, []) => "All of it was granted before.".to_owned(),
-        (false, _) => format!("{what}\n{}", shown(grants, json)?),
+        (true, _) => format_grants(grants, json)?,
+        (false, []) => "Nothing to do: already granted.".to_owned(),
+        (false, _) => format!("{heading}\n{}", format_grants(grants, json)?),
     })
 }
 
-fn shown(grants: &[StoredGrant], json: bool) -> Result<String, GrantsError> {
+fn format_grants(grants: &[StoredGrant], json: bool) -> Result<String, GrantsError> {
     if json {
         let lines = grants.iter().map(json_line);
         return Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"));
     }
     if grants.is_empty() {
-        return Ok("Nothing is granted.".to_owned());
+        return Ok("No grants.".to_owned());
     }
     Ok(table(
         ["GRANT", "AGENT", "SUB-AGENTS", "GIVEN", "PATTERN"],
@@ -126,7 +132,7 @@ fn shown(grants: &[StoredGrant], json: bool) -> Result<String, GrantsError> {
                 grant.id.to_string(),
                 or_dash(&grant.agent),
                 if grant.descendants { "too" } else { "-" }.to_owned(),
-                time_of(grant.given_at_ms),
+                format_time(grant.given_at_ms),
                 grant.pattern.to_string(),
             ]
         }),

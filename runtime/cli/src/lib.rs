@@ -1,6 +1,6 @@
-//! The parts of the program `bailiwick` that other programs use: the checker of MCP servers, and the manual of the file server.
+//! The MCP server checker and the documentation of the file server, for use by other programs.
 
 pub mod check;
-mod manual;
+mod server_doc;
 
-pub use manual::{description, manual};
+pub use server_doc::{description, server_doc};

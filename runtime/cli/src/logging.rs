@@ -1,4 +1,4 @@
-//! Log lines in, the same on standard error, escaped and cut, if somebody reads them; nobody waits for that.
+//! A non-blocking log on standard error.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,8 +9,8 @@ use bailiwick::escape;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-/// What is logged at `level`. The MCP SDK warns of each mistake of a client, so what it logs is shown from debug on.
-pub(crate) fn levels(level: LevelFilter) -> Targets {
+/// The log filter for `level`. Logs of the MCP SDK are shown only from `debug`, since it warns about every client error.
+pub(crate) fn filter(level: LevelFilter) -> Targets {
     let sdk = if level >= LevelFilter::DEBUG {
         level
     } else {
@@ -19,47 +19,46 @@ pub(crate) fn levels(level: LevelFilter) -> Targets {
     Targets::new().with_default(level).with_target("rmcp", sdk)
 }
 
-/// The longest line, in characters.
-const LONGEST: usize = 1024;
-/// How many lines may wait to be read.
-const WAITING: usize = 256;
+/// The maximum length of a line, in characters.
+const MAX_LINE_CHARS: usize = 1024;
+/// The maximum number of queued lines.
+const MAX_QUEUED_LINES: usize = 256;
 
-/// Writes from a thread of its own: a client that does not read standard error must not stop the server, and lines that
-/// find no room are dropped.
+/// Writes lines from a separate thread, since a client may not read standard error. Lines are dropped if the queue is full.
 #[derive(Clone)]
-pub(crate) struct Log {
+pub(crate) struct LogWriter {
     lines: SyncSender<String>,
-    unwritten: Arc<Unwritten>,
+    pending: Arc<PendingLines>,
 }
 
-/// How many lines were taken and are not written.
+/// The number of queued lines.
 #[derive(Default)]
-struct Unwritten {
+struct PendingLines {
     count: Mutex<usize>,
     none: Condvar,
 }
 
-impl Unwritten {
-    fn change(&self, by: isize) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        *count = count.saturating_add_signed(by);
-        if *count == 0 {
+impl PendingLines {
+    fn add(&self, count: isize) {
+        let mut pending = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *pending = pending.saturating_add_signed(count);
+        if *pending == 0 {
             self.none.notify_all();
         }
     }
 }
 
-impl Log {
-    /// Starts the thread, which writes to `out`; it ends with the program.
+impl LogWriter {
+    /// Starts the thread, which writes to `out` until the program exits.
     pub(crate) fn start(mut out: impl Write + Send + 'static) -> io::Result<Self> {
-        let (sender, lines) = sync_channel::<String>(WAITING);
-        let unwritten = Arc::<Unwritten>::default();
-        let counted = Arc::clone(&unwritten);
+        let (sender, lines) = sync_channel::<String>(MAX_QUEUED_LINES);
+        let pending = Arc::<PendingLines>::default();
+        let written = Arc::clone(&pending);
         let write = move || {
             for line in lines {
-                // A closed standard error is nobody who could be told.
+                // Standard error may be closed.
                 let _ = writeln!(out, "{line}");
-                counted.change(-1);
+                written.add(-1);
             }
         };
         std::thread::Builder::new()
@@ -67,30 +66,30 @@ impl Log {
             .spawn(write)?;
         Ok(Self {
             lines: sender,
-            unwritten,
+            pending,
         })
     }
 
-    /// Waits until every line that was taken is written, at most `patience`, for nobody may read them.
-    pub(crate) fn settle(&self, patience: Duration) {
-        let count = self.unwritten.count.lock();
+    /// Waits until all queued lines are written, or the timeout expires.
+    pub(crate) fn flush_within(&self, timeout: Duration) {
+        let count = self.pending.count.lock();
         let count = count.unwrap_or_else(PoisonError::into_inner);
-        // Whether all were written in time makes no difference to a program that ends.
+        // The program exits either way.
         let _ = self
-            .unwritten
+            .pending
             .none
-            .wait_timeout_while(count, patience, |count| *count > 0);
+            .wait_timeout_while(count, timeout, |count| *count > 0);
     }
 }
 
-impl Write for Log {
+impl Write for LogWriter {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let line = String::from_utf8_lossy(text);
-        let line: String = line.trim_end().chars().take(LONGEST).collect();
-        self.unwritten.change(1);
-        // What clients write stands in it, so it must not look like another line or steer a terminal.
+        let line: String = line.trim_end().chars().take(MAX_LINE_CHARS).collect();
+        self.pending.add(1);
+        // Lines may contain text from clients, so line breaks and terminal control characters are escaped.
         if self.lines.try_send(escape(&line).into_owned()).is_err() {
-            self.unwritten.change(-1);
+            self.pending.add(-1);
         }
         Ok(text.len())
     }
@@ -106,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a line when it is let to.
+    /// A writer that waits for a signal before each line.
     struct Gate(Receiver<()>, Arc<Mutex<String>>);
 
     impl Write for Gate {
@@ -125,19 +124,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_logged_is_written_before_the_end_unless_nobody_reads_it() {
+    fn flush_waits_for_queued_lines_until_the_timeout() {
         let (open, gate) = channel();
         let written = Arc::<Mutex<String>>::default();
-        let mut log = Log::start(Gate(gate, Arc::clone(&written))).unwrap();
+        let mut log = LogWriter::start(Gate(gate, Arc::clone(&written))).unwrap();
         for line in ["one", "two", "three"] {
             log.write_all(line.as_bytes()).unwrap();
         }
-        log.settle(Duration::from_millis(1));
+        log.flush_within(Duration::from_millis(1));
         assert!(!written.lock().unwrap().contains('\n'));
         for _ in 0..3 {
             open.send(()).unwrap();
         }
-        log.settle(Duration::from_secs(30));
+        log.flush_within(Duration::from_secs(30));
         assert_eq!(*written.lock().unwrap(), "one\ntwo\nthree\n");
     }
 }

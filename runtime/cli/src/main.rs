@@ -1,9 +1,9 @@
-//! Flags, variables and a configuration file in, an MCP server of the file tools out.
+//! The program `bailiwick`.
 
+mod audit;
 mod cli;
 mod grants;
 mod logging;
-mod record;
 mod serve;
 mod servers;
 mod signals;
@@ -18,56 +18,60 @@ use std::time::Duration;
 
 use bailiwick::{BuildError, VirtualPath, escape};
 use bailiwick_cli::check::{self, Outcome, ServerError};
-use cli::{Options, Wanted};
+use cli::{Invocation, Options};
 use serve::ServeError;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// What was given to the program cannot be used.
-const BAD_INPUT: u8 = 2;
-/// How long the end waits for the log to be written, or for tasks to end.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Exit status for invalid arguments or configuration.
+const USAGE_ERROR: u8 = 2;
+/// How long to wait at exit for the log to be written and for tasks to end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let here = std::env::current_dir().ok();
-    let here = here.and_then(|here| VirtualPath::parse(here.to_str()?, None).ok());
-    match cli::parse(std::env::args_os(), std::env::vars_os(), here.as_ref()) {
-        Ok(Wanted::Text(text)) => show(&text),
-        Ok(Wanted::Look(look)) => match record::look(look) {
-            Ok(text) => show(&text),
-            Err(error) => refuse(&error, 1),
+    let current_dir = std::env::current_dir().ok();
+    let current_dir = current_dir.and_then(|dir| VirtualPath::parse(dir.to_str()?, None).ok());
+    match cli::parse(
+        std::env::args_os(),
+        std::env::vars_os(),
+        current_dir.as_ref(),
+    ) {
+        Ok(Invocation::Print(text)) => print(&text),
+        Ok(Invocation::Audit(command)) => match audit::run(command) {
+            Ok(text) => print(&text),
+            Err(error) => fail(&error, 1),
         },
-        Ok(Wanted::Granted(granted)) => match grants::look(granted) {
-            Ok(text) => show(&text),
-            Err(error) => refuse(&error, 1),
+        Ok(Invocation::Grants(command)) => match grants::run(command) {
+            Ok(text) => print(&text),
+            Err(error) => fail(&error, 1),
         },
-        Ok(Wanted::Templates(templates)) => match templates::look(&templates) {
-            Ok(text) => show(&text),
-            Err(error) => refuse(&error, 1),
+        Ok(Invocation::Templates(command)) => match templates::run(&command) {
+            Ok(text) => print(&text),
+            Err(error) => fail(&error, 1),
         },
-        Ok(Wanted::Servers(command)) => look_at_servers(&command),
-        Ok(Wanted::Check(command)) => check(*command),
-        Ok(Wanted::Server(options)) => serve(*options),
-        Err(error) => refuse(&error, BAD_INPUT),
+        Ok(Invocation::Servers(command)) => run_servers(&command),
+        Ok(Invocation::Check(command)) => check(*command),
+        Ok(Invocation::Serve(options)) => serve(*options),
+        Err(error) => fail(&error, USAGE_ERROR),
     }
 }
 
-fn show(text: &str) -> ExitCode {
+fn print(text: &str) -> ExitCode {
     match writeln!(std::io::stdout(), "{}", text.trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn look_at_servers(command: &cli::ServersCommand) -> ExitCode {
+fn run_servers(command: &cli::ServersCommand) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return refuse(&error, 1),
+        Err(error) => return fail(&error, 1),
     };
-    match runtime.block_on(servers::look(command)) {
-        Ok(text) => show(&text),
-        Err(error) => refuse(&error, 1),
+    match runtime.block_on(servers::run(command)) {
+        Ok(text) => print(&text),
+        Err(error) => fail(&error, 1),
     }
 }
 
@@ -75,7 +79,7 @@ fn look_at_servers(command: &cli::ServersCommand) -> ExitCode {
 fn check(command: cli::CheckCommand) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return refuse(&error, BAD_INPUT),
+        Err(error) => return fail(&error, USAGE_ERROR),
     };
     let report = runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate())?;
@@ -89,16 +93,16 @@ fn check(command: cli::CheckCommand) -> ExitCode {
         let report = check::run(target, connection, command.within, interrupted);
         Ok::<_, std::io::Error>(report.await)
     });
-    // A server that was still starting is ended with the tasks; a schema that is still being compiled is not waited for.
-    runtime.shutdown_timeout(LAST_WORDS);
+    // This ends a server that was still starting. It does not wait for schemas that are still being compiled.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     let report = match report {
         Ok(Some(report)) => report,
-        Ok(None) => return tell("the check was interrupted", BAD_INPUT),
-        Err(error) => return refuse(&error, BAD_INPUT),
+        Ok(None) => return print_error("the check was interrupted", USAGE_ERROR),
+        Err(error) => return fail(&error, USAGE_ERROR),
     };
-    let shown = match (report.unreachable(), command.json) {
-        (_, true) => show(&format!("{:#}", report.to_json())),
-        (None, false) => show(&report.to_string()),
+    let printed = match (report.unreachable(), command.json) {
+        (_, true) => print(&format!("{:#}", report.to_json())),
+        (None, false) => print(&report.to_string()),
         (Some(_), false) => ExitCode::SUCCESS,
     };
     if let Some(error) = report.unreachable() {
@@ -111,18 +115,18 @@ fn check(command: cli::CheckCommand) -> ExitCode {
             _ => "",
         };
         let connect = connect.unwrap_or_default();
-        return tell(&format!("cannot connect: {connect}{hint}"), BAD_INPUT);
+        return print_error(&format!("cannot connect: {connect}{hint}"), USAGE_ERROR);
     }
     match report.count(Outcome::Fail) {
-        0 => shown,
+        0 => printed,
         _ => ExitCode::FAILURE,
     }
 }
 
 fn serve(options: Options) -> ExitCode {
-    let log = match logging::Log::start(std::io::stderr()) {
+    let log = match logging::LogWriter::start(std::io::stderr()) {
         Ok(log) => log,
-        Err(error) => return refuse(&error, 1),
+        Err(error) => return fail(&error, 1),
     };
     let writer = log.clone();
     tracing_subscriber::fmt()
@@ -130,22 +134,26 @@ fn serve(options: Options) -> ExitCode {
         .with_max_level(options.log)
         .with_ansi(false)
         .finish()
-        .with(logging::levels(options.log))
+        .with(logging::filter(options.log))
         .init();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return refuse(&error, 1),
+        Err(error) => return fail(&error, 1),
     };
     let sources = options.sources.clone();
     let served = runtime.block_on(serve::run(options));
-    // A read of standard input that waits must not keep the program.
+    // A pending read of standard input must not delay the exit.
     runtime.shutdown_background();
-    log.settle(LAST_WORDS);
+    log.flush_within(SHUTDOWN_TIMEOUT);
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ServeError::Input(BuildError::Configured { field, source })) => tell(
-            &format!("{} is refused: {}", sources.place(&field), chain(&source)),
-            BAD_INPUT,
+        Err(ServeError::Input(BuildError::Configured { field, source })) => print_error(
+            &format!(
+                "invalid {}: {}",
+                sources.place(&field),
+                error_chain(&source)
+            ),
+            USAGE_ERROR,
         ),
         Err(
             error @ (ServeError::Input(_)
@@ -153,26 +161,26 @@ fn serve(options: Options) -> ExitCode {
             | ServeError::Grants(_)
             | ServeError::Servers(_)
             | ServeError::RootHolds { .. }),
-        ) => refuse(&error, BAD_INPUT),
-        Err(error) => refuse(&error, 1),
+        ) => fail(&error, USAGE_ERROR),
+        Err(error) => fail(&error, 1),
     }
 }
 
-/// Says in one line on standard error what is wrong, with its causes.
-fn refuse(error: &(dyn Error + 'static), code: u8) -> ExitCode {
-    tell(&chain(error), code)
+/// Prints an error with its causes; returns the exit code.
+fn fail(error: &(dyn Error + 'static), code: u8) -> ExitCode {
+    print_error(&error_chain(error), code)
 }
 
-/// An error with its causes.
-fn chain(error: &(dyn Error + 'static)) -> String {
+/// The messages of an error and its causes.
+fn error_chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
-    let told: Vec<_> = causes.map(ToString::to_string).collect();
-    told.join(": ")
+    let messages: Vec<_> = causes.map(ToString::to_string).collect();
+    messages.join(": ")
 }
 
-/// Says it in one line on standard error.
-fn tell(what: &str, code: u8) -> ExitCode {
-    // If even this cannot be written the code says it.
-    let _ = writeln!(std::io::stderr(), "bailiwick: {}", escape(what));
+/// Prints a message to standard error; returns the exit code.
+fn print_error(message: &str, code: u8) -> ExitCode {
+    // If standard error is closed, there is still the exit code.
+    let _ = writeln!(std::io::stderr(), "bailiwick: {}", escape(message));
     ExitCode::from(code)
 }

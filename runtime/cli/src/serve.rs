@@ -1,6 +1,6 @@
-//! Serves the file tools and third-party servers, as the options say.
+//! `bailiwick serve`: serves the file tools and third-party servers.
 
-mod asking;
+mod approval;
 mod preview_key;
 mod secret;
 
@@ -24,34 +24,34 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Ask, Options};
-use crate::servers::{START, Servers, ServersFault, ServersFile};
+use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
 use crate::signals;
-use asking::Asked;
+use approval::ApprovalRoutes;
 use preview_key::PreviewKey;
 use secret::SecretFile;
 
-/// How much of a record without a file is kept for the page, in records.
-const KEPT: usize = 4096;
+/// The number of audit records kept in memory without an audit file.
+const MEMORY_AUDIT_RECORDS: usize = 4096;
 
-/// How long a question waits for a person.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// How long a question waits for an answer.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Why a server ended.
+/// Why the server failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// What was configured cannot be served.
+    /// The configuration is invalid.
     #[error(transparent)]
     Input(#[from] BuildError),
-    /// The audit cannot be written.
+    /// The audit file cannot be opened.
     #[error(transparent)]
     Audit(#[from] AuditFileError),
-    /// The grants cannot be kept.
+    /// The grant store cannot be opened.
     #[error(transparent)]
     Grants(#[from] GrantStoreError),
     /// Third-party servers cannot be started.
     #[error(transparent)]
-    Servers(#[from] ServersFault),
-    /// A connection did not begin.
+    Servers(#[from] ServerSetupError),
+    /// The connection failed.
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The address cannot be bound.
@@ -60,21 +60,21 @@ pub(crate) enum ServeError {
         address: SocketAddr,
         source: io::Error,
     },
-    /// The address cannot be served.
+    /// The HTTP server failed.
     #[error("cannot serve HTTP")]
     Http(#[from] HttpError),
-    /// A root would open what no worker may reach.
-    #[error("`{}` cannot be a root: it holds `{}`; {remedy}", .root.display(), .held.display())]
+    /// A root contains a file that no worker may access.
+    #[error("invalid root `{}`: it contains `{}`; {remedy}", .root.display(), .path.display())]
     RootHolds {
         root: PathBuf,
-        held: PathBuf,
+        path: PathBuf,
         remedy: &'static str,
     },
-    /// A secret cannot be handed to the person who started the server.
-    #[error("cannot write a file for a secret")]
+    /// The file for a secret cannot be written.
+    #[error("cannot write the file for a secret")]
     Secret(#[source] io::Error),
-    /// There is no page to ask on.
-    #[error("cannot serve a page to ask on")]
+    /// The approval page cannot be served.
+    #[error("cannot serve the approval page")]
     Console(#[from] ConsoleError),
     /// Signals cannot be waited for.
     #[error("cannot wait for signals")]
@@ -82,43 +82,43 @@ pub(crate) enum ServeError {
     /// The socket to attach to cannot be reached.
     #[error("cannot connect to the socket `{}`", .socket.display())]
     Attach { socket: PathBuf, source: io::Error },
-    /// The socket or a standard stream broke off.
-    #[error("the connection broke off")]
-    Joined(#[source] io::Error),
-    /// The system gives no random bits.
-    #[error("no random bits")]
+    /// The socket or a standard stream failed.
+    #[error("the connection failed")]
+    Relay(#[source] io::Error),
+    /// The system has no random numbers.
+    #[error("cannot generate random numbers")]
     Random(#[from] getrandom::Error),
 }
 
-/// Opens runtimes over the configured roots.
-struct Server {
+/// Opens a runtime for each client that configures one.
+struct RuntimeOpener {
     options: Arc<Options>,
-    /// Held while the files of one runtime are chosen and opened: two at once would choose the same audit.
-    files: Arc<Mutex<Files>>,
-    /// Where people are asked, if that is a page.
+    /// Locked while files are opened, so that no two runtimes choose the same audit file.
+    files: Arc<Mutex<RuntimeFiles>>,
+    /// The approval page, if there is one.
     console: Option<Arc<Console>>,
-    /// Third-party servers whose tools are offered as well.
+    /// Third-party servers whose tools are offered, too.
     servers: Option<Servers>,
-    /// Files with secrets, which workers must not reach.
+    /// Files with secrets, which workers must not access.
     secrets: Vec<PathBuf>,
-    /// What preview tokens are made with, if other processes accept them.
+    /// The key of preview tokens that other processes accept.
     preview_key: Option<PreviewKey>,
 }
 
-/// What people may be asked for of third-party servers where nothing else is configured.
-const GRANTABLE_OF_SERVERS: [&str; 3] = ["read:mcp", "write:mcp", "execute:mcp"];
+/// Scopes of third-party servers that are grantable unless the configuration sets `grantable`.
+const SERVER_SCOPES: [&str; 3] = ["read:mcp", "write:mcp", "execute:mcp"];
 
-/// Which files the runtimes that were opened have.
+/// The files that the runtimes have opened.
 #[derive(Debug, Default)]
-struct Files {
-    /// How many audits were opened; each runtime keeps one of its own.
+struct RuntimeFiles {
+    /// The number of opened audit files, one per runtime.
     opened: u32,
-    /// Whether one of the runtimes has had the grant store.
-    kept: bool,
+    /// Whether a runtime has opened the grant store.
+    store_opened: bool,
 }
 
-impl Files {
-    /// Gives a runtime the next audit and, if it is free, the grant store. Blocks: the audit file is read.
+impl RuntimeFiles {
+    /// Adds the next audit file and, if it is not in use, the grant store. Blocks to read the audit file.
     fn open(
         &mut self,
         options: &Options,
@@ -128,21 +128,21 @@ impl Files {
         if let Some(file) = self.audit(options) {
             record = ConsoleAudit::File(file.clone());
             let audit = JsonLines::append(file).map_err(|error| {
-                tracing::error!(%error, "the audit file cannot be written");
+                tracing::error!(%error, "cannot write the audit file");
                 BackendError::Audit(error)
             })?;
-            // Only a file that could be opened is done with: records never move on to another for a fault of the first.
+            // A file that cannot be opened is an error, and is not replaced by the next one.
             self.opened += 1;
             builder = builder.audit(audit.segment_bytes(options.audit_segment_bytes));
         } else {
-            let audit = MemoryAudit::new(KEPT);
+            let audit = MemoryAudit::new(MEMORY_AUDIT_RECORDS);
             record = ConsoleAudit::Memory(audit.clone());
             builder = builder.audit(audit);
         }
-        Ok((self.keeping(options, builder)?, record))
+        Ok((self.with_grant_store(options, builder)?, record))
     }
 
-    /// The file that the next runtime records in: the one that was named, then that name with a number.
+    /// The audit file of the next runtime: the configured path, then that path with a number.
     fn audit(&self, options: &Options) -> Option<PathBuf> {
         let file = options.audit.as_ref()?;
         match self.opened {
@@ -155,8 +155,8 @@ impl Files {
         }
     }
 
-    /// Gives the grant store to the runtime that is opened first; while it has it, the others keep theirs in memory.
-    fn keeping(
+    /// Adds the grant store, or keeps grants in memory while another runtime of this process uses the store.
+    fn with_grant_store(
         &mut self,
         options: &Options,
         builder: RuntimeBuilder,
@@ -166,24 +166,24 @@ impl Files {
         };
         match GrantStore::open(file) {
             Ok(store) => {
-                self.kept = true;
+                self.store_opened = true;
                 Ok(builder.grant_store(store))
             }
-            Err(GrantStoreError::InUse { .. }) if self.kept => {
+            Err(GrantStoreError::InUse { .. }) if self.store_opened => {
                 tracing::warn!(
-                    "another client's runtime has the grant store; grants of this one end with it"
+                    "the grant store is used by another client's runtime; grants of this client are not stored"
                 );
                 Ok(builder.keep_out_grants(file))
             }
             Err(error) => {
-                tracing::error!(%error, "the grants cannot be kept");
+                tracing::error!(%error, "cannot open the grant store");
                 Err(BackendError::Grants(error))
             }
         }
     }
 }
 
-impl Server {
+impl RuntimeOpener {
     fn new(
         options: Arc<Options>,
         console: Option<Arc<Console>>,
@@ -201,9 +201,9 @@ impl Server {
         }
     }
 
-    async fn served(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
-        let mut builder = builder(&self.options, configuration, self.servers.as_ref())?;
-        // Somebody may have removed them; then there is nothing to reach.
+    async fn open_runtime(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
+        let mut builder = runtime_builder(&self.options, configuration, self.servers.as_ref())?;
+        // Files that were removed cannot be accessed.
         for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
             builder = builder.keep_out(secret);
         }
@@ -219,10 +219,10 @@ impl Server {
         let worker = runtime.spawn(spec).await?;
         let grants = Arc::new(grants);
         if let Some(console) = &self.console {
-            console.add_source(asking::source(Arc::clone(&grants), record));
+            console.add_source(approval::source(Arc::clone(&grants), record));
         }
         let served = Backend::new(runtime, &worker, None);
-        Ok(if Asked::of(&self.options).grants {
+        Ok(if ApprovalRoutes::of(&self.options).grants {
             served.shared_grants(grants)
         } else {
             served
@@ -230,52 +230,52 @@ impl Server {
     }
 }
 
-impl BackendFactory for Server {
+impl BackendFactory for RuntimeOpener {
     fn create(
         &self,
         configuration: Option<Value>,
     ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>> {
-        Box::pin(self.served(configuration))
+        Box::pin(self.open_runtime(configuration))
     }
 }
 
-/// Puts together a runtime; `initialize` is the configuration that a trusted client sent, if any.
-fn builder(
+/// Configures a runtime. `initialize` is the configuration from a trusted client, if any.
+fn runtime_builder(
     options: &Options,
     initialize: Option<Value>,
     servers: Option<&Servers>,
 ) -> Result<RuntimeBuilder, BuildError> {
     let mut sources = options.sources.clone();
-    if let Some(said) = initialize {
-        sources = sources.with(ConfigSource::Initialize, said)?;
+    if let Some(configuration) = initialize {
+        sources = sources.with(ConfigSource::Initialize, configuration)?;
     }
     let effective = sources.effective()?;
     for note in effective.notes() {
         tracing::warn!("{note}");
     }
-    let grants_nothing = effective.origin("grantable").is_none();
+    let no_grantable = effective.origin("grantable").is_none();
     let has_files = options.servers.is_none() || !effective.config.roots.is_empty();
     let roots = effective.config.roots.iter();
     let roots: Vec<PathBuf> = roots.map(|root| root.mount.as_str().into()).collect();
     let mut builder = Runtime::builder().configured(effective.config);
     if let Some(servers) = servers {
-        builder = servers.offered(builder, &roots);
+        builder = servers.add_to(builder, &roots);
     }
     if has_files {
         builder = builder.tools(bailiwick_fs::tools_with(options.durability));
     }
-    if grants_nothing && options.servers.is_some() {
-        builder = GRANTABLE_OF_SERVERS
+    if no_grantable && options.servers.is_some() {
+        builder = SERVER_SCOPES
             .iter()
             .fold(builder, |builder, pattern| builder.grantable(pattern));
     }
     if options.ask != Ask::Replay {
-        // Stateless clients share a worker, and one that leaves its question must not keep the others from asking.
+        // Stateless clients share a worker, and an unanswered question of one must not block the others.
         let limits = AskLimits {
             open_per_worker: 10,
             ..AskLimits::default()
         };
-        builder = builder.approver(Deferred).asks(limits, PATIENCE);
+        builder = builder.approver(Deferred).asks(limits, QUESTION_TIMEOUT);
     }
     Ok(match &options.config_file {
         Some(file) => builder.keep_out(file),
@@ -283,52 +283,52 @@ fn builder(
     })
 }
 
-/// Serves until the other end is gone or a signal ends the server.
+/// Serves until the client disconnects or a signal stops the server.
 pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
-    // A write beyond the limit on file sizes fails then, and does not end the program.
+    // With a handler, exceeding the file size limit is a write error and does not kill the process.
     let _handled = signal(signals::file_size_exceeded()).map_err(ServeError::Signals)?;
     if let Some(socket) = &options.attach {
         return attach(socket).await;
     }
     let servers = options.servers.as_ref().map(ServersFile::read);
     let servers = servers.transpose()?;
-    check(&options, servers.as_ref()).await?;
+    preflight(&options, servers.as_ref()).await?;
     let options = Arc::new(options);
-    let asked = Asked::of(&options);
-    let (console, address) = if asked.page {
-        let (console, address) = asking::page().await?;
+    let routes = ApprovalRoutes::of(&options);
+    let (console, address) = if routes.page {
+        let (console, address) = approval::page().await?;
         (Some(console), address)
     } else {
         (None, None)
     };
-    let listening = match options.http {
-        Some(address) => Some(Listening::new(address, &options).await?),
+    let listener = match options.http {
+        Some(address) => Some(HttpListener::new(address, &options).await?),
         None => None,
     };
-    let token = listening.as_ref().and_then(|it| it.token_file.as_ref());
+    let token = listener.as_ref().and_then(|it| it.token_file.as_ref());
     let secrets = address.iter().chain(token).map(SecretFile::path);
     let secrets = secrets.map(Path::to_owned).collect();
     let servers = match servers {
-        Some(servers) => Some(servers.start(START).await?),
+        Some(servers) => Some(servers.start(START_TIMEOUT).await?),
         None => None,
     };
     let has_files = has_files(&options)?;
     let about = servers
         .as_ref()
-        .map_or_else(about, |servers| about_with(servers, has_files));
+        .map_or_else(about, |servers| about_with_servers(servers, has_files));
     let key = preview_key(&options)?;
-    let server = Server::new(Arc::clone(&options), console, servers.clone(), secrets, key);
-    let gateway = Gateway::with_factory(server, options.trust, about);
-    let gateway = asking::by_client(gateway, options.ask, asked)?;
-    let gateway = configured(gateway, &options, has_files)?.build();
-    let served = match listening {
+    let opener = RuntimeOpener::new(Arc::clone(&options), console, servers.clone(), secrets, key);
+    let gateway = Gateway::with_factory(opener, options.trust, about);
+    let gateway = approval::ask_client(gateway, options.ask, routes)?;
+    let gateway = with_options(gateway, &options, has_files)?.build();
+    let served = match listener {
         None => {
-            let stop = stopped_by_signals()?;
+            let stop = stop_on_signals()?;
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
             let serving = gateway.serve_until(input, output, stop.cancelled());
             serving.await.map_err(ServeError::from)
         }
-        Some(listening) => http(&gateway, listening, &options).await,
+        Some(listener) => http(&gateway, listener, &options).await,
     };
     gateway.shutdown().await;
     if let Some(servers) = &servers {
@@ -337,8 +337,8 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     served
 }
 
-/// The gateway with what the options say of it.
-fn configured(
+/// Applies the options to the gateway.
+fn with_options(
     gateway: GatewayBuilder,
     options: &Options,
     has_files: bool,
@@ -346,14 +346,14 @@ fn configured(
     let mut gateway = gateway
         .config_schema(config_schema())
         .rate(options.rate)
-        .refusal_hints(asking::advice(options));
+        .refusal_hints(approval::refusal_hints(options));
     if has_files {
         gateway = gateway
             .files(FileTools {
                 read: "read_file",
                 list: "list_directory",
             })
-            .manual(bailiwick_cli::manual());
+            .manual(bailiwick_cli::server_doc());
     }
     let roots = options.sources.effective().map_err(BuildError::from)?;
     if has_files && options.http.is_none() && roots.config.roots.is_empty() {
@@ -362,25 +362,26 @@ fn configured(
     Ok(gateway)
 }
 
-/// What preview tokens are made with where previews are required and each client may start processes of its own.
+/// The shared key of preview tokens. It is needed if previews are required, since each call of a stdio client may use a new
+/// process.
 fn preview_key(options: &Options) -> Result<Option<PreviewKey>, BuildError> {
     let config = options.sources.effective()?.config.to_json();
     let required = config.get("require_preview") == Some(&Value::Bool(true));
     if !required || options.http.is_some() {
         return Ok(None);
     }
-    let key = preview_key::shared();
+    let key = preview_key::load();
     Ok(key
         .inspect_err(|error| {
-            tracing::warn!(%error, "preview tokens are valid in this process alone, as its key cannot be stored");
+            tracing::warn!(%error, "preview tokens are valid in this process only, because the key cannot be stored");
         })
         .ok())
 }
 
-/// What a model is told, and on standard error a person, where there are third-party servers.
-fn about_with(servers: &Servers, has_files: bool) -> GatewayInfo {
-    for line in servers.troubles() {
-        tell(&line);
+/// Prints warnings about third-party servers, and adds them to the instructions for models.
+fn about_with_servers(servers: &Servers, has_files: bool) -> GatewayInfo {
+    for line in servers.warnings() {
+        print_message(&line);
     }
     let mut about = about();
     let of_servers = servers.instructions();
@@ -392,17 +393,17 @@ fn about_with(servers: &Servers, has_files: bool) -> GatewayInfo {
     about
 }
 
-/// Whether the file tools are offered to clients that configure nothing.
+/// Whether the file tools are offered to clients without a configuration of their own.
 fn has_files(options: &Options) -> Result<bool, BuildError> {
     let configured = options.sources.effective()?;
     Ok(options.servers.is_none() || !configured.config.roots.is_empty())
 }
 
-/// Finds out before anybody connects whether the roots, the audit file and the grant store can be opened.
-async fn check(options: &Options, servers: Option<&ServersFile>) -> Result<(), ServeError> {
-    let mut builder = builder(options, None, None)?;
+/// Checks that the roots, the audit file and the grant store can be opened.
+async fn preflight(options: &Options, servers: Option<&ServersFile>) -> Result<(), ServeError> {
+    let mut builder = runtime_builder(options, None, None)?;
     if let Some(file) = &options.audit {
-        // It is opened and let go at once: whoever is served first records in it.
+        // The first runtime opens it again.
         drop(JsonLines::append(file)?);
         builder = builder.keep_out(file);
     }
@@ -412,31 +413,35 @@ async fn check(options: &Options, servers: Option<&ServersFile>) -> Result<(), S
     let (runtime, _grants) = builder.build().await?;
     runtime.shutdown().await;
     if let Some(servers) = servers {
-        let remedy = "name another file with --pins";
-        without(options, servers.pins(), remedy)?;
+        let remedy = "use another file with --pins";
+        reject_roots_holding(options, servers.pins(), remedy)?;
     }
-    let has_secret =
-        options.ask == Ask::Page || options.http.is_some() && chosen_token(options).is_none();
-    if has_secret && secret::is_written() {
-        let remedy = "a file with a secret would be written there; set XDG_RUNTIME_DIR to a directory outside the roots";
-        without(options, &secret::folder(), remedy)?;
+    let writes_secret =
+        options.ask == Ask::Page || options.http.is_some() && configured_token(options).is_none();
+    if writes_secret && secret::uses_file() {
+        let remedy = "it is the directory for files with secrets; set XDG_RUNTIME_DIR to a directory outside the roots";
+        reject_roots_holding(options, &secret::dir(), remedy)?;
     }
     Ok(())
 }
 
-/// Refuses roots that are or hold `held`.
-fn without(options: &Options, held: &Path, remedy: &'static str) -> Result<(), ServeError> {
+/// Rejects roots that are or contain `path`.
+fn reject_roots_holding(
+    options: &Options,
+    path: &Path,
+    remedy: &'static str,
+) -> Result<(), ServeError> {
     let effective = options.sources.effective().map_err(BuildError::from)?;
-    // What is not there yet, or cannot be opened, is refused when it is used.
+    // Paths that do not exist or cannot be opened fail later.
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let held = real(held);
+    let path = real(path);
     let mut roots = effective.config.roots.iter();
-    let holds = |root: &&RootConfig| held.starts_with(real(Path::new(root.mount.as_str())));
+    let holds = |root: &&RootConfig| path.starts_with(real(Path::new(root.mount.as_str())));
     match roots.find(holds) {
         None => Ok(()),
         Some(root) => Err(ServeError::RootHolds {
             root: root.mount.as_str().into(),
-            held,
+            path,
             remedy,
         }),
     }
@@ -447,31 +452,31 @@ fn about() -> GatewayInfo {
         name: "bailiwick".into(),
         title: "Bailiwick files".into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        instructions: "Reads, searches and changes files beneath the directories that `list_roots` names; everything \
-                       else is out of reach."
+        instructions: "Reads, searches and changes files in the directories that `list_roots` names. Other files are not \
+                       accessible."
             .into(),
     }
 }
 
-/// An address that is listened on, and the token that its clients send.
-struct Listening {
+/// A listening address, and the token that clients must send.
+struct HttpListener {
     listener: TcpListener,
     address: SocketAddr,
     token: Token,
     token_file: Option<SecretFile>,
 }
 
-impl Listening {
+impl HttpListener {
     async fn new(address: SocketAddr, options: &Options) -> Result<Self, ServeError> {
         let bound = TcpListener::bind(address).await;
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (at, listener) = bound.map_err(|source| ServeError::Listen { address, source })?;
-        let (token, token_file) = match chosen_token(options) {
+        let (token, token_file) = match configured_token(options) {
             Some(token) => (token, None),
             None => {
                 let token = Token::random()?;
                 let secret = token.reveal();
-                let file = secret::hand_out("bearer token", secret, "token", secret);
+                let file = secret::deliver("bearer token", secret, "token", secret);
                 let file = file.map_err(ServeError::Secret)?;
                 (token, file)
             }
@@ -485,24 +490,24 @@ impl Listening {
     }
 }
 
-fn chosen_token(options: &Options) -> Option<Token> {
+fn configured_token(options: &Options) -> Option<Token> {
     options.token.as_deref().and_then(Token::parse)
 }
 
 async fn http(
     gateway: &Gateway,
-    listening: Listening,
+    listener: HttpListener,
     options: &Options,
 ) -> Result<(), ServeError> {
-    let Listening {
+    let HttpListener {
         listener,
         address,
         token,
         token_file: _file,
-    } = listening;
-    // Whoever is told the address may end the server in order.
-    let stop = stopped_by_signals()?;
-    tell(&format!("serving http://{address}/mcp"));
+    } = listener;
+    // Signals must be handled before the address is printed.
+    let stop = stop_on_signals()?;
+    print_message(&format!("serving http://{address}/mcp"));
     let stop = stop.cancelled_owned();
     let allowed = &options.allowed;
     let http = allowed.hosts.iter().fold(Http::new(token), Http::host);
@@ -511,36 +516,36 @@ async fn http(
     Ok(())
 }
 
-/// Is cancelled by the first signal that asks the program to end; the second ends it at once.
-fn stopped_by_signals() -> Result<CancellationToken, ServeError> {
+/// Returns a token that the first SIGINT or SIGTERM cancels. The second one exits immediately.
+fn stop_on_signals() -> Result<CancellationToken, ServeError> {
     let stop = CancellationToken::new();
-    let mut signals = Signals::heard().map_err(ServeError::Signals)?;
-    let ended = stop.clone();
+    let mut signals = Signals::new().map_err(ServeError::Signals)?;
+    let cancel = stop.clone();
     tokio::spawn(async move {
         signals.next().await;
-        ended.cancel();
-        // Whoever asks again does not want to wait for what is under way.
-        let again = signals.next().await;
-        std::process::exit(128 + again.as_raw_value());
+        cancel.cancel();
+        // The second signal does not wait for running calls.
+        let second = signals.next().await;
+        std::process::exit(128 + second.as_raw_value());
     });
     Ok(stop)
 }
 
-/// What asks the program to end.
+/// SIGINT and SIGTERM.
 struct Signals {
     interrupted: Signal,
     terminated: Signal,
 }
 
 impl Signals {
-    fn heard() -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         Ok(Self {
             interrupted: signal(SignalKind::interrupt())?,
             terminated: signal(SignalKind::terminate())?,
         })
     }
 
-    /// The next one that comes.
+    /// Waits for the next signal.
     async fn next(&mut self) -> SignalKind {
         tokio::select! {
             Some(()) = self.interrupted.recv() => SignalKind::interrupt(),
@@ -550,24 +555,24 @@ impl Signals {
     }
 }
 
-/// Says something to the person who started the server.
-fn tell(line: &str) {
+/// Prints a line to standard error.
+fn print_message(line: &str) {
     use std::io::Write as _;
-    // A closed standard error is nobody who could be told.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "bailiwick: {line}");
 }
 
-/// Joins standard input and output to the socket of a worker's endpoint.
+/// Forwards standard input and output to the socket of a worker's endpoint.
 async fn attach(socket: &std::path::Path) -> Result<(), ServeError> {
     let stream = UnixStream::connect(socket).await;
     let stream = stream.map_err(|source| ServeError::Attach {
         socket: socket.to_owned(),
         source,
     })?;
-    joined(stream).await.map_err(ServeError::Joined)
+    relay(stream).await.map_err(ServeError::Relay)
 }
 
-async fn joined(stream: UnixStream) -> io::Result<()> {
+async fn relay(stream: UnixStream) -> io::Result<()> {
     let (mut from, mut to) = stream.into_split();
     let sending = async {
         tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;

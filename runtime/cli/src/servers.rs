@@ -1,4 +1,4 @@
-//! Third-party MCP servers: reads the file that names them, starts them, and tells what cannot be used.
+//! Reads the servers file, starts third-party MCP servers, and reports what is not available.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,30 +12,30 @@ use bailiwick::{
 };
 use serde_json::json;
 
-use crate::cli::{INPUT, ServersCommand, ServersOptions, input_name};
+use crate::cli::{INPUT_PREFIX, ServersCommand, ServersOptions, input_variable_suffix};
 use crate::state;
 use crate::table::table;
 
-/// The largest file that is read, in bytes.
-const MOST: u64 = 1 << 20;
-/// How long a client waits for the servers before it is served without those that are still starting.
-pub(crate) const START: Duration = Duration::from_secs(15);
-/// How many hexadecimal digits of a form are shown.
-const FORM: usize = 16;
-/// How many of them name a form at least.
-const LEAST_FORM: usize = 8;
+/// The maximum size of a file, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+/// How long to wait for servers before clients are served without those that are still starting.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(15);
+/// The number of hexadecimal digits of a fingerprint that are shown.
+const FINGERPRINT_DIGITS: usize = 16;
+/// The minimum number of digits that identify a fingerprint.
+const MIN_FINGERPRINT_DIGITS: usize = 8;
 
-/// Why servers cannot be started or approved.
+/// Why servers cannot be started, or tools cannot be approved.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ServersFault {
-    #[error("cannot read the file of servers `{}`", .0.display())]
+pub(crate) enum ServerSetupError {
+    #[error("cannot read the servers file `{}`", .0.display())]
     Read(PathBuf, #[source] io::Error),
-    #[error("the file of servers `{}` is larger than {MOST} bytes", .0.display())]
-    Large(PathBuf),
-    #[error("the file of servers `{}` cannot be used", .0.display())]
+    #[error("the servers file `{}` is larger than {MAX_BYTES} bytes", .0.display())]
+    TooLarge(PathBuf),
+    #[error("invalid servers file `{}`", .0.display())]
     File(PathBuf, #[source] ServersError),
     #[error(
-        "no state directory for the remembered tools: set HOME or XDG_STATE_HOME, or name a file with --pins"
+        "no state directory for tool fingerprints: set HOME or XDG_STATE_HOME, or use --pins FILE"
     )]
     NoState,
     #[error("cannot create the directory `{}`", .0.display())]
@@ -45,38 +45,38 @@ pub(crate) enum ServersFault {
     #[error(transparent)]
     Spec(#[from] SpecError),
     #[error(
-        "`{0}` does not name a form of a tool; use TOOL@FORM as shown, with at least {LEAST_FORM} digits"
+        "invalid tool `{0}`: expected TOOL@FINGERPRINT as shown, with at least {MIN_FINGERPRINT_DIGITS} digits"
     )]
-    Form(String),
-    #[error("no server lists `{0}` in that form now; look at it again")]
+    InvalidTool(String),
+    #[error("no server lists `{0}` with this fingerprint now; show the tools again")]
     NotListed(String),
     #[error("cannot write JSON")]
     Json(#[from] serde_json::Error),
 }
 
-/// The servers of a file, started.
+/// Started servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     upstreams: Upstreams,
-    /// The entries that cannot be used, with the reason.
+    /// Invalid entries of the file, with the reason.
     rejected: Vec<(String, String)>,
-    /// Where the files really are that no worker reads or changes: they hold secrets, and say what is started.
-    kept: Vec<PathBuf>,
+    /// The canonical paths of the files that no worker may access, since they contain secrets and commands.
+    protected: Vec<PathBuf>,
 }
 
-/// The file that names servers, as it was read; none of them is started.
+/// A parsed servers file.
 #[derive(Debug)]
 pub(crate) struct ServersFile {
     specs: Vec<ServerSpec>,
     rejected: Vec<(String, String)>,
-    kept: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
     pins: PathBuf,
     store: PinStore,
-    /// How long a server may take to connect.
+    /// The timeout for connecting to a server.
     start_timeout: Duration,
 }
 
-/// What the placeholders stand for where the program was started.
+/// The values of placeholders. Records the files that were read.
 struct Context<'o> {
     options: &'o ServersOptions,
     read: RefCell<Vec<PathBuf>>,
@@ -88,7 +88,7 @@ impl ServersContext for Context<'_> {
     }
 
     fn input(&self, id: &str) -> Option<String> {
-        self.options.inputs.get(&input_name(id)).cloned()
+        self.options.inputs.get(&input_variable_suffix(id)).cloned()
     }
 
     fn workspace_folder(&self) -> Option<String> {
@@ -111,54 +111,57 @@ impl ServersContext for Context<'_> {
 }
 
 impl ServersFile {
-    /// Reads the file, and opens the one in which tools are remembered.
+    /// Reads the file, and opens the pin store.
     ///
     /// # Errors
-    /// [`ServersFault`] if none of the file can be read, or the tools cannot be remembered.
-    pub(crate) fn read(options: &ServersOptions) -> Result<Self, ServersFault> {
+    /// [`ServerSetupError`] if a file cannot be read or the pin store cannot be opened.
+    pub(crate) fn read(options: &ServersOptions) -> Result<Self, ServerSetupError> {
         let text = read(&options.file)?;
         let context = Context {
             options,
             read: RefCell::new(vec![options.file.clone()]),
         };
         let file = ServerSpec::read_all(&text, &context);
-        let file = file.map_err(|error| ServersFault::File(options.file.clone(), error))?;
+        let file = file.map_err(|error| ServerSetupError::File(options.file.clone(), error))?;
         let rejected = file.rejected.into_iter().map(|(name, error)| {
             let hint = match &error {
                 ServersError::Input { input, .. } => {
-                    format!("; set the variable `{INPUT}{}`", input_name(input))
+                    format!(
+                        "; set the variable `{INPUT_PREFIX}{}`",
+                        input_variable_suffix(input)
+                    )
                 }
                 _ => String::new(),
             };
             (name, format!("{error}{hint}"))
         });
         let files = context.read.into_inner().into_iter();
-        let kept = files.map(|path| {
+        let protected = files.map(|path| {
             let real = path.canonicalize();
-            real.map_err(|source| ServersFault::Read(path, source))
+            real.map_err(|source| ServerSetupError::Read(path, source))
         });
-        let kept = kept.collect::<Result<_, _>>()?;
+        let protected = protected.collect::<Result<_, _>>()?;
         let pins = pins(options)?;
         Ok(Self {
             specs: file.servers,
             rejected: rejected.collect(),
-            kept,
+            protected,
             store: PinStore::open(&pins)?,
             pins,
             start_timeout: options.start_timeout,
         })
     }
 
-    /// The file in which tools are remembered.
+    /// The path of the pin store.
     pub(crate) fn pins(&self) -> &Path {
         &self.pins
     }
 
-    /// Starts the servers. Those that take longer than `wait` go on starting.
+    /// Starts the servers. Servers that take longer than `wait` continue to start in the background.
     ///
     /// # Errors
-    /// [`ServersFault`] if a server cannot be named so.
-    pub(crate) async fn start(self, wait: Duration) -> Result<Servers, ServersFault> {
+    /// [`ServerSetupError`] if a server name is invalid.
+    pub(crate) async fn start(self, wait: Duration) -> Result<Servers, ServerSetupError> {
         let upstreams = Upstreams::builder()
             .servers(self.specs)
             .bounds(Bounds {
@@ -171,24 +174,24 @@ impl ServersFile {
         Ok(Servers {
             upstreams: upstreams.start().await?,
             rejected: self.rejected,
-            kept: self.kept,
+            protected: self.protected,
         })
     }
 }
 
 impl Servers {
-    /// A runtime that offers what the servers have. A root is at the path that it was given, which may lead through links.
-    pub(crate) fn offered(&self, builder: RuntimeBuilder, roots: &[PathBuf]) -> RuntimeBuilder {
-        let mut kept = self.kept.clone();
+    /// Adds the servers to a runtime, and denies access to the protected files. `roots` may contain symbolic links.
+    pub(crate) fn add_to(&self, builder: RuntimeBuilder, roots: &[PathBuf]) -> RuntimeBuilder {
+        let mut protected = self.protected.clone();
         for root in roots {
-            // What cannot be opened is refused when it is.
+            // Opening the root will fail later.
             let Ok(real) = root.canonicalize() else {
                 continue;
             };
-            let inside = self.kept.iter().map(|file| file.strip_prefix(&real));
-            kept.extend(inside.flatten().map(|rest| root.join(rest)));
+            let inside = self.protected.iter().map(|file| file.strip_prefix(&real));
+            protected.extend(inside.flatten().map(|rest| root.join(rest)));
         }
-        let policy = kept.iter().fold(Policy::new(), |policy, file| {
+        let policy = protected.iter().fold(Policy::new(), |policy, file| {
             let file = file.display();
             let policy = policy.deny(&format!("read:file:{file}"));
             policy.deny(&format!("write:file:{file}"))
@@ -196,20 +199,20 @@ impl Servers {
         builder.servers(&self.upstreams).policy(policy)
     }
 
-    /// Ends the servers.
+    /// Stops the servers.
     pub(crate) async fn shutdown(&self) {
         self.upstreams.shutdown().await;
     }
 
-    /// One line for each entry, server and tool that cannot be used now.
-    pub(crate) fn troubles(&self) -> Vec<String> {
+    /// A line for each entry, server and tool that is not available.
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let upstreams = &self.upstreams;
         let mut lines = Vec::new();
         for (name, why) in &self.rejected {
             lines.push(format!("the server `{name}` is not used: {why}"));
         }
         for name in upstreams.names() {
-            if let Some(why) = unavailable(upstreams, name) {
+            if let Some(why) = unavailable_reason(upstreams, name) {
                 lines.push(format!("the server `{name}` is not available: {why}"));
             }
             for tool in upstreams.tools(name) {
@@ -221,27 +224,27 @@ impl Servers {
                 }
             }
         }
-        let reviewed =
+        let needs_review =
             |why: &WithheldReason| matches!(why, WithheldReason::Changed | WithheldReason::New);
         let tools = upstreams.names().flat_map(|name| upstreams.tools(name));
         if tools
             .filter_map(|tool| tool.offered.err())
-            .any(|why| reviewed(&why))
+            .any(|why| needs_review(&why))
         {
-            lines.push("review tools that changed with `bailiwick servers FILE`; those that you approve are offered at once".to_owned());
+            lines.push("review changed tools with `bailiwick servers FILE`; approved tools are offered at once".to_owned());
         }
         lines
     }
 
-    /// What a model is told of the servers.
+    /// Instructions for models about the servers.
     pub(crate) fn instructions(&self) -> String {
         let upstreams = &self.upstreams;
-        let (there, missing): (Vec<&str>, Vec<&str>) = upstreams
+        let (connected, missing): (Vec<&str>, Vec<&str>) = upstreams
             .names()
-            .partition(|name| unavailable(upstreams, name).is_none());
+            .partition(|name| unavailable_reason(upstreams, name).is_none());
         let mut text = String::new();
-        if !there.is_empty() {
-            let names: Vec<String> = there.iter().map(|name| format!("`{name}`")).collect();
+        if !connected.is_empty() {
+            let names: Vec<String> = connected.iter().map(|name| format!("`{name}`")).collect();
             text += &format!(
                 "Tools and prompts named `SERVER__NAME` belong to the MCP servers {}; a person may be asked before a call.",
                 names.join(", ")
@@ -260,70 +263,70 @@ impl Servers {
     }
 }
 
-/// Why a server is not connected; none if it is.
-fn unavailable(upstreams: &Upstreams, name: &str) -> Option<String> {
+/// Why a server is not available; `None` if it is connected.
+fn unavailable_reason(upstreams: &Upstreams, name: &str) -> Option<String> {
     match upstreams.state(name)? {
         ServerState::Ready => None,
-        ServerState::Starting => Some("it is still starting".to_owned()),
+        ServerState::Starting => Some("still starting".to_owned()),
         _ => {
             let failure = upstreams.failure(name);
-            Some(failure.map_or_else(|| "it is not connected".to_owned(), |it| it.to_string()))
+            Some(failure.map_or_else(|| "not connected".to_owned(), |it| it.to_string()))
         }
     }
 }
 
-fn read(path: &Path) -> Result<String, ServersFault> {
-    let failed = |source| ServersFault::Read(path.to_owned(), source);
+fn read(path: &Path) -> Result<String, ServerSetupError> {
+    let failed = |source| ServerSetupError::Read(path.to_owned(), source);
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(MOST + 1)
+    file.take(MAX_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    if text.len() as u64 > MOST {
-        return Err(ServersFault::Large(path.to_owned()));
+    if text.len() as u64 > MAX_BYTES {
+        return Err(ServerSetupError::TooLarge(path.to_owned()));
     }
     Ok(text)
 }
 
-/// Where tools are remembered.
-fn pins(options: &ServersOptions) -> Result<PathBuf, ServersFault> {
+/// The path of the pin store.
+fn pins(options: &ServersOptions) -> Result<PathBuf, ServerSetupError> {
     if let Some(file) = &options.pins {
         return Ok(file.clone());
     }
-    let folder = state::folder(|name| options.variables.get(name).map(PathBuf::from));
-    let folder = folder.ok_or(ServersFault::NoState)?;
-    state::create(&folder).map_err(|source| ServersFault::State(folder.clone(), source))?;
+    let folder = state::dir(|name| options.variables.get(name).map(PathBuf::from));
+    let folder = folder.ok_or(ServerSetupError::NoState)?;
+    state::create(&folder).map_err(|source| ServerSetupError::State(folder.clone(), source))?;
     Ok(folder.join("pins"))
 }
 
-/// Shows servers and their tools, approved as wanted.
+/// Runs the command: approves tools, then lists servers and tools.
 ///
 /// # Errors
-/// [`ServersFault`]
-pub(crate) async fn look(command: &ServersCommand) -> Result<String, ServersFault> {
+/// [`ServerSetupError`]
+pub(crate) async fn run(command: &ServersCommand) -> Result<String, ServerSetupError> {
     let file = ServersFile::read(&command.options)?;
     let servers = file.start(command.options.start_timeout).await?;
-    let shown = match approve(&servers.upstreams, &command.approve).await {
-        Ok(()) => show(&servers, command.json),
+    let output = match approve(&servers.upstreams, &command.approve).await {
+        Ok(()) => format_servers(&servers, command.json),
         Err(error) => Err(error),
     };
     servers.shutdown().await;
-    shown
+    output
 }
 
-async fn approve(upstreams: &Upstreams, wanted: &[String]) -> Result<(), ServersFault> {
+async fn approve(upstreams: &Upstreams, wanted: &[String]) -> Result<(), ServerSetupError> {
     for text in wanted {
-        let form = || ServersFault::Form(escape(text).into_owned());
-        let (name, digits) = text.split_once('@').ok_or_else(form)?;
-        let (server, _) = name.split_once("__").ok_or_else(form)?;
-        if digits.len() < LEAST_FORM {
-            return Err(form());
+        let invalid = || ServerSetupError::InvalidTool(escape(text).into_owned());
+        let (name, digits) = text.split_once('@').ok_or_else(invalid)?;
+        let (server, _) = name.split_once("__").ok_or_else(invalid)?;
+        if digits.len() < MIN_FINGERPRINT_DIGITS {
+            return Err(invalid());
         }
-        let is_it = |tool: &ServerTool| {
-            shown_name(server, tool) == name && tool.fingerprint.to_string().starts_with(digits)
+        let is_match = |tool: &ServerTool| {
+            display_name(server, tool) == name && tool.fingerprint.to_string().starts_with(digits)
         };
-        let tool = upstreams.tools(server).into_iter().find(is_it);
-        let missing = || ServersFault::NotListed(escape(text).into_owned());
+        let tool = upstreams.tools(server).into_iter().find(is_match);
+        let missing = || ServerSetupError::NotListed(escape(text).into_owned());
         let tool = tool.ok_or_else(missing)?;
         if !upstreams
             .approve(server, &tool.tool, tool.fingerprint)
@@ -335,20 +338,24 @@ async fn approve(upstreams: &Upstreams, wanted: &[String]) -> Result<(), Servers
     Ok(())
 }
 
-/// What models call a tool, or would.
-fn shown_name(server: &str, tool: &ServerTool) -> String {
+/// The name of a tool for models.
+fn display_name(server: &str, tool: &ServerTool) -> String {
     match &tool.offered {
         Ok((name, _)) => name.clone(),
         Err(_) => format!("{server}__{}", tool.tool),
     }
 }
 
-/// The beginning of a tool's form that `--approve` takes.
-fn shown_form(tool: &ServerTool) -> String {
-    tool.fingerprint.to_string().chars().take(FORM).collect()
+/// The shown prefix of a tool's fingerprint.
+fn short_fingerprint(tool: &ServerTool) -> String {
+    tool.fingerprint
+        .to_string()
+        .chars()
+        .take(FINGERPRINT_DIGITS)
+        .collect()
 }
 
-fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
+fn format_servers(servers: &Servers, json: bool) -> Result<String, ServerSetupError> {
     let Servers {
         upstreams,
         rejected,
@@ -359,7 +366,7 @@ fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
         rows.push((name.clone(), None, format!("not used: {why}")));
     }
     for name in upstreams.names() {
-        let state = unavailable(upstreams, name);
+        let state = unavailable_reason(upstreams, name);
         let state = state.map_or_else(
             || "connected".to_owned(),
             |why| format!("not available: {why}"),
@@ -369,7 +376,7 @@ fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
             let state = match &tool.offered {
                 Ok((_, verb)) => format!("{verb}s"),
                 Err(why @ (WithheldReason::Changed | WithheldReason::New)) => {
-                    format!("withheld: {why}. It says: {}", tool.description)
+                    format!("withheld: {why}. Description: {}", tool.description)
                 }
                 Err(why) => format!("withheld: {why}"),
             };
@@ -380,7 +387,7 @@ fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
         let line = |(server, tool, state): &(String, Option<ServerTool>, String)| match tool {
             None => json!({"server": server, "state": state}),
             Some(tool) => json!({
-                "server": server, "tool": shown_name(server, tool), "form": shown_form(tool),
+                "server": server, "tool": display_name(server, tool), "form": short_fingerprint(tool),
                 "offered": tool.offered.is_ok(), "state": state,
             }),
         };
@@ -390,10 +397,10 @@ fn show(servers: &Servers, json: bool) -> Result<String, ServersFault> {
     let row = |(server, tool, state): (String, Option<ServerTool>, String)| match tool {
         None => [server, String::new(), state],
         Some(tool) => {
-            let name = shown_name(&server, &tool);
+            let name = display_name(&server, &tool);
             [
                 String::new(),
-                format!("{name}@{}", shown_form(&tool)),
+                format!("{name}@{}", short_fingerprint(&tool)),
                 state,
             ]
         }

@@ -1,13 +1,13 @@
-//! Cells in, columns for people out; whatever agents and files are called, a line stays a line.
+//! Plain text tables.
 
 use bailiwick::escape;
 
-/// The cell of a text that may be empty.
+/// Returns `-` for an empty text.
 pub(crate) fn or_dash(text: &str) -> String {
     if text.is_empty() { "-" } else { text }.to_owned()
 }
 
-/// Columns as wide as their widest cell; the last is as long as it is.
+/// Formats a table with aligned columns. Cells are escaped, so each row is one line.
 pub(crate) fn table<const N: usize>(
     head: [&str; N],
     rows: impl Iterator<Item = [String; N]>,

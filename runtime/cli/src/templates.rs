@@ -1,4 +1,4 @@
-//! Files of templates or nothing in, templates that hold their examples out, and the text that tells of them.
+//! Shows and reads grant templates.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -6,42 +6,42 @@ use std::path::{Path, PathBuf};
 
 use bailiwick::{Template, TemplateError, escape, json_line};
 
-use crate::cli::Templates;
+use crate::cli::TemplatesCommand;
 use crate::table::{or_dash, table};
 
-/// The largest file of a template that is read, in bytes; a template has no more.
-const MOST: u64 = 64 << 10;
+/// The maximum size of a template file, in bytes.
+const MAX_BYTES: u64 = 64 << 10;
 
-/// Why there is no such template.
+/// Why a template cannot be read or found.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TemplatesError {
     #[error("cannot read the template file `{}`", .0.display())]
     Read(PathBuf, #[source] io::Error),
-    #[error("the template file `{}` is larger than {MOST} bytes", .0.display())]
-    Large(PathBuf),
-    #[error("the template file `{}` cannot be used", .0.display())]
+    #[error("the template file `{}` is larger than {MAX_BYTES} bytes", .0.display())]
+    TooLarge(PathBuf),
+    #[error("invalid template file `{}`", .0.display())]
     Template(PathBuf, #[source] TemplateError),
-    #[error("the template file `{}` holds the template `{found}`", .file.display())]
-    Another { file: PathBuf, found: String },
-    #[error("no template `{0}` is built in; there are {1}")]
+    #[error("the template file `{}` contains another template, `{found}`", .file.display())]
+    NameMismatch { file: PathBuf, found: String },
+    #[error("unknown template `{0}`: expected one of {1}")]
     Unknown(String, String),
     #[error("cannot write JSON")]
     Json(#[from] serde_json::Error),
 }
 
-/// Shows what a person wants to see.
-pub(crate) fn look(templates: &Templates) -> Result<String, TemplatesError> {
-    let shown = match &templates.file {
+/// Runs the command.
+pub(crate) fn run(command: &TemplatesCommand) -> Result<String, TemplatesError> {
+    let templates = match &command.file {
         Some(file) => vec![read(file)?],
         None => Template::built_in(),
     };
-    if templates.json {
-        let lines = shown.iter().map(json_line);
+    if command.json {
+        let lines = templates.iter().map(json_line);
         return Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"));
     }
     Ok(table(
         ["TEMPLATE", "ALLOWS", "FOR"],
-        shown.iter().map(|template| {
+        templates.iter().map(|template| {
             [
                 template.name().to_owned(),
                 template.allows().join(" "),
@@ -51,8 +51,8 @@ pub(crate) fn look(templates: &Templates) -> Result<String, TemplatesError> {
     ))
 }
 
-/// The template of this name: in the file if one is named, else among those built in.
-pub(crate) fn named(name: &str, file: Option<&Path>) -> Result<Template, TemplatesError> {
+/// Finds a template by name, in `file` or among the built-in ones.
+pub(crate) fn find(name: &str, file: Option<&Path>) -> Result<Template, TemplatesError> {
     let Some(file) = file else {
         let built_in = Template::built_in();
         let names: Vec<String> = built_in
@@ -68,7 +68,7 @@ pub(crate) fn named(name: &str, file: Option<&Path>) -> Result<Template, Templat
     if template.name() == name {
         Ok(template)
     } else {
-        Err(TemplatesError::Another {
+        Err(TemplatesError::NameMismatch {
             file: file.to_owned(),
             found: escape(template.name()).into_owned(),
         })
@@ -80,11 +80,11 @@ fn read(file: &Path) -> Result<Template, TemplatesError> {
     let mut text = String::new();
     let opened = File::open(file).map_err(failed)?;
     opened
-        .take(MOST + 1)
+        .take(MAX_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    if text.len() as u64 > MOST {
-        return Err(TemplatesError::Large(file.to_owned()));
+    if text.len() as u64 > MAX_BYTES {
+        return Err(TemplatesError::TooLarge(file.to_owned()));
     }
     Template::parse(&text).map_err(|error| TemplatesError::Template(file.to_owned(), error))
 }

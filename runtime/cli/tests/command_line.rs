@@ -1,4 +1,4 @@
-//! The real program in, what it prints and how it ends out.
+//! Tests of the program's command line, output and exit status.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -158,7 +158,7 @@ impl Place {
 }
 
 #[test]
-fn the_schema_that_is_printed_is_the_schema() {
+fn printed_schema_matches_the_library() {
     let place = Place::new();
     // What else is wrong does not matter to whoever asks for the schema.
     let output = place.run(&["--print-config-schema"], &[("BAILIWICK_READ_ONLY", "?")]);
@@ -173,7 +173,7 @@ fn the_schema_that_is_printed_is_the_schema() {
 }
 
 #[test]
-fn help_and_version_are_shown() {
+fn help_and_version_are_printed() {
     let place = Place::new();
     for (flag, part) in [
         ("--help", "Usage"),
@@ -186,7 +186,7 @@ fn help_and_version_are_shown() {
 }
 
 #[test]
-fn a_wrong_flag_is_named_with_the_reason() {
+fn invalid_flag_is_named_with_the_reason() {
     let place = Place::new();
     let refused = |arguments: &[&str], expected: &[&str]| place.refused(arguments, &[], expected);
     refused(&["--read-only=yes"], &["--read-only must be true or false"]);
@@ -246,7 +246,7 @@ fn a_wrong_flag_is_named_with_the_reason() {
 }
 
 #[test]
-fn what_joining_a_socket_would_not_heed_is_refused() {
+fn attach_rejects_flags_without_effect() {
     let place = Place::new();
     for more in [
         &["--http", "127.0.0.1:0"] as &[&str],
@@ -265,7 +265,7 @@ fn what_joining_a_socket_would_not_heed_is_refused() {
 }
 
 #[test]
-fn the_help_for_agents_tells_the_rate_that_is_kept() {
+fn ai_help_shows_the_rate_limit() {
     let place = Place::new();
     for (arguments, rate) in [
         (
@@ -283,7 +283,7 @@ fn the_help_for_agents_tells_the_rate_that_is_kept() {
 }
 
 #[test]
-fn only_addresses_of_this_machine_are_listened_on() {
+fn only_loopback_addresses_are_accepted() {
     let place = Place::new();
     for address in [
         "0.0.0.0:80",
@@ -291,7 +291,11 @@ fn only_addresses_of_this_machine_are_listened_on() {
         "192.168.0.1:80",
         "[::ffff:10.0.0.1]:80",
     ] {
-        place.refused(&["--http", address], &[], &["--http", "this machine alone"]);
+        place.refused(
+            &["--http", address],
+            &[],
+            &["--http", "must be a loopback address"],
+        );
     }
     for address in ["localhost:80", "127.0.0.1", "80", ":80"] {
         place.refused(&["--http", address], &[], &["--http", "127.0.0.1:8080"]);
@@ -300,7 +304,7 @@ fn only_addresses_of_this_machine_are_listened_on() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named_with_the_reason() {
+fn open_errors_name_the_file_and_reason() {
     let place = Place::new();
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -366,7 +370,7 @@ fn send(server: &Child, signal: Signal) {
 }
 
 #[test]
-fn one_signal_ends_a_server_in_order_and_a_second_one_at_once() {
+fn first_signal_shuts_down_and_second_exits_at_once() {
     let place = Place::new();
     for (first, second, code) in [
         (Signal::TERM, Signal::INT, 130),
@@ -388,7 +392,7 @@ fn one_signal_ends_a_server_in_order_and_a_second_one_at_once() {
 }
 
 #[test]
-fn a_signal_ends_a_server_over_stdio_and_what_is_open_is_answered() {
+fn signal_ends_a_stdio_server_and_open_requests_are_answered() {
     let place = Place::new();
     for signal in [Signal::TERM, Signal::INT] {
         let mut client = place.client(&["root"]);
@@ -411,7 +415,7 @@ fn a_signal_ends_a_server_over_stdio_and_what_is_open_is_answered() {
 }
 
 #[test]
-fn the_bearer_token_is_in_a_file_of_the_user_that_goes_with_the_server() {
+fn bearer_token_file_is_private_and_removed_at_exit() {
     let place = Place::new();
     let folder = place.path().join("run");
     std::fs::create_dir(&folder).unwrap();
@@ -441,12 +445,12 @@ fn the_bearer_token_is_in_a_file_of_the_user_that_goes_with_the_server() {
 }
 
 #[test]
-fn roots_that_hold_the_folder_of_secrets_are_refused() {
+fn roots_that_contain_the_secrets_directory_are_rejected() {
     let place = Place::new();
     let run = place.path().join("root/run");
     std::fs::create_dir(&run).unwrap();
     let variable = [("XDG_RUNTIME_DIR", run.to_str().unwrap())];
-    let expected = ["cannot be a root: it holds", "XDG_RUNTIME_DIR"];
+    let expected = ["it contains", "XDG_RUNTIME_DIR"];
     for root in ["root", "root/run"] {
         for secret in [&["--ask", "page"][..], &["--http", "127.0.0.1:0"]] {
             place.refused(&[secret, &[root]].concat(), &variable, &expected);
@@ -460,7 +464,7 @@ fn roots_that_hold_the_folder_of_secrets_are_refused() {
 }
 
 #[test]
-fn a_wrong_variable_is_named_and_none_is_passed_over() {
+fn invalid_and_unknown_variables_are_named() {
     let place = Place::new();
     place.refused(
         &[],
@@ -470,7 +474,7 @@ fn a_wrong_variable_is_named_and_none_is_passed_over() {
     place.refused(
         &[],
         &[("BAILIWICK_REED_ONLY", "true")],
-        &["BAILIWICK_REED_ONLY", "no field"],
+        &["unknown variable", "BAILIWICK_REED_ONLY"],
     );
     place.refused(
         &[],
@@ -481,7 +485,7 @@ fn a_wrong_variable_is_named_and_none_is_passed_over() {
 }
 
 #[test]
-fn a_wrong_configuration_file_is_named_with_the_reason() {
+fn invalid_configuration_file_is_named_with_the_reason() {
     let place = Place::new();
     let refused = |text: &str, expected: &[&str]| {
         place.file("config.json", text);
@@ -493,7 +497,7 @@ fn a_wrong_configuration_file_is_named_with_the_reason() {
         &["none.json", "cannot read"],
     );
     place.refused(&["--config", "root"], &[], &["`root`", "cannot read"]);
-    refused("{", &["config.json", "no JSON"]);
+    refused("{", &["config.json", "invalid JSON"]);
     refused("[]", &["(file)", "must be an object"]);
     refused(
         r#"{"red_only":true}"#,
@@ -509,7 +513,7 @@ fn a_wrong_configuration_file_is_named_with_the_reason() {
 }
 
 #[test]
-fn duplicate_keys_are_refused_in_every_source() {
+fn duplicate_keys_are_rejected_in_every_source() {
     let place = Place::new();
     let root = place.path().canonicalize().unwrap().join("root");
     let root = |more: &str| json!({"path": root}).to_string().replace("}", more);
@@ -549,7 +553,7 @@ fn duplicate_keys_are_refused_in_every_source() {
 }
 
 #[test]
-fn a_root_that_cannot_be_served_is_named_with_the_reason() {
+fn invalid_root_is_named_with_the_reason() {
     let place = Place::new();
     place.file("plain", "");
     place.file("root/config.json", "{}");
@@ -600,7 +604,7 @@ fn a_root_that_cannot_be_served_is_named_with_the_reason() {
 }
 
 #[test]
-fn a_grant_store_that_cannot_be_used_is_named_with_the_reason_and_nothing_is_served() {
+fn invalid_grant_store_is_named_with_the_reason() {
     let place = Place::new();
     let refused = |file: &str, reason: &str| {
         let grants = format!("--grants={file}");
@@ -629,7 +633,7 @@ fn a_grant_store_that_cannot_be_used_is_named_with_the_reason_and_nothing_is_ser
 }
 
 #[test]
-fn an_audit_that_is_no_unbroken_chain_is_refused_by_file_and_line() {
+fn broken_audit_is_rejected_with_file_and_line() {
     let place = Place::new();
     one_reading_is_recorded(&place, &json!({}));
     let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
@@ -651,7 +655,7 @@ fn an_audit_that_is_no_unbroken_chain_is_refused_by_file_and_line() {
 }
 
 #[test]
-fn a_refused_handshake_is_one_clear_line() {
+fn rejected_handshake_prints_one_line() {
     let place = Place::new();
     let told = |configuration: &Value| {
         let mut server = place
@@ -681,7 +685,7 @@ fn a_refused_handshake_is_one_clear_line() {
 }
 
 #[test]
-fn what_is_served_is_recorded_and_standard_output_has_messages_alone() {
+fn calls_are_audited_and_stdout_has_only_messages() {
     for capabilities in [
         json!({}),
         json!({"experimental": {"configuration": {"read_only": true}}}),
@@ -707,7 +711,7 @@ fn one_reading_is_recorded(place: &Place, capabilities: &Value) {
 }
 
 #[test]
-fn audit_that_may_not_grow_refuses_calls_and_ends_nothing() {
+fn audit_file_at_its_size_limit_fails_calls_but_not_the_server() {
     let place = Place::new();
     place.file("root/a.txt", "hello");
     let mut limited = Command::new("/bin/sh");
@@ -732,7 +736,7 @@ fn audit_that_may_not_grow_refuses_calls_and_ends_nothing() {
 }
 
 #[test]
-fn served_audit_is_rotated_at_the_size_that_was_named() {
+fn audit_is_rotated_at_the_configured_size() {
     let rotated = |bytes: &[&str]| {
         let place = Place::new();
         place.file("root/a.txt", "hello");
@@ -748,7 +752,7 @@ fn served_audit_is_rotated_at_the_size_that_was_named() {
         }
         let verified = place.command("verify").arg("audit.jsonl").output().unwrap();
         let verified = String::from_utf8(verified.stdout).unwrap();
-        assert!(verified.contains("as they were written"), "{verified}");
+        assert!(verified.contains("are intact"), "{verified}");
         let history = place
             .command("history")
             .arg("audit.jsonl")
@@ -796,7 +800,7 @@ fn ended(place: &Place) {
 const STATELESS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"a.txt"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 
 #[test]
-fn the_end_of_what_stateless_clients_share_is_recorded() {
+fn shutdown_of_the_shared_stateless_worker_is_audited() {
     let place = Place::new();
     place.file("root/a.txt", "hello");
     let mut client = place.client(&["--audit", "audit.jsonl", "root"]);
@@ -807,7 +811,7 @@ fn the_end_of_what_stateless_clients_share_is_recorded() {
 }
 
 #[test]
-fn the_end_of_what_stateless_clients_share_is_recorded_over_http() {
+fn shutdown_of_the_shared_stateless_worker_is_audited_over_http() {
     let place = Place::new();
     place.file("root/a.txt", "hello");
     let (mut server, address, token) = http_server(&place, &["--audit", "audit.jsonl", "root"]);
@@ -841,7 +845,7 @@ fn writing_outside(place: &Place, arguments: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn what_an_agent_was_granted_for_good_is_served_again() {
+async fn permanent_grant_applies_after_restart() {
     let place = Place::new();
     std::fs::create_dir(place.path().join("outside")).unwrap();
     let outside = place.path().canonicalize().unwrap().join("outside");
@@ -889,7 +893,7 @@ fn costly_policy(seed: u32, globs: usize) -> Value {
 }
 
 #[test]
-fn the_largest_policies_of_a_client_hold_no_memory() {
+fn largest_client_policies_do_not_retain_memory() {
     const LARGEST: usize = 79;
     const CALLS: u32 = 60;
     let place = Place::new();
@@ -1026,13 +1030,13 @@ fn help_shows_examples() {
 }
 
 #[test]
-fn missing_or_unknown_command_is_refused() {
+fn missing_or_unknown_command_is_rejected() {
     let place = Place::new();
     let output = |mut command: Command| command.output().unwrap();
     for (refused, part) in [
         (
             output(Command::new(env!("CARGO_BIN_EXE_bailiwick"))),
-            "name a command",
+            "missing command",
         ),
         (output(place.command("./root")), "./root"),
         (output(place.command("--read-only")), "--read-only"),
@@ -1048,7 +1052,7 @@ fn missing_or_unknown_command_is_refused() {
 }
 
 #[test]
-fn texts_about_the_server_need_no_command() {
+fn print_flags_need_no_command() {
     let place = Place::new();
     for flag in [
         "--print-config-schema",

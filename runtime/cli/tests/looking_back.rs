@@ -1,4 +1,4 @@
-//! The audits of real runs in, what the program tells of them out.
+//! Tests of the commands `history`, `verify`, `grants` and `templates`.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -152,7 +152,7 @@ fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
-async fn the_history_tells_each_decision_of_each_run_once() {
+async fn history_has_each_decision_of_each_run_once() {
     let place = lived().await;
     let lines = place.lines(&["history", "audit.jsonl", "--json"]);
     let kinds = [
@@ -220,7 +220,7 @@ async fn the_history_tells_each_decision_of_each_run_once() {
 }
 
 #[tokio::test]
-async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
+async fn history_is_printed_as_escaped_columns() {
     let place = lived().await;
     for arguments in [
         &["history", "audit.jsonl"][..],
@@ -240,7 +240,7 @@ async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
     assert!(rows[3].contains("denied by the host"), "{text}");
     assert_eq!(
         rows[3].get(at..),
-        Some("q3 write:file:/repo/secret; said: keep out\\u{1b}[2J")
+        Some("q3 write:file:/repo/secret; note: keep out\\u{1b}[2J")
     );
     // A hint has a place that nothing an agent names can reach.
     let hint = rows[0].find("TO ALLOW IT").unwrap();
@@ -257,7 +257,7 @@ async fn people_see_plain_columns_and_nothing_acts_on_their_terminal() {
 }
 
 #[tokio::test]
-async fn a_report_counts_and_a_rule_is_suggested_where_nothing_was_refused() {
+async fn report_counts_and_rules_are_suggested_without_denials() {
     let place = lived().await;
     let report = &place.lines(&["history", "audit.jsonl", "--report", "--json"])[0];
     assert_eq!(
@@ -298,7 +298,7 @@ async fn a_report_counts_and_a_rule_is_suggested_where_nothing_was_refused() {
 }
 
 #[tokio::test]
-async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_named() {
+async fn verify_checks_all_files_and_names_the_changed_line() {
     let place = lived().await;
     place.run("audit.jsonl.2", &WRITES[..1]).await;
     let first = std::fs::read_to_string(place.path("audit.jsonl")).unwrap();
@@ -319,7 +319,7 @@ async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_name
     }
     let none = "0".repeat(64);
     let with_none = ["verify", "audit.jsonl", "--head", &none];
-    place.refused(&with_none, 1, &["no record has the hash", &none, "cut off"]);
+    place.refused(&with_none, 1, &["no record has the hash", &none, "removed"]);
     place.refused(&["verify", "audit.jsonl", "--head", "x"], 2, &["--head"]);
 
     let put = |text: &str| std::fs::write(place.path("audit.jsonl.2"), text).unwrap();
@@ -348,7 +348,7 @@ async fn all_files_of_an_audit_are_checked_and_the_line_that_was_changed_is_name
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
-async fn rotated_audit_is_shown_and_verified_as_one() {
+async fn rotated_audit_is_shown_and_verified_as_a_whole() {
     let place = Place::new();
     for run in [&WRITES[..], &WRITES[..3]] {
         let sink = appended(&place.path("audit.jsonl")).await;
@@ -421,7 +421,7 @@ async fn rotated_audit_is_shown_and_verified_as_one() {
 }
 
 #[tokio::test]
-async fn an_audit_that_lacks_a_file_between_others_is_not_whole() {
+async fn missing_audit_file_is_an_error() {
     let place = Place::new();
     let files = ["audit.jsonl", "audit.jsonl.2", "audit.jsonl.3"];
     for audit in files {
@@ -445,7 +445,7 @@ async fn an_audit_that_lacks_a_file_between_others_is_not_whole() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_looked_at_is_named_with_the_reason() {
+async fn unreadable_files_are_named_with_the_reason() {
     let place = lived().await;
     for command in ["history", "verify"] {
         place.refused(&[command, "none"], 1, &["`none`", "No such file"]);
@@ -466,7 +466,7 @@ async fn what_cannot_be_looked_at_is_named_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_a_person_narrows_or_takes_back_counts_from_the_next_call_on() {
+async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
     let place = Place::new();
     let sink = appended(&place.path("audit.jsonl")).await;
     let builder = Runtime::builder().root("repo", place.path("repo"));
@@ -578,7 +578,7 @@ impl Place {
 }
 
 #[tokio::test]
-async fn grants_for_good_are_shown_also_while_a_server_has_them() {
+async fn permanent_grants_are_shown_while_a_server_uses_them() {
     let place = Place::new();
     let agents = ["tests", "tests/unit", "tester", "\u{202e}me"];
     let runtime = place.granting(&agents).await;
@@ -607,16 +607,16 @@ async fn grants_for_good_are_shown_also_while_a_server_has_them() {
     assert_eq!(of("tests/unit").lines().count(), 1);
     assert_eq!(of("test"), "\n");
     let none = place.told(&["grants", "grants", "--agent", "test"]);
-    assert_eq!(none, "Nothing is granted.\n");
+    assert_eq!(none, "No grants.\n");
     runtime.shutdown().await;
 }
 
 #[tokio::test]
-async fn grants_are_taken_back_from_a_store_that_nobody_has() {
+async fn grants_are_revoked_in_an_unused_store() {
     let place = Place::new();
     let agents = ["tests", "tests/unit", "tester", "main", "main"];
     let runtime = place.granting(&agents).await;
-    let in_use = ["`", "grants`", "is in use", "while a server has it"];
+    let in_use = ["`", "grants`", "is in use", "stop the server"];
     place.refused(&["grants", "grants", "--revoke", "g3"], 1, &in_use);
     let of_tests = ["grants", "grants", "--revoke-all", "--agent", "tests"];
     place.refused(&of_tests, 1, &in_use);
@@ -627,11 +627,11 @@ async fn grants_are_taken_back_from_a_store_that_nobody_has() {
     let unknown = ["grants", "grants", "--revoke", "g3", "g9"];
     place.refused(&unknown, 1, &["grants`", "no grant g9"]);
     let of_nobody = ["grants", "grants", "--revoke-all", "--agent", "test\u{1b}"];
-    place.refused(&of_nobody, 1, &["no grant of `test\\u{1b}`"]);
+    place.refused(&of_nobody, 1, &["has no grants of `test\\u{1b}`"]);
     assert_eq!(std::fs::read(place.path("grants")).unwrap(), bytes);
 
     let text = place.told(&["grants", "grants", "--revoke", "g3", "5"]);
-    assert!(text.starts_with("Taken back\nGRANT"), "{text}");
+    assert!(text.starts_with("Revoked\nGRANT"), "{text}");
     assert!(text.contains("\ng3 ") && text.contains("\ng5 "), "{text}");
     assert_eq!(place.stored(), ["g1", "g2", "g4"]);
     let taken = place.lines(&[&of_tests[..], &["--json"]].concat());
@@ -647,7 +647,7 @@ async fn grants_are_taken_back_from_a_store_that_nobody_has() {
 }
 
 #[tokio::test]
-async fn what_is_no_grant_store_is_named_and_left_alone() {
+async fn invalid_grant_store_is_named_and_left_unchanged() {
     let place = Place::new();
     let revoke = ["--revoke", "g1"];
     let all = ["--revoke-all", "--agent", "main"];
@@ -720,13 +720,13 @@ const DOCS: &str = r#"{"name":"docs","about":"Writes the docs","allows":["write:
     "covers":["write:file:{root}/docs/x"],"refuses":["write:file:{root}/src"]}"#;
 
 #[tokio::test]
-async fn a_stored_grant_is_narrowed_and_never_widened() {
+async fn stored_grant_can_only_be_narrowed() {
     let place = Place::new();
     let runtime = place.granting(&["tests", "main"]).await;
     let narrow = ["grants", "grants", "--narrow", "g1"];
     let with = |more: &[&'static str]| [&narrow[..], more].concat();
     let down = with(&["--to", "write:file:/repo/src/a"]);
-    place.refused(&down, 1, &["is in use", "while a server has it"]);
+    place.refused(&down, 1, &["is in use", "stop the server"]);
     runtime.shutdown().await;
     for wider in ["write:file:/repo", "write:file:/repo/src/.mcp.json"] {
         let text = ["g1 can only be narrowed", "cannot change", "grants`"];
@@ -775,14 +775,14 @@ fn apply(template: &'static str, more: &[&'static str]) -> Vec<&'static str> {
 const OWN: [&str; 4] = ["--root", "/repo", "--template-file", "docs.json"];
 
 #[tokio::test]
-async fn a_template_is_granted_to_an_agent_for_good_and_what_it_adds_is_shown() {
+async fn applied_template_adds_permanent_grants() {
     let place = Place::new();
     place.granting(&[]).await.shutdown().await;
     let editor = apply("editor", &["--root", "/repo", "/docs"]);
     let text = place.told(&editor);
     assert!(text.starts_with("Granted\nGRANT"), "{text}");
     assert_eq!(text.matches(" main/tests ").count(), 4, "{text}");
-    assert_eq!(place.told(&editor), "All of it was granted before.\n");
+    assert_eq!(place.told(&editor), "Nothing to do: already granted.\n");
     place.templated("docs.json", DOCS);
     let added = place.lines(&[&apply("docs", &OWN)[..], &["--json"]].concat());
     assert_eq!(field(&added, "pattern"), ["write:file:/repo/docs"]);
@@ -794,7 +794,7 @@ async fn a_template_is_granted_to_an_agent_for_good_and_what_it_adds_is_shown() 
 }
 
 #[tokio::test]
-async fn a_template_that_cannot_be_applied_adds_nothing() {
+async fn invalid_template_adds_nothing() {
     let place = Place::new();
     place.granting(&[]).await.shutdown().await;
     place.templated("docs.json", DOCS);
@@ -803,12 +803,12 @@ async fn a_template_that_cannot_be_applied_adds_nothing() {
     for (arguments, parts) in [
         (
             apply("docs", &root),
-            ["no template `docs`", "read-only, reviewer"],
+            ["unknown template `docs`", "read-only, reviewer"],
         ),
         (apply("editor", &[]), ["needs a directory", "`editor`"]),
         (
             apply("editor", &OWN),
-            ["holds the template `docs`", "docs.json"],
+            ["another template, `docs`", "docs.json"],
         ),
         (
             apply("docs", &["--template-file", "none"]),
@@ -839,7 +839,7 @@ async fn a_template_that_cannot_be_applied_adds_nothing() {
 }
 
 #[test]
-fn templates_are_shown_and_those_that_people_write_are_checked() {
+fn templates_are_shown_and_template_files_are_checked() {
     let place = Place::new();
     let text = place.told(&["templates"]);
     let rows: Vec<&str> = text.lines().collect();

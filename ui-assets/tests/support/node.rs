@@ -9,27 +9,27 @@ use std::process::Command;
 /// in `name` below the target folder until the lock file changes. Other processes that need them wait.
 ///
 /// # Errors
-/// What is missing, or what npm printed.
+/// A message with the output of npm.
 pub(crate) fn install(folder: &Path, name: &str) -> Result<(), String> {
     let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let failed = |error: std::io::Error| format!("cannot install {}: {error}", packages.display());
     fs::create_dir_all(&packages).map_err(failed)?;
     let lock = File::create(packages.join(".lock")).map_err(failed)?;
     lock.lock().map_err(failed)?;
-    let wanted = fs::read(folder.join("package-lock.json")).map_err(failed)?;
+    let expected = fs::read(folder.join("package-lock.json")).map_err(failed)?;
     let modules = packages.join("node_modules");
     let stamp = modules.join(".installed");
-    if !fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+    if !fs::read(&stamp).is_ok_and(|installed| installed == expected) {
         for file in ["package.json", "package-lock.json"] {
             fs::copy(folder.join(file), packages.join(file)).map_err(failed)?;
         }
         npm_ci(&packages)?;
-        fs::write(stamp, wanted).map_err(failed)?;
+        fs::write(stamp, expected).map_err(failed)?;
     }
     link(&modules, &folder.join("node_modules")).map_err(failed)
 }
 
-/// Scripts of packages are not run, and Playwright downloads no browser.
+/// Runs `npm ci` without package scripts and without downloading browsers.
 fn npm_ci(packages: &Path) -> Result<(), String> {
     let npm = Command::new("npm")
         .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"])
@@ -49,7 +49,7 @@ fn npm_ci(packages: &Path) -> Result<(), String> {
     }
 }
 
-/// Makes `link` lead to `modules`; a folder of packages that somebody installed there is removed.
+/// Makes `link` a symbolic link to `modules`, replacing a directory of installed packages.
 fn link(modules: &Path, link: &Path) -> std::io::Result<()> {
     if fs::read_link(link).is_ok_and(|target| target == modules) {
         return Ok(());

@@ -1,30 +1,30 @@
-//! An address in, a browser without a window that has it open out.
+//! Opens a URL in headless Chromium.
 
 use std::path::Path;
 use std::process::Stdio;
 
-use bailiwick_examples::Failure;
+use bailiwick_examples::BoxError;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-/// A browser; it ends when this is dropped.
+/// A running browser, ended on drop.
 pub(crate) struct Chromium {
     process: Child,
     _profile: TempDir,
 }
 
 impl Chromium {
-    /// Opens `url` with the browser at `place`.
+    /// Opens `url` with the browser `program`.
     ///
     /// # Errors
-    /// If there is none, or the system has no room for its profile.
-    pub(crate) fn open(place: &Path, url: &str) -> Result<Self, Failure> {
+    /// If the program or its profile cannot be opened.
+    pub(crate) fn open(program: &Path, url: &str) -> Result<Self, BoxError> {
         let profile = tempfile::tempdir()?;
-        // Whoever is on this machine reads command lines, and the address lets in. The folder is its owner's alone.
-        let first = profile.path().join("first.html");
-        let lead = format!("<meta http-equiv=\"refresh\" content=\"0; url={url}\">");
-        std::fs::write(&first, lead)?;
-        let mut command = Command::new(place);
+        // The URL contains a token, and command lines are visible to all users. The profile directory is private.
+        let start_page = profile.path().join("start.html");
+        let redirect = format!("<meta http-equiv=\"refresh\" content=\"0; url={url}\">");
+        std::fs::write(&start_page, redirect)?;
+        let mut command = Command::new(program);
         command
             .args([
                 "--headless",
@@ -33,17 +33,19 @@ impl Chromium {
                 "--disable-background-networking",
                 "--window-size=1100,800",
             ])
-            // In a container it may have no other sandbox than the one around it; the page is ours.
+            // Chromium's sandbox is not available in most containers. The page is trusted.
             .arg("--no-sandbox")
             .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(&first)
+            .arg(&start_page)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true);
         let process = command.spawn().map_err(|error| {
-            let place = place.display();
-            format!("this needs Chromium at {place}, or where BAILIWICK_CHROMIUM says: {error}")
+            let program = program.display();
+            format!(
+                "cannot start Chromium at {program} (set BAILIWICK_CHROMIUM to its path): {error}"
+            )
         })?;
         Ok(Self {
             process,
@@ -51,11 +53,11 @@ impl Chromium {
         })
     }
 
-    /// Ends it.
+    /// Ends the browser.
     ///
     /// # Errors
-    /// If the system will not.
-    pub(crate) async fn close(mut self) -> Result<(), Failure> {
+    /// If the process cannot be killed.
+    pub(crate) async fn close(mut self) -> Result<(), BoxError> {
         self.process.kill().await?;
         Ok(())
     }

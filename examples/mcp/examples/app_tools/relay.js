@@ -1,12 +1,12 @@
-// The messages of a page in a frame in, the same at its host out, and back: nothing of them is understood here.
+// Relays messages between a view in a sandboxed frame and the host's WebSocket.
 const token = location.hash.slice(1);
 history.replaceState(undefined, "", location.pathname);
 
-// What may wait to be sent, in bytes: a few of the longest messages.
-const most = 32 << 20;
-const answer = await fetch("/api/page", { method: "POST", headers: { authorization: `Bearer ${token}` } });
-if (!answer.ok) throw new Error(`the host answered ${answer.status}`);
-const html = await answer.text();
+// The maximum number of buffered bytes.
+const maxBuffered = 32 << 20;
+const response = await fetch("/api/page", { method: "POST", headers: { authorization: `Bearer ${token}` } });
+if (!response.ok) throw new Error(`the host returned ${response.status}`);
+const html = await response.text();
 
 const frame = document.createElement("iframe");
 frame.setAttribute("sandbox", "allow-scripts allow-forms");
@@ -20,8 +20,8 @@ socket.addEventListener("close", () => frame.remove());
 
 addEventListener("message", ({ source, data }) => {
   if (source !== frame.contentWindow) return;
-  if (shown && socket.bufferedAmount > most) {
-    // It says more than its host takes in.
+  if (shown && socket.bufferedAmount > maxBuffered) {
+    // The host does not read fast enough.
     frame.remove();
     socket.close();
   } else if (shown) socket.send(JSON.stringify(data));

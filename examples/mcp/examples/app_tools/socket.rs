@@ -1,4 +1,4 @@
-//! A request for the guest's socket in, its messages to and from the view out, until one of the two ends.
+//! The WebSocket that relays messages between the page and the view.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,107 +16,111 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::callers::{same, single};
+use super::request_guard::{constant_time_eq, single_header};
 
-/// What is spoken; a page asks for it, and for its token as if that were another.
+/// The WebSocket subprotocol. The page requests it together with its token.
 const PROTOCOL: &str = "bailiwick";
-/// A little more than a message may have.
-const MOST_BYTES: usize = 11 << 20;
-/// How long a page may take to take a message in, and to answer that its socket is closed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Slightly more than the largest message of a view.
+const MAX_BYTES: usize = 11 << 20;
+/// The timeout for sending a message to the page, and for closing the socket.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The place of the one socket that a guest has.
-struct Seat {
+/// The state of the only socket of a view.
+struct SocketState {
     token: String,
-    /// There until a socket has it; the view ends with that socket.
+    /// Taken by the first socket. The view ends with that socket.
     link: Mutex<Option<ViewChannel>>,
-    over: CancellationToken,
+    stop: CancellationToken,
 }
 
-/// A socket for the page that knows `token`, which is the guest behind `link`, until that is `over`.
-pub(crate) fn routes(link: ViewChannel, token: &str, over: CancellationToken) -> Router {
-    let seat = Seat {
+/// The route of the socket for `link`. Requires `token`; `stop` closes the socket.
+pub(crate) fn routes(link: ViewChannel, token: &str, stop: CancellationToken) -> Router {
+    let state = SocketState {
         token: token.to_owned(),
         link: Mutex::new(Some(link)),
-        over,
+        stop,
     };
     Router::new()
-        .route("/api/guest", get(sit))
-        .with_state(Arc::new(seat))
+        .route("/api/guest", get(upgrade_socket))
+        .with_state(Arc::new(state))
 }
 
-impl Seat {
-    /// Turns away who is no page, or does not know the token. A script can set no header of a socket but the protocols.
-    fn admit(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
-        // Whose page it is was looked at before; what is no page does not say.
+impl SocketState {
+    /// Rejects requests that are not from a page or lack the token. Scripts can set only the subprotocol header of a WebSocket.
+    fn authorize(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+        // The value was checked before. Requests that are not from a page do not have this header.
         if !headers.contains_key(header::ORIGIN) {
-            return Err((StatusCode::FORBIDDEN, "only a page has this socket"));
+            return Err((StatusCode::FORBIDDEN, "only pages can open this socket"));
         }
-        let asked = single(headers, &header::SEC_WEBSOCKET_PROTOCOL);
-        let given = asked
-            .and_then(|asked| asked.strip_prefix(PROTOCOL.as_bytes())?.strip_prefix(b","))
+        let protocols = single_header(headers, &header::SEC_WEBSOCKET_PROTOCOL);
+        let token = protocols
+            .and_then(|protocols| {
+                protocols
+                    .strip_prefix(PROTOCOL.as_bytes())?
+                    .strip_prefix(b",")
+            })
             .unwrap_or_default();
-        if !same(given.trim_ascii(), self.token.as_bytes()) {
-            let reason = "the token of this page is required";
+        if !constant_time_eq(token.trim_ascii(), self.token.as_bytes()) {
+            let reason = "the token of the page is required";
             return Err((StatusCode::UNAUTHORIZED, reason));
         }
         Ok(())
     }
 }
 
-async fn sit(
-    State(seat): State<Arc<Seat>>,
+async fn upgrade_socket(
+    State(state): State<Arc<SocketState>>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> axum::response::Result<Response> {
-    seat.admit(&headers)?;
+    state.authorize(&headers)?;
     let upgrade = upgrade?
         .protocols([PROTOCOL])
-        .max_message_size(MOST_BYTES)
-        .max_frame_size(MOST_BYTES);
-    let link = seat.link.lock().await.take();
-    let link = link.ok_or((StatusCode::CONFLICT, "this page has its socket"))?;
-    let over = seat.over.clone();
+        .max_message_size(MAX_BYTES)
+        .max_frame_size(MAX_BYTES);
+    let link = state.link.lock().await.take();
+    let link = link.ok_or((StatusCode::CONFLICT, "the page already has a socket"))?;
+    let stop = state.stop.clone();
     Ok(upgrade.on_upgrade(async move |socket| {
-        over.run_until_cancelled(carry(socket, link)).await;
+        stop.run_until_cancelled(relay(socket, link)).await;
     }))
 }
 
-/// Carries the messages, on each way in order and only as fast as they are taken in at its end.
-async fn carry(socket: WebSocket, mut link: ViewChannel) {
+/// Forwards messages in both directions, in order and with backpressure.
+async fn relay(socket: WebSocket, mut link: ViewChannel) {
     let sender = link.sender();
-    let (mut to, mut from) = socket.split();
-    let said = async {
-        while let Some(Ok(message)) = from.next().await {
+    let (mut sink, mut stream) = socket.split();
+    let from_page = async {
+        while let Some(Ok(message)) = stream.next().await {
             match message {
-                // Once the view is closed nobody hears it, and the other way comes to its end.
+                // This fails once the view is closed, and then the other direction ends, too.
                 Message::Text(text) => drop(sender.send(text.as_str()).await),
                 Message::Ping(_) | Message::Pong(_) => {}
                 Message::Binary(_) | Message::Close(_) => break,
             }
         }
     };
-    // True once the view is closed, false if the page takes nothing in.
-    let told = async {
+    // True if the view is closed, false if the page does not read.
+    let to_page = async {
         while let Some(text) = link.next().await {
-            let sent = timeout(PATIENCE, to.send(Message::Text(text.into()))).await;
+            let sent = timeout(TIMEOUT, sink.send(Message::Text(text.into()))).await;
             if !matches!(sent, Ok(Ok(()))) {
                 return false;
             }
         }
         true
     };
-    tokio::pin!(said);
+    tokio::pin!(from_page);
     let closed = tokio::select! {
-        () = &mut said => false,
-        closed = told => closed,
+        () = &mut from_page => false,
+        closed = to_page => closed,
     };
     if closed {
-        // What the page still says is taken in until it answers, so that it reads all that it was told; if it is there.
-        let parting = async {
-            let _ = to.close().await;
-            said.await;
+        // Reads until the page closes its side, so that it receives all messages.
+        let closing = async {
+            let _ = sink.close().await;
+            from_page.await;
         };
-        let _ = timeout(PATIENCE, parting).await;
+        let _ = timeout(TIMEOUT, closing).await;
     }
 }

@@ -1,13 +1,13 @@
-//! A permit in, the file of employees beneath its root read out; and written, if it is still as it was planned with.
+//! Reads and replaces the employees file.
 
 use bailiwick::{
     CallError, Change, Code, ContentHash, Cost, Entry, Halt, Op, Output, Plan, ReadPermit, Reply,
     Scope, Verb, VirtualPath, WritePermit,
 };
 
-use super::staff::{Staff, difference};
+use super::staff::{Staff, diff};
 
-/// Where everybody stands.
+/// The virtual path of the file.
 pub(crate) const FILE: &str = "/hr/employees.json";
 
 fn path() -> Result<VirtualPath, CallError> {
@@ -15,13 +15,13 @@ fn path() -> Result<VirtualPath, CallError> {
         .map_err(|error| CallError::new(Code::Internal, error.to_string()))
 }
 
-/// What a call needs that only looks.
-pub(crate) fn to_read() -> Result<Vec<Scope>, CallError> {
+/// The needs of calls that read.
+pub(crate) fn read_needs() -> Result<Vec<Scope>, CallError> {
     Ok(vec![Scope::file(Verb::Read, path()?)])
 }
 
-/// What a call needs that changes somebody.
-pub(crate) fn to_write() -> Result<Vec<Scope>, CallError> {
+/// The needs of calls that write.
+pub(crate) fn write_needs() -> Result<Vec<Scope>, CallError> {
     let path = path()?;
     Ok(vec![
         Scope::file(Verb::Read, path.clone()),
@@ -29,8 +29,11 @@ pub(crate) fn to_write() -> Result<Vec<Scope>, CallError> {
     ])
 }
 
-fn failed(error: &std::io::Error) -> CallError {
-    CallError::new(Code::Io, format!("the file of employees: {error}"))
+fn io_error(error: &std::io::Error) -> CallError {
+    CallError::new(
+        Code::Io,
+        format!("cannot access the employees file: {error}"),
+    )
 }
 
 fn text(permit: &ReadPermit) -> Result<String, CallError> {
@@ -38,21 +41,21 @@ fn text(permit: &ReadPermit) -> Result<String, CallError> {
     let (root, name) = permit.root_of(&path)?;
     root.dir()
         .read_to_string(name)
-        .map_err(|error| failed(&error))
+        .map_err(|error| io_error(&error))
 }
 
 pub(crate) fn read(permit: &ReadPermit) -> Result<Staff, CallError> {
     Staff::read(&text(permit)?)
 }
 
-/// What apply does, if the file is still what the plan saw.
+/// A planned replacement. It is applied only if the file still has the hash `before`.
 #[derive(Debug)]
 pub(crate) struct Replace {
     before: ContentHash,
     after: String,
 }
 
-/// Plans to make `change` of everybody; `reply` says of before and after what the tool answers.
+/// Plans `change`; `reply` creates the reply from the staff before and after.
 pub(crate) fn plan<T: Output>(
     permit: &ReadPermit,
     change: impl FnOnce(&Staff) -> Result<Staff, CallError>,
@@ -72,12 +75,12 @@ pub(crate) fn plan<T: Output>(
         to: None,
         before: entry(&before),
         after: entry(&after),
-        diff: difference(&before, &after),
+        diff: diff(&before, &after),
     };
-    let (said, output) = reply(&staff, &changed);
+    let (reply_text, output) = reply(&staff, &changed);
     Ok(Plan {
         changes: vec![change],
-        reply: Reply::text(said, output),
+        reply: Reply::text(reply_text, output),
         cost: Cost {
             bytes: after.len() as u64,
             files: 1,
@@ -90,19 +93,19 @@ pub(crate) fn plan<T: Output>(
     })
 }
 
-/// Writes beside the file and takes its place, so that a reader finds the old or the new.
+/// Replaces the file atomically.
 pub(crate) fn apply(replace: &Replace, permit: &WritePermit) -> Result<(), CallError> {
     let _commit = permit.begin()?;
-    let now = text(permit.reading())?;
-    if ContentHash::of(now.as_bytes()) != replace.before {
-        let message = "somebody else changed the file; look again";
+    let current = text(permit.reading())?;
+    if ContentHash::of(current.as_bytes()) != replace.before {
+        let message = "the file has changed; preview again";
         return Err(CallError::new(Code::StalePreview, message));
     }
     let path = path()?;
     let (root, name) = permit.reading().root_of(&path)?;
-    let beside = format!("{name}.new");
+    let temporary = format!("{name}.new");
     let dir = root.dir();
-    let written = dir.write(&beside, &replace.after);
-    let written = written.and_then(|()| dir.rename(&beside, dir, name));
-    written.map_err(|error| failed(&error))
+    let written = dir.write(&temporary, &replace.after);
+    let written = written.and_then(|()| dir.rename(&temporary, dir, name));
+    written.map_err(|error| io_error(&error))
 }

@@ -1,4 +1,4 @@
-//! A folder in, a gateway that serves the employees in it, with their page, out.
+//! The gateway with its tools and page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,31 +9,31 @@ use bailiwick::{
     AppPage, AskLimits, Backend, BackendError, BackendFactory, Deferred, Gateway, GatewayInfo,
     Policy, Runtime, ToolSet, Trust, WorkerSpec,
 };
-use bailiwick_examples::Failure;
+use bailiwick_examples::BoxError;
 use serde_json::Value;
 
 #[path = "file.rs"]
 mod file;
-#[path = "reading.rs"]
-mod reading;
+#[path = "read_tools.rs"]
+mod read_tools;
 #[path = "staff.rs"]
 mod staff;
-#[path = "writing.rs"]
-mod writing;
+#[path = "write_tools.rs"]
+mod write_tools;
 
-use reading::{EmployeeDetails, ListEmployees, ListRaises, PAGE, ShowDashboard};
-use writing::{RaiseSalaries, UpdateEmployee};
+use read_tools::{EmployeeDetails, ListEmployees, ListRaises, PAGE, ShowDashboard};
+use write_tools::{RaiseSalaries, UpdateEmployee};
 
-/// People who do not exist.
+/// Sample data.
 pub(crate) const SEED: &str = include_str!("employees.json");
-const PATIENCE: Duration = Duration::from_secs(600);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-struct Office {
-    folder: PathBuf,
+struct HrServer {
+    dir: PathBuf,
 }
 
-impl Office {
-    async fn served(&self) -> Result<Backend, BackendError> {
+impl HrServer {
+    async fn open_runtime(&self) -> Result<Backend, BackendError> {
         let tools = ToolSet::new()
             .reader(ShowDashboard)
             .reader(ListEmployees)
@@ -41,13 +41,13 @@ impl Office {
             .reader(ListRaises)
             .writer(RaiseSalaries)
             .writer(UpdateEmployee);
-        // A model may change nobody without a word either; a page could not even if this allowed it.
+        // Calls of the model need approval, too. Calls of the page always do.
         let builder = Runtime::builder()
-            .root("hr", &self.folder)
+            .root("hr", &self.dir)
             .policy(Policy::new().require_approval(true))
             .tools(tools)
             .approver(Deferred)
-            .asks(AskLimits::default(), PATIENCE);
+            .asks(AskLimits::default(), QUESTION_TIMEOUT);
         let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("hr").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
@@ -55,32 +55,32 @@ impl Office {
     }
 }
 
-impl BackendFactory for Office {
+impl BackendFactory for HrServer {
     fn create(
         &self,
         _configuration: Option<Value>,
     ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>> {
-        Box::pin(self.served())
+        Box::pin(self.open_runtime())
     }
 }
 
-/// Puts the employees there, unless there are some.
+/// Writes the sample data, unless the file exists.
 ///
 /// # Errors
-/// The system's.
-pub(crate) fn seed(folder: &Path) -> Result<(), Failure> {
-    let file = folder.join("employees.json");
+/// If the file cannot be written.
+pub(crate) fn seed(dir: &Path) -> Result<(), BoxError> {
+    let file = dir.join("employees.json");
     if !file.try_exists()? {
         fs::write(file, SEED)?;
     }
     Ok(())
 }
 
-/// Serves the employees in `folder`. What changes them is asked of the person behind the client.
+/// Creates a gateway for the employees in `dir`. Changes are approved by elicitation.
 ///
 /// # Errors
-/// If there are no random bits.
-pub(crate) fn gateway(folder: PathBuf) -> Result<Gateway, Failure> {
+/// If the system has no random numbers.
+pub(crate) fn gateway(dir: PathBuf) -> Result<Gateway, BoxError> {
     let about = GatewayInfo {
         name: "hr-dashboard".into(),
         title: "Staff".into(),
@@ -96,6 +96,6 @@ pub(crate) fn gateway(folder: PathBuf) -> Result<Gateway, Failure> {
         html: include_str!("dashboard.html").into(),
         application: true,
     };
-    let gateway = Gateway::with_factory(Office { folder }, Trust::Host, about).page(page);
+    let gateway = Gateway::with_factory(HrServer { dir }, Trust::Host, about).page(page);
     Ok(gateway.ask_client()?.build())
 }

@@ -1,10 +1,10 @@
-//! The text of a file of employees in, who they are out; and what a change of some of them makes of that text.
+//! The employees, their JSON form, and diffs of it.
 
 use bailiwick::{CallError, Code, FileDiff, Hunk, HunkLine};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Somebody who works here.
+/// An employee.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Employee {
@@ -12,32 +12,32 @@ pub(crate) struct Employee {
     pub(crate) name: String,
     pub(crate) department: String,
     pub(crate) title: String,
-    /// What they earn in a year.
+    /// The salary in a year.
     pub(crate) salary: u32,
     pub(crate) since: String,
     pub(crate) email: String,
 }
 
-/// Everybody, in the order of the file.
+/// All employees, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Staff(pub(crate) Vec<Employee>);
 
 impl Staff {
     pub(crate) fn read(text: &str) -> Result<Self, CallError> {
         serde_json::from_str(text).map(Self).map_err(|error| {
-            let message = format!("the file of employees cannot be read: {error}");
+            let message = format!("invalid employees file: {error}");
             CallError::new(Code::NotText, message)
         })
     }
 
-    /// The file: JSON with a line for each of them, so that a diff shows whom a change concerns.
+    /// The JSON form, with one line for each employee so that diffs are readable.
     pub(crate) fn text(&self) -> Result<String, CallError> {
         let lines: Result<Vec<_>, _> = self.0.iter().map(serde_json::to_string).collect();
         let lines = lines.map_err(|error| CallError::new(Code::Internal, error.to_string()))?;
         Ok(format!("[\n  {}\n]\n", lines.join(",\n  ")))
     }
 
-    /// All of a department, or all.
+    /// The employees of a department, or all.
     pub(crate) fn of<'s>(&'s self, department: Option<&str>) -> impl Iterator<Item = &'s Employee> {
         let wanted = department.map(str::to_owned);
         let is_in = move |one: &&Employee| wanted.as_ref().is_none_or(|it| *it == one.department);
@@ -45,18 +45,18 @@ impl Staff {
     }
 
     pub(crate) fn find(&self, id: &str) -> Result<&Employee, CallError> {
-        let nobody = || CallError::new(Code::NotFound, "nobody here has that id");
-        self.0.iter().find(|one| one.id == id).ok_or_else(nobody)
+        let unknown = || CallError::new(Code::NotFound, "unknown employee id");
+        self.0.iter().find(|one| one.id == id).ok_or_else(unknown)
     }
 
-    /// The same with `change` made to each of them.
+    /// A copy with `change` applied to each employee.
     pub(crate) fn with(&self, change: impl Fn(&mut Employee)) -> Self {
         let mut after = self.clone();
         after.0.iter_mut().for_each(change);
         after
     }
 
-    /// What everybody earns together.
+    /// The sum of all salaries.
     pub(crate) fn payroll(&self) -> u64 {
         payroll(self.0.iter())
     }
@@ -72,8 +72,8 @@ pub(crate) fn raised(salary: u32, percent: u8) -> u32 {
     u32::try_from(after).unwrap_or(u32::MAX)
 }
 
-/// How the file changes; it has as many lines before as after.
-pub(crate) fn difference(before: &str, after: &str) -> FileDiff {
+/// A line diff of two texts with the same number of lines.
+pub(crate) fn diff(before: &str, after: &str) -> FileDiff {
     let line = |op, text: &str| HunkLine {
         op,
         text: format!("{text}\n"),
@@ -103,14 +103,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_raise_is_rounded_to_whole_units() {
+    fn raise_is_rounded_to_whole_units() {
         assert_eq!(raised(60_000, 5), 63_000);
         assert_eq!(raised(33_333, 3), 34_333);
         assert_eq!(raised(u32::MAX, 25), u32::MAX);
     }
 
     #[test]
-    fn a_change_of_one_is_a_change_of_one_line() {
+    fn change_of_one_employee_changes_one_line() {
         let before = include_str!("employees.json");
         let staff = Staff::read(before).unwrap();
         assert_eq!(staff.text().unwrap(), before);
@@ -119,7 +119,7 @@ mod tests {
                 one.salary += 1;
             }
         });
-        let diff = difference(before, &after.text().unwrap());
+        let diff = diff(before, &after.text().unwrap());
         assert_eq!((diff.added, diff.removed), (1, 1));
         assert_eq!(diff.hunks[0].old_start, 3);
     }

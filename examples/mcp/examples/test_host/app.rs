@@ -1,9 +1,9 @@
 //! Serves the page, or prints the checks.
 
+mod api;
 mod builtin;
-mod callers;
 mod cli;
-mod door;
+mod request_guard;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick_cli::check::{self, Outcome, Session};
-use bailiwick_examples::Failure;
+use bailiwick_examples::BoxError;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -19,39 +19,39 @@ use tokio::task::JoinHandle;
 use cli::Mode;
 pub(crate) use cli::Options;
 
-/// How long a server may take to list what it has, and all checks together.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout for connecting to a server and listing its tools, and for all checks together.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Does what the arguments say; whether all checks passed.
+/// Runs the command line; returns `false` if a check failed.
 ///
 /// # Errors
-/// What stands in the way of trying the server at all.
+/// If the arguments are invalid or the page cannot be served.
 pub(crate) async fn run(
     arguments: Vec<String>,
     at_terminal: bool,
     out: &mut impl Write,
-) -> Result<bool, Failure> {
-    let options = Options::read(arguments, at_terminal)?;
+) -> Result<bool, BoxError> {
+    let options = Options::parse(arguments, at_terminal)?;
     match options.mode {
         Mode::Check { json } => check(options, json, out).await,
         Mode::Serve { .. } => {
-            let serving = serve(options).await?;
-            writeln!(out, "{}", serving.url())?;
+            let host = serve(options).await?;
+            writeln!(out, "{}", host.url())?;
             out.flush()?;
             let mut terminated = signal(SignalKind::terminate())?;
             tokio::select! {
                 interrupted = tokio::signal::ctrl_c() => interrupted?,
                 _ = terminated.recv() => {}
             }
-            serving.shutdown().await;
+            host.shutdown().await;
             Ok(true)
         }
     }
 }
 
-async fn check(options: Options, json: bool, out: &mut impl Write) -> Result<bool, Failure> {
-    let endless = std::future::pending();
-    let report = check::run(options.target, options.connection, PATIENCE, endless).await;
+async fn check(options: Options, json: bool, out: &mut impl Write) -> Result<bool, BoxError> {
+    let never = std::future::pending();
+    let report = check::run(options.target, options.connection, TIMEOUT, never).await;
     let report = report.ok_or("the checks were interrupted")?;
     if json {
         writeln!(out, "{}", report.to_json())?;
@@ -61,19 +61,19 @@ async fn check(options: Options, json: bool, out: &mut impl Write) -> Result<boo
     Ok(report.count(Outcome::Fail) == 0)
 }
 
-/// A page that is served.
-pub(crate) struct Serving {
+/// A running test host.
+pub(crate) struct TestHost {
     address: SocketAddr,
     token: String,
     session: Arc<Session>,
-    serving: JoinHandle<()>,
+    server: JoinHandle<()>,
 }
 
-/// Serves the page for a server, which is connected to at once.
+/// Connects to the server and serves the page.
 ///
 /// # Errors
-/// If there is no such port, or the system gives no random bits.
-pub(crate) async fn serve(options: Options) -> Result<Serving, Failure> {
+/// If the port is not available, or the system has no random numbers.
+pub(crate) async fn serve(options: Options) -> Result<TestHost, BoxError> {
     let port = match options.mode {
         Mode::Serve { port } => port,
         Mode::Check { .. } => 0,
@@ -81,30 +81,30 @@ pub(crate) async fn serve(options: Options) -> Result<Serving, Failure> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     let address = listener.local_addr()?;
     let token = bailiwick::Token::random()?.reveal().to_owned();
-    let session = Arc::new(Session::new(options.target).attended());
-    let router = door::router(Arc::clone(&session), address, &token);
-    let serving = tokio::spawn(async move {
-        // The listener is ours, and accepting never ends in an error.
+    let session = Arc::new(Session::new(options.target).interactive());
+    let router = api::router(Arc::clone(&session), address, &token);
+    let server = tokio::spawn(async move {
+        // Accepting connections does not return errors.
         let _ = axum::serve(listener, router).await;
     });
-    session.connect(options.connection, PATIENCE).await;
-    Ok(Serving {
+    session.connect(options.connection, TIMEOUT).await;
+    Ok(TestHost {
         address,
         token,
         session,
-        serving,
+        server,
     })
 }
 
-impl Serving {
-    /// Where the page is. Whoever knows it may do what the page does: the token is in the fragment, which no request carries.
+impl TestHost {
+    /// The URL of the page, with the token in its fragment, which requests do not contain.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/#{}", self.address, self.token)
     }
 
-    /// Ends the page and the server.
+    /// Stops the page and ends the server.
     pub(crate) async fn shutdown(self) {
-        self.serving.abort();
+        self.server.abort();
         self.session.close().await;
     }
 }

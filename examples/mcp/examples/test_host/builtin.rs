@@ -1,4 +1,4 @@
-//! A server of the file tools on a small tree of its own, in this process.
+//! The built-in server: the file tools on a temporary directory, in this process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use bailiwick::{
     FileTools, Gateway, GatewayInfo, Policy, Runtime, Trust, WorkerSpec, config_schema,
 };
 use bailiwick_cli::check::Target;
-use bailiwick_examples::Failure;
+use bailiwick_examples::BoxError;
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 
-const PATIENCE: Duration = Duration::from_secs(600);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What the tools' own examples speak of, and something to look at.
+/// The files, including those in the tools' examples.
 const FILES: &[(&str, &str)] = &[
     ("repo/README.md", "# Demo\n"),
     ("repo/notes.txt", "one\ntwo\nthree\n"),
@@ -28,34 +28,34 @@ const FILES: &[(&str, &str)] = &[
     ("outside/todo.txt", "beyond the root\n"),
 ];
 
-struct Tree {
-    folder: tempfile::TempDir,
+struct DemoServer {
+    dir: tempfile::TempDir,
     elicit: bool,
 }
 
-impl Tree {
-    fn new(elicit: bool) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir()?;
+impl DemoServer {
+    fn new(elicit: bool) -> Result<Self, BoxError> {
+        let dir = tempfile::tempdir()?;
         for (name, text) in FILES {
-            let file = folder.path().join(name);
+            let file = dir.path().join(name);
             fs::create_dir_all(file.parent().unwrap_or(Path::new("")))?;
             fs::write(file, text)?;
         }
-        Ok(Self { folder, elicit })
+        Ok(Self { dir, elicit })
     }
 
     fn root(&self) -> PathBuf {
-        self.folder.path().join("repo")
+        self.dir.path().join("repo")
     }
 
-    async fn served(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
+    async fn open_runtime(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
         let own = json!({"roots": [{"path": self.root(), "default": true}], "deny": ["**/.env"]});
         let mut sources = ConfigSources::new()
             .with(ConfigSource::File, own)
             .map_err(bailiwick::BuildError::from)?;
-        if let Some(said) = configuration {
-            let said = sources.with(ConfigSource::Initialize, said);
-            sources = said.map_err(bailiwick::BuildError::from)?;
+        if let Some(configuration) = configuration {
+            let with_client = sources.with(ConfigSource::Initialize, configuration);
+            sources = with_client.map_err(bailiwick::BuildError::from)?;
         }
         let effective = sources.effective().map_err(bailiwick::BuildError::from)?;
         let mut builder = Runtime::builder()
@@ -66,7 +66,7 @@ impl Tree {
         if self.elicit {
             builder = builder
                 .approver(Deferred)
-                .asks(AskLimits::default(), PATIENCE);
+                .asks(AskLimits::default(), QUESTION_TIMEOUT);
         }
         let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("client").policy(Policy::new());
@@ -75,42 +75,40 @@ impl Tree {
     }
 }
 
-impl BackendFactory for Tree {
+impl BackendFactory for DemoServer {
     fn create(
         &self,
         configuration: Option<Value>,
     ) -> Pin<Box<dyn Future<Output = Result<Backend, BackendError>> + Send + '_>> {
-        Box::pin(self.served(configuration))
+        Box::pin(self.open_runtime(configuration))
     }
 }
 
-/// A server on a tree that lasts as long as the connection.
+/// A server with a temporary directory that lasts as long as the connection.
 pub(crate) fn target(elicit: bool) -> Target {
-    Target::in_process("file tools on a tree of its own", move |stream| {
-        serve(stream, elicit)
-    })
+    Target::in_process("built-in file tools", move |stream| serve(stream, elicit))
 }
 
-async fn serve(stream: DuplexStream, elicit: bool) -> Result<(), Failure> {
+async fn serve(stream: DuplexStream, elicit: bool) -> Result<(), BoxError> {
     let about = GatewayInfo {
         name: "bailiwick".into(),
         title: "Bailiwick files".into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        instructions: "The file tools on a small tree; `list_roots` says where it is.".into(),
+        instructions: "File tools on a small directory; call `list_roots` first.".into(),
     };
-    let mut gateway = Gateway::with_factory(Tree::new(elicit)?, Trust::Host, about)
+    let mut gateway = Gateway::with_factory(DemoServer::new(elicit)?, Trust::Host, about)
         .files(FileTools {
             read: "read_file",
             list: "list_directory",
         })
         .config_schema(config_schema())
-        .manual(bailiwick_cli::manual());
+        .manual(bailiwick_cli::server_doc());
     if elicit {
         gateway = gateway.ask_client()?;
     }
     let gateway = gateway.build();
     let (reader, writer) = tokio::io::split(stream);
-    // The response to a handshake that was refused says why.
+    // A rejected handshake was answered with the reason.
     let _ = gateway.serve(reader, writer).await;
     gateway.shutdown().await;
     Ok(())

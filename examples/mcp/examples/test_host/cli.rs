@@ -1,7 +1,7 @@
 //! The command line of the test host.
 
 use bailiwick_cli::check::{Connection, Revision, Target};
-use bailiwick_examples::Failure;
+use bailiwick_examples::BoxError;
 use serde_json::{Map, Value};
 
 use super::builtin;
@@ -9,16 +9,16 @@ use super::builtin;
 const USAGE: &str = "usage: test_host [check [--json] | --serve] [--url URL [--bearer TOKEN]] [--revision REVISION] \
                      [--configuration JSON] [--elicit] [--port PORT] [--] [SERVER COMMAND...]";
 
-/// What is done with the server.
+/// What to do with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// A page is served, on this port.
+    /// Serve the page on this port.
     Serve { port: u16 },
-    /// Checks are made and printed.
+    /// Run the checks and print them.
     Check { json: bool },
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) mode: Mode,
@@ -27,7 +27,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Default)]
-struct Read {
+struct Arguments {
     check: bool,
     json: bool,
     serve: bool,
@@ -41,12 +41,12 @@ struct Read {
 }
 
 impl Options {
-    /// Reads the arguments after the program's name. At a terminal somebody is there to open the page.
+    /// Parses the arguments without the program's name. On a terminal, the default is to serve the page.
     ///
     /// # Errors
-    /// An argument that means nothing, or two that exclude each other.
-    pub(crate) fn read(arguments: Vec<String>, at_terminal: bool) -> Result<Self, Failure> {
-        let read = Read::from(arguments)?;
+    /// If an argument is unknown, or two arguments conflict.
+    pub(crate) fn parse(arguments: Vec<String>, at_terminal: bool) -> Result<Self, BoxError> {
+        let read = Arguments::parse(arguments)?;
         let named = read.url.is_some() || !read.command.is_empty();
         let serve = read.serve || (!read.check && (named || at_terminal));
         if read.check && read.serve || read.json && serve || read.port.is_some() && !serve {
@@ -76,12 +76,12 @@ impl Options {
     }
 }
 
-impl Read {
-    fn from(arguments: Vec<String>) -> Result<Self, Failure> {
+impl Arguments {
+    fn parse(arguments: Vec<String>) -> Result<Self, BoxError> {
         let mut read = Self::default();
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
-            let mut value = || arguments.next().ok_or_else(|| Failure::from(USAGE));
+            let mut value = || arguments.next().ok_or_else(|| BoxError::from(USAGE));
             match argument.as_str() {
                 "check" if !read.check => read.check = true,
                 "--json" => read.json = true,

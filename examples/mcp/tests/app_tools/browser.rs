@@ -1,4 +1,4 @@
-//! The example's page, and one of another server, in Chromium.
+//! Browser tests of the file browser page and a third-party page.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use bailiwick::{
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use crate::PATIENCE;
-use crate::door::opened;
-use crate::story;
-use crate::story::chromium::Chromium;
-use person::chromium;
+use crate::TIMEOUT;
+use crate::page_server::opened;
+use crate::scenario;
+use crate::scenario::chromium::Chromium;
+use playwright::chromium;
 
-#[path = "../../../../ui-assets/tests/support/person.rs"]
-mod person;
+#[path = "../../../../ui-assets/tests/support/playwright.rs"]
+mod playwright;
 
 /// A page of others, by the official `App`, and a finger on its button.
 const PAGE: &str = "ui://get-time/mcp-app.html";
@@ -25,14 +25,14 @@ const FINGER: &str =
     r#"<script>setInterval(() => document.getElementById("get-time-btn").click(), 200)</script>"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_uses_a_page_in_a_browser() {
-    story::run(&chromium::find()).await.unwrap();
+async fn agent_uses_the_file_browser_page() {
+    scenario::run(&chromium::find()).await.unwrap();
 }
 
 /// The server of that page.
 async fn clock() -> Upstreams {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
-    person::node::install(&folder, "sample-servers").unwrap();
+    playwright::node::install(&folder, "sample-servers").unwrap();
     let program = folder.join("node_modules/.bin/mcp-server-basic-vanillajs");
     // Its tool says nothing of itself; a person knows that it only tells the time.
     let spec = ServerSpec::stdio("clock", program.to_str().unwrap())
@@ -42,7 +42,7 @@ async fn clock() -> Upstreams {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_others_calls_the_tool_of_its_server() {
+async fn third_party_page_calls_a_tool_of_its_server() {
     let upstreams = clock().await;
     let read = upstreams.read_resource("clock", PAGE).await.unwrap();
     let [ServerText::Text(html)] = read.as_slice() else {
@@ -59,10 +59,10 @@ async fn a_page_of_others_calls_the_tool_of_its_server() {
     let worker = runtime.spawn(spec).await.unwrap();
     let spec = ViewSpec::new("clock").of_server(&upstreams, "clock");
     let (view, link) = worker.open_view(spec, DenyView).await.unwrap();
-    let door = story::door::open(link, format!("{html}{FINGER}"))
+    let server = scenario::page_server::serve(link, format!("{html}{FINGER}"))
         .await
         .unwrap();
-    let browser = Chromium::open(&chromium::find(), &door.url).unwrap();
+    let browser = Chromium::open(&chromium::find(), &server.url).unwrap();
     view.tool_input(Map::new());
     assert!(view.reached(ViewState::Mounted).await);
     assert_eq!(view.app(), Some(("Get Time App", "1.0.0")));
@@ -79,7 +79,7 @@ async fn a_page_of_others_calls_the_tool_of_its_server() {
             runtime.flush_audit().await.unwrap();
         }
     };
-    tokio::time::timeout(PATIENCE, told).await.unwrap();
+    tokio::time::timeout(TIMEOUT, told).await.unwrap();
     browser.close().await.unwrap();
     // The view ends with the page, and its socket.
     assert!(view.reached(ViewState::Closed).await);
@@ -98,14 +98,14 @@ impl ViewHost for Wanted {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_in_a_browser_talks_in_order_and_goes_with_its_view() {
+async fn messages_of_a_page_are_ordered_and_closing_the_view_closes_the_page() {
     let over = Arc::new(Notify::new());
-    let html = include_str!("talks.html");
-    let (_runtime, view, door) = opened(Wanted(Arc::clone(&over)), html).await;
-    let url = door.url.clone();
+    let html = include_str!("messages.html");
+    let (_runtime, view, server) = opened(Wanted(Arc::clone(&over)), html).await;
+    let url = server.url.clone();
     let mut done = tokio::task::spawn_blocking(move || {
         let script = ["--config", "playwright.live.config.ts", "live/app-tools.ts"];
-        person::does(&script, &[("BAILIWICK_APP", url.as_ref())]);
+        playwright::run(&script, &[("BAILIWICK_APP", url.as_ref())]);
     });
     let closing = async {
         over.notified().await;

@@ -1,4 +1,4 @@
-//! What a person would say in, a client of the staff dashboard that says it for them out.
+//! An MCP client that answers elicitation requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::server;
 
 /// What the person behind a client says when they are asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Word {
+pub(crate) enum Decision {
     Yes,
     No,
     /// They send the form away.
@@ -25,13 +25,13 @@ pub(crate) enum Word {
 }
 
 #[derive(Clone)]
-struct Behind {
+struct ElicitationHandler {
     config: ClientConfig,
-    word: Word,
+    word: Decision,
     asked: Arc<AtomicUsize>,
 }
 
-impl ClientHandler for Behind {
+impl ClientHandler for ElicitationHandler {
     fn get_info(&self) -> ClientConfig {
         self.config.clone()
     }
@@ -43,9 +43,9 @@ impl ClientHandler for Behind {
     ) -> Result<ElicitResult, ErrorData> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let (action, decision) = match self.word {
-            Word::Yes => (ElicitationAction::Accept, "allow"),
-            Word::No => (ElicitationAction::Accept, "deny"),
-            Word::Nothing => (ElicitationAction::Cancel, "allow"),
+            Decision::Yes => (ElicitationAction::Accept, "allow"),
+            Decision::No => (ElicitationAction::Accept, "deny"),
+            Decision::Nothing => (ElicitationAction::Cancel, "allow"),
         };
         Ok(ElicitResult::new(action).with_content(json!({"decision": decision})))
     }
@@ -53,23 +53,23 @@ impl ClientHandler for Behind {
 
 /// A client with a person behind it, and a server of its own.
 pub(crate) struct Person {
-    client: RunningService<RoleClient, Behind>,
+    client: RunningService<RoleClient, ElicitationHandler>,
     asked: Arc<AtomicUsize>,
     folder: tempfile::TempDir,
 }
 
 impl Person {
     /// One that can ask, and shows pages or does not.
-    pub(crate) async fn new(word: Word, pages: bool) -> Self {
+    pub(crate) async fn new(word: Decision, pages: bool) -> Self {
         Self::of(word, pages, true).await
     }
 
     /// One that shows pages and cannot ask.
     pub(crate) async fn mute() -> Self {
-        Self::of(Word::Yes, true, false).await
+        Self::of(Decision::Yes, true, false).await
     }
 
-    async fn of(word: Word, pages: bool, asks: bool) -> Self {
+    async fn of(word: Decision, pages: bool, asks: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         server::seed(folder.path()).unwrap();
         let gateway = server::gateway(folder.path().to_owned()).unwrap();
@@ -90,7 +90,7 @@ impl Person {
         let mut config = ClientConfig::default();
         config.capabilities = serde_json::from_value(capabilities).unwrap();
         let asked = Arc::new(AtomicUsize::new(0));
-        let behind = Behind {
+        let behind = ElicitationHandler {
             config,
             word,
             asked: Arc::clone(&asked),

@@ -1,4 +1,4 @@
-//! The staff dashboard behind the test host in, what a person does on its page in a browser out.
+//! Tests of the dashboard in the test host.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ async fn served(folder: &Path, stop: CancellationToken) -> [String; 4] {
 }
 
 #[tokio::test]
-async fn the_dashboard_passes_the_checks_of_the_test_host() {
+async fn dashboard_passes_all_checks() {
     let stop = CancellationToken::new();
     let folder = tempfile::tempdir().unwrap();
     let server = served(folder.path(), stop.clone()).await;
@@ -47,18 +47,18 @@ mod browser {
     use tokio_util::sync::CancellationToken;
 
     use super::served;
-    use crate::{app, person};
+    use crate::{app, playwright};
 
-    async fn host(folder: &Path, stop: CancellationToken) -> app::Serving {
+    async fn host(folder: &Path, stop: CancellationToken) -> app::TestHost {
         let server = served(folder, stop).await;
         let arguments = [&["--serve".to_owned()][..], &server].concat();
-        app::serve(app::Options::read(arguments, false).unwrap())
+        app::serve(app::Options::parse(arguments, false).unwrap())
             .await
             .unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn people_use_the_dashboard_in_a_browser() {
+    async fn dashboard_page_works_in_a_browser() {
         let stop = CancellationToken::new();
         let mut hosts = Vec::new();
         let mut urls = serde_json::Map::new();
@@ -76,7 +76,7 @@ mod browser {
                 "playwright.live.config.ts",
                 "live/hr-dashboard.ts",
             ];
-            person::does(&script, &[("BAILIWICK_DASHBOARDS", urls.as_ref())]);
+            playwright::run(&script, &[("BAILIWICK_DASHBOARDS", urls.as_ref())]);
         });
         let done = done.await;
         for (serving, _folder) in hosts {

@@ -1,4 +1,4 @@
-//! Servers that others wrote, and the test host's page in Chromium.
+//! Tests with third-party servers and Chromium.
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use serde_json::json;
 use crate::wrong::wrong;
 use crate::{checked, expected, outcomes, serving};
 
-#[path = "../../../../ui-assets/tests/support/person.rs"]
-mod person;
+#[path = "../../../../ui-assets/tests/support/playwright.rs"]
+mod playwright;
 
 /// The program of an installed package.
 fn program(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
-    person::node::install(&folder, "sample-servers").unwrap();
+    playwright::node::install(&folder, "sample-servers").unwrap();
     let file = folder.join("node_modules/.bin").join(name);
     file.to_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn the_npm_file_server_has_nothing_that_fails() {
+async fn npm_file_server_passes() {
     let place = tempfile::tempdir().unwrap();
     let server = program("mcp-server-filesystem");
     let (passed, checks) = checked(&["--", &server, place.path().to_str().unwrap()]).await;
@@ -37,7 +37,7 @@ async fn the_npm_file_server_has_nothing_that_fails() {
 }
 
 #[tokio::test]
-async fn a_page_of_the_official_sample_server_is_read() {
+async fn view_of_the_official_sample_server_is_read() {
     let server = program("mcp-server-basic-vanillajs");
     let (passed, checks) = checked(&[&server, "--stdio"]).await;
     assert!(passed, "{checks:?}");
@@ -49,7 +49,7 @@ async fn a_page_of_the_official_sample_server_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_try_real_servers_in_a_browser() {
+async fn page_works_with_real_servers_in_a_browser() {
     let vanilla = program("mcp-server-basic-vanillajs");
     let everything = program("mcp-server-everything");
     let [budget, cohorts, customers, system] = [
@@ -86,7 +86,7 @@ async fn people_try_real_servers_in_a_browser() {
     let urls = json!(urls).to_string();
     let done = tokio::task::spawn_blocking(move || {
         let script = ["--config", "playwright.live.config.ts", "live/test-host.ts"];
-        person::does(&script, &[("BAILIWICK_TEST_HOSTS", urls.as_ref())]);
+        playwright::run(&script, &[("BAILIWICK_TEST_HOSTS", urls.as_ref())]);
     });
     let done = done.await;
     for host in hosts {

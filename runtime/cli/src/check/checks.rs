@@ -1,23 +1,23 @@
-//! Every check of a server that is connected.
+//! All checks of a connected server.
 
-mod called;
-mod listed;
+mod declared;
+mod requests;
 
 use super::log::MessageLog;
 use super::report::{Check, joined};
 use super::session::{Connected, Deadline};
 
-/// Makes every check. None of them changes anything on a server whose tools do what they say.
+/// Runs all checks. They change nothing if the annotations of the server's tools are correct.
 pub(super) async fn all(server: &Connected, log: &MessageLog, deadline: Deadline) -> Vec<Check> {
-    let mut checks = vec![connect(server), lists(server)];
-    checks.extend(listed::all(&server.info).await);
-    checks.extend(called::all(server, deadline).await);
-    checks.push(form(log));
+    let mut checks = vec![revision(server), lists(server)];
+    checks.extend(declared::all(&server.info).await);
+    checks.extend(requests::all(server, deadline).await);
+    checks.push(messages(log));
     checks
 }
 
-/// Whether the server chose a revision that exists.
-fn connect(server: &Connected) -> Check {
+/// Checks that the server chose a known revision.
+fn revision(server: &Connected) -> Check {
     const CHECK: &str = "connect";
     match server.connection.chosen(&server.info.greeting) {
         Ok(revision) => Check::pass(CHECK, &format!("revision {revision}")),
@@ -28,7 +28,7 @@ fn connect(server: &Connected) -> Check {
     }
 }
 
-/// Whether the server has the lists that it offers.
+/// Checks that the advertised lists can be read.
 fn lists(server: &Connected) -> Check {
     let info = &server.info;
     let (tools, views) = (info.tools.len(), info.apps.len());
@@ -36,8 +36,8 @@ fn lists(server: &Connected) -> Check {
     Check::of_faults("lists", &info.unread, &passed)
 }
 
-/// Whether everything that the server sent is as MCP says.
-fn form(log: &MessageLog) -> Check {
+/// Checks that all received messages were valid.
+fn messages(log: &MessageLog) -> Check {
     const CHECK: &str = "wire.form";
     let faults = log.faults();
     if faults.count == 0 {
@@ -47,7 +47,7 @@ fn form(log: &MessageLog) -> Check {
     }
 }
 
-/// A number of things, such as `1 tool` and `2 tools`.
+/// Formats a count, such as `1 tool` and `2 tools`.
 fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

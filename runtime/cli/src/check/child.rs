@@ -1,4 +1,4 @@
-//! A server as a child process, which ends with everything that it started in its process group.
+//! Starts a server as a child process, and ends its process group.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,17 +15,16 @@ use super::client::ServerError;
 use super::transport::{self, CLOSED, Incoming, Transport};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// How long a process may take to end once it closed its output.
-const GRACE: Duration = Duration::from_secs(2);
-/// How often its status is read meanwhile.
-const POLL: Duration = Duration::from_millis(10);
-/// How long the end of its standard error is waited for once it has ended.
-const LAST_LINES: Duration = Duration::from_millis(500);
-/// The longest line of its standard error, in bytes; a longer one is split.
+/// How long to wait for a process to exit after it closed its output.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The interval for polling the status meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How long to wait for the end of standard error after the process has ended.
+const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
+/// The maximum length of a line of standard error, in bytes. Longer lines are split.
 const MAX_STDERR_LINE: u64 = 4 << 10;
 
-/// Starts the process. It is expected to end when its input is closed; it is killed with its group if it does not, or if
-/// the transport is dropped.
+/// Starts the process. When its input is closed, it should exit. Otherwise, or if the transport is dropped, its group is killed.
 pub(super) fn start(program: &OsStr, arguments: &[OsString]) -> Result<Transport, ServerError> {
     let not_started = |cause: io::Error| ServerError::Start {
         program: program.display().to_string(),
@@ -48,27 +47,27 @@ pub(super) fn start(program: &OsStr, arguments: &[OsString]) -> Result<Transport
     let process = Process::new(child);
     let (mut transport, to_send, received) = Transport::new();
     transport.tasks.spawn(transport::write(stdin, to_send));
-    let (logging, logged) = oneshot::channel::<()>();
+    let (stderr_done_tx, stderr_done) = oneshot::channel::<()>();
     let log_to = received.clone();
     transport.tasks.spawn(async move {
-        log(stderr, log_to).await;
-        drop(logging);
+        forward_stderr(stderr, log_to).await;
+        drop(stderr_done_tx);
     });
     transport.tasks.spawn(async move {
         let closed = transport::read(stdout, &received).await;
         let reason = process.end(closed).await;
-        // A process that left the group may keep it open.
-        let _ = timeout(LAST_LINES, logged).await;
-        // It fails if nobody listens any more.
+        // A process that left the group may keep standard error open.
+        let _ = timeout(STDERR_TIMEOUT, stderr_done).await;
+        // The receiver may be dropped.
         let _ = received.send(Incoming::Ended(reason)).await;
     });
     Ok(transport)
 }
 
-/// A process and the group that began with it.
+/// A process and its process group.
 struct Process {
     child: Child,
-    /// The number of both. It is not used again until the process is waited for.
+    /// The id of both. It is not reused until the process is reaped.
     group: Option<Pid>,
 }
 
@@ -81,7 +80,7 @@ impl Process {
         }
     }
 
-    /// Whether it ends by itself in time. It is not reaped.
+    /// Returns whether the process exits before the timeout, without reaping it.
     async fn exits(&self) -> bool {
         let Some(process) = self.group else {
             return true;
@@ -89,30 +88,29 @@ impl Process {
         let status = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let exited = async {
             while let Ok(None) = waitid(WaitId::Pid(process), status) {
-                sleep(POLL).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
-        timeout(GRACE, exited).await.is_ok()
+        timeout(EXIT_TIMEOUT, exited).await.is_ok()
     }
 
-    /// Ends what is left of it, once its output was `closed` or is not read any more; returns how it ended, or why it was
-    /// ended.
+    /// Ends the process group after the output was `closed` or failed; returns how the process ended, or why it was killed.
     async fn end(mut self, closed: Result<(), String>) -> String {
-        let by_itself = self.exits().await;
+        let exited = self.exits().await;
         self.kill();
         let status = self.child.wait().await;
         self.group = None;
         match (closed, status) {
-            (Err(reason), _) => format!("{reason}, and was ended"),
-            (Ok(()), Ok(status)) if by_itself => format!("the server ended ({status})"),
-            (Ok(()), Ok(_)) => format!("{CLOSED}, and was ended"),
-            (Ok(()), Err(error)) => format!("the server is lost: {error}"),
+            (Err(reason), _) => format!("{reason}, and was killed"),
+            (Ok(()), Ok(status)) if exited => format!("the server ended ({status})"),
+            (Ok(()), Ok(_)) => format!("{CLOSED}, and was killed"),
+            (Ok(()), Err(error)) => format!("cannot wait for the server: {error}"),
         }
     }
 
     fn kill(&self) {
         if let Some(group) = self.group {
-            // It fails if the group has ended.
+            // The group may have ended.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -124,8 +122,8 @@ impl Drop for Process {
     }
 }
 
-/// Passes on the lines of standard error.
-async fn log(stderr: impl AsyncRead + Unpin, received: mpsc::Sender<Incoming>) {
+/// Forwards the lines of standard error.
+async fn forward_stderr(stderr: impl AsyncRead + Unpin, received: mpsc::Sender<Incoming>) {
     let mut reader = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! A client of one server: requests and their responses over a connection whose messages are logged.
+//! An MCP client that logs all messages.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,11 +15,11 @@ use super::message::is_id;
 use super::report::shortened;
 use super::transport::{self, Incoming, Transport};
 
-/// Why a server does not answer, or not with a result.
+/// Why a request has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The connection is still being made, or was never made.
+    /// There is no connection yet.
     #[error("the server is not connected")]
     NotConnected,
     /// The program cannot be started.
@@ -33,15 +33,15 @@ pub enum ServerError {
     /// The connection has ended.
     #[error("{0}")]
     Ended(String),
-    /// A request by HTTP failed, or was answered without a response to it.
+    /// An HTTP request failed, or the answer does not contain the response.
     #[error("{reason}")]
     Http {
-        /// The status of the answer, if there is one.
+        /// The status of the answer, if any.
         status: Option<u16>,
         /// What happened.
         reason: String,
     },
-    /// The server does not read what it is sent.
+    /// The server does not read its input.
     #[error("the server does not read its input")]
     Congested,
     /// The deadline passed before the response arrived.
@@ -49,11 +49,11 @@ pub enum ServerError {
     Timeout {
         /// What was requested.
         method: String,
-        /// How long the response could take.
+        /// The timeout.
         within: Duration,
     },
-    /// The time for everything together is over.
-    #[error("no time is left")]
+    /// The deadline for all requests has passed.
+    #[error("the overall timeout has expired")]
     NoTimeLeft,
     /// The server answered with an error.
     #[error("`{method}` failed with {code}: {message}")]
@@ -68,18 +68,18 @@ pub enum ServerError {
     /// A response has neither a result nor an error.
     #[error("the response to `{0}` has no result")]
     NoResult(String),
-    /// A list has more pages or items than are read.
-    #[error("`{0}` lists more than is read")]
+    /// A list exceeds the maximum number of pages or items.
+    #[error("`{0}` has too many pages or items")]
     TooLong(String),
 }
 
-type Waiting = HashMap<i64, oneshot::Sender<Result<Value, ServerError>>>;
+type PendingRequests = HashMap<i64, oneshot::Sender<Result<Value, ServerError>>>;
 
 /// A client of one server.
 pub(super) struct Client {
     shared: Arc<Shared>,
     next: AtomicI64,
-    /// What is added to the `_meta` of each request.
+    /// Added to the `_meta` of each request.
     meta: Map<String, Value>,
     ended: watch::Receiver<Option<String>>,
     tasks: Mutex<Option<JoinSet<()>>>,
@@ -87,10 +87,10 @@ pub(super) struct Client {
 
 struct Shared {
     log: Arc<MessageLog>,
-    waiting: Mutex<Waiting>,
+    pending: Mutex<PendingRequests>,
     outgoing: Mutex<Option<mpsc::Sender<Value>>>,
-    /// A person answers what the server asks.
-    attended: bool,
+    /// Whether elicitation requests are left for `reply`.
+    interactive: bool,
 }
 
 impl Client {
@@ -98,22 +98,22 @@ impl Client {
         transport: Transport,
         log: &Arc<MessageLog>,
         meta: Map<String, Value>,
-        attended: bool,
+        interactive: bool,
     ) -> Self {
         let shared = Arc::new(Shared {
             log: Arc::clone(log),
-            waiting: Mutex::default(),
+            pending: Mutex::default(),
             outgoing: Mutex::new(Some(transport.outgoing)),
-            attended,
+            interactive,
         });
         let (end, ended) = watch::channel(None);
         let mut tasks = transport.tasks;
-        let listener = Arc::clone(&shared);
+        let receiver = Arc::clone(&shared);
         let mut incoming = transport.incoming;
         tasks.spawn(async move {
-            let reason = listener.listen(&mut incoming).await;
+            let reason = receiver.receive(&mut incoming).await;
             end.send_replace(Some(reason));
-            listener.close();
+            receiver.close();
         });
         Self {
             shared,
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for its response, an error too, for as long as that takes.
+    /// Sends a request and waits for its response, which may be an error, without a timeout.
     pub(super) async fn request(
         &self,
         method: &str,
@@ -137,14 +137,14 @@ impl Client {
                 meta.extend(self.meta.clone());
             }
         }
-        let (answer, answered) = oneshot::channel();
-        self.shared.waiting().insert(id, answer);
+        let (response_tx, response) = oneshot::channel();
+        self.shared.pending().insert(id, response_tx);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         if let Err(error) = self.shared.send(message) {
-            self.shared.waiting().remove(&id);
+            self.shared.pending().remove(&id);
             return Err(self.ended().map_or(error, ServerError::Ended));
         }
-        match answered.await {
+        match response.await {
             Ok(response) => response,
             Err(_) => Err(self
                 .ended()
@@ -175,18 +175,18 @@ impl Client {
     }
 
     pub(super) fn notify(&self, method: &str) {
-        // Requests say why the connection has ended.
+        // Requests return the reason if the connection has ended.
         let _ = self
             .shared
             .send(json!({"jsonrpc": "2.0", "method": method}));
     }
 
-    /// Answers a request of the server.
+    /// Responds to a request of the server.
     pub(super) fn reply(&self, id: &Value, result: &Value) {
         self.shared.reply(id, "result", result);
     }
 
-    /// Why the connection has ended, if it has.
+    /// The reason why the connection has ended, if it has.
     pub(super) fn ended(&self) -> Option<String> {
         self.ended.borrow().clone()
     }
@@ -202,7 +202,7 @@ impl Client {
 }
 
 impl Shared {
-    async fn listen(&self, incoming: &mut mpsc::Receiver<Incoming>) -> String {
+    async fn receive(&self, incoming: &mut mpsc::Receiver<Incoming>) -> String {
         while let Some(incoming) = incoming.recv().await {
             match incoming {
                 Incoming::Message(message) => {
@@ -214,7 +214,7 @@ impl Shared {
                 Incoming::Failed { id, status, reason } => {
                     let reason = shortened(&reason);
                     let entry = format!("request {id}: {reason}");
-                    if self.settle(&id, Err(ServerError::Http { status, reason })) {
+                    if self.complete(&id, Err(ServerError::Http { status, reason })) {
                         self.log.status(&entry);
                     }
                 }
@@ -232,12 +232,12 @@ impl Shared {
         let id = message.get("id").cloned().unwrap_or_default();
         match message.get("method").and_then(Value::as_str) {
             None => {
-                self.settle(&id, Ok(message));
+                self.complete(&id, Ok(message));
             }
-            // It cannot be answered, or need not be.
+            // Notifications and requests with an invalid id get no response.
             Some(_) if !is_id(&id) => {}
             Some("ping") => self.reply(&id, "result", &json!({})),
-            Some("elicitation/create") if self.attended => {}
+            Some("elicitation/create") if self.interactive => {}
             Some("elicitation/create") => {
                 self.reply(&id, "result", &json!({"action": "cancel"}));
             }
@@ -249,13 +249,13 @@ impl Shared {
     }
 
     /// Completes the request with this id; returns `false` if there is none.
-    fn settle(&self, id: &Value, answer: Result<Value, ServerError>) -> bool {
-        let waiting = id.as_i64().and_then(|id| self.waiting().remove(&id));
-        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+    fn complete(&self, id: &Value, response: Result<Value, ServerError>) -> bool {
+        let pending = id.as_i64().and_then(|id| self.pending().remove(&id));
+        pending.is_some_and(|pending| pending.send(response).is_ok())
     }
 
     fn reply(&self, id: &Value, key: &str, value: &Value) {
-        // A server that does not read its input, or has ended, gets no reply.
+        // The server may have ended or not read its input.
         let _ = self.send(json!({"jsonrpc": "2.0", "id": id, key: value}));
     }
 
@@ -273,11 +273,11 @@ impl Shared {
 
     fn close(&self) {
         lock(&self.outgoing).take();
-        self.waiting().clear();
+        self.pending().clear();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        lock(&self.waiting)
+    fn pending(&self) -> MutexGuard<'_, PendingRequests> {
+        lock(&self.pending)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a client and a server connect: the revision of MCP, and what the client says of itself.
+//! Connection options: the MCP revision and the client's capabilities.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,20 @@ use serde_json::{Map, Value, json};
 
 use super::client::{Client, ServerError};
 
-/// The name that a server is told.
+/// The client name.
 const NAME: &str = "bailiwick-check";
 
-/// The revisions with a handshake that a server may choose.
+/// The revisions with a handshake.
 const WITH_HANDSHAKE: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// A revision of MCP that is spoken.
+/// A supported MCP revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Revision {
-    /// `2025-11-25`: the connection begins with a handshake.
+    /// `2025-11-25`: the connection starts with a handshake.
     #[default]
     Handshake,
-    /// `2026-07-28`: every request stands alone.
+    /// `2026-07-28`: requests are stateless.
     Stateless,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A text is not a revision that can be spoken.
+/// The text is not a supported revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the revision must be 2025-11-25 or 2026-07-28")]
 pub struct ParseRevisionError;
@@ -59,7 +59,7 @@ impl FromStr for Revision {
 /// How to connect.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Connection {
-    /// The revision that is spoken.
+    /// The requested revision.
     pub revision: Revision,
     /// Sent as `experimental.configuration`, if any.
     pub configuration: Option<Map<String, Value>>,
@@ -78,7 +78,7 @@ impl Connection {
         capabilities.into()
     }
 
-    /// What the `_meta` of each request carries.
+    /// The `_meta` members of each request.
     pub(super) fn request_meta(&self) -> Map<String, Value> {
         match self.revision {
             Revision::Handshake => Map::new(),
@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// Begins the connection; returns what the server says of itself.
+    /// Initializes the connection; returns the result of `initialize` or `server/discover`.
     pub(super) async fn begin(&self, client: &Client) -> Result<Value, ServerError> {
         match self.revision {
             Revision::Stateless => client.result("server/discover", Map::new()).await,
@@ -109,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// The revision that a server chose, or an unknown one.
+    /// The revision that the server chose, or an error with an unknown one.
     pub(super) fn chosen(&self, greeting: &Value) -> Result<String, String> {
         let chosen = greeting.get("protocolVersion").and_then(Value::as_str);
         match (self.revision, chosen) {

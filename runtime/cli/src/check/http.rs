@@ -1,4 +1,4 @@
-//! Streamable HTTP: a message is a POST, and its answer is JSON or a stream of events.
+//! The Streamable HTTP transport.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::client::ServerError;
-use super::transport::{Incoming, MAX_MESSAGE, Transport, parsed};
+use super::transport::{Incoming, MAX_MESSAGE, Transport, parse};
 
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// How long it may take to connect.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long it may take to accept a notification or a response.
-const ACCEPTED: Duration = Duration::from_secs(5);
-/// How much of an unexpected answer is quoted, in characters.
+/// The timeout for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The timeout for sending a notification or response.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The maximum number of quoted characters of an unexpected answer.
 const MAX_QUOTED: usize = 200;
 
-/// What a handshake agreed on.
+/// The result of the handshake.
 #[derive(Default)]
-struct Agreed {
+struct Negotiated {
     session: Option<HeaderValue>,
     revision: Option<String>,
 }
@@ -32,14 +32,14 @@ struct Connection {
     client: Client,
     url: Url,
     bearer: Option<String>,
-    agreed: Mutex<Agreed>,
+    negotiated: Mutex<Negotiated>,
     received: mpsc::Sender<Incoming>,
 }
 
-/// What a POST was answered with.
+/// The answer to a POST request.
 struct Answer {
     status: StatusCode,
-    /// The status and type in words, and the start of an error's body.
+    /// The status, the content type, and the start of an error's body.
     text: String,
 }
 
@@ -49,18 +49,18 @@ pub(super) fn open(url: &Url, bearer: Option<&str>) -> Result<Transport, ServerE
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .build()
         .map_err(|error| ServerError::Http {
             status: None,
-            reason: chained(&error),
+            reason: error_chain(&error),
         })?;
     let (mut transport, mut to_send, received) = Transport::new();
     let connection = Arc::new(Connection {
         client,
         url: url.clone(),
         bearer: bearer.map(str::to_owned),
-        agreed: Mutex::default(),
+        negotiated: Mutex::default(),
         received,
     });
     transport.tasks.spawn(async move {
@@ -71,8 +71,8 @@ pub(super) fn open(url: &Url, bearer: Option<&str>) -> Result<Transport, ServerE
                 posts.spawn(async move { connection.request(message).await });
                 while posts.try_join_next().is_some() {}
             } else {
-                // What follows may rely on it.
-                connection.deliver(&message).await;
+                // Later messages may depend on it.
+                connection.post_notification(&message).await;
             }
         }
         connection.end_session().await;
@@ -81,7 +81,7 @@ pub(super) fn open(url: &Url, bearer: Option<&str>) -> Result<Transport, ServerE
 }
 
 impl Connection {
-    /// Sends a request, and passes on what is answered. A request that is not answered by a response has failed.
+    /// Sends a request and forwards the messages of the answer. Without a response, the request has failed.
     async fn request(&self, message: Value) {
         let (status, reason) = match self.post(&message).await {
             Ok(answer) => (
@@ -92,29 +92,29 @@ impl Connection {
         };
         let id = message.get("id").cloned().unwrap_or_default();
         let failed = Incoming::Failed { id, status, reason };
-        self.pass_on(failed).await;
+        self.forward(failed).await;
     }
 
-    /// Sends a notification or a response, which the server is to accept.
-    async fn deliver(&self, message: &Value) {
-        let text = match timeout(ACCEPTED, self.post(message)).await {
+    /// Sends a notification or a response.
+    async fn post_notification(&self, message: &Value) {
+        let text = match timeout(ACCEPT_TIMEOUT, self.post(message)).await {
             Ok(Ok(answer)) if answer.status.is_success() => return,
             Ok(answer) => answer.map_or_else(|reason| reason, |answer| answer.text),
             Err(_) => "the server did not answer in time".to_owned(),
         };
         let method = message.get("method").and_then(Value::as_str);
         let fault = format!("`{}` was not accepted", method.unwrap_or("a response"));
-        self.pass_on(Incoming::Invalid { text, fault }).await;
+        self.forward(Incoming::Invalid { text, fault }).await;
     }
 
-    /// Posts a message; returns what kind of answer came.
+    /// Posts a message and forwards the messages of the answer.
     async fn post(&self, message: &Value) -> Result<Answer, String> {
         let request = self
             .headers(self.client.post(self.url.clone()), message)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream")
             .body(message.to_string());
-        let mut response = request.send().await.map_err(|error| chained(&error))?;
+        let mut response = request.send().await.map_err(|error| error_chain(&error))?;
         self.note_session(&response);
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE);
@@ -128,14 +128,18 @@ impl Connection {
             });
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| chained(&error))? {
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| error_chain(&error))?
+        {
             body.extend_from_slice(&chunk);
             if body.len() > MAX_MESSAGE {
                 return Err(format!("the answer has more than {MAX_MESSAGE} bytes"));
             }
         }
         if kind == "application/json" {
-            self.pass_on_text(&body).await;
+            self.forward_text(&body).await;
         }
         let mut text = format!("the server answered HTTP {status}");
         if !kind.is_empty() {
@@ -149,7 +153,7 @@ impl Connection {
         Ok(Answer { status, text })
     }
 
-    /// Adds the headers that the transport wants.
+    /// Adds the headers of the transport.
     fn headers(&self, mut request: RequestBuilder, message: &Value) -> RequestBuilder {
         if let Some(bearer) = &self.bearer {
             request = request.bearer_auth(bearer);
@@ -172,11 +176,11 @@ impl Connection {
                 None => request,
             };
         }
-        let agreed = self.agreed();
-        if let Some(session) = &agreed.session {
+        let negotiated = self.negotiated();
+        if let Some(session) = &negotiated.session {
             request = request.header("Mcp-Session-Id", session);
         }
-        match &agreed.revision {
+        match &negotiated.revision {
             Some(revision) => request.header("MCP-Protocol-Version", revision),
             None => request,
         }
@@ -184,55 +188,61 @@ impl Connection {
 
     fn note_session(&self, response: &Response) {
         if let Some(session) = response.headers().get("mcp-session-id") {
-            self.agreed().session = Some(session.clone());
+            self.negotiated().session = Some(session.clone());
         }
     }
 
     async fn read_events(&self, response: &mut Response) -> Result<(), String> {
         let mut events = Events::default();
-        while let Some(chunk) = response.chunk().await.map_err(|error| chained(&error))? {
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| error_chain(&error))?
+        {
             for part in chunk.split_inclusive(|byte| *byte == b'\n') {
                 if let Some(data) = events.read(part)? {
-                    self.pass_on_text(&data).await;
+                    self.forward_text(&data).await;
                 }
             }
         }
         Ok(())
     }
 
-    async fn pass_on_text(&self, text: &[u8]) {
+    async fn forward_text(&self, text: &[u8]) {
         if text.trim_ascii().is_empty() {
             return;
         }
-        let incoming = parsed(text);
+        let incoming = parse(text);
         if let Incoming::Message(message) = &incoming {
             let revision = message.pointer("/result/protocolVersion");
             if let Some(revision) = revision.and_then(Value::as_str) {
-                self.agreed().revision = Some(revision.to_owned());
+                self.negotiated().revision = Some(revision.to_owned());
             }
         }
-        self.pass_on(incoming).await;
+        self.forward(incoming).await;
     }
 
-    async fn pass_on(&self, incoming: Incoming) {
-        // It fails if nobody listens any more.
+    async fn forward(&self, incoming: Incoming) {
+        // The receiver may be dropped.
         let _ = self.received.send(incoming).await;
     }
 
-    /// Ends the session, if there is one. A server may refuse that.
+    /// Ends the session, if any. Servers may not support that.
     async fn end_session(&self) {
-        if self.agreed().session.is_some() {
+        if self.negotiated().session.is_some() {
             let request = self.headers(self.client.delete(self.url.clone()), &Value::Null);
             let _ = request.send().await;
         }
     }
 
-    fn agreed(&self) -> MutexGuard<'_, Agreed> {
-        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn negotiated(&self) -> MutexGuard<'_, Negotiated> {
+        self.negotiated
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reads the data of server-sent events.
+/// A parser of server-sent events.
 #[derive(Default)]
 struct Events {
     line: Vec<u8>,
@@ -240,7 +250,7 @@ struct Events {
 }
 
 impl Events {
-    /// Reads a part of a line, with its line break if it has one; returns the data of an event that is complete.
+    /// Reads a part of a line, including its line break; returns the data of a completed event.
     fn read(&mut self, part: &[u8]) -> Result<Option<Vec<u8>>, String> {
         if self.line.len() + self.data.len() + part.len() > MAX_MESSAGE {
             return Err(format!("an event has more than {MAX_MESSAGE} bytes"));
@@ -261,7 +271,7 @@ impl Events {
 }
 
 /// An error with its causes, which reqwest leaves out of its message.
-fn chained(error: &reqwest::Error) -> String {
+fn error_chain(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -277,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_in_any_parts() {
+    fn events_can_be_split_anywhere() {
         let text =
             b": comment\nevent: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nid: 1\ndata:{}\n\n";
         for size in 1..text.len() {
@@ -294,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn event_is_bounded() {
+    fn event_size_is_bounded() {
         let part = vec![b'x'; MAX_MESSAGE / 2];
         let mut events = Events::default();
         assert_eq!(events.read(&part), Ok(None));

@@ -1,4 +1,4 @@
-//! The log of what goes over a connection: each message with what is wrong with it.
+//! The message log, with faults of messages.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,13 @@ use tokio::sync::watch;
 use super::message::Validator;
 use super::report::shortened;
 
-/// How many entries are kept, and how many bytes of them as JSON.
+/// The maximum number and total size of entries.
 const MAX_ENTRIES: usize = 2_000;
 const MAX_BYTES: usize = 32 << 20;
-/// How many faults of a connection are kept in words.
+/// The maximum number of faults kept as text.
 const MAX_FAULTS: usize = 20;
 
-/// Where an entry comes from.
+/// The source of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -33,31 +33,31 @@ pub enum Side {
     State,
 }
 
-/// One entry of the log.
+/// A log entry.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Entry {
     /// Its number, from 1.
     pub seq: u64,
-    /// When it was made, in milliseconds since the log began.
+    /// When it was made, in milliseconds since the log started.
     pub at_ms: u64,
-    /// Where it comes from.
+    /// The source.
     pub side: Side,
     /// The message; a string if it is text.
     pub message: Value,
-    /// How it differs from what MCP says.
+    /// How it violates MCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     #[serde(skip)]
     bytes: usize,
 }
 
-/// What was wrong with the messages of one connection.
+/// The faults in the messages of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
-    /// The first of them, with the numbers of their messages.
+    /// The first faults, with the numbers of their messages.
     pub(super) first: Vec<String>,
-    /// How many there were, and in how many messages.
+    /// The number of faults, and of messages.
     pub(super) count: usize,
     pub(super) messages: usize,
 }
@@ -71,11 +71,11 @@ struct State {
     faults: Faults,
 }
 
-/// The log of everything that was sent and received.
+/// A log of all messages.
 pub(super) struct MessageLog {
     state: Mutex<State>,
     last: watch::Sender<u64>,
-    began: Instant,
+    started: Instant,
 }
 
 impl MessageLog {
@@ -83,12 +83,12 @@ impl MessageLog {
         Self {
             state: Mutex::default(),
             last: watch::Sender::new(0),
-            began: Instant::now(),
+            started: Instant::now(),
         }
     }
 
-    /// Begins the log of another connection.
-    pub(super) fn begin(&self) {
+    /// Starts the log of another connection.
+    pub(super) fn start_connection(&self) {
         {
             let mut state = self.state();
             state.validator = Validator::default();
@@ -103,7 +103,7 @@ impl MessageLog {
         self.add(state, side, message.clone(), fault);
     }
 
-    /// Something that was received and is not a message.
+    /// Logs received data that is not a message.
     pub(super) fn invalid(&self, text: String, fault: String) {
         self.add(self.state(), Side::Received, text.into(), Some(fault));
     }
@@ -139,7 +139,7 @@ impl MessageLog {
         let bytes = message.to_string().len();
         let entry = Entry {
             seq,
-            at_ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            at_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             side,
             message,
             fault,
@@ -156,17 +156,17 @@ impl MessageLog {
         self.last.send_replace(seq);
     }
 
-    /// The entries after that one, as soon as there are any.
+    /// Waits for entries after `seq`.
     pub(super) async fn after(&self, seq: u64) -> Vec<Entry> {
         let mut last = self.last.subscribe();
-        // The sender is this log's own, so it exists as long as anybody waits.
+        // The sender is a field of this log, so it is not dropped.
         let _ = last.wait_for(|last| *last > seq).await;
         let state = self.state();
         let newer = state.entries.iter().filter(|entry| entry.seq > seq);
         newer.cloned().collect()
     }
 
-    /// What was wrong with what this connection's server sent.
+    /// The faults in the messages from the server of this connection.
     pub(super) fn faults(&self) -> Faults {
         self.state().faults.clone()
     }
@@ -175,7 +175,7 @@ impl MessageLog {
     pub(super) fn last_stderr(&self) -> Option<String> {
         let state = self.state();
         let mut lines = state.entries.iter().rev().take_while(|entry| {
-            // Those of earlier connections are of earlier processes.
+            // Earlier lines are from processes of earlier connections.
             entry.side != Side::State || entry.message != "connecting"
         });
         let line = lines.find(|entry| {

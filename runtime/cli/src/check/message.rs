@@ -1,4 +1,4 @@
-//! What is wrong with a message of either side. The forms are those of rmcp's types.
+//! Validates JSON-RPC and MCP messages with the types of rmcp.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ use rmcp::model::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// How many requests without a response are known of each side.
-const MAX_OPEN: usize = 1_000;
-/// The longest id that is answered, in bytes of JSON.
+/// The maximum number of pending requests that are tracked for each side.
+const MAX_REQUESTS: usize = 1_000;
+/// The maximum length of an id, in bytes.
 const MAX_ID: usize = 1_000;
 
-/// Validates the messages of a connection, in their order.
+/// Validates the messages of a connection in order.
 #[derive(Debug, Default)]
 pub(super) struct Validator {
-    /// The methods of requests without a response, by id.
+    /// The methods of pending requests, by id.
     sent: HashMap<String, String>,
     received: HashMap<String, String>,
 }
 
-/// Whether a request with this id can be answered.
+/// Whether this is a valid request id.
 pub(super) fn is_id(id: &Value) -> bool {
     match id {
         Value::String(id) => id.len() <= MAX_ID,
@@ -35,7 +35,7 @@ pub(super) fn is_id(id: &Value) -> bool {
 }
 
 impl Validator {
-    /// What is wrong with the next message, which was `sent` to the server or received from it.
+    /// The fault of the next message, if any.
     pub(super) fn fault(&mut self, sent: bool, message: &Value) -> Option<String> {
         let Some(members) = message.as_object() else {
             return Some("a message must be an object".to_owned());
@@ -45,20 +45,20 @@ impl Validator {
         }
         let id = members.get("id");
         if id.is_some_and(|id| !is_id(id)) {
-            // An error about a message whose id could not be read.
+            // Errors about messages with an unreadable id have the id null.
             let unknown = members.contains_key("error") && id == Some(&Value::Null);
             let expected = format!("`id` must be an integer or a string of at most {MAX_ID} bytes");
             return (!unknown).then_some(expected);
         }
         match members.get("method") {
             Some(Value::String(method)) => {
-                let open = if sent {
+                let requests = if sent {
                     &mut self.sent
                 } else {
                     &mut self.received
                 };
-                if let (Some(id), true) = (id, open.len() < MAX_OPEN) {
-                    open.insert(id.to_string(), method.clone());
+                if let (Some(id), true) = (id, requests.len() < MAX_REQUESTS) {
+                    requests.insert(id.to_string(), method.clone());
                 }
                 let params = members.get("params");
                 if params.is_some_and(|params| !params.is_object()) {
@@ -82,12 +82,12 @@ impl Validator {
             let expected = "a message must have a `method` or an `id`".to_owned();
             return error.is_none().then_some(expected);
         };
-        let open = if sent {
+        let requests = if sent {
             &mut self.received
         } else {
             &mut self.sent
         };
-        let Some(method) = open.remove(&id.to_string()) else {
+        let Some(method) = requests.remove(&id.to_string()) else {
             return Some(format!("no request with the id {id} is open"));
         };
         match (result, error) {
@@ -109,19 +109,21 @@ impl Validator {
 
 fn request_fault(method: &str, params: &Value) -> Option<String> {
     let fault = match method {
-        "initialize" => of::<InitializeRequestParams>(params),
-        "tools/call" => of::<CallToolRequestParams>(params),
-        "resources/read" => of::<ReadResourceRequestParams>(params),
-        "prompts/get" => of::<GetPromptRequestParams>(params),
-        "completion/complete" => of::<CompleteRequestParams>(params),
-        "elicitation/create" => of::<ElicitRequestParams>(params),
-        "notifications/progress" => of::<ProgressNotificationParam>(params),
+        "initialize" => deserialize_fault::<InitializeRequestParams>(params),
+        "tools/call" => deserialize_fault::<CallToolRequestParams>(params),
+        "resources/read" => deserialize_fault::<ReadResourceRequestParams>(params),
+        "prompts/get" => deserialize_fault::<GetPromptRequestParams>(params),
+        "completion/complete" => deserialize_fault::<CompleteRequestParams>(params),
+        "elicitation/create" => deserialize_fault::<ElicitRequestParams>(params),
+        "notifications/progress" => deserialize_fault::<ProgressNotificationParam>(params),
         "notifications/message"
             if params.get("level").is_none() || params.get("data").is_none() =>
         {
             Some("`level` and `data` are required".to_owned())
         }
-        "notifications/resources/updated" => of::<ResourceUpdatedNotificationParam>(params),
+        "notifications/resources/updated" => {
+            deserialize_fault::<ResourceUpdatedNotificationParam>(params)
+        }
         _ => None,
     };
     fault.map(|fault| format!("params of {method}: {fault}"))
@@ -129,30 +131,30 @@ fn request_fault(method: &str, params: &Value) -> Option<String> {
 
 fn result_fault(method: &str, result: &Value) -> Option<String> {
     match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") => return of::<InputRequiredResult>(result),
+        Some("input_required") => return deserialize_fault::<InputRequiredResult>(result),
         Some("task") => return None,
         _ => {}
     }
     match method {
-        "initialize" => of::<InitializeResult>(&without_booleans(result)),
-        "server/discover" => of::<DiscoverResult>(&without_booleans(result)),
-        "tools/list" => of::<ListToolsResult>(result),
+        "initialize" => deserialize_fault::<InitializeResult>(&without_booleans(result)),
+        "server/discover" => deserialize_fault::<DiscoverResult>(&without_booleans(result)),
+        "tools/list" => deserialize_fault::<ListToolsResult>(result),
         "tools/call" if !result.get("content").is_some_and(Value::is_array) => {
             Some("`content` must be an array".to_owned())
         }
-        "tools/call" => of::<CallToolResult>(result),
-        "resources/list" => of::<ListResourcesResult>(result),
-        "resources/templates/list" => of::<ListResourceTemplatesResult>(result),
-        "resources/read" => of::<ReadResourceResult>(result),
-        "prompts/list" => of::<ListPromptsResult>(result),
-        "prompts/get" => of::<GetPromptResult>(result),
-        "completion/complete" => of::<CompleteResult>(result),
-        "elicitation/create" => of::<ElicitResult>(result),
+        "tools/call" => deserialize_fault::<CallToolResult>(result),
+        "resources/list" => deserialize_fault::<ListResourcesResult>(result),
+        "resources/templates/list" => deserialize_fault::<ListResourceTemplatesResult>(result),
+        "resources/read" => deserialize_fault::<ReadResourceResult>(result),
+        "prompts/list" => deserialize_fault::<ListPromptsResult>(result),
+        "prompts/get" => deserialize_fault::<GetPromptResult>(result),
+        "completion/complete" => deserialize_fault::<CompleteResult>(result),
+        "elicitation/create" => deserialize_fault::<ElicitResult>(result),
         _ => None,
     }
 }
 
-/// Policies are advertised as `experimental.policy: true`, which a type that wants objects would refuse.
+/// Removes `experimental.policy: true`, since rmcp's type requires objects.
 fn without_booleans(result: &Value) -> Value {
     let mut result = result.clone();
     if let Some(Value::Object(experimental)) = result.pointer_mut("/capabilities/experimental") {
@@ -162,7 +164,7 @@ fn without_booleans(result: &Value) -> Value {
 }
 
 /// Why `value` is not a `T`.
-fn of<T: DeserializeOwned>(value: &Value) -> Option<String> {
+fn deserialize_fault<T: DeserializeOwned>(value: &Value) -> Option<String> {
     let fault = serde_json::from_value::<T>(value.clone()).err();
     fault.map(|fault| fault.to_string())
 }
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_the_form_of_json_rpc() {
+    fn messages_must_be_valid_json_rpc() {
         let long = "x".repeat(MAX_ID + 1);
         for (message, expected) in [
             (json!({"jsonrpc": "2.0", "method": "notifications/x"}), None),
@@ -231,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn response_has_the_form_that_its_request_wants() {
-        let asked = [(
+    fn responses_must_match_their_request() {
+        let request = [(
             true,
             json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
         )];
@@ -258,7 +260,7 @@ mod tests {
                 .as_object_mut()
                 .unwrap()
                 .extend(members.as_object().unwrap().clone());
-            check(&asked, &message, expected);
+            check(&request, &message, expected);
         }
     }
 }

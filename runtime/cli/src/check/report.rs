@@ -1,4 +1,4 @@
-//! What the checks of a server came to, as text and as JSON.
+//! The report of all checks, as text or JSON.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,30 +12,30 @@ use super::connection::{Connection, Revision};
 use super::session::{Session, State};
 use super::target::Target;
 
-/// The longest text of a server that is repeated, in characters.
+/// The maximum length of quoted server text, in characters.
 const MAX_TEXT: usize = 300;
-/// How many faults a detail names.
+/// The maximum number of faults in a detail.
 const MAX_FAULTS: usize = 8;
 
-/// How a check ended.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The server is as it should be.
+    /// No fault was found.
     Pass,
-    /// Something is allowed and discouraged, or could not be checked.
+    /// Something is discouraged, or could not be checked.
     Warn,
-    /// Something is wrong.
+    /// A fault was found.
     Fail,
-    /// The server does not have what is checked.
+    /// The check does not apply to the server.
     Skip,
 }
 
 impl Outcome {
-    /// All of them, in the order of reports.
+    /// All outcomes, in the order of reports.
     pub const ALL: [Self; 4] = [Self::Pass, Self::Warn, Self::Fail, Self::Skip];
 
-    /// As reports have it.
+    /// The name in reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// One check. Its detail is text on one line, bounded and escaped for terminals.
+/// The result of a check.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Check {
@@ -55,7 +55,7 @@ pub struct Check {
     pub check: &'static str,
     /// How it ended.
     pub outcome: Outcome,
-    /// What was found.
+    /// Details on one line, bounded and escaped for terminals.
     pub detail: String,
 }
 
@@ -88,7 +88,7 @@ impl Check {
         Self::fail("connect", &error.to_string())
     }
 
-    /// Passes with what was checked, or names the first faults.
+    /// Passes without faults, or fails with the first ones.
     pub(super) fn of_faults(check: &'static str, faults: &[String], passed: &str) -> Self {
         if faults.is_empty() {
             Self::pass(check, passed)
@@ -98,7 +98,7 @@ impl Check {
     }
 }
 
-/// The first faults of `count`.
+/// Joins the first of `count` faults.
 pub(super) fn joined(faults: &[String], count: usize) -> String {
     let named = faults.iter().take(MAX_FAULTS).map(|fault| shortened(fault));
     let named: Vec<String> = named.collect();
@@ -110,7 +110,7 @@ pub(super) fn joined(faults: &[String], count: usize) -> String {
     text
 }
 
-/// The start of a text that a server sent.
+/// Truncates text from a server.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_TEXT) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -118,7 +118,7 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// One line, as it is shown on a terminal.
+/// Formats a line for a terminal.
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcome = self.outcome.as_str();
@@ -127,7 +127,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// What all checks of a server came to.
+/// The report of all checks.
 #[derive(Clone, Debug)]
 pub struct Report {
     target: String,
@@ -137,27 +137,27 @@ pub struct Report {
 }
 
 impl Report {
-    /// The checks, in the order in which people read them.
+    /// The checks, in display order.
     #[must_use]
     pub fn checks(&self) -> &[Check] {
         &self.checks
     }
 
-    /// How many checks ended that way.
+    /// The number of checks with this outcome.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> usize {
         let checks = self.checks.iter();
         checks.filter(|check| check.outcome == outcome).count()
     }
 
-    /// Why the server could not be reached, if it could not. Only `connect` was checked then.
+    /// Why the server could not be reached, if so. The report has only the check `connect` then.
     #[must_use]
     pub fn unreachable(&self) -> Option<&ServerError> {
         self.error.as_ref()
     }
 
-    /// The report for programs: `target`, `revision`, `reached`, `counts` by outcome, and `checks`, each with `check`,
-    /// `outcome` (`pass`, `warn`, `fail` or `skip`) and `detail`. Members may be added; what `detail` says may change.
+    /// The report as JSON: `target`, `revision`, `reached`, `counts` by outcome, and `checks`, each with `check`, `outcome` (`pass`,
+    /// `warn`, `fail` or `skip`) and `detail`. Members may be added, and the text of `detail` may change.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let counts = Outcome::ALL.map(|outcome| (outcome.as_str(), self.count(outcome)));
@@ -175,7 +175,7 @@ impl Report {
     }
 }
 
-/// A line for each check, and one that counts them.
+/// Formats a line for each check, and a summary.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for check in &self.checks {
@@ -200,18 +200,16 @@ impl fmt::Display for Report {
     }
 }
 
-/// Connects to a server, makes every check and ends the connection, and the server if it was started for it. All checks
-/// together end `within` that time, and the connection a few seconds later.
+/// Connects to a server, runs all checks within the timeout, then closes the connection and ends the server if it was started.
 ///
-/// If `stop` completes first, the connection is closed and `None` is returned. No check changes anything on a server
-/// whose tools do what they say.
+/// Returns `None` if `stop` completes first. The checks change nothing if the annotations of the server's tools are correct.
 pub async fn run(
     target: Target,
     connection: Connection,
     within: Duration,
     stop: impl Future<Output = ()>,
 ) -> Option<Report> {
-    let began = Instant::now();
+    let started = Instant::now();
     let revision = connection.revision;
     let session = Session::new(target);
     let checked = async {
@@ -225,7 +223,7 @@ pub async fn run(
                 (vec![check], Some(error))
             }
             _ => {
-                let left = within.saturating_sub(began.elapsed());
+                let left = within.saturating_sub(started.elapsed());
                 (session.checks(left).await, None)
             }
         }

@@ -1,4 +1,4 @@
-//! What a server says of itself: its greeting and its lists.
+//! The server's greeting and lists.
 
 use bailiwick::IntentTemplate;
 use serde::Serialize;
@@ -7,51 +7,51 @@ use serde_json::{Map, Value, json};
 use super::client::{Client, ServerError};
 use super::session::Deadline;
 
-/// The type of views (MCP Apps).
+/// The MIME type of MCP Apps views.
 pub(super) const APP: &str = "text/html;profile=mcp-app";
-/// How many pages and items of one list are read, and how many bytes of it as JSON.
+/// The maximum number of pages, items and bytes of a list.
 const MAX_PAGES: usize = 50;
 const MAX_ITEMS: usize = 5_000;
 const MAX_BYTES: usize = 16 << 20;
 
-/// What a server says of itself.
+/// The server's greeting and lists.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ServerInfo {
     /// The result of `initialize` or `server/discover`.
     pub greeting: Value,
-    /// Its tools.
+    /// The tools.
     pub tools: Vec<ListedTool>,
-    /// The views among its resources, as it lists them.
+    /// The views among the listed resources.
     pub apps: Vec<Value>,
-    /// The schema of what `experimental.configuration` may have, if any.
+    /// The schema of `experimental.configuration`, if any.
     pub config_schema: Option<Value>,
-    /// Whether calls may carry a policy.
+    /// Whether calls may contain a policy.
     pub policy: bool,
-    /// Why lists that it offers could not be read.
+    /// Errors of advertised lists that could not be read.
     #[serde(skip)]
     pub unread: Vec<String>,
 }
 
-/// A tool in the list of a server.
+/// A listed tool.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ListedTool {
-    /// As it is listed.
+    /// The listed JSON.
     pub tool: Value,
     /// Its name.
     pub name: String,
-    /// The template of a sentence on what a call does.
+    /// The intent template.
     pub intent: Option<String>,
-    /// What is wrong with that template.
+    /// The faults of the template.
     pub lints: Vec<String>,
     /// Whether it can be previewed.
     pub preview: bool,
-    /// Whether it says that it changes nothing.
+    /// Whether it is annotated as read-only.
     pub read_only: bool,
-    /// The address of the view that shows its results.
+    /// The URI of its view.
     pub ui: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl ServerInfo {
     }
 }
 
-/// Whether a greeting declares the extension of that name, among its experimental capabilities or its extensions.
+/// Whether the server declares an extension, in `experimental` or `extensions`.
 fn extends(greeting: &Value, name: &str) -> bool {
     let capabilities = greeting.get("capabilities").unwrap_or(&Value::Null);
     let experimental = capabilities.pointer(&format!("/experimental/{name}"));
@@ -99,7 +99,7 @@ fn extends(greeting: &Value, name: &str) -> bool {
     on || names.any(|key| key.rsplit('/').next() == Some(name))
 }
 
-/// A member of an object, of its `annotations` or of its `_meta`.
+/// Finds a member of an object, its `annotations` or its `_meta`.
 #[must_use]
 pub fn member<'v>(object: &'v Value, key: &str) -> Option<&'v Value> {
     let own = object.get(key);
@@ -145,7 +145,7 @@ impl ListedTool {
     }
 }
 
-/// All items of a list.
+/// Reads all pages of a list.
 async fn list(
     client: &Client,
     method: &str,

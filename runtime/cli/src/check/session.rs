@@ -1,4 +1,4 @@
-//! The one connection to a server that is checked, and its state.
+//! The connection to a checked server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,37 +15,37 @@ use super::report::Check;
 use super::server::ServerInfo;
 use super::target::Target;
 
-/// How long a response may take, but for the first: a program may be slow to start.
-const RESPONSE: Duration = Duration::from_secs(10);
+/// The timeout for responses, except for the first one, since a program may be slow to start.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// When everything must be done.
+/// The deadline for all requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(Instant);
 
 impl Deadline {
     pub(super) fn after(within: Duration) -> Self {
         let now = Instant::now();
-        // A deadline that the clock cannot represent is a day from now.
+        // A day, if the clock cannot represent the deadline.
         let end = now.checked_add(within);
         Self(end.unwrap_or_else(|| now + Duration::from_secs(86_400)))
     }
 
-    /// What `response` comes to, if it comes in time.
+    /// Waits for `response` until the deadline or the response timeout.
     pub(super) async fn bound<T>(
         self,
         method: &str,
         response: impl Future<Output = Result<T, ServerError>>,
     ) -> Result<T, ServerError> {
-        self.bound_within(RESPONSE, method, response).await
+        self.bound_within(RESPONSE_TIMEOUT, method, response).await
     }
 
     async fn bound_within<T>(
         self,
-        most: Duration,
+        max: Duration,
         method: &str,
         response: impl Future<Output = Result<T, ServerError>>,
     ) -> Result<T, ServerError> {
-        let within = self.0.saturating_duration_since(Instant::now()).min(most);
+        let within = self.0.saturating_duration_since(Instant::now()).min(max);
         if within.is_zero() {
             return Err(ServerError::NoTimeLeft);
         }
@@ -59,7 +59,7 @@ impl Deadline {
     }
 }
 
-/// A server that answered the greeting.
+/// A connected server.
 pub struct Connected {
     pub(super) client: Client,
     pub(super) info: ServerInfo,
@@ -67,16 +67,16 @@ pub struct Connected {
 }
 
 impl Connected {
-    /// What the server says of itself.
+    /// The server's greeting and lists.
     #[must_use]
     pub fn info(&self) -> &ServerInfo {
         &self.info
     }
 
-    /// Sends a request and waits for the response, an error too, for as long as that takes.
+    /// Sends a request and waits for the response, which may be an error, without a timeout.
     ///
     /// # Errors
-    /// [`ServerError`] if the connection ends before there is a response.
+    /// [`ServerError`] if the connection ends before the response.
     pub async fn request(
         &self,
         method: &str,
@@ -85,7 +85,7 @@ impl Connected {
         self.client.request(method, params).await
     }
 
-    /// Answers a request of the server.
+    /// Responds to a request of the server.
     pub fn reply(&self, id: &Value, result: &Value) {
         self.client.reply(id, result);
     }
@@ -101,13 +101,13 @@ impl std::fmt::Debug for Connected {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum State {
-    /// It is being made.
+    /// Connecting.
     Connecting,
-    /// The server answers.
+    /// Connected.
     Ready(Arc<Connected>),
-    /// It has ended, for this reason.
+    /// The connection has ended.
     Ended(Arc<Connected>, ServerError),
-    /// It could not be made.
+    /// The connection failed.
     Failed(ServerError),
 }
 
@@ -116,13 +116,13 @@ struct Current {
     state: State,
 }
 
-/// A server with at most one connection to it, and the log of what goes over it.
+/// A server with at most one connection, and a log of its messages.
 pub struct Session {
     target: Target,
-    attended: bool,
+    interactive: bool,
     log: Arc<MessageLog>,
     current: Mutex<Current>,
-    /// Held while one connection replaces another.
+    /// Locked while a connection is replaced.
     replacing: Mutex<()>,
 }
 
@@ -135,12 +135,12 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// A session without a connection. What the server asks people is cancelled.
+    /// Creates a session without a connection. Elicitation requests are cancelled.
     #[must_use]
     pub fn new(target: Target) -> Self {
         Self {
             target,
-            attended: false,
+            interactive: false,
             log: Arc::new(MessageLog::new()),
             current: Mutex::new(Current {
                 connection: Connection::default(),
@@ -150,10 +150,10 @@ impl Session {
         }
     }
 
-    /// Leaves the requests of the server unanswered until [`Connected::reply`] is called.
+    /// Leaves elicitation requests to the caller, who responds with [`Connected::reply`].
     #[must_use]
-    pub fn attended(mut self) -> Self {
-        self.attended = true;
+    pub fn interactive(mut self) -> Self {
+        self.interactive = true;
         self
     }
 
@@ -163,10 +163,10 @@ impl Session {
         &self.target
     }
 
-    /// Ends the connection, if there is one, and connects anew; greeting and lists are read `within` that time.
+    /// Closes the connection, if any, and connects again. Reads the greeting and lists within the timeout.
     pub async fn connect(&self, connection: Connection, within: Duration) -> State {
         let _replacing = self.replacing.lock().await;
-        self.log.begin();
+        self.log.start_connection();
         let before = {
             let mut current = self.current.lock().await;
             current.connection = connection.clone();
@@ -191,7 +191,7 @@ impl Session {
     ) -> Result<Connected, ServerError> {
         let transport = self.target.open()?;
         let meta = connection.request_meta();
-        let client = Client::new(transport, &self.log, meta, self.attended);
+        let client = Client::new(transport, &self.log, meta, self.interactive);
         let method = match connection.revision {
             super::Revision::Handshake => "initialize",
             super::Revision::Stateless => "server/discover",
@@ -210,7 +210,7 @@ impl Session {
         }
     }
 
-    /// How the connection is.
+    /// The state of the connection.
     pub async fn state(&self) -> State {
         match &self.current.lock().await.state {
             State::Ready(connected) => match connected.client.ended() {
@@ -221,7 +221,7 @@ impl Session {
         }
     }
 
-    /// How the connection was made, or is being made.
+    /// The options of the connection.
     pub async fn connection(&self) -> Connection {
         self.current.lock().await.connection.clone()
     }
@@ -229,7 +229,7 @@ impl Session {
     /// The server, if it is connected.
     ///
     /// # Errors
-    /// [`ServerError`], the reason why it is not.
+    /// [`ServerError`] if it is not connected.
     pub async fn connected(&self) -> Result<Arc<Connected>, ServerError> {
         match self.state().await {
             State::Connecting => Err(ServerError::NotConnected),
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Makes every check of the server that is connected, `within` that time.
+    /// Runs all checks within the timeout.
     pub async fn checks(&self, within: Duration) -> Vec<Check> {
         match self.connected().await {
             Ok(connected) => checks::all(&connected, &self.log, Deadline::after(within)).await,
@@ -246,18 +246,18 @@ impl Session {
         }
     }
 
-    /// The messages after the one of that number, as soon as there are any; the oldest of many are left out.
+    /// Waits for log entries after `seq`. Old entries may have been dropped.
     pub async fn messages_after(&self, seq: u64) -> Vec<Entry> {
         self.log.after(seq).await
     }
 
-    /// The last line of the server's standard error, if it is a process that wrote any.
+    /// The last line of the server's standard error, if any.
     #[must_use]
     pub fn last_stderr(&self) -> Option<String> {
         self.log.last_stderr()
     }
 
-    /// Ends the connection, and the server if it was started for it.
+    /// Closes the connection, and ends the server if it was started.
     pub async fn close(&self) {
         let _replacing = self.replacing.lock().await;
         let closed = State::Failed(ServerError::NotConnected);

@@ -1,4 +1,4 @@
-//! Where a server is: a command that starts it, a URL, or a future in this process.
+//! How to reach a server: a command, a URL, or a future in this process.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -13,8 +13,8 @@ use super::client::ServerError;
 use super::transport::{self, Transport};
 use super::{child, http};
 
-/// The bytes that wait between a server in this process and its client.
-const PIPE: usize = 1 << 20;
+/// The buffer size between a server in this process and the client.
+const PIPE_BYTES: usize = 1 << 20;
 
 type Failure = Box<dyn Error + Send + Sync>;
 type Serving = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
@@ -40,25 +40,25 @@ enum Kind {
     },
 }
 
-/// A URL that nothing is sent to.
+/// Why a URL is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
     /// It is not an `http://` or `https://` URL.
     #[error("`{0}` is not an http:// or https:// URL")]
     Invalid(String),
-    /// It has a user name or password, which would be shown with it.
+    /// It has a user name or password, which would be displayed.
     #[error("the URL has a user name or password: give the server a bearer token instead")]
     Credentials,
     /// This program was built without the feature `tls`.
     #[error("`{0}` needs TLS, which this program was built without (feature `tls`)")]
     Tls(String),
-    /// The token would cross a network in the clear.
+    /// The token would be sent over a network unencrypted.
     #[error(
         "the bearer token would be sent to `{0}` unencrypted: use https://, or a server on this machine"
     )]
     Unencrypted(String),
-    /// The token has characters that no header takes.
+    /// The token has characters that are not allowed in a header.
     #[error("the bearer token must have visible ASCII characters only")]
     Bearer,
 }
@@ -75,11 +75,10 @@ impl Target {
         })
     }
 
-    /// A Streamable HTTP server, which is sent `bearer` with every request. Redirects are not followed, and no proxy is
-    /// used.
+    /// A Streamable HTTP server. `bearer` is sent with every request. Redirects are not followed, and no proxy is used.
     ///
     /// # Errors
-    /// [`UrlError`] if nothing can be sent there, or the token only unencrypted.
+    /// [`UrlError`] if the URL is invalid, or the token would be sent unencrypted.
     pub fn url(text: &str, bearer: Option<String>) -> Result<Self, UrlError> {
         let url = Url::parse(text).ok();
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -122,14 +121,14 @@ impl Target {
             Kind::Command { program, arguments } => child::start(program, arguments),
             Kind::Url { url, bearer } => http::open(url, bearer.as_deref()),
             Kind::InProcess { serve, .. } => {
-                let (near, far) = tokio::io::duplex(PIPE);
+                let (near, far) = tokio::io::duplex(PIPE_BYTES);
                 Ok(transport::in_process(near, serve(far)))
             }
         }
     }
 }
 
-/// Whether a URL names this machine.
+/// Whether a URL refers to this machine.
 fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let literal = host
@@ -141,7 +140,7 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// As it is shown: a command with its arguments, a URL or a name.
+/// Formats the command with its arguments, the URL, or the name.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -157,7 +156,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The target as it is shown, without a token.
+/// Formats the target without the token.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Target({self})")

@@ -1,4 +1,4 @@
-//! The connection to a server as two channels of JSON messages; over streams, one message a line.
+//! A connection as two channels of JSON messages, and the stdio framing.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// The largest message that is read, in bytes.
+/// The maximum size of a message, in bytes.
 pub(super) const MAX_MESSAGE: usize = 4 << 20;
-/// How many messages wait to be read, and how many to be sent.
+/// The capacities of the channels.
 const MAX_INCOMING: usize = 4;
 const MAX_OUTGOING: usize = 64;
-/// How much of an invalid message is kept, in bytes.
+/// The maximum number of bytes that are kept of an invalid message.
 const MAX_INVALID: usize = 4 << 10;
-/// How long a server may take to end by itself once the connection is closed.
-const GRACE: Duration = Duration::from_secs(3);
+/// How long to wait for a server to exit after the connection is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why a connection has ended that the server closed.
+/// The reason for connections that the server closed.
 pub(super) const CLOSED: &str = "the server closed the connection";
 
-/// What comes from a server.
+/// Events from the server.
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// A message.
     Message(Value),
-    /// Something that is not a message, and why.
+    /// Data that is not a message, and why.
     Invalid { text: String, fault: String },
-    /// The request of this id was not answered with a response, but perhaps with an HTTP status.
+    /// The request with this id failed, perhaps with an HTTP status.
     Failed {
         id: Value,
         status: Option<u16>,
@@ -50,7 +50,7 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    /// A connection whose far ends `tasks` will serve.
+    /// Creates the channels. Returns the other ends for the tasks.
     pub(super) fn new() -> (Self, mpsc::Receiver<Value>, mpsc::Sender<Incoming>) {
         let (outgoing, to_send) = mpsc::channel(MAX_OUTGOING);
         let (received, incoming) = mpsc::channel(MAX_INCOMING);
@@ -63,7 +63,7 @@ impl Transport {
     }
 }
 
-/// Connects to a server that `serving` is, at the other end of `stream`.
+/// Connects to the server `serving` through `stream`.
 pub(super) fn in_process(
     stream: DuplexStream,
     serving: impl Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
@@ -78,21 +78,21 @@ pub(super) fn in_process(
             (Ok(()), Err(reason)) => reason,
             (Ok(()), Ok(())) => CLOSED.to_owned(),
         };
-        // It fails if nobody listens any more.
+        // The receiver may be dropped.
         let _ = received.send(Incoming::Ended(reason)).await;
     });
     transport
 }
 
-/// Waits until the tasks have ended, which they do once nobody sends or listens, and ends those that do not.
+/// Waits for the tasks to end after the channels are closed, and aborts them after a timeout.
 pub(super) async fn end(mut tasks: JoinSet<()>) {
     let ended = async { while tasks.join_next().await.is_some() {} };
-    if timeout(GRACE, ended).await.is_err() {
+    if timeout(CLOSE_TIMEOUT, ended).await.is_err() {
         tasks.shutdown().await;
     }
 }
 
-/// Writes messages until nobody sends any, then closes the stream.
+/// Writes messages until the channel is closed, then closes the stream.
 pub(super) async fn write(mut writer: impl AsyncWrite + Unpin, mut to_send: mpsc::Receiver<Value>) {
     while let Some(message) = to_send.recv().await {
         let line = format!("{message}\n");
@@ -101,11 +101,11 @@ pub(super) async fn write(mut writer: impl AsyncWrite + Unpin, mut to_send: mpsc
             return;
         }
     }
-    // It fails if the server has closed it already.
+    // The server may have closed it.
     let _ = writer.shutdown().await;
 }
 
-/// Reads messages until the end of the stream. An error is the reason why reading stopped before it.
+/// Reads messages until the end of the stream. Returns an error if reading stopped earlier.
 pub(super) async fn read(
     reader: impl AsyncRead + Unpin,
     received: &mpsc::Sender<Incoming>,
@@ -124,7 +124,7 @@ pub(super) async fn read(
             }
             Ok(_) if line.trim_ascii().is_empty() => {}
             Ok(_) => {
-                if received.send(parsed(&line)).await.is_err() {
+                if received.send(parse(&line)).await.is_err() {
                     return Err("the connection was closed".to_owned());
                 }
             }
@@ -132,8 +132,8 @@ pub(super) async fn read(
     }
 }
 
-/// A text as a message, if it is one.
-pub(super) fn parsed(text: &[u8]) -> Incoming {
+/// Parses a message.
+pub(super) fn parse(text: &[u8]) -> Incoming {
     match serde_json::from_slice(text) {
         Ok(message) => Incoming::Message(message),
         Err(error) => {

@@ -1,4 +1,4 @@
-//! The part of the command line that checks an MCP server.
+//! The command line of `bailiwick check`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -8,34 +8,34 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
 
 use super::CliError;
-use super::record::switch;
+use super::audit::bool_flag;
 
 const CHECK: &str = "check";
-/// How long all checks may take, in seconds.
+/// The default timeout, in seconds.
 const TIMEOUT: &str = "60";
 
-/// A server that is to be checked.
+/// The options of `bailiwick check`.
 #[derive(Debug)]
 pub(crate) struct CheckCommand {
-    /// Where it is.
+    /// The server.
     pub(crate) target: Target,
     /// How to connect.
     pub(crate) connection: Connection,
-    /// How long all checks may take.
+    /// The timeout for all checks together.
     pub(crate) within: Duration,
-    /// As JSON, for programs.
+    /// Print JSON.
     pub(crate) json: bool,
 }
 
-/// The command that checks a server.
+/// Defines the command.
 pub(super) fn command() -> Command {
     Command::new(CHECK)
-        .about("Check an MCP server: what it lists, how it answers, what it refuses")
+        .about("Check an MCP server for protocol errors")
         .long_about(
             "Connects to an MCP server, over stdio (COMMAND starts it) or HTTP (--url), and prints a line for each check: pass, \
-             warn, fail or skip, its name and what was found. The checks call one tool that says that it only reads, and preview \
-             those that say that they can be previewed: a server whose tools do what they say is not changed. At the end the \
-             server is ended with everything that it started.\n\nExit status 0 if no check failed, 1 if one failed, 2 if the \
+             warn, fail or skip, its name and details. The checks call one tool that is annotated as read-only, and preview tools \
+             that support previews, so they change nothing if these annotations are correct. A server that was started is ended \
+             with all processes that it started.\n\nExit status 0 if no check failed, 1 if one failed, 2 if the \
              server cannot be reached, the arguments are wrong or the check is interrupted.\n\nExamples:\n  bailiwick check node server.js\n  bailiwick check --json --url https://example.com/mcp --bearer-env TOKEN",
         )
         .override_usage("bailiwick check [OPTIONS] (COMMAND [ARGS]... | --url URL)")
@@ -46,7 +46,7 @@ pub(super) fn command() -> Command {
                 .trailing_var_arg(true)
                 .value_parser(value_parser!(OsString))
                 .conflicts_with_all(["url", "bearer-env"])
-                .help("The command that starts the server, and its arguments; options of the check go before it"),
+                .help("The command that starts the server, and its arguments; options of `check` must precede it"),
             Arg::new("url")
                 .long("url")
                 .value_name("URL")
@@ -54,34 +54,34 @@ pub(super) fn command() -> Command {
             Arg::new("bearer-env")
                 .long("bearer-env")
                 .value_name("VAR")
-                .help("Send the value of this environment variable as bearer token, by https:// or to this machine"),
+                .help("Send the value of this environment variable as bearer token (over https:// or to this machine only)"),
             Arg::new("revision")
                 .long("revision")
                 .value_name("REVISION")
                 .value_parser(|text: &str| text.parse::<Revision>())
-                .help("The revision of MCP: 2025-11-25 (with a handshake, in which the server may choose an earlier one) or 2026-07-28 (stateless) [default: 2025-11-25]"),
+                .help("The MCP revision: 2025-11-25 (the server may choose an earlier one) or 2026-07-28 (stateless) [default: 2025-11-25]"),
             Arg::new("configuration")
                 .long("configuration")
                 .value_name("JSON")
-                .value_parser(object)
+                .value_parser(parse_object)
                 .help("Send this JSON object as experimental.configuration"),
             Arg::new("timeout")
                 .long("timeout")
                 .value_name("SECONDS")
                 .value_parser(value_parser!(u64).range(1..=3600))
                 .default_value(TIMEOUT)
-                .help("How long all checks together may take; a response may take 10 seconds, but for the first"),
-            switch("json", "Print the report as JSON"),
+                .help("The timeout for all checks together; each response but the first must arrive within 10 seconds"),
+            bool_flag("json", "Print the report as JSON"),
         ])
 }
 
-/// A JSON object.
-fn object(text: &str) -> Result<Map<String, Value>, serde_json::Error> {
+/// Parses a JSON object.
+fn parse_object(text: &str) -> Result<Map<String, Value>, serde_json::Error> {
     bailiwick::read_json(text.as_bytes())
 }
 
-/// What is to be checked, if it is that command.
-pub(super) fn check(
+/// The options, if this is the command.
+pub(super) fn from_matches(
     matches: &ArgMatches,
     variables: &[(OsString, OsString)],
 ) -> Result<Option<CheckCommand>, CliError> {
@@ -93,7 +93,7 @@ pub(super) fn check(
     let target = match (given.get_one::<String>("url"), command.next()) {
         (Some(url), _) => {
             let bearer = given.get_one::<String>("bearer-env");
-            let bearer = bearer.map(|name| token(name, variables)).transpose()?;
+            let bearer = bearer.map(|name| variable(name, variables)).transpose()?;
             Target::url(url, bearer)?
         }
         (None, Some(program)) => Target::command(program, command),
@@ -112,8 +112,8 @@ pub(super) fn check(
     }))
 }
 
-/// The value of a variable.
-fn token(name: &str, variables: &[(OsString, OsString)]) -> Result<String, CliError> {
+/// The value of an environment variable.
+fn variable(name: &str, variables: &[(OsString, OsString)]) -> Result<String, CliError> {
     let found = variables.iter().find(|(variable, _)| variable == name);
     let (_, value) = found.ok_or_else(|| CliError::NoBearer(name.to_owned()))?;
     let value = value.to_str();

@@ -1,4 +1,4 @@
-//! How durable writes are, by flag, variable or configuration file.
+//! The durability of writes, set by flag, variable or configuration file.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::variables::Variables;
 
 /// The key in the configuration file, and the name of the flag.
 const KEY: &str = "durability";
-/// The variable.
+/// The environment variable.
 const VARIABLE: &str = "BAILIWICK_DURABILITY";
 
 const LEVELS: [(&str, Durability); 3] = [
@@ -35,16 +35,16 @@ pub(super) fn flag() -> Arg {
         .value_name("LEVEL")
         .value_parser(names.map(|name| parse(&name).unwrap_or_default()))
         .help(format!(
-            "What a write survives once it is answered: visible (a crash of the program), ordered (also a crash of the machine, \
-             with the old or the new content) or durable (the new content is on the disk) [default: ordered] [env: {VARIABLE}]"
+            "What completed writes survive: visible (a crash of the program), ordered (a crash of the machine, with the old or the new \
+             content) or durable (a crash of the machine, with the new content) [default: ordered] [env: {VARIABLE}]"
         ))
 }
 
-/// The schema of the configuration file with the key.
-pub(super) fn in_schema(mut schema: Value) -> Value {
+/// Adds the key to the schema of the configuration file.
+pub(super) fn add_to_schema(mut schema: Value) -> Value {
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         let level = json!({
-            "description": "What a write survives; only in the configuration file",
+            "description": "The durability of writes; only in the configuration file",
             "type": "string",
             "enum": LEVELS.map(|(name, _)| name),
             "default": "ordered",
@@ -54,7 +54,7 @@ pub(super) fn in_schema(mut schema: Value) -> Value {
     schema
 }
 
-/// Removes the key from a configuration file.
+/// Removes the key from the configuration file.
 pub(super) fn take(path: &Path, document: &mut Value) -> Result<Option<Durability>, CliError> {
     let Some(value) = document
         .as_object_mut()
@@ -67,8 +67,8 @@ pub(super) fn take(path: &Path, document: &mut Value) -> Result<Option<Durabilit
     level.map(Some).ok_or_else(|| CliError::Durability(place()))
 }
 
-/// What the flag says, else the variable, which is taken out, else the file.
-pub(super) fn chosen(
+/// The value of the flag, else of the variable (which is removed), else of the file.
+pub(super) fn resolve(
     matches: &ArgMatches,
     variables: &mut Variables,
     file: Option<Durability>,

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::CliError;
 
-/// The largest configuration file that is read, in bytes.
-const MOST: u64 = 1 << 20;
+/// The maximum size of a configuration file, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
 
 pub(super) fn read(path: &Path) -> Result<Value, CliError> {
     let failed = |source| CliError::File {
@@ -18,13 +18,13 @@ pub(super) fn read(path: &Path) -> Result<Value, CliError> {
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(MOST + 1)
+    file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
-    if bytes.len() as u64 > MOST {
-        return Err(CliError::Large {
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(CliError::TooLarge {
             path: path.to_owned(),
-            most: MOST,
+            max: MAX_BYTES,
         });
     }
     bailiwick::read_json(&bytes).map_err(|source| CliError::Json {

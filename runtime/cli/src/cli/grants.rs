@@ -1,4 +1,4 @@
-//! The command line of what looks at a grant store in, which of its grants are to be shown or changed out.
+//! The command lines of `bailiwick grants` and `bailiwick templates`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,97 +6,97 @@ use std::path::PathBuf;
 use bailiwick::{GrantId, Narrowing, PathError, ScopePattern, VirtualPath};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
-use super::record::switch;
+use super::audit::bool_flag;
 
-/// What a person wants of a grant store.
+/// The options of `bailiwick grants`.
 #[derive(Debug)]
-pub(crate) struct Granted {
-    /// The file that `--grants` named.
+pub(crate) struct GrantsCommand {
+    /// The grant store.
     pub(crate) file: PathBuf,
-    /// What of it.
-    pub(crate) wish: Wish,
-    /// As JSON lines, for programs.
+    /// What to do.
+    pub(crate) action: GrantsAction,
+    /// Print JSON lines.
     pub(crate) json: bool,
 }
 
-/// What is done with grants of a store.
+/// What to do with the grants.
 #[derive(Debug)]
-pub(crate) enum Wish {
-    /// They are shown: all, or those of one agent and of those beneath it.
+pub(crate) enum GrantsAction {
+    /// Show all grants, or those of an agent and its sub-agents.
     Show(Option<String>),
-    /// These are taken back.
+    /// Revoke these grants.
     Revoke(BTreeSet<GrantId>),
-    /// Those of one agent, and of those beneath it, are taken back.
+    /// Revoke all grants of an agent and its sub-agents.
     RevokeAll(String),
-    /// Less is left of one.
+    /// Narrow a grant.
     Narrow(GrantId, Narrowing),
-    /// What a template says is added.
-    Apply(Applied),
+    /// Add the grants of a template.
+    Apply(ApplyTemplate),
 }
 
-/// A template and whom it is for.
+/// A template to apply.
 #[derive(Debug)]
-pub(crate) struct Applied {
-    /// Its name.
+pub(crate) struct ApplyTemplate {
+    /// The name of the template.
     pub(crate) template: String,
-    /// Where it is; else it is built in.
+    /// The file that contains it, or `None` if it is built in.
     pub(crate) file: Option<PathBuf>,
-    /// Who is granted what it says.
+    /// The agent that gets the grants.
     pub(crate) agent: String,
-    /// The directories it is applied to, as agents see them.
+    /// The virtual paths of the directories to apply it to.
     pub(crate) roots: Vec<VirtualPath>,
 }
 
-/// What a person wants to see of templates.
+/// The options of `bailiwick templates`.
 #[derive(Debug)]
-pub(crate) struct Templates {
-    /// The one to be checked and shown; else those that are built in are.
+pub(crate) struct TemplatesCommand {
+    /// The template file to check and show, or `None` to show the built-in templates.
     pub(crate) file: Option<PathBuf>,
-    /// As JSON lines, for programs.
+    /// Print JSON lines.
     pub(crate) json: bool,
 }
 
 const GRANTS: &str = "grants";
 const TEMPLATES: &str = "templates";
 
-/// The commands on grants for good.
+/// Defines the commands.
 pub(super) fn commands() -> [Command; 2] {
     [grants(), templates()]
 }
 
 fn grants() -> Command {
     Command::new(GRANTS)
-        .about("Show what agents were granted for good, from a file that --grants named; take it back, narrow it or add to it")
+        .about("Show, revoke, narrow or add permanent grants")
         .long_about(
-            "Shows what agents were granted for good, from a file that --grants named. With --revoke or --revoke-all it takes \
-             grants back, with --narrow it leaves less of one, with --apply it adds what a template says; then it shows those \
-             grants. All of that is on the disk then, or nothing is. It needs the file for itself, so a server that has it must \
-             end first; no audit tells of it. Standard output has plain columns, or JSON lines with --json.",
+            "Shows the permanent grants of agents, from the file of --grants. --revoke and --revoke-all revoke grants, --narrow \
+             narrows one, and --apply adds those of a template; the changed grants are shown. A change is stored completely \
+             or not at all, and is not audited. Servers that use the file must be stopped first. Prints columns, or JSON lines \
+             with --json.",
         )
-        .args([file("FILE", "The file that --grants named").required(true)])
-        .args(taking())
-        .args(narrowing())
-        .args(adding())
+        .args([file_arg("FILE", "The grant store: the file of --grants").required(true)])
+        .args(revoke_args())
+        .args(narrow_args())
+        .args(apply_args())
         .args([
             Arg::new("agent")
                 .long("agent")
                 .value_name("PATH")
                 .conflicts_with_all(["revoke", "narrow"])
-                .help("Only of this agent and those beneath it, such as main/tests; with --apply, this agent itself"),
-            switch("json", "Print JSON lines"),
+                .help("Only grants of this agent and its sub-agents, such as main/tests; with --apply, the agent that gets the grants"),
+            bool_flag("json", "Print JSON lines"),
         ])
-        .group(ArgGroup::new("less").args(["to", "holder-only"]).multiple(true))
-        .group(ArgGroup::new("wish").args(["revoke", "revoke-all", "narrow", "apply"]))
+        .group(ArgGroup::new("narrowing").args(["to", "holder-only"]).multiple(true))
+        .group(ArgGroup::new("action").args(["revoke", "revoke-all", "narrow", "apply"]))
 }
 
-fn file(name: &'static str, about: &'static str) -> Arg {
+fn file_arg(name: &'static str, about: &'static str) -> Arg {
     Arg::new("file")
         .value_name(name)
         .value_parser(value_parser!(PathBuf))
         .help(about)
 }
 
-fn taking() -> [Arg; 2] {
+fn revoke_args() -> [Arg; 2] {
     [
         Arg::new("revoke")
             .long("revoke")
@@ -104,85 +104,87 @@ fn taking() -> [Arg; 2] {
             .num_args(1..)
             .action(ArgAction::Append)
             .value_parser(value_parser!(GrantId))
-            .help("Take these grants back, such as g3, all or none"),
-        switch("revoke-all", "Take back every grant of --agent").requires("agent"),
+            .help("Revoke these grants (e.g. g3); all or none"),
+        bool_flag("revoke-all", "Revoke all grants of --agent").requires("agent"),
     ]
 }
 
-fn narrowing() -> [Arg; 3] {
+fn narrow_args() -> [Arg; 3] {
     [
         Arg::new("narrow")
             .long("narrow")
             .value_name("ID")
             .value_parser(value_parser!(GrantId))
-            .requires("less")
-            .help("Leave less of this grant: what --to covers, or nothing for sub-agents with --holder-only; it never becomes wider"),
+            .requires("narrowing")
+            .help("Narrow a grant: to --to, or to its holder only with --holder-only"),
         Arg::new("to")
             .long("to")
             .value_name("PATTERN")
             .value_parser(value_parser!(ScopePattern))
             .requires("narrow")
-            .help("What the grant of --narrow covers from now on, such as write:file:/repo/src"),
-        switch("holder-only", "The sub-agents of who holds the grant of --narrow lose it").requires("narrow"),
+            .help(
+                "The new pattern of the grant, such as write:file:/repo/src; it must be narrower",
+            ),
+        bool_flag("holder-only", "Exclude sub-agents of the grant's holder").requires("narrow"),
     ]
 }
 
-fn adding() -> [Arg; 3] {
+fn apply_args() -> [Arg; 3] {
     [
         Arg::new("apply")
             .long("apply")
             .value_name("TEMPLATE")
             .requires("agent")
-            .help("Grant --agent what this template says for each --root; the command `templates` lists those built in"),
+            .help("Add the grants of this template for --agent and each --root; `bailiwick templates` lists the built-in templates"),
         Arg::new("template-file")
             .long("template-file")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .requires("apply")
-            .help("The file that holds the template of --apply, if it is not built in"),
+            .help("The file with the template, if it is not built in"),
         Arg::new("root")
             .long("root")
             .value_name("PATH")
             .num_args(1..)
             .action(ArgAction::Append)
-            .value_parser(root)
+            .value_parser(parse_root)
             .requires("apply")
-            .help("A directory that --apply is for, as agents see it, such as /repo"),
+            .help("A directory to apply the template to, as agents see it, such as /repo"),
     ]
 }
 
-fn root(text: &str) -> Result<VirtualPath, PathError> {
+fn parse_root(text: &str) -> Result<VirtualPath, PathError> {
     VirtualPath::parse(text, None)
 }
 
 fn templates() -> Command {
     Command::new(TEMPLATES)
-        .about("Show the templates that are built in, or check a file that holds one")
+        .about("Show the built-in templates, or check a template file")
         .long_about(
-            "Shows the templates that are built in and what they allow, or checks the one in FILE: its form, its patterns, and \
-             that it covers and refuses the examples that it names. {root} stands for each directory that a template is applied \
-             to. Nothing is granted: `grants FILE --apply TEMPLATE` does that.",
+            "Shows the built-in templates and what they allow, or checks the template in FILE: its syntax, its patterns, and \
+             its examples of what it covers and refuses. {root} stands for each directory that a template is applied to. To \
+             add the grants of a template, use `bailiwick grants FILE --apply TEMPLATE`.",
         )
         .args([
-            file("FILE", "A JSON file with name, about, allows, covers and refuses"),
-            switch("json", "Print JSON lines"),
+            file_arg("FILE", "A JSON file with name, about, allows, covers and refuses"),
+            bool_flag("json", "Print JSON lines"),
         ])
 }
 
-/// What is wanted of a grant store, if it is that command.
-pub(super) fn granted(matches: &ArgMatches) -> Option<Granted> {
+/// The options of `bailiwick grants`, if this is the command.
+pub(super) fn from_matches(matches: &ArgMatches) -> Option<GrantsCommand> {
     let given = matches.subcommand_matches(GRANTS)?;
-    Some(Granted {
+    Some(GrantsCommand {
         file: given.get_one::<PathBuf>("file").cloned()?,
-        wish: wish(given),
+        action: action(given),
         json: given.get_flag("json"),
     })
 }
 
-fn wish(given: &ArgMatches) -> Wish {
+fn action(given: &ArgMatches) -> GrantsAction {
     let agent = given.get_one::<String>("agent").cloned();
     if let Some(ids) = given.get_many::<GrantId>("revoke") {
-        return Wish::Revoke(ids.copied().collect());
+        return GrantsAction::Revoke(ids.copied().collect());
     }
     if let Some(id) = given.get_one::<GrantId>("narrow") {
         let change = Narrowing {
@@ -190,27 +192,27 @@ fn wish(given: &ArgMatches) -> Wish {
             holder_only: given.get_flag("holder-only"),
             ..Narrowing::default()
         };
-        return Wish::Narrow(*id, change);
+        return GrantsAction::Narrow(*id, change);
     }
     match (given.get_one::<String>("apply"), agent) {
         (Some(template), Some(agent)) => {
             let roots = given.get_many::<VirtualPath>("root");
-            Wish::Apply(Applied {
+            GrantsAction::Apply(ApplyTemplate {
                 template: template.clone(),
                 file: given.get_one::<PathBuf>("template-file").cloned(),
                 agent,
                 roots: roots.into_iter().flatten().cloned().collect(),
             })
         }
-        (_, Some(agent)) if given.get_flag("revoke-all") => Wish::RevokeAll(agent),
-        (_, agent) => Wish::Show(agent),
+        (_, Some(agent)) if given.get_flag("revoke-all") => GrantsAction::RevokeAll(agent),
+        (_, agent) => GrantsAction::Show(agent),
     }
 }
 
-/// What is wanted of templates, if it is that command.
-pub(super) fn shown(matches: &ArgMatches) -> Option<Templates> {
+/// The options of `bailiwick templates`, if this is the command.
+pub(super) fn templates_from_matches(matches: &ArgMatches) -> Option<TemplatesCommand> {
     let given = matches.subcommand_matches(TEMPLATES)?;
-    Some(Templates {
+    Some(TemplatesCommand {
         file: given.get_one::<PathBuf>("file").cloned(),
         json: given.get_flag("json"),
     })

@@ -1,4 +1,4 @@
-//! Flags and variables of the HTTP server: the names it is reached by, and the pages that may use it.
+//! Flags and variables of the HTTP server: accepted `Host` and `Origin` headers.
 
 use std::net::Ipv6Addr;
 
@@ -7,27 +7,27 @@ use clap::{Arg, ArgAction, ArgMatches};
 use super::CliError;
 use super::variables::Variables;
 
-/// The variable of `--allow-host`.
+/// The environment variable of `--allow-host`.
 const HOSTS: &str = "BAILIWICK_ALLOW_HOST";
-/// The variable of `--allow-origin`.
+/// The environment variable of `--allow-origin`.
 const ORIGINS: &str = "BAILIWICK_ALLOW_ORIGIN";
 
-/// Who may use the HTTP server besides programs that reach it by its own address.
+/// Accepted values besides the server's own address.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Allowed {
-    /// Further values of the `Host` header.
+pub(crate) struct AllowList {
+    /// Values of the `Host` header.
     pub(crate) hosts: Vec<String>,
-    /// Origins of pages.
+    /// Values of the `Origin` header.
     pub(crate) origins: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NameError {
+pub(crate) enum AllowListError {
     #[error(
-        "must be a host name or address, and a port unless clients send none, such as mcp.example or localhost:9000"
+        "must be a host name or address with an optional port, such as mcp.example or localhost:9000"
     )]
     Host,
-    #[error("must be a scheme, a host and perhaps a port, such as https://app.example")]
+    #[error("must be a scheme, a host and an optional port, such as https://app.example")]
     Origin,
 }
 
@@ -36,34 +36,34 @@ pub(super) fn flags() -> [Arg; 2] {
         Arg::new("allow-host")
             .long("allow-host")
             .value_name("HOST[:PORT]")
-            .value_parser(host)
+            .value_parser(parse_host)
             .action(ArgAction::Append)
             .requires("http")
             .help(format!(
-                "With --http, also answer requests for this host, as clients name it behind an SSH tunnel, a published container port or a reverse proxy, \
+                "With --http, also accept this Host header, which clients send through an SSH tunnel, a published container port or a reverse proxy, \
                  such as localhost:9000 or mcp.example; repeatable [env: {HOSTS}]"
             )),
         Arg::new("allow-origin")
             .long("allow-origin")
             .value_name("ORIGIN")
-            .value_parser(origin)
+            .value_parser(parse_origin)
             .action(ArgAction::Append)
             .requires("http")
             .help(format!(
-                "With --http, let pages of this origin use the server from a browser (CORS); they need the token, too, such as https://app.example; \
+                "With --http, accept requests with the token from web pages of this origin (CORS), such as https://app.example; \
                  repeatable [env: {ORIGINS}]"
             )),
     ]
 }
 
-/// What the flags say, else the variables, which are taken out.
-pub(super) fn allowed(
+/// The values of the flags, else of the variables, which are removed.
+pub(super) fn allow_list(
     matches: &ArgMatches,
     variables: &mut Variables,
-) -> Result<Allowed, CliError> {
-    Ok(Allowed {
-        hosts: list(matches, "allow-host", variables, HOSTS, host)?,
-        origins: list(matches, "allow-origin", variables, ORIGINS, origin)?,
+) -> Result<AllowList, CliError> {
+    Ok(AllowList {
+        hosts: list(matches, "allow-host", variables, HOSTS, parse_host)?,
+        origins: list(matches, "allow-origin", variables, ORIGINS, parse_origin)?,
     })
 }
 
@@ -72,22 +72,22 @@ fn list(
     flag: &str,
     variables: &mut Variables,
     variable: &'static str,
-    parse: fn(&str) -> Result<String, NameError>,
+    parse: fn(&str) -> Result<String, AllowListError>,
 ) -> Result<Vec<String>, CliError> {
-    let set = super::variables::take(variables, variable)?;
+    let from_environment = super::variables::take(variables, variable)?;
     if let Some(given) = matches.get_many::<String>(flag) {
         return Ok(given.cloned().collect());
     }
-    let set = set.unwrap_or_default();
-    let items = set.split([',', '\n']).map(str::trim);
+    let text = from_environment.unwrap_or_default();
+    let items = text.split([',', '\n']).map(str::trim);
     items
         .filter(|item| !item.is_empty())
         .map(|item| parse(item).map_err(|reason| CliError::Name { variable, reason }))
         .collect()
 }
 
-/// A value of the `Host` header.
-fn host(text: &str) -> Result<String, NameError> {
+/// Parses a value of the `Host` header.
+fn parse_host(text: &str) -> Result<String, AllowListError> {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
         _ => (text, None),
@@ -109,26 +109,26 @@ fn host(text: &str) -> Result<String, NameError> {
     if is_name && port.is_none_or(is_port) {
         Ok(text.to_owned())
     } else {
-        Err(NameError::Host)
+        Err(AllowListError::Host)
     }
 }
 
-/// An origin as browsers send it: without the port that its scheme implies.
-fn origin(text: &str) -> Result<String, NameError> {
-    let (scheme, rest) = text.split_once("://").ok_or(NameError::Origin)?;
+/// Parses an origin and removes the default port of its scheme, as browsers do.
+fn parse_origin(text: &str) -> Result<String, AllowListError> {
+    let (scheme, rest) = text.split_once("://").ok_or(AllowListError::Origin)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic());
     if !is_scheme || !scheme.bytes().all(plain) {
-        return Err(NameError::Origin);
+        return Err(AllowListError::Origin);
     }
-    let named = host(rest).map_err(|_| NameError::Origin)?;
+    let host = parse_host(rest).map_err(|_| AllowListError::Origin)?;
     let implied = match scheme {
         "http" => ":80",
         "https" => ":443",
         _ => "",
     };
-    let named = named.strip_suffix(implied).unwrap_or(&named);
-    Ok(format!("{scheme}://{named}"))
+    let host = host.strip_suffix(implied).unwrap_or(&host);
+    Ok(format!("{scheme}://{host}"))
 }
 
 #[cfg(test)]
@@ -145,15 +145,15 @@ mod tests {
             "[::1]",
             "a_b-c:65535",
         ] {
-            assert_eq!(host(good).unwrap(), good);
+            assert_eq!(parse_host(good).unwrap(), good);
         }
         for bad in [
             "", ":80", "a:", "a:0", "a:65536", "a:+1", "::1", "[x]:1", "me@host", "a/b",
             "http://a", "*", "a b",
         ] {
-            assert!(host(bad).is_err(), "{bad}");
+            assert!(parse_host(bad).is_err(), "{bad}");
         }
-        for (given, sent) in [
+        for (given, expected) in [
             ("https://app.example", "https://app.example"),
             ("https://app.example:443", "https://app.example"),
             ("http://app.example:443", "http://app.example:443"),
@@ -161,7 +161,7 @@ mod tests {
             ("http://[::1]:5173", "http://[::1]:5173"),
             ("vscode-webview://x1", "vscode-webview://x1"),
         ] {
-            assert_eq!(origin(given).unwrap(), sent);
+            assert_eq!(parse_origin(given).unwrap(), expected);
         }
         for bad in [
             "null",
@@ -174,7 +174,7 @@ mod tests {
             "1x://a",
             "https://*.example",
         ] {
-            assert!(origin(bad).is_err(), "{bad}");
+            assert!(parse_origin(bad).is_err(), "{bad}");
         }
     }
 }

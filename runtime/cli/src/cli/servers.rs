@@ -1,4 +1,4 @@
-//! The part of the command line about third-party MCP servers.
+//! The command line of `bailiwick servers`, and the flags for third-party MCP servers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,39 +9,39 @@ use bailiwick::Bounds;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::CliError;
-use super::record::switch;
+use super::audit::bool_flag;
 
 const SERVERS: &str = "servers";
 
-/// What the names of all variables with values for `${input:ID}` begin with.
-pub(crate) const INPUT: &str = "BAILIWICK_INPUT_";
+/// The prefix of environment variables with values for `${input:ID}`.
+pub(crate) const INPUT_PREFIX: &str = "BAILIWICK_INPUT_";
 
-/// A file of servers, and what the placeholders in it stand for.
+/// A servers file, and the values of its placeholders.
 #[derive(Clone, Debug)]
 pub(crate) struct ServersOptions {
-    /// The file, as editors write it.
+    /// The servers file (`mcp.json`).
     pub(crate) file: PathBuf,
-    /// Where the approved forms of tools are kept; else in the state directory.
+    /// The file with the fingerprints of approved tools, or `None` for the default in the state directory.
     pub(crate) pins: Option<PathBuf>,
-    /// How long a server may take to start.
+    /// The timeout for starting a server.
     pub(crate) start_timeout: Duration,
-    /// The environment of the program, without the variables that are this program's own.
+    /// The environment without the variables of this program.
     pub(crate) variables: BTreeMap<String, String>,
-    /// The values of inputs, by the end of the variable's name.
+    /// The values of inputs, by variable name without the prefix.
     pub(crate) inputs: BTreeMap<String, String>,
 }
 
-/// A look at servers and their tools.
+/// The options of `bailiwick servers`.
 #[derive(Debug)]
 pub(crate) struct ServersCommand {
     pub(crate) options: ServersOptions,
-    /// Tools to approve in the form that they have now, as `NAME@FORM`.
+    /// Tools to approve, as `TOOL@FINGERPRINT`.
     pub(crate) approve: Vec<String>,
-    /// As JSON lines, for programs.
+    /// Print JSON lines.
     pub(crate) json: bool,
 }
 
-/// The flags of a server that has third-party servers behind it.
+/// The flags of `bailiwick serve` for third-party servers.
 pub(super) fn flags() -> [Arg; 3] {
     [
         Arg::new(SERVERS)
@@ -49,8 +49,8 @@ pub(super) fn flags() -> [Arg; 3] {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help(
-                "Offer the tools, resources and prompts of the MCP servers in this file (mcp.json as editors write it), too; \
-                 without a ROOT nothing else is offered. Calls of them ask, unless --allow says otherwise, such as read:mcp:NAME",
+                "Also offer the tools, resources and prompts of the MCP servers in this file (an editor's mcp.json); the file tools are \
+                 offered only with a ROOT. Calls need approval unless --allow covers them, such as read:mcp:NAME",
             ),
         pins().requires(SERVERS),
         start_timeout().requires(SERVERS),
@@ -62,7 +62,7 @@ fn pins() -> Arg {
         .long("pins")
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
-        .help("Remember the tools of --servers in this file; changed and added tools are withheld until you approve them [default: bailiwick/pins in the state directory]")
+        .help("Store the fingerprints of approved tools in this file; changed and added tools are withheld until you approve them [default: bailiwick/pins in the state directory]")
 }
 
 fn start_timeout() -> Arg {
@@ -72,44 +72,47 @@ fn start_timeout() -> Arg {
         .value_name("SECONDS")
         .value_parser(value_parser!(u64).range(1..=3600))
         .help(format!(
-            "How long each of the servers may take to start, connect and list its tools [default: {default}]"
+            "The timeout for each server to start, connect and list its tools [default: {default}]"
         ))
 }
 
-/// The command that looks at servers.
+/// Defines the command.
 pub(super) fn command() -> Command {
     Command::new(SERVERS)
         .about("Show the MCP servers in a file and their tools, and approve tools that changed")
         .long_about(
-            "Connects to the MCP servers in FILE (mcp.json as editors write it) and shows each with its tools, or why it cannot be \
-             used. A tool that changed since it was approved, or that was added since, is withheld from models; read what it says, \
-             then approve that form of it with --approve.\n\nExample: bailiwick servers mcp.json --approve notes__search@1a2b3c4d",
+            "Connects to the MCP servers in FILE (an editor's mcp.json) and shows each server with its tools, or why it is not \
+             available. Tools that were changed or added since the last approval are withheld from models. Review their \
+             descriptions, then approve them with --approve.\n\nExample: bailiwick servers mcp.json --approve notes__search@1a2b3c4d",
         )
         .args([
             Arg::new("file")
                 .value_name("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("The file with the servers"),
+                .help("The servers file"),
             pins(),
             start_timeout(),
             Arg::new("approve")
                 .long("approve")
-                .value_name("TOOL@FORM")
+                .value_name("TOOL@FINGERPRINT")
                 .action(ArgAction::Append)
-                .help("Approve this form of a tool, as it is shown"),
-            switch("json", "Print JSON lines"),
+                .help("Approve a tool with this fingerprint, as shown"),
+            bool_flag("json", "Print JSON lines"),
         ])
 }
 
-/// What servers a gateway has, if any.
+/// The options of `bailiwick serve` for third-party servers, if any.
 pub(super) fn options(matches: &ArgMatches, variables: &Environment) -> Option<ServersOptions> {
     let file = matches.get_one::<PathBuf>(SERVERS)?;
     Some(variables.options(file, matches))
 }
 
-/// What is wanted of servers, if it is that command.
-pub(super) fn look(matches: &ArgMatches, variables: &Environment) -> Option<ServersCommand> {
+/// The options, if this is the command.
+pub(super) fn from_matches(
+    matches: &ArgMatches,
+    variables: &Environment,
+) -> Option<ServersCommand> {
     let given = matches.subcommand_matches(SERVERS)?;
     let approve = given.get_many::<String>("approve");
     Some(ServersCommand {
@@ -119,7 +122,7 @@ pub(super) fn look(matches: &ArgMatches, variables: &Environment) -> Option<Serv
     })
 }
 
-/// What the environment has for placeholders.
+/// Environment variables for placeholders.
 #[derive(Debug, Default)]
 pub(super) struct Environment {
     variables: BTreeMap<String, String>,
@@ -127,15 +130,17 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// Takes the values of inputs out of the environment. A variable that is not UTF-8 has no value for a placeholder.
+    /// Removes input values from the environment. Variables that are not UTF-8 are not available to placeholders.
     pub(super) fn read(
         variables: Vec<(OsString, OsString)>,
     ) -> Result<(Self, Vec<(OsString, OsString)>), CliError> {
         let (mut environment, mut rest) = (Self::default(), Vec::new());
         for (name, value) in variables {
-            let input = name.to_str().and_then(|name| name.strip_prefix(INPUT));
+            let input = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(INPUT_PREFIX));
             if let Some(input) = input {
-                let not_utf8 = |_| CliError::NotUtf8(format!("{INPUT}{input}"));
+                let not_utf8 = |_| CliError::NotUtf8(format!("{INPUT_PREFIX}{input}"));
                 let value = value.into_string().map_err(not_utf8)?;
                 environment.inputs.insert(input.to_owned(), value);
                 continue;
@@ -165,8 +170,8 @@ impl Environment {
     }
 }
 
-/// The end of the variable's name for an input: capitals, digits and `_`.
-pub(crate) fn input_name(id: &str) -> String {
+/// The variable name of an input without the prefix: capital letters, digits and `_`.
+pub(crate) fn input_variable_suffix(id: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     id.chars()
         .map(plain)

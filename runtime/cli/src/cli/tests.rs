@@ -1,4 +1,4 @@
-//! Every field by every source in, the configuration that prevails out.
+//! Tests of the command line.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use super::*;
 use ConfigSource::{Environment, File, Flags, Initialize};
 use bailiwick::{Config, FIELDS, Restrict, ValueKind};
 
-/// Two values of a field that are not the same.
+/// Two different values of a field.
 fn two_values(field: &Field) -> [Value; 2] {
     let example: Value = serde_json::from_str(field.example).unwrap();
     let other = match field.kind {
@@ -44,7 +44,7 @@ fn document(field: &Field, value: &Value) -> Value {
     }
 }
 
-/// How a value is written in a flag or variable.
+/// Formats a value for a flag or variable.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
@@ -55,13 +55,13 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// What the sources make together, each given in the way that is its own.
-fn effective(field: &Field, said: &[(ConfigSource, &Value)]) -> bailiwick::Effective {
+/// The effective configuration of these sources.
+fn effective(field: &Field, given: &[(ConfigSource, &Value)]) -> bailiwick::Effective {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut arguments: Vec<OsString> = vec!["bailiwick".into(), "serve".into()];
     let mut variables: Vec<(OsString, OsString)> = vec![("PATH".into(), "/bin".into())];
     let mut initialize = None;
-    for (source, value) in said {
+    for (source, value) in given {
         match source {
             File => {
                 serde_json::to_writer(&file, &document(field, value)).unwrap();
@@ -79,18 +79,18 @@ fn effective(field: &Field, said: &[(ConfigSource, &Value)]) -> bailiwick::Effec
             Initialize => initialize = Some(document(field, value)),
         }
     }
-    let Wanted::Server(options) = parse(arguments, variables, None).unwrap() else {
-        panic!("a text was shown");
+    let Invocation::Serve(options) = parse(arguments, variables, None).unwrap() else {
+        panic!("expected `serve`");
     };
     let sources = match initialize {
-        Some(said) => options.sources.with(Initialize, said).unwrap(),
+        Some(given) => options.sources.with(Initialize, given).unwrap(),
         None => options.sources,
     };
     sources.effective().unwrap()
 }
 
 #[test]
-fn every_field_is_set_by_every_source_and_all_sources_are_joined() {
+fn every_source_sets_every_field_and_sources_are_merged() {
     let all = [File, Environment, Flags, Initialize];
     for field in Field::settable() {
         let [one, other] = two_values(field);
@@ -100,7 +100,7 @@ fn every_field_is_set_by_every_source_and_all_sources_are_joined() {
             let alone = effective(field, &[(later, &other)]);
             assert_eq!(alone.config, expected, "{} by {later:?}", field.key);
             for earlier in all.into_iter().take(index) {
-                // What one source makes grantable, the other must.
+                // A pattern is grantable only if all sources allow it.
                 if field.restrict == Restrict::Identity && field.kind == ValueKind::Patterns {
                     continue;
                 }
@@ -130,13 +130,13 @@ fn options(arguments: &[&str], here: Option<&str>) -> Options {
         .chain(arguments)
         .map(OsString::from);
     match parse(arguments, [], here.as_ref()).unwrap() {
-        Wanted::Server(options) => *options,
-        other @ (Wanted::Text(_)
-        | Wanted::Look(_)
-        | Wanted::Granted(_)
-        | Wanted::Templates(_)
-        | Wanted::Servers(_)
-        | Wanted::Check(_)) => {
+        Invocation::Serve(options) => *options,
+        other @ (Invocation::Print(_)
+        | Invocation::Audit(_)
+        | Invocation::Grants(_)
+        | Invocation::Templates(_)
+        | Invocation::Servers(_)
+        | Invocation::Check(_)) => {
             panic!("{other:?}")
         }
     }
@@ -149,7 +149,7 @@ fn config(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn roots_are_named_without_a_flag_and_the_first_is_the_default() {
+fn positional_arguments_are_roots_and_the_first_is_the_default() {
     let read = config(&["repo", "/data/../srv"]);
     assert_eq!(read["roots"][0]["path"], "/home/me/repo");
     assert_eq!(read["roots"][0]["default"], true);
@@ -172,7 +172,7 @@ fn roots_are_named_without_a_flag_and_the_first_is_the_default() {
 }
 
 #[test]
-fn a_flag_without_a_value_is_true_and_takes_no_root_for_one() {
+fn flag_without_value_is_true_and_does_not_consume_a_root() {
     let read = config(&["--read-only", "false"]);
     assert_eq!(read["read_only"], true);
     assert_eq!(read["roots"][0]["path"], "/home/me/false");
@@ -180,7 +180,7 @@ fn a_flag_without_a_value_is_true_and_takes_no_root_for_one() {
 }
 
 #[test]
-fn trust_is_client_over_stdio_and_agent_over_http_unless_named() {
+fn default_trust_is_client_over_stdio_and_agent_over_http() {
     let trust = |arguments: &[&str]| options(arguments, None).trust;
     assert_eq!(trust(&[]), Trust::Client);
     assert_eq!(trust(&["--trust", "host"]), Trust::Host);
@@ -191,7 +191,7 @@ fn trust_is_client_over_stdio_and_agent_over_http_unless_named() {
 }
 
 #[test]
-fn durability_is_set_by_flag_variable_and_file_in_this_order() {
+fn durability_flag_overrides_variable_and_file() {
     let durability = |flag: Option<&str>, variable: Option<&str>, key: Option<&str>| {
         let mut arguments: Vec<OsString> = vec!["bailiwick".into(), "serve".into()];
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -203,7 +203,7 @@ fn durability_is_set_by_flag_variable_and_file_in_this_order() {
         arguments.extend(flag.map(|flag| format!("--durability={flag}").into()));
         let variable = variable.map(|level| ("BAILIWICK_DURABILITY".into(), level.into()));
         match parse(arguments, variable, None)? {
-            Wanted::Server(options) => Ok::<_, CliError>(options.durability),
+            Invocation::Serve(options) => Ok::<_, CliError>(options.durability),
             other => panic!("{other:?}"),
         }
     };
@@ -231,10 +231,10 @@ fn durability_is_set_by_flag_variable_and_file_in_this_order() {
 }
 
 #[test]
-fn the_command_line_is_sound_and_help_names_every_flag_and_variable() {
+fn help_names_every_flag_and_variable() {
     command::command().debug_assert();
-    let Wanted::Text(help) = parse(["x".into(), "--help".into()], [], None).unwrap() else {
-        panic!("no help was shown");
+    let Invocation::Print(help) = parse(["x".into(), "--help".into()], [], None).unwrap() else {
+        panic!("expected help");
     };
     for field in Field::settable() {
         assert!(help.contains(&format!("--{}", field.flag())), "{help}");

@@ -1,4 +1,4 @@
-//! The environment in, the texts of the fields that it sets out.
+//! Environment variables of configuration keys.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,17 +7,17 @@ use bailiwick::{Field, Token};
 
 use super::CliError;
 
-/// What the names of all variables of fields begin with.
+/// The prefix of all variables.
 const PREFIX: &str = "BAILIWICK_";
 
-/// Names and values, as the system has them.
+/// Names and values of environment variables.
 pub(super) type Variables = Vec<(OsString, OsString)>;
 
 /// The variable of the bearer token.
 const TOKEN: &str = "BAILIWICK_TOKEN";
 
-/// Removes the bearer token. It is not a configuration key, since neither a file nor a flag may hold it.
-pub(super) fn token(variables: &mut Variables) -> Result<Option<String>, CliError> {
+/// Removes the bearer token. It is not a configuration key, since it must not be in a file or flag.
+pub(super) fn take_token(variables: &mut Variables) -> Result<Option<String>, CliError> {
     let token = take(variables, TOKEN).map_err(|_| CliError::Token(TOKEN))?;
     match token {
         Some(token) if Token::parse(&token).is_none() => Err(CliError::Token(TOKEN)),
@@ -25,26 +25,26 @@ pub(super) fn token(variables: &mut Variables) -> Result<Option<String>, CliErro
     }
 }
 
-/// Removes a variable that sets no configuration key; its value.
+/// Removes a variable and returns its value.
 pub(super) fn take(
     variables: &mut Variables,
-    wanted: &'static str,
+    variable: &'static str,
 ) -> Result<Option<String>, CliError> {
-    let is_wanted = |(name, _): &mut (OsString, OsString)| name.to_str() == Some(wanted);
-    let value = variables.extract_if(.., is_wanted).last();
+    let is_match = |(name, _): &mut (OsString, OsString)| name.to_str() == Some(variable);
+    let value = variables.extract_if(.., is_match).last();
     value
         .map(|(_, value)| value.into_string())
         .transpose()
-        .map_err(|_| CliError::NotUtf8(wanted.to_owned()))
+        .map_err(|_| CliError::NotUtf8(variable.to_owned()))
 }
 
-/// Finds the variables of fields; one that begins like them and is none is refused, for it may be a restriction that is
-/// spelled wrong.
-pub(super) fn texts(
+/// Collects the variables of configuration keys. Unknown variables with the prefix are rejected, since they may be misspelled
+/// restrictions.
+pub(super) fn field_values(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<BTreeMap<&'static str, Vec<String>>, CliError> {
-    let mut texts = BTreeMap::new();
-    // In one order, so that of two that are wrong always the same is told.
+    let mut values = BTreeMap::new();
+    // Sorted, so that errors are deterministic.
     for (name, value) in variables.into_iter().collect::<BTreeMap<_, _>>() {
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
             continue;
@@ -55,7 +55,7 @@ pub(super) fn texts(
         let Ok(value) = value.into_string() else {
             return Err(CliError::NotUtf8(name.to_owned()));
         };
-        texts.insert(field.key, vec![value]);
+        values.insert(field.key, vec![value]);
     }
-    Ok(texts)
+    Ok(values)
 }

@@ -1,29 +1,29 @@
-//! A time as people write it in, milliseconds since 1970 out; and back.
+//! Parses and formats times.
 
 use std::time::Duration;
 
 const SECOND: u64 = 1000;
 const DAY: u64 = 86_400 * SECOND;
 
-/// A time that somebody names on a command line.
+/// A time given on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970.
     At(u64),
-    /// So long ago.
+    /// An age.
     Ago(Duration),
 }
 
-/// Why a text is no time.
+/// An invalid time.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "must be a day or time of UTC, such as 2026-11-22 or 2026-11-22T08:30:00Z, or so long ago, such as 90m, 12h or 7d"
+    "must be a UTC date or time, such as 2026-11-22 or 2026-11-22T08:30:00Z, or an age, such as 90m, 12h or 7d"
 )]
-pub(crate) struct NoTime;
+pub(crate) struct ParseTimeError;
 
 impl When {
-    /// The time in milliseconds since 1970, for whoever asks at `now`.
-    pub(crate) fn before(self, now: u64) -> u64 {
+    /// The time in milliseconds since 1970, given the current time.
+    pub(crate) fn to_millis(self, now: u64) -> u64 {
         match self {
             Self::At(at) => at,
             Self::Ago(time) => {
@@ -33,28 +33,28 @@ impl When {
     }
 }
 
-pub(super) fn parse(text: &str) -> Result<When, NoTime> {
-    ago(text)
+pub(super) fn parse(text: &str) -> Result<When, ParseTimeError> {
+    parse_age(text)
         .map(When::Ago)
-        .or_else(|| at(text).map(When::At))
-        .ok_or(NoTime)
+        .or_else(|| parse_date_time(text).map(When::At))
+        .ok_or(ParseTimeError)
 }
 
-fn ago(text: &str) -> Option<Duration> {
+fn parse_age(text: &str) -> Option<Duration> {
     let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
     let (unit, seconds) = units.into_iter().find(|(unit, _)| text.ends_with(*unit))?;
     let count = number(text.strip_suffix(unit)?)?;
     Some(Duration::from_secs(count.checked_mul(seconds)?))
 }
 
-fn at(text: &str) -> Option<u64> {
+fn parse_date_time(text: &str) -> Option<u64> {
     let (date, time) = text.split_once('T').unwrap_or((text, "00:00:00Z"));
     let [year, month, day] = fields(date, '-', [4, 2, 2])?;
     let [hour, minute, second] = fields(time.strip_suffix('Z')?, ':', [2, 2, 2])?;
     let real = hour < 24 && minute < 60 && second < 60 && year >= 1970;
     let days = days(year, month, day).filter(|_| real)?;
-    // A day that is none, such as the 31st of April, is another one when it is written again.
-    let same = date == time_of(days * DAY).split(' ').next()?;
+    // Invalid days, such as April 31, are formatted differently.
+    let same = date == format_time(days * DAY).split(' ').next()?;
     same.then_some(days * DAY + (hour * 3600 + minute * 60 + second) * SECOND)
 }
 
@@ -67,13 +67,13 @@ fn fields(text: &str, between: char, lengths: [usize; 3]) -> Option<[u64; 3]> {
     parts.next().is_none().then_some(found)
 }
 
-/// Digits alone: no sign, no blank.
+/// Parses digits, without a sign.
 fn number(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| plain)
 }
 
-/// Days since 1970, in the calendar that begins its years in March so that leap days come last.
+/// Days since 1970. Years start in March, so that leap days come last.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let year = if month > 2 { year } else { year - 1 };
     let month = (month + 9) % 12;
@@ -82,8 +82,8 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     (of_years + of_year).checked_sub(719_468)
 }
 
-/// The time in UTC, to the second: `2026-11-22 08:30:00Z`.
-pub(crate) fn time_of(millis: u64) -> String {
+/// Formats a UTC time, such as `2026-11-22 08:30:00Z`.
+pub(crate) fn format_time(millis: u64) -> String {
     let (days, seconds) = (millis / DAY + 719_468, millis % DAY / SECOND);
     let (era, of_era) = (days / 146_097, days % 146_097);
     let of_era_year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_they_are_written() {
+    fn formatted_times_can_be_parsed() {
         for (text, millis) in [
             ("1970-01-01T00:00:00Z", 0),
             ("1999-12-31T23:59:59Z", 946_684_799_000),
@@ -110,29 +110,29 @@ mod tests {
             ("2026-11-22T05:35:40Z", 1_795_325_740_000),
             ("2100-03-01T00:00:00Z", 4_107_542_400_000),
         ] {
-            assert_eq!(time_of(millis), text.replace('T', " "));
+            assert_eq!(format_time(millis), text.replace('T', " "));
             assert_eq!(parse(text).unwrap(), When::At(millis), "{text}");
         }
         for day in 0..80_000 {
-            let text = time_of(day * DAY);
+            let text = format_time(day * DAY);
             let (date, _) = text.split_once(' ').unwrap();
             assert_eq!(parse(date).unwrap(), When::At(day * DAY), "{text}");
         }
     }
 
     #[test]
-    fn so_long_ago_is_counted_from_now() {
+    fn age_is_relative_to_now() {
         for (text, seconds) in [("5s", 5), ("90m", 5400), ("12h", 43_200), ("7d", 604_800)] {
             assert_eq!(
-                parse(text).unwrap().before(DAY * 10),
+                parse(text).unwrap().to_millis(DAY * 10),
                 DAY * 10 - seconds * SECOND
             );
         }
-        assert_eq!(parse("7d").unwrap().before(1), 0);
+        assert_eq!(parse("7d").unwrap().to_millis(1), 0);
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_rejected() {
         for text in [
             "",
             "d",

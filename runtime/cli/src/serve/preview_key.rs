@@ -1,7 +1,7 @@
-//! The key of preview tokens that the processes of one user share.
+//! The key of preview tokens, shared by all processes of a user.
 //!
-//! Some clients start a process for each call. Where previews are required, the process that makes a change must know the
-//! token of the process that previewed it.
+//! Some clients start a process for each call. If previews are required, the process that applies a change must accept the token
+//! of the process that previewed it.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 
 use crate::state;
 
-/// The key, and the file that holds it.
+/// The key and its file.
 #[derive(Clone, Debug)]
 pub(super) struct PreviewKey {
     pub(super) bytes: [u8; 32],
     pub(super) file: PathBuf,
 }
 
-/// The key in the state directory of this user, which is made if it is missing.
-pub(super) fn shared() -> io::Result<PreviewKey> {
-    let folder = state::folder(|name| std::env::var_os(name).map(PathBuf::from));
+/// Loads the key from the state directory, or creates it.
+pub(super) fn load() -> io::Result<PreviewKey> {
+    let folder = state::dir(|name| std::env::var_os(name).map(PathBuf::from));
     let unset = || io::Error::other("neither XDG_STATE_HOME nor HOME is set");
     let folder = folder.ok_or_else(unset)?;
     state::create(&folder)?;
-    in_file(&folder.join("preview-key"))
+    load_from(&folder.join("preview-key"))
 }
 
-fn in_file(path: &Path) -> io::Result<PreviewKey> {
+fn load_from(path: &Path) -> io::Result<PreviewKey> {
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -35,8 +35,8 @@ fn in_file(path: &Path) -> io::Result<PreviewKey> {
         .mode(0o600)
         .open(path)?;
     file.lock()?;
-    let facts = file.metadata()?;
-    if facts.mode() & 0o077 != 0 {
+    let metadata = file.metadata()?;
+    if metadata.mode() & 0o077 != 0 {
         let reason = format!(
             "`{}` must be private: run `chmod 600` on it",
             path.display()
@@ -44,8 +44,8 @@ fn in_file(path: &Path) -> io::Result<PreviewKey> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
     let mut bytes = [0; 32];
-    // A process that was killed may have left a part of a key.
-    if facts.len() == 32 {
+    // A killed process may have written only a part of the key.
+    if metadata.len() == 32 {
         file.read_exact(&mut bytes)?;
     } else {
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
@@ -71,29 +71,29 @@ mod tests {
     fn key_is_made_once_and_read_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        let made = in_file(&path).unwrap().bytes;
+        let made = load_from(&path).unwrap().bytes;
         assert_ne!(made, [0; 32]);
-        assert_eq!(in_file(&path).unwrap().bytes, made);
+        assert_eq!(load_from(&path).unwrap().bytes, made);
     }
 
     #[test]
     fn part_of_a_key_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        in_file(&path).unwrap();
+        load_from(&path).unwrap();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(7).unwrap();
-        let made = in_file(&path).unwrap().bytes;
-        assert_eq!(in_file(&path).unwrap().bytes, made);
+        let made = load_from(&path).unwrap().bytes;
+        assert_eq!(load_from(&path).unwrap().bytes, made);
     }
 
     #[test]
     fn key_that_others_can_read_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        in_file(&path).unwrap();
+        load_from(&path).unwrap();
         set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        let error = in_file(&path).unwrap_err();
+        let error = load_from(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 }

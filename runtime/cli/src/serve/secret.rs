@@ -1,4 +1,4 @@
-//! Hands secrets to the person who started the server, and to nobody else.
+//! Delivers secrets to the person who started the server.
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 
 use bailiwick::Token;
 
-use super::tell;
+use super::print_message;
 
-/// A file with a secret that only this user can read. It is removed when this is dropped.
+/// A file with a secret that only this user can read. It is removed on drop.
 #[derive(Debug)]
 pub(super) struct SecretFile(PathBuf);
 
 impl SecretFile {
-    /// Writes `text` to a new file whose name ends in `ending`.
-    fn create(ending: &str, text: &str) -> io::Result<Self> {
+    /// Writes `text` to a new file with this extension.
+    fn create(extension: &str, text: &str) -> io::Result<Self> {
         let random = Token::random().map_err(io::Error::other)?;
         let random = random.reveal().get(..16).unwrap_or_default();
-        let path = folder().join(format!("bailiwick-{random}.{ending}"));
+        let path = dir().join(format!("bailiwick-{random}.{extension}"));
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)?;
-        let file_of = Self(path);
+        let secret_file = Self(path);
         file.write_all(text.as_bytes())?;
-        Ok(file_of)
+        Ok(secret_file)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -34,42 +34,42 @@ impl SecretFile {
     }
 }
 
-/// The folder in which secrets are written.
-pub(super) fn folder() -> PathBuf {
+/// The directory for files with secrets.
+pub(super) fn dir() -> PathBuf {
     let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let folder = folder.filter(|folder| folder.is_absolute() && folder.is_dir());
     folder.unwrap_or_else(std::env::temp_dir)
 }
 
-/// Whether secrets are written to files, as nobody but a person reads a terminal.
-pub(super) fn is_written() -> bool {
+/// Whether secrets are written to files. They are printed only on a terminal.
+pub(super) fn uses_file() -> bool {
     !io::stderr().is_terminal()
 }
 
 impl Drop for SecretFile {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the file is this program's own, and no root holds it"
+        reason = "the file was created by this program and is in no root"
     )]
     fn drop(&mut self) {
-        // Somebody else may have removed it.
+        // It may have been removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Prints a secret on a terminal. Where standard error is read by a client or kept in a log, prints the path of a file that
-/// holds `text` instead.
-pub(super) fn hand_out(
-    what: &str,
+/// Prints a secret on a terminal. Otherwise, since standard error may be logged or read by a client, writes `text` to a file and
+/// prints its path.
+pub(super) fn deliver(
+    label: &str,
     secret: &str,
-    ending: &str,
+    extension: &str,
     text: &str,
 ) -> io::Result<Option<SecretFile>> {
-    if !is_written() {
-        tell(&format!("{what}: {secret}"));
+    if !uses_file() {
+        print_message(&format!("{label}: {secret}"));
         return Ok(None);
     }
-    let file = SecretFile::create(ending, text)?;
-    tell(&format!("{what} in: {}", file.0.display()));
+    let file = SecretFile::create(extension, text)?;
+    print_message(&format!("{label} in: {}", file.0.display()));
     Ok(Some(file))
 }

@@ -1,4 +1,4 @@
-//! Clients that configure and a grant store in, who of them has it out.
+//! Tests of the files that runtimes open.
 
 use std::error::Error as _;
 
@@ -6,14 +6,14 @@ use bailiwick_fs::{Durability, WriteFileOutput};
 use serde_json::json;
 
 use super::*;
-use crate::cli::{Wanted, parse};
+use crate::cli::{Invocation, parse};
 
-fn server(folder: &std::path::Path) -> Server {
-    keeping("--grants", folder.join("grants"))
+fn opener(folder: &std::path::Path) -> RuntimeOpener {
+    opener_with("--grants", folder.join("grants"))
 }
 
-/// A server with one file.
-fn keeping(flag: &str, file: PathBuf) -> Server {
+/// An opener with one file.
+fn opener_with(flag: &str, file: PathBuf) -> RuntimeOpener {
     let arguments = [
         "bailiwick".into(),
         "serve".into(),
@@ -21,14 +21,14 @@ fn keeping(flag: &str, file: PathBuf) -> Server {
         flag.into(),
         file.into(),
     ];
-    let Wanted::Server(options) = parse(arguments, [], None).unwrap() else {
-        panic!("no server is wanted");
+    let Invocation::Serve(options) = parse(arguments, [], None).unwrap() else {
+        panic!("expected `serve`");
     };
-    Server::new(Arc::new(*options), None, None, Vec::new(), None)
+    RuntimeOpener::new(Arc::new(*options), None, None, Vec::new(), None)
 }
 
 #[tokio::test]
-async fn writes_are_as_durable_as_the_options_say() {
+async fn durability_option_applies_to_writes() {
     let folder = tempfile::tempdir().unwrap();
     for (flag, expected) in [
         (None, Durability::Ordered),
@@ -36,10 +36,10 @@ async fn writes_are_as_durable_as_the_options_say() {
     ] {
         let arguments = ["bailiwick".into(), "serve".into(), folder.path().into()];
         let arguments = arguments.into_iter().chain(flag.map(Into::into));
-        let Wanted::Server(options) = parse(arguments, [], None).unwrap() else {
-            panic!("no server is wanted");
+        let Invocation::Serve(options) = parse(arguments, [], None).unwrap() else {
+            panic!("expected `serve`");
         };
-        let (runtime, _grants) = builder(&options, None, None)
+        let (runtime, _grants) = runtime_builder(&options, None, None)
             .unwrap()
             .build()
             .await
@@ -55,14 +55,14 @@ async fn writes_are_as_durable_as_the_options_say() {
 }
 
 #[tokio::test]
-async fn clients_that_come_at_once_get_audits_of_their_own() {
+async fn concurrent_clients_get_separate_audit_files() {
     let folder = tempfile::tempdir().unwrap();
-    let server = keeping("--audit", folder.path().join("audit"));
+    let opener = opener_with("--audit", folder.path().join("audit"));
     let configuration = || Some(json!({ "read_only": true }));
     let (first, second, third) = tokio::join!(
-        server.served(configuration()),
-        server.served(configuration()),
-        server.served(configuration()),
+        opener.open_runtime(configuration()),
+        opener.open_runtime(configuration()),
+        opener.open_runtime(configuration()),
     );
     drop((first.unwrap(), second.unwrap(), third.unwrap()));
     let there =
@@ -71,16 +71,16 @@ async fn clients_that_come_at_once_get_audits_of_their_own() {
 }
 
 #[tokio::test]
-async fn the_first_client_that_configures_has_the_store_and_the_next_is_served_without() {
+async fn second_client_is_served_without_the_grant_store() {
     let folder = tempfile::tempdir().unwrap();
-    let server = server(folder.path());
+    let opener = opener(folder.path());
     let configuration = || Some(json!({ "read_only": true }));
-    let first = server.served(configuration()).await.unwrap();
+    let first = opener.open_runtime(configuration()).await.unwrap();
     let in_use = GrantStore::open(folder.path().join("grants")).unwrap_err();
     assert!(matches!(in_use, GrantStoreError::InUse { .. }));
-    let second = server.served(configuration()).await.unwrap();
+    let second = opener.open_runtime(configuration()).await.unwrap();
     let holding = json!({ "roots": [{ "path": folder.path() }] });
-    let refused = server.served(Some(holding)).await.unwrap_err();
+    let refused = opener.open_runtime(Some(holding)).await.unwrap_err();
     let BackendError::Build(error) = &refused else {
         panic!("{refused:?}")
     };
@@ -89,36 +89,36 @@ async fn the_first_client_that_configures_has_the_store_and_the_next_is_served_w
 }
 
 #[tokio::test]
-async fn while_another_process_has_the_store_nobody_is_served_and_no_path_is_told() {
+async fn grant_store_in_use_by_another_process_is_an_error_without_its_path() {
     let folder = tempfile::tempdir().unwrap();
-    let server = server(folder.path());
+    let opener = opener(folder.path());
     let theirs = GrantStore::open(folder.path().join("grants")).unwrap();
-    let refused = server.served(None).await.unwrap_err();
+    let refused = opener.open_runtime(None).await.unwrap_err();
     assert!(matches!(refused, BackendError::Grants(_)), "{refused:?}");
     assert_eq!(refused.to_string(), "the grants cannot be kept");
     assert!(refused.source().is_none());
     drop(theirs);
-    server.served(None).await.unwrap();
+    opener.open_runtime(None).await.unwrap();
 }
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the files are made here")]
-async fn a_client_cannot_configure_a_root_that_holds_a_secret() {
+async fn client_cannot_configure_a_root_that_contains_a_secret() {
     let folder = tempfile::tempdir().unwrap();
     let (inner, other) = (folder.path().join("inner"), folder.path().join("other"));
     std::fs::create_dir(&inner).unwrap();
     std::fs::create_dir(&other).unwrap();
     let secret = inner.join("bailiwick-1.token");
     std::fs::write(&secret, "secret").unwrap();
-    let server = Server {
+    let opener = RuntimeOpener {
         secrets: vec![secret],
-        ..keeping("--audit", folder.path().join("audit"))
+        ..opener_with("--audit", folder.path().join("audit"))
     };
     let configured = |root: &std::path::Path| Some(json!({ "roots": [{ "path": root }] }));
-    let refused = server.served(configured(&inner)).await.unwrap_err();
+    let refused = opener.open_runtime(configured(&inner)).await.unwrap_err();
     let BackendError::Build(error) = &refused else {
         panic!("{refused:?}")
     };
     assert!(error.data("initialize").is_some(), "{error:?}");
-    server.served(configured(&other)).await.unwrap();
+    opener.open_runtime(configured(&other)).await.unwrap();
 }

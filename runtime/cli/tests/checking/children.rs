@@ -1,4 +1,4 @@
-//! The processes of a server end with the check.
+//! Tests that the processes of a server end with the check.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -40,7 +40,7 @@ async fn assert_ends(process: i32) {
 }
 
 #[tokio::test]
-async fn server_and_what_it_started_end_with_the_check() {
+async fn server_and_its_children_end_with_the_check() {
     let wrong = wrong();
     let wrong = wrong.each_ref().map(String::as_str);
     // With `STAY` it does not end when its input is closed.
@@ -58,7 +58,7 @@ async fn server_and_what_it_started_end_with_the_check() {
 }
 
 #[tokio::test]
-async fn server_and_what_it_started_end_when_the_check_is_interrupted() {
+async fn server_and_its_children_end_when_the_check_is_interrupted() {
     for signal in [Signal::INT, Signal::TERM] {
         let place = tempfile::tempdir().unwrap();
         let script = r#"cd "$0"; sleep 600 & echo $! >child; echo $$ >server; wait"#;

@@ -1,4 +1,4 @@
-//! The arguments of the check.
+//! Tests of the arguments.
 
 use crate::servers::server;
 use crate::support::{Place, check, command, run};
@@ -6,18 +6,18 @@ use crate::support::{Place, check, command, run};
 const USAGE: &str = "bailiwick check [OPTIONS] (COMMAND [ARGS]... | --url URL)";
 
 #[tokio::test]
-async fn check_alone_says_what_to_give() {
+async fn missing_server_is_an_error() {
     let run = check(&[]).await;
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert_eq!(
         run.stderr,
-        "bailiwick: name the server to check: `bailiwick check COMMAND [ARGS]...` starts one over stdio, \
-         `bailiwick check --url URL` connects to one over HTTP\n"
+        "bailiwick: missing server: use `bailiwick check COMMAND [ARGS]...` to start one over stdio, \
+         or `bailiwick check --url URL` to connect to one over HTTP\n"
     );
 }
 
 #[tokio::test]
-async fn arguments_that_are_unknown_or_exclude_each_other_are_refused_with_the_usage() {
+async fn unknown_and_conflicting_arguments_are_rejected_with_the_usage() {
     let url = ["--url", "http://127.0.0.1:1/"];
     for arguments in [
         &["--nonsense", "node"][..],
@@ -34,7 +34,7 @@ async fn arguments_that_are_unknown_or_exclude_each_other_are_refused_with_the_u
 }
 
 #[tokio::test]
-async fn values_that_cannot_be_used_are_refused() {
+async fn invalid_values_are_rejected() {
     let url = ["--url", "http://example.com/"];
     let local = ["--url", "http://127.0.0.1:1/"];
     for (arguments, part) in [
@@ -54,7 +54,7 @@ async fn values_that_cannot_be_used_are_refused() {
         (&["--timeout", "0", "node"], "--timeout"),
         (
             &[&local[..], &["--bearer-env", "NONE"]].concat(),
-            "the variable `NONE` of --bearer-env is not set",
+            "the environment variable `NONE` (--bearer-env) is not set",
         ),
         (
             &[&local[..], &["--bearer-env", "EMPTY"]].concat(),
@@ -74,7 +74,7 @@ async fn values_that_cannot_be_used_are_refused() {
 }
 
 #[tokio::test]
-async fn arguments_after_the_command_are_its_own() {
+async fn arguments_after_the_command_belong_to_it() {
     let place = Place::new();
     let program = env!("CARGO_BIN_EXE_bailiwick");
     for separator in [&[][..], &["--"]] {

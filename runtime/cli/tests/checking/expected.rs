@@ -1,4 +1,4 @@
-//! The checks and how they are expected to end.
+//! Expected outcomes of the checks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Servers that hang, flood, end or send what is invalid: the check ends in time and says what happened.
+//! Tests with servers that hang, flood, exit or send invalid messages.
 
 use crate::expected::outcomes;
 use crate::servers::server;
@@ -24,7 +24,7 @@ async fn unreachable(script: &str, cause: &str) {
 }
 
 #[tokio::test]
-async fn server_that_ends_is_reported_with_its_status_and_last_words() {
+async fn exited_server_is_reported_with_status_and_stderr() {
     for (script, cause) in [
         ("exit 3", "the server ended (exit status: 3)"),
         ("kill -9 $$", "the server ended (signal: 9 (SIGKILL))"),
@@ -38,7 +38,7 @@ async fn server_that_ends_is_reported_with_its_status_and_last_words() {
         ),
         (
             "cat /dev/zero",
-            "the server sent a line of more than 4194304 bytes, and was ended",
+            "the server sent a line of more than 4194304 bytes, and was killed",
         ),
     ] {
         unreachable(script, cause).await;
@@ -46,7 +46,7 @@ async fn server_that_ends_is_reported_with_its_status_and_last_words() {
 }
 
 #[tokio::test]
-async fn server_without_a_response_is_ended_at_the_deadline() {
+async fn server_without_a_response_is_killed_at_the_deadline() {
     let late = "no response to `initialize` within ";
     let stderr = " s; its standard error ends with `y`";
     let notifications = r#"yes '{"jsonrpc":"2.0","method":"notifications/x"}'"#;
@@ -61,15 +61,15 @@ async fn server_without_a_response_is_ended_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn server_that_closes_its_output_and_stays_is_ended() {
+async fn server_that_closes_its_output_but_keeps_running_is_killed() {
     let run = check(&["sh", "-c", "exec >&-; sleep 600"]).await;
     assert_eq!(run.code, 2);
-    let cause = "the server closed the connection, and was ended";
+    let cause = "the server closed the connection, and was killed";
     assert!(run.stderr.contains(cause), "{}", run.stderr);
 }
 
 #[tokio::test]
-async fn server_that_refuses_the_handshake_is_not_reached() {
+async fn rejected_handshake_means_unreachable() {
     let run = checked("refuses").await;
     assert_eq!(run.code, 2);
     let expected =
@@ -88,7 +88,7 @@ async fn unknown_revision_fails() {
 }
 
 #[tokio::test]
-async fn list_without_a_response_fails_by_its_name() {
+async fn list_timeout_names_the_list() {
     let run = checked("silent").await;
     let report = run.report();
     assert_eq!(run.code, 1);
@@ -102,7 +102,7 @@ async fn list_without_a_response_fails_by_its_name() {
 }
 
 #[tokio::test]
-async fn calls_without_a_response_fail_in_the_time_that_is_left() {
+async fn call_timeouts_respect_the_overall_deadline() {
     let run = checked("hangs").await;
     let report = run.report();
     assert_eq!(run.code, 1);
@@ -111,18 +111,21 @@ async fn calls_without_a_response_fail_in_the_time_that_is_left() {
             .detail("tools.unknown")
             .starts_with("no response to `tools/call` within ")
     );
-    assert_eq!(report.detail("tools.result"), "hangs: no time is left");
+    assert_eq!(
+        report.detail("tools.result"),
+        "hangs: the overall timeout has expired"
+    );
 }
 
 #[tokio::test]
-async fn flood_of_notifications_does_not_keep_the_checks_from_their_responses() {
+async fn notification_flood_does_not_block_responses() {
     let run = checked("flood").await;
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     assert_eq!(outcomes(&run.report())["methods.unknown"], "pass");
 }
 
 #[tokio::test]
-async fn names_are_escaped_and_details_bounded() {
+async fn names_are_escaped_and_details_are_bounded() {
     let run = checked("escapes").await;
     assert_eq!(run.code, 1);
     let expected = "`\\u{1b}[31m\\u{202e}red` is not a valid name";
@@ -137,7 +140,7 @@ async fn names_are_escaped_and_details_bounded() {
 }
 
 #[tokio::test]
-async fn schema_that_could_take_too_long_is_a_warning() {
+async fn schema_that_is_too_costly_is_a_warning() {
     let run = checked("costly").await;
     assert_eq!(run.code, 0, "{}", run.stdout);
     let report = run.report();

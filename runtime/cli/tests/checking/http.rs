@@ -1,4 +1,4 @@
-//! Servers by HTTP.
+//! Tests with HTTP servers.
 
 use std::convert::Infallible;
 use std::process::Stdio;
@@ -141,7 +141,7 @@ fn endless(text: &'static str) -> Body {
 }
 
 #[tokio::test]
-async fn streams_without_end_end_at_the_deadline_or_the_bound() {
+async fn endless_streams_end_at_the_deadline_or_size_limit() {
     let silent = || Body::from_stream(futures_util::stream::pending::<Result<Bytes, Infallible>>());
     let run = checked(move |_| (EVENTS, silent())).await;
     let late = "no response to `initialize` within ";
@@ -159,7 +159,7 @@ async fn streams_without_end_end_at_the_deadline_or_the_bound() {
 }
 
 #[tokio::test]
-async fn notification_that_is_not_accepted_is_a_fault_of_the_form() {
+async fn rejected_notification_is_a_wire_fault() {
     let serve = |accepted: StatusCode| {
         move |message: Value| {
             let Some(id) = message.get("id") else {
@@ -191,7 +191,7 @@ async fn notification_that_is_not_accepted_is_a_fault_of_the_form() {
 }
 
 #[tokio::test]
-async fn server_that_does_not_answer_at_all_is_not_waited_for() {
+async fn silent_server_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let run = check(&["--timeout", "1", "--url", &url]).await;

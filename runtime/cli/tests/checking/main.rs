@@ -1,4 +1,4 @@
-//! `bailiwick check` on servers that are right, wrong and hostile.
+//! Tests of `bailiwick check`.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -53,7 +53,7 @@ async fn own_program_passes_over_stdio_in_both_revisions() {
 }
 
 #[tokio::test]
-async fn wrong_server_fails_with_the_names_of_the_checks() {
+async fn wrong_server_fails_the_expected_checks() {
     let wrong = wrong();
     let run = check(&wrong.each_ref().map(String::as_str)).await;
     assert_eq!(run.code, 1, "{}", run.stdout);
@@ -86,7 +86,7 @@ async fn wrong_server_fails_with_the_names_of_the_checks() {
 }
 
 #[tokio::test]
-async fn report_has_a_line_for_each_check_and_counts_them() {
+async fn report_has_a_line_for_each_check_and_a_summary() {
     let run = check(&server("minimal").each_ref().map(String::as_str)).await;
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     let expected = "\

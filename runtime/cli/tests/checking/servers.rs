@@ -1,4 +1,4 @@
-//! MCP servers over stdio; the mode says what each does.
+//! Misbehaving MCP servers over stdio.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Runs the check, and reads what it prints.
+//! Runs `bailiwick check` and parses its output.
 
 use std::ops::Deref;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Servers by HTTPS.
+//! Tests with HTTPS servers.
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -26,7 +26,7 @@ async fn forward(listener: TcpListener, acceptor: TlsAcceptor, to: String) {
 }
 
 #[tokio::test]
-async fn own_program_passes_over_https_if_its_certificate_is_trusted() {
+async fn own_program_passes_over_https_with_a_trusted_certificate() {
     let place = Place::new();
     let (authority, acceptor) = certified("localhost");
     let trusted = place.path().join("authority.pem");

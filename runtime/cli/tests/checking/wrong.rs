@@ -1,4 +1,4 @@
-//! MCP server over stdio whose answers are wrong in every way that the checks look for; its tool `exit` ends it.
+//! An MCP server over stdio that fails every check. Its tool `exit` ends it.
 #![expect(
     clippy::indexing_slicing,
     reason = "a message that lacks a member fails the test"

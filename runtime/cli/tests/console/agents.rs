@@ -1,4 +1,4 @@
-//! An agent that connects to the program in, no way to its page out.
+//! Tests that agents cannot reach the approval page.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,7 +22,7 @@ struct Program {
 /// The address of the page that the program says it asks on: it stands in a file that only this user can read.
 fn address(line: &str) -> String {
     assert!(!line.contains("http:"), "{line}");
-    let (_, file) = line.split_once("asking on the page in: ").unwrap();
+    let (_, file) = line.split_once("approval page in: ").unwrap();
     let mode = std::fs::metadata(file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{file}");
     let text = std::fs::read_to_string(file).unwrap();
@@ -89,7 +89,7 @@ impl Program {
 }
 
 #[tokio::test]
-async fn an_agent_neither_learns_the_address_nor_answers_for_a_person() {
+async fn agent_cannot_learn_the_page_address_or_answer_questions() {
     let temp = tempfile::tempdir().unwrap();
     let mut program = Program::start(temp.path());
     let me = json!({ "name": "c", "version": "1" });

@@ -1,4 +1,4 @@
-//! A person's word by the page's API in, what it did out.
+//! Tests of the console API.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn once() -> Value {
 }
 
 #[tokio::test]
-async fn a_question_is_shown_with_all_that_a_person_needs_and_answered_once() {
+async fn question_is_complete_and_can_be_answered_once() {
     let stage = Stage::new().await;
     let pending = stage.asks("a.txt", "one\n").await;
     let state = stage.state().await;
@@ -66,7 +66,7 @@ async fn a_question_is_shown_with_all_that_a_person_needs_and_answered_once() {
 }
 
 #[tokio::test]
-async fn the_state_is_small_and_long_arguments_are_asked_for_apart() {
+async fn state_is_small_and_long_arguments_are_loaded_separately() {
     let stage = Stage::new().await;
     let content = "x\u{e9}".repeat(1 << 20);
     let mut pending = vec![stage.asks("small.txt", "one\n").await];
@@ -98,7 +98,7 @@ async fn the_state_is_small_and_long_arguments_are_asked_for_apart() {
 }
 
 #[tokio::test]
-async fn a_question_of_another_conversation_or_another_width_is_not_answered() {
+async fn answer_requires_the_same_session_and_scope() {
     let stage = Stage::new().await;
     let pending = stage.asks("a.txt", "one\n").await;
     let question = pending.question().handle();
@@ -125,7 +125,7 @@ async fn a_question_of_another_conversation_or_another_width_is_not_answered() {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_the_session_is_not_asked_until_that_is_lifted() {
+async fn session_denial_applies_until_it_is_removed() {
     let stage = Stage::new().await;
     let pending = stage.asks("a.txt", "one\n").await;
     let never = json!({ "deny": { "rest_of_session": true } });
@@ -160,7 +160,7 @@ async fn what_is_refused_for_the_session_is_not_asked_until_that_is_lifted() {
 }
 
 #[tokio::test]
-async fn a_kind_that_was_refused_elsewhere_is_listed_and_asked_about_again() {
+async fn session_denials_are_listed_and_can_be_removed() {
     let stage = Stage::new().await;
     let pending = stage.asks("a.txt", "one\n").await;
     // The option of a client, such as an editor.
@@ -186,7 +186,7 @@ async fn a_kind_that_was_refused_elsewhere_is_listed_and_asked_about_again() {
 }
 
 #[tokio::test]
-async fn several_are_answered_together_each_by_itself() {
+async fn batch_answers_each_question_separately() {
     let stage = Stage::new().await;
     let (a, b) = (
         stage.asks("a.txt", "a\n").await,
@@ -215,7 +215,7 @@ async fn several_are_answered_together_each_by_itself() {
 }
 
 #[tokio::test]
-async fn grants_are_given_narrowed_and_taken_back() {
+async fn grants_are_added_narrowed_and_revoked() {
     let stage = Stage::new().await;
     let run = stage.state().await["sources"][0]["run"].clone();
     let give = |pattern: &str| json!({ "run": run, "pattern": pattern, "holder": { "agent": "main" }, "lifetime": "agent" });
@@ -255,7 +255,7 @@ async fn grants_are_given_narrowed_and_taken_back() {
 }
 
 #[tokio::test]
-async fn a_template_shows_its_rules_before_it_is_applied() {
+async fn template_is_previewed_before_it_is_applied() {
     let stage = Stage::new().await;
     let state = stage.state().await;
     let source = &state["sources"][0];
@@ -285,7 +285,7 @@ async fn a_template_shows_its_rules_before_it_is_applied() {
 }
 
 #[tokio::test]
-async fn the_history_tells_what_was_decided_and_whether_its_record_is_whole() {
+async fn history_has_decisions_and_the_verification_state() {
     let stage = Stage::new().await;
     let yes = stage.asks("a.txt", "a\n").await;
     stage.answer(&yes, once()).await;
@@ -335,7 +335,7 @@ async fn the_history_tells_what_was_decided_and_whether_its_record_is_whole() {
 }
 
 #[tokio::test]
-async fn a_rule_is_suggested_once_after_three_of_a_kind() {
+async fn rule_is_suggested_once_after_three_similar_questions() {
     let stage = Stage::new().await;
     fs::create_dir(stage.temp.path().join("tree/notes")).unwrap();
     let ask = json!({
@@ -375,7 +375,7 @@ async fn a_rule_is_suggested_once_after_three_of_a_kind() {
 }
 
 #[tokio::test]
-async fn a_page_waits_until_there_is_something_new() {
+async fn page_request_waits_for_changes() {
     let stage = Stage::new().await;
     let version = stage.state().await["version"].as_u64().unwrap();
     let path = format!("/api/events/{version}");
@@ -385,7 +385,7 @@ async fn a_page_waits_until_there_is_something_new() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_is_gone_leaves_the_console() {
+async fn stopped_runtime_is_removed_from_the_console() {
     let stage = Stage::new().await;
     let state = stage.state().await;
     assert_eq!(state["sources"].as_array().unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Requests of strangers in, refusals out; each with the one that is heard.
+//! Tests of the console's authorization.
 
 use bailiwick::{Console, ConsoleError};
 use serde_json::json;
@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use crate::support::{Stage, raw};
 
 #[tokio::test]
-async fn only_whoever_carries_the_secret_is_told_anything() {
+async fn requests_require_the_secret() {
     let stage = Stage::new().await;
     let host = format!("Host: {}", stage.address);
     let right = format!("Authorization: Bearer {}", stage.token);
@@ -46,7 +46,7 @@ async fn only_whoever_carries_the_secret_is_told_anything() {
 }
 
 #[tokio::test]
-async fn pages_of_others_and_names_of_others_are_refused() {
+async fn other_origins_and_hosts_are_rejected() {
     let stage = Stage::new().await;
     let own = format!("Host: {}", stage.address);
     let right = format!("Authorization: Bearer {}", stage.token);
@@ -74,7 +74,7 @@ async fn pages_of_others_and_names_of_others_are_refused() {
 }
 
 #[tokio::test]
-async fn the_page_says_nothing_and_cannot_be_framed_or_kept() {
+async fn page_has_no_data_and_cannot_be_framed_or_cached() {
     let stage = Stage::new().await;
     let host = format!("Host: {}", stage.address);
     let page = raw(&stage.address, &["GET / HTTP/1.1", &host], "").await;
@@ -96,7 +96,7 @@ async fn the_page_says_nothing_and_cannot_be_framed_or_kept() {
 }
 
 #[tokio::test]
-async fn what_a_page_does_not_say_is_refused() {
+async fn unexpected_requests_are_rejected() {
     let stage = Stage::new().await;
     for (path, body, status, code) in [
         ("/api/revoke-where", r#"{"verb":"write"}"#, 200, None),
@@ -154,7 +154,7 @@ async fn what_a_page_does_not_say_is_refused() {
 }
 
 #[tokio::test]
-async fn other_machines_are_not_served() {
+async fn only_loopback_addresses_are_served() {
     let everywhere = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let refused = Console::serve(everywhere).unwrap_err();
     assert!(matches!(refused, ConsoleError::NotLoopback(_)));

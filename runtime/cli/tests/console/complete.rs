@@ -1,4 +1,4 @@
-//! What clients are granted and refused, as the audit, the commands of the program and a console show it.
+//! Tests that decisions appear in the audit, the commands and the console.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -127,7 +127,7 @@ const ENDS: [&str; 8] = [
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
-async fn brought_forged_and_missing_grants_are_shown_everywhere() {
+async fn sent_forged_and_missing_grants_are_shown_everywhere() {
     let temp = tempfile::tempdir().unwrap();
     let place = temp.path();
     fs::create_dir_all(place.join("root/notes")).unwrap();
@@ -260,7 +260,7 @@ async fn effect_cut_off_by_a_crash_is_shown_everywhere() {
         assert_eq!(told, [expected]);
         assert_eq!(json(&["--report"])[0]["calls"][0]["outcome"], outcome);
         let text = shown(place, &history);
-        let words = format!("{outcome}; the effect began, and no end of it is recorded");
+        let words = format!("{outcome}; started, without a recorded end");
         assert!(text.contains(&words), "{text}");
         let end = format!("{outcome} nobody - ~me model");
         assert_eq!(on_console(place).await, [end]);
@@ -330,7 +330,7 @@ async fn called(gateway: &Gateway, tools: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn calls_refused_at_the_gateway_are_shown_everywhere() {
+async fn calls_rejected_by_the_gateway_are_shown_everywhere() {
     let temp = tempfile::tempdir().unwrap();
     let place = temp.path();
     let tools = [false, true].map(|app_only| Answers { app_only });

@@ -1,4 +1,4 @@
-//! A real runtime and its console in, what a page, a stranger and an agent get of it out.
+//! Tests of the console and the approval page.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! A tree and a page in, requests of that page and calls of a worker out.
+//! Helpers: a runtime with a console, and a client of its API.
 
 use std::fs;
 use std::sync::Arc;

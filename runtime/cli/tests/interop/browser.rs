@@ -1,11 +1,11 @@
-//! Real browser on the file browser that the program serves.
+//! Tests of the file browser in a real browser.
 
 use std::path::Path;
 
-use crate::person;
+use crate::playwright;
 
 #[test]
-fn people_browse_what_the_program_serves() {
+fn file_browser_works_in_a_browser() {
     let shown = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
     let told = [
         (
@@ -14,5 +14,5 @@ fn people_browse_what_the_program_serves() {
         ),
         ("BAILIWICK_BROWSER_OUTPUT", shown.as_os_str()),
     ];
-    person::does(&["real/"], &told);
+    playwright::run(&["real/"], &told);
 }

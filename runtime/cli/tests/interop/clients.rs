@@ -1,4 +1,4 @@
-//! The official SDKs and the Inspector call every tool.
+//! Tests with the official SDKs and the Inspector.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -75,7 +75,7 @@ async fn typescript_over_http(sdk: &str) {
 }
 
 #[tokio::test]
-async fn the_first_typescript_client_calls_every_tool_over_stdio() {
+async fn first_typescript_client_calls_every_tool_over_stdio() {
     typescript_over_stdio("v1").await;
 }
 
@@ -125,7 +125,7 @@ async fn the_python_client_calls_every_tool_without_one() {
 }
 
 #[tokio::test]
-async fn the_python_client_finds_out_what_is_spoken() {
+async fn python_client_negotiates_the_revision() {
     python_over_stdio("auto").await;
 }
 
@@ -207,7 +207,7 @@ async fn list_of_tools_costs_a_model_at_most_1700_tokens() {
 }
 
 #[tokio::test]
-async fn converters_of_model_sdks_keep_what_schemas_say() {
+async fn converters_of_model_sdks_keep_schemas() {
     let converters = [
         (Environment::Current, "openai_strict,gemini"),
         (Environment::First, "anthropic,gemini,langchain"),

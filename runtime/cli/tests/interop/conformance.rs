@@ -1,4 +1,4 @@
-//! The gateway with the suite's fixtures beside it in, the verdict of the official conformance suite out.
+//! Tests with the official conformance suite for servers.
 
 mod dressed;
 mod fixtures;

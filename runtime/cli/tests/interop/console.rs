@@ -1,21 +1,21 @@
-//! A real question on the real page in a real browser in, a grant of two uses that is taken back there out.
+//! Tests of the approval page in a real browser.
 
 use bailiwick::Begun;
 
 use crate::console_support::{Stage, until, write};
-use crate::person;
+use crate::playwright;
 
 #[tokio::test]
-async fn a_person_grants_two_uses_on_the_page_and_takes_them_back() {
+async fn grant_is_added_and_revoked_on_the_page() {
     let stage = Stage::new().await;
     // What is installed is not waited for while somebody asks.
-    person::web();
+    playwright::web();
     let pending = stage.asks("a.txt", "one\n").await;
     let call = tokio::spawn(pending.go_on());
     let url = stage.console.url().to_string();
     let done = tokio::task::spawn_blocking(move || {
         let script = ["--config", "playwright.live.config.ts", "live/console.ts"];
-        person::does(&script, &[("BAILIWICK_CONSOLE", url.as_ref())]);
+        playwright::run(&script, &[("BAILIWICK_CONSOLE", url.as_ref())]);
     });
     done.await.unwrap();
     assert!(matches!(call.await.unwrap(), Ok(Begun::Ended(_))));

@@ -1,4 +1,4 @@
-//! Agent frameworks that others wrote: what their models receive of the file tools.
+//! Tests with agent frameworks: what their models receive.
 //!
 //! Each script makes the calls of `python/framework.py` or `node/framework.mjs` and fails if a message for the model lacks
 //! something. No model is reached: the frameworks run with one that records its requests.
@@ -55,7 +55,7 @@ async fn node(words: &[&str]) {
 }
 
 #[tokio::test]
-async fn fastmcp_gives_a_host_complete_content_and_data() {
+async fn fastmcp_returns_complete_content_and_data() {
     python(Environment::Current, "fastmcp_client.py").await;
 }
 

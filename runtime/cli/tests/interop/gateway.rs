@@ -1,4 +1,4 @@
-//! Real third-party servers behind the gateway, over each of its transports.
+//! Tests with third-party servers behind the gateway, over each transport.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -265,7 +265,7 @@ fn in_history(servers: &ThirdParty) {
 /// The program wrote to standard error which entry cannot be used, and nothing unexpected.
 fn nothing_else_is_said(stderr: &str) {
     assert!(stderr.contains("the server `old` is not used"), "{stderr}");
-    let expected = ["`old` is not used", "it is still starting", "serving http"];
+    let expected = ["`old` is not used", "still starting", "serving http"];
     let unexpected = |line: &&str| !expected.iter().any(|text| line.contains(text));
     let unexpected: Vec<_> = stderr.lines().filter(unexpected).collect();
     assert_eq!(unexpected, [""; 0]);
@@ -300,7 +300,7 @@ async fn ended(child: &mut Child) -> (ExitStatus, String) {
 }
 
 #[tokio::test]
-async fn fifteen_servers_are_used_over_stdio_and_end_with_the_gateway() {
+async fn fifteen_servers_work_over_stdio_and_end_with_the_gateway() {
     let _alone = ALONE.lock().await;
     let servers = ThirdParty::new().await;
     let mut child = started(servers.gateway(&flags()));
@@ -321,7 +321,7 @@ async fn fifteen_servers_are_used_over_stdio_and_end_with_the_gateway() {
 }
 
 #[tokio::test]
-async fn fifteen_servers_are_used_over_http_and_end_with_the_gateway() {
+async fn fifteen_servers_work_over_http_and_end_with_the_gateway() {
     let _alone = ALONE.lock().await;
     let servers = ThirdParty::new().await;
     let arguments = [&["--http", "127.0.0.1:0"], &flags()[..]].concat();
@@ -395,7 +395,7 @@ impl ServersContext for Context<'_> {
 }
 
 #[tokio::test]
-async fn fifteen_servers_are_used_over_a_socket_and_end_with_their_host() {
+async fn fifteen_servers_work_over_a_socket_and_end_with_their_host() {
     let _alone = ALONE.lock().await;
     let servers = ThirdParty::new().await;
     let text = fs::read_to_string(servers.path("mcp.json")).unwrap();
@@ -460,7 +460,7 @@ async fn linked(client: &Client, tool: &str) -> Value {
 }
 
 #[tokio::test]
-async fn page_of_a_server_is_linked_and_read_unchanged_by_clients_that_show_pages() {
+async fn views_of_servers_are_read_unchanged_by_clients_with_views() {
     let page = "ui://mcp+clock+get-time/mcp-app.html";
     let servers = ThirdParty::with(&["clock", "shell"]).await;
     let mut child = started(servers.gateway(&["--allow", "read:mcp:clock"]));

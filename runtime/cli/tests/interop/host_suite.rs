@@ -1,4 +1,4 @@
-//! The official conformance suite's servers, and its verdict on a host that uses them through `Upstreams`.
+//! Tests with the official conformance suite for clients.
 //!
 //! The suite starts this very program once for each scenario, as the client: it runs `scenario` alone.
 

@@ -1,4 +1,4 @@
-//! Packages of others that these tests run, and how they are run.
+//! Installs and runs third-party packages.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::person::node as npm;
+use crate::playwright::node as npm;
 
 /// How long a program may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);

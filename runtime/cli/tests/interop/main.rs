@@ -1,4 +1,4 @@
-//! Clients, servers, suites and a browser that others wrote, against the program and the gateway.
+//! Tests with third-party clients, servers, conformance suites and a browser.
 //!
 //! These tests need Node with npm, Python, Chromium and the registries; `cargo test --features interop` runs them.
 #![expect(
@@ -24,8 +24,8 @@ mod gateway;
 mod host_suite;
 mod installed;
 mod patches;
-#[path = "../../../../ui-assets/tests/support/person.rs"]
-mod person;
+#[path = "../../../../ui-assets/tests/support/playwright.rs"]
+mod playwright;
 #[expect(dead_code, reason = "other tests use the rest")]
 #[path = "../upstream/raw.rs"]
 mod raw;

@@ -1,4 +1,4 @@
-//! GNU patch applies the diffs of calls.
+//! Tests that GNU patch can apply the diffs of calls.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -73,7 +73,7 @@ async fn check(before: &Files, tool: &str, arguments: Value) {
 }
 
 #[tokio::test]
-async fn patch_does_to_the_files_of_a_root_what_the_call_did() {
+async fn patch_has_the_same_effect_as_the_call() {
     let names = [
         "plain",
         "d/with space",

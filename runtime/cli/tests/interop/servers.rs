@@ -1,4 +1,4 @@
-//! Real third-party servers behind `Upstreams`.
+//! Tests with third-party servers.
 
 use bailiwick::{
     BoxFuture, Code, ElicitationResponse, Policy, RequestCapabilities, Sampling, SamplingResponse,
@@ -20,7 +20,7 @@ const FILESYSTEM: &str = "@modelcontextprotocol/server-filesystem/dist/index.js"
 const EVERYTHING: &str = "@modelcontextprotocol/server-everything/dist/index.js";
 
 #[tokio::test]
-async fn the_file_server_of_others_is_held_to_a_policy_it_knows_nothing_of() {
+async fn policy_applies_to_a_third_party_file_server() {
     let temp = tempfile::tempdir().unwrap();
     std::fs::write(temp.path().join("a.txt"), "one\n").unwrap();
     let spec = server("disk", FILESYSTEM)
@@ -85,7 +85,7 @@ impl ServerRequests for Host {
 }
 
 #[tokio::test]
-async fn a_server_with_everything_serves_its_tools_and_has_its_questions_answered() {
+async fn everything_server_works_including_elicitation() {
     let spec = server("all", EVERYTHING).await;
     let upstreams = Upstreams::builder()
         .server(spec)
@@ -129,7 +129,7 @@ async fn a_server_with_everything_serves_its_tools_and_has_its_questions_answere
 }
 
 #[tokio::test]
-async fn a_client_of_the_gateway_answers_a_server_with_everything() {
+async fn gateway_client_answers_the_everything_server() {
     let spec = server("all", EVERYTHING).await;
     let builder = Upstreams::builder().server(spec).forward_requests();
     let upstreams = builder.start().await.unwrap();
@@ -172,7 +172,7 @@ async fn a_client_of_the_gateway_answers_a_server_with_everything() {
 }
 
 #[tokio::test]
-async fn what_a_server_has_to_read_is_read_by_the_host() {
+async fn host_reads_resources_and_prompts_of_servers() {
     let upstreams = started([server("all", EVERYTHING).await]).await;
     let resources = upstreams.resources("all").await.unwrap();
     let first = resources.first().unwrap();

@@ -1,4 +1,4 @@
-//! Fifteen real third-party servers, named by one file as editors write it.
+//! Fifteen third-party servers in one servers file.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::every_tool::PROGRAM;
 use crate::installed::{Environment, node, package, python_program};
-use crate::person::chromium;
+use crate::playwright::chromium;
 
 /// What the web site answers that `fetch` reads.
 const PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html><body><h1>Tide table</h1>\

@@ -1,4 +1,4 @@
-//! Other people's clients use third-party tools through the gateway.
+//! Tests with third-party clients and servers through the gateway.
 //!
 //! Each runs its own script, or a bridge, with the calls of `python/through_gateway.py` or `node/gateway_calls.mjs`: two are
 //! answered, and one is refused.

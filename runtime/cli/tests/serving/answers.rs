@@ -1,4 +1,4 @@
-//! Every request gets exactly one answer, whatever else the client sends and however slowly it reads.
+//! Tests that every request gets exactly one response.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -394,7 +394,7 @@ fn check_bursts(name: &str, mut exchange: impl FnMut(Era, &[(Kind, usize)], bool
 }
 
 #[test]
-fn every_request_of_a_burst_over_stdio_gets_one_answer() {
+fn every_request_of_a_burst_over_stdio_gets_one_response() {
     let world = World::new();
     let path = world.host("r/a.txt");
     let exchange = |era, kinds: &[(Kind, usize)], slow| {
@@ -411,7 +411,7 @@ fn every_request_of_a_burst_over_stdio_gets_one_answer() {
 }
 
 #[test]
-fn a_burst_of_broken_lines_to_a_slow_reader_is_answered_whole() {
+fn invalid_lines_of_a_slow_reader_are_all_answered() {
     let world = World::new();
     for era in ERAS {
         let mut kinds = vec![(Kind::DuplicateKey, 0); 1000];
@@ -422,7 +422,7 @@ fn a_burst_of_broken_lines_to_a_slow_reader_is_answered_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_of_a_burst_over_a_socket_gets_one_answer() {
+async fn every_request_of_a_burst_over_a_socket_gets_one_response() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
     let endpoint = worker.endpoint(about(), None).await.unwrap();
@@ -459,7 +459,7 @@ fn answer_to(world: &World, version: &str, line: &str) -> Value {
 }
 
 #[test]
-fn batch_is_answered_by_one_array_in_2025_03_26_alone() {
+fn batch_gets_one_array_only_in_2025_03_26() {
     let world = World::new();
     let request = |id: &str, method: &str| Era::Batches.request(id, method, json!({}));
     let notice = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -497,7 +497,7 @@ fn batch_is_answered_by_one_array_in_2025_03_26_alone() {
 }
 
 #[test]
-fn mistakes_of_clients_are_not_logged_by_default() {
+fn client_errors_are_not_logged_by_default() {
     let world = World::new();
     for (level, quiet) in [("warn", true), ("debug", false)] {
         let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick"))
@@ -547,7 +547,7 @@ fn slow_call(id: &str, until: &std::path::Path) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_duplicate_id_in_an_http_session_is_refused_while_the_first_is_open() {
+async fn duplicate_open_request_id_in_an_http_session_is_rejected() {
     let world = World::with(|| ToolSet::new().writer(Plans));
     let until = world.host("outside/f");
     let server = Served::of(&world.gateway(Trust::Host).build(), Http::without_token()).await;
@@ -578,7 +578,7 @@ async fn a_duplicate_id_in_an_http_session_is_refused_while_the_first_is_open() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_answer_to_a_cancelled_request_is_never_that_of_the_next_with_its_id() {
+async fn response_of_a_cancelled_request_is_not_sent_for_its_reused_id() {
     let world = World::with(|| ToolSet::new().writer(Plans));
     let until = world.host("outside/f");
     let mut client = world.client(Trust::Host);
@@ -606,7 +606,7 @@ async fn the_answer_to_a_cancelled_request_is_never_that_of_the_next_with_its_id
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn listening_counts_toward_the_bound_on_open_requests() {
+async fn subscriptions_count_as_open_requests() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     let wanted = json!({"notifications": {"toolsListChanged": true}});
@@ -667,7 +667,7 @@ fn measured(server: &mut Child, line: &str) -> (Value, Duration, u64) {
 }
 
 #[test]
-fn json_of_many_values_takes_little_time_and_memory() {
+fn json_with_many_values_takes_little_time_and_memory() {
     let world = World::new();
     let mut server = program(&world);
     let request = |values: usize| {

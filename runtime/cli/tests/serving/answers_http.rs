@@ -1,4 +1,4 @@
-//! Over HTTP, too, every request gets exactly one answer, whatever else clients send and however they leave.
+//! Tests that every HTTP request gets exactly one response.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -373,7 +373,7 @@ async fn exchange(server: &Arc<Served>, era: Era, kinds: &[(Kind, usize)]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_of_a_burst_over_http_gets_one_answer() {
+async fn every_request_of_a_burst_over_http_gets_one_response() {
     let world = World::new();
     let http = Http::without_token()
         .max_connections(1000)
@@ -397,7 +397,7 @@ async fn every_request_of_a_burst_over_http_gets_one_answer() {
 }
 
 #[tokio::test]
-async fn batch_over_http_is_refused_but_in_sessions_of_2025_03_26() {
+async fn batch_over_http_is_rejected_except_in_2025_03_26_sessions() {
     let world = World::new();
     let server = Served::of(&world.gateway(Trust::Host).build(), Http::without_token()).await;
     let list = |id: &str| Era::Batches.request(id, "tools/list", json!({}));

@@ -1,4 +1,4 @@
-//! Questions to the person behind a client, in both eras.
+//! Tests of approval by elicitation.
 
 use std::os::unix::fs::symlink;
 
@@ -42,7 +42,7 @@ fn code(answer: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn a_client_with_a_handshake_is_asked_and_its_answer_decides() {
+async fn elicitation_answer_decides_the_call() {
     for (action, decision, allowed) in [
         ("accept", "allow", true),
         ("accept", "deny", false),
@@ -68,7 +68,7 @@ async fn a_client_with_a_handshake_is_asked_and_its_answer_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_right_after_the_handshake_is_asked_about() {
+async fn call_right_after_the_handshake_is_asked_about() {
     let world = World::new();
     let gateway = world.asking(Trust::Host);
     for number in 0..cases().min(100) {
@@ -95,7 +95,7 @@ async fn a_call_right_after_the_handshake_is_asked_about() {
 }
 
 #[tokio::test]
-async fn a_call_before_the_end_of_the_handshake_is_not_asked_about() {
+async fn call_before_the_end_of_the_handshake_is_not_asked_about() {
     let world = World::new();
     let mut client = Client::of(&world.asking(Trust::Host));
     let greeting = json!({
@@ -108,7 +108,7 @@ async fn a_call_before_the_end_of_the_handshake_is_not_asked_about() {
 }
 
 #[tokio::test]
-async fn outside_the_roots_a_form_offers_this_call_alone() {
+async fn form_for_paths_outside_the_roots_offers_only_this_call() {
     let world = World::new();
     let mut client = greeted(&world).await;
     send(&mut client, "first", writing(&world, "new")).await;
@@ -128,7 +128,7 @@ async fn outside_the_roots_a_form_offers_this_call_alone() {
 }
 
 #[tokio::test]
-async fn a_note_of_the_person_reaches_the_agent() {
+async fn note_reaches_the_agent() {
     let world = World::new();
     let mut client = greeted(&world).await;
     send(&mut client, "c", writing(&world, "new")).await;
@@ -156,7 +156,7 @@ async fn so_far(client: &mut Client) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn questions_come_one_at_a_time_and_each_call_is_allowed_by_itself() {
+async fn questions_are_sequential_and_each_call_is_approved_separately() {
     let world = World::new();
     let mut client = greeted(&world).await;
     for (id, name) in [("a1", "a"), ("a2", "a"), ("b", "b")] {
@@ -192,7 +192,7 @@ async fn questions_come_one_at_a_time_and_each_call_is_allowed_by_itself() {
 }
 
 #[tokio::test]
-async fn who_refused_three_times_is_asked_again() {
+async fn three_denials_do_not_stop_questions() {
     let world = World::new();
     let mut client = greeted(&world).await;
     for name in ["a", "b", "c", "d"] {
@@ -205,7 +205,7 @@ async fn who_refused_three_times_is_asked_again() {
 }
 
 #[tokio::test]
-async fn to_send_a_form_away_is_no_refusal() {
+async fn cancelled_form_is_not_a_denial() {
     let world = World::new();
     let mut client = greeted(&world).await;
     for name in ["a", "b", "c", "d"] {
@@ -228,7 +228,7 @@ async fn to_send_a_form_away_is_no_refusal() {
 }
 
 #[tokio::test]
-async fn what_a_stateless_client_is_allowed_is_allowed_to_its_call_alone() {
+async fn stateless_approval_applies_to_its_call_only() {
     let world = World::new();
     let mut client = Client::of(&world.asking(Trust::Host));
     let state = required(&mut client, writing(&world, "a")).await;
@@ -240,7 +240,7 @@ async fn what_a_stateless_client_is_allowed_is_allowed_to_its_call_alone() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_an_agents_name_has_none_of_its_grants() {
+async fn client_with_an_agents_name_has_none_of_its_grants() {
     let temp = tempfile::tempdir().unwrap();
     let (runtime, grants) = Runtime::builder()
         .root("r", temp.path())
@@ -287,7 +287,7 @@ async fn a_client_that_takes_an_agents_name_has_none_of_its_grants() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_before_the_handshake_is_done() {
+async fn questions_wait_for_the_handshake() {
     let world = World::new();
     let mut client = Client::of(&world.asking(Trust::Host));
     let hello = json!({
@@ -306,7 +306,7 @@ async fn nobody_is_asked_before_the_handshake_is_done() {
 }
 
 #[tokio::test]
-async fn a_connection_that_goes_takes_its_question_along() {
+async fn disconnect_cancels_the_question() {
     let world = World::new();
     let gateway = world.asking(Trust::Host);
     let (mut client, serving) = Client::served(&gateway);
@@ -338,7 +338,7 @@ fn again(mut params: Value, state: &Value, decision: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_stateless_client_sends_the_call_again_with_the_answer() {
+async fn stateless_client_repeats_the_call_with_the_answer() {
     let world = World::new();
     let mut client = Client::of(&world.asking(Trust::Host));
     let call = writing(&world, "new");
@@ -357,7 +357,7 @@ async fn a_stateless_client_sends_the_call_again_with_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_counts_once_and_for_the_very_call_it_was_asked_about() {
+async fn answer_applies_once_and_only_to_its_call() {
     let world = World::new();
     let mut client = Client::of(&world.asking(Trust::Host));
     let call = writing(&world, "new");
@@ -400,7 +400,7 @@ async fn an_answer_counts_once_and_for_the_very_call_it_was_asked_about() {
 }
 
 #[tokio::test]
-async fn an_answer_carries_out_no_call_whose_client_did_not_come_back() {
+async fn answer_does_not_run_a_call_that_is_not_repeated() {
     let world = World::new();
     let mut client = Client::of(&world.asking(Trust::Host));
     let path = world.host("outside/f");
@@ -423,7 +423,7 @@ async fn an_answer_carries_out_no_call_whose_client_did_not_come_back() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_through_an_agents_own_client_or_one_that_cannot_ask() {
+async fn agents_and_clients_without_elicitation_are_not_asked() {
     let world = World::new();
     for (trust, capabilities) in [
         (Trust::Agent, json!({"elicitation": {}})),
@@ -437,7 +437,7 @@ async fn nobody_is_asked_through_an_agents_own_client_or_one_that_cannot_ask() {
 }
 
 #[tokio::test]
-async fn the_person_is_asked_for_what_a_client_commits_and_not_told_that_a_page_asks() {
+async fn question_for_a_client_commit_does_not_name_a_page() {
     for (decision, text) in [("allow", "x"), ("deny", "one\ntwo\nthree\n")] {
         let world = World::new();
         let mut client = Client::of(&world.asking(Trust::Host));
@@ -500,7 +500,7 @@ fn finding(world: &World) -> Vec<(Value, IsDone)> {
 }
 
 #[tokio::test]
-async fn needs_that_a_call_finds_while_it_runs_are_asked_about() {
+async fn needs_found_during_a_call_are_asked_about() {
     for decision in ["allow", "deny"] {
         let world = World::new();
         let mut client = greeted(&world).await;
@@ -518,7 +518,7 @@ async fn needs_that_a_call_finds_while_it_runs_are_asked_about() {
 }
 
 #[tokio::test]
-async fn needs_that_a_call_finds_while_it_runs_are_asked_of_a_stateless_client() {
+async fn needs_found_during_a_call_are_asked_of_a_stateless_client() {
     for decision in ["allow", "deny"] {
         let world = World::new();
         let mut client = Client::of(&world.asking(Trust::Host));
@@ -534,7 +534,7 @@ async fn needs_that_a_call_finds_while_it_runs_are_asked_of_a_stateless_client()
 }
 
 #[test]
-fn grants_of_a_client_that_count_for_nothing_are_recorded_for_each_request() {
+fn ignored_grants_are_audited_for_each_request() {
     let temp = tempfile::tempdir().unwrap();
     let at = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
     std::fs::create_dir(at("root")).unwrap();
@@ -567,7 +567,7 @@ fn grants_of_a_client_that_count_for_nothing_are_recorded_for_each_request() {
 }
 
 #[test]
-fn refused_write_of_a_protected_file_says_why_it_is_protected() {
+fn denied_write_of_a_protected_file_says_why() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().canonicalize().unwrap();
     let mut program = Program::start(&["--ask=replay", root.to_str().unwrap()], &[]);
@@ -583,7 +583,7 @@ fn refused_write_of_a_protected_file_says_why_it_is_protected() {
 
 /// Where the program is not started on a terminal.
 #[test]
-fn elicitation_comes_first_and_a_client_without_it_is_told_which_scopes_it_lacks() {
+fn client_without_elicitation_gets_the_missing_scopes() {
     for (arguments, elicits, asked) in [
         (&[][..], true, true),
         (&["--trust=host"], true, true),

@@ -1,4 +1,4 @@
-//! Views that browse files in, what they are told of a worker's rights and changes out.
+//! Tests of the tools for file browser views.
 
 use bailiwick::{FileTools, Gateway, GatewayInfo, Policy, Trust, WorkerSpec};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ async fn told(client: &mut Client, tool: &str, arguments: Value) -> Value {
 }
 
 #[tokio::test]
-async fn rights_are_those_of_the_policies_whether_anything_is_there_or_not() {
+async fn rights_follow_policies_for_existing_and_missing_files() {
     let world = World::new();
     let mut client = shows(&world).await;
     let paths = [
@@ -64,7 +64,7 @@ async fn rights_are_those_of_the_policies_whether_anything_is_there_or_not() {
 }
 
 #[tokio::test]
-async fn rights_are_told_of_workers_beneath_and_of_no_others() {
+async fn rights_are_available_for_descendant_workers_only() {
     let world = World::new();
     let (runtime, worker) = world.worker().await;
     let narrow = Policy::new().allow("read:file:/r/src");
@@ -127,7 +127,7 @@ async fn rights_are_told_of_workers_beneath_and_of_no_others() {
 }
 
 #[tokio::test]
-async fn what_browses_is_offered_to_clients_that_show_views_alone() {
+async fn browsing_tools_are_offered_only_to_clients_with_views() {
     let world = World::new();
     let mut plain = world.client(Trust::Host);
     plain.greet("2025-11-25", json!({})).await;
@@ -159,7 +159,7 @@ async fn what_browses_is_offered_to_clients_that_show_views_alone() {
 }
 
 #[tokio::test]
-async fn what_calls_changed_is_told_and_what_they_would_change_is_not() {
+async fn changed_files_include_applied_but_not_previewed_changes() {
     let world = World::new();
     let mut client = shows(&world).await;
     let none = told(&mut client, "changed_files", json!({})).await;

@@ -1,4 +1,4 @@
-//! Calls: answers, previews, policies and grants as they stand on the wire.
+//! Tests of calls: results, previews, policies and grants on the wire.
 
 use bailiwick::{Rate, Trust};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn code(answer: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_preview_answers_what_the_call_will_and_changes_nothing() {
+async fn preview_has_the_result_of_the_call_and_changes_nothing() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
     let edit = json!({"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2"}]});
@@ -102,7 +102,7 @@ async fn artifacts_are_in_meta_for_hosts_and_calls_that_use_meta_alone() {
 }
 
 #[tokio::test]
-async fn what_lies_outside_is_asked_for_by_scope_and_done_when_replayed_with_it() {
+async fn call_outside_the_roots_succeeds_when_replayed_with_its_scope() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
     let path = world.host("outside/new");
@@ -152,7 +152,7 @@ async fn what_lies_outside_is_asked_for_by_scope_and_done_when_replayed_with_it(
 }
 
 #[tokio::test]
-async fn an_agent_brings_no_grants_and_a_deny_is_never_asked_for() {
+async fn agent_grants_are_ignored_and_denials_request_no_scopes() {
     let world = World::new();
     let mut agent = greeted(&world, Trust::Agent).await;
     let path = world.host("outside/new");
@@ -177,7 +177,7 @@ async fn an_agent_brings_no_grants_and_a_deny_is_never_asked_for() {
 }
 
 #[tokio::test]
-async fn a_policy_narrows_one_call_and_an_expansion_is_an_error_before_any_effect() {
+async fn call_policy_narrows_and_expansion_is_rejected_up_front() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
     let write = json!({"path": "/r/b", "content": "x"});
@@ -225,7 +225,7 @@ async fn a_policy_narrows_one_call_and_an_expansion_is_an_error_before_any_effec
 }
 
 #[tokio::test]
-async fn what_a_client_gets_wrong_is_an_error_that_says_what() {
+async fn client_errors_have_specific_messages() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
     let unknown = client.call("no_such_tool", json!({}), json!({})).await;
@@ -249,7 +249,7 @@ async fn what_a_client_gets_wrong_is_an_error_that_says_what() {
 }
 
 #[tokio::test]
-async fn a_burst_beyond_the_rate_is_told_when_to_come_again() {
+async fn rate_limit_error_says_when_to_retry() {
     let world = World::new();
     let rate = Rate {
         calls: 5,
@@ -276,7 +276,7 @@ async fn a_burst_beyond_the_rate_is_told_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn a_client_hears_of_calls_as_heavy_as_it_asked_for() {
+async fn log_messages_respect_the_requested_level() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
     let read = |path: &str| json!({"name": "read_file", "arguments": {"path": path}});
@@ -306,7 +306,7 @@ async fn a_client_hears_of_calls_as_heavy_as_it_asked_for() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_gets_no_answer_and_the_next_one_does() {
+async fn cancelled_call_gets_no_response_and_the_next_one_does() {
     let world = World::new();
     let mut client = Client::of(&world.asking(Trust::Host));
     client.greet("2025-11-25", json!({"elicitation": {}})).await;
@@ -331,7 +331,7 @@ async fn a_cancelled_call_gets_no_answer_and_the_next_one_does() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_refused_and_not_asked_for_again() {
+async fn file_that_cannot_be_opened_fails_without_requested_scopes() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
     let meta = json!({"granted_scopes": ["read:file"]});
@@ -348,7 +348,7 @@ async fn what_cannot_be_opened_is_refused_and_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_granted_link_outside_the_roots_is_followed_to_what_is_granted() {
+async fn granted_symlink_outside_the_roots_is_followed_to_a_granted_target() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
     let link = world.host("link");
@@ -369,7 +369,7 @@ async fn a_granted_link_outside_the_roots_is_followed_to_what_is_granted() {
 }
 
 #[tokio::test]
-async fn policy_of_a_request_narrows_resources_and_completions() {
+async fn request_policy_narrows_resources_and_completions() {
     let world = World::new();
     let mut client = greeted(&world, Trust::Host).await;
     let path = json!({
@@ -415,7 +415,7 @@ async fn policy_of_a_request_narrows_resources_and_completions() {
 }
 
 #[tokio::test]
-async fn a_preview_token_counts_for_its_own_call_and_server_alone() {
+async fn preview_token_is_valid_only_for_its_call_and_server() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client.greet("2025-11-25", json!({})).await;
@@ -455,7 +455,7 @@ async fn a_preview_token_counts_for_its_own_call_and_server_alone() {
 }
 
 #[tokio::test]
-async fn a_resource_that_would_be_cut_is_refused_and_a_whole_one_is_read() {
+async fn oversized_resource_is_rejected_instead_of_truncated() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client.greet("2025-11-25", json!({})).await;
@@ -474,7 +474,7 @@ async fn a_resource_that_would_be_cut_is_refused_and_a_whole_one_is_read() {
 }
 
 #[tokio::test]
-async fn client_that_sends_arguments_alone_can_preview_and_apply() {
+async fn preview_and_apply_work_with_arguments_only() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     let configuration = json!({"experimental": {"configuration": {"require_preview": true}}});
@@ -512,7 +512,7 @@ async fn client_that_sends_arguments_alone_can_preview_and_apply() {
 
 /// Some clients start a process for each call.
 #[test]
-fn preview_of_one_process_is_carried_out_by_another() {
+fn preview_of_one_process_is_applied_by_another() {
     let world = World::new();
     let (root, state) = (world.host("r"), tempfile::tempdir().unwrap());
     let answer = |arguments: &Value, state: &std::path::Path| {

@@ -1,4 +1,4 @@
-//! rmcp's own client in both lifecycles, over in-process pipes, stdio and HTTP.
+//! Tests with rmcp's client over pipes, stdio and HTTP.
 
 use std::process::{Child, Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! Hostile heads, trickles and floods over HTTP in, who is served all the same out.
+//! Tests of the HTTP server with hostile clients.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -103,7 +103,7 @@ async fn judges_origins(server: &Served, token: Option<&str>) {
 }
 
 #[tokio::test]
-async fn names_of_hosts_and_pages_are_compared_whole() {
+async fn host_and_origin_are_compared_exactly() {
     let world = World::new();
     let server = served(&world, Http::without_token()).await;
     judges_hosts(&server, None).await;
@@ -111,7 +111,7 @@ async fn names_of_hosts_and_pages_are_compared_whole() {
 }
 
 #[tokio::test]
-async fn an_endpoint_compares_names_whole_too() {
+async fn endpoint_compares_host_and_origin_exactly() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
     let endpoint = worker.endpoint(about(), None).await.unwrap();
@@ -122,7 +122,7 @@ async fn an_endpoint_compares_names_whole_too() {
 }
 
 #[tokio::test]
-async fn the_target_of_a_request_names_no_other_host_either() {
+async fn request_target_must_not_name_another_host() {
     let world = World::new();
     let server = served(&world, Http::without_token()).await;
     let own = server.host();
@@ -139,7 +139,7 @@ async fn the_target_of_a_request_names_no_other_host_either() {
 }
 
 #[tokio::test]
-async fn a_handshake_beyond_the_bound_of_sessions_is_put_off() {
+async fn handshake_beyond_the_session_limit_gets_503() {
     let world = World::new();
     let server = served(&world, Http::without_token().max_sessions(2)).await;
     let ((first, _), (second, _)) = (server.greet().await, server.greet().await);
@@ -160,7 +160,7 @@ async fn a_handshake_beyond_the_bound_of_sessions_is_put_off() {
 }
 
 #[tokio::test]
-async fn an_idle_session_ends_and_leaves_its_place() {
+async fn idle_session_ends_and_frees_its_slot() {
     let world = World::new();
     let http = Http::without_token()
         .idle(Duration::from_secs(1))
@@ -208,7 +208,7 @@ async fn kept(server: &Served, token: &str) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_connection_beyond_the_bound_is_told_so() {
+async fn connection_beyond_the_limit_gets_503() {
     let world = World::new();
     let token = Token::random().unwrap();
     let http = Http::new(token.clone()).max_connections(2);
@@ -238,7 +238,7 @@ async fn a_connection_beyond_the_bound_is_told_so() {
 }
 
 #[tokio::test]
-async fn half_sent_heads_keep_no_authorised_client_out() {
+async fn incomplete_requests_do_not_block_authorised_clients() {
     let world = World::new();
     let token = Token::random().unwrap();
     let server = served(&world, Http::new(token.clone())).await;
@@ -265,7 +265,7 @@ async fn half_sent_heads_keep_no_authorised_client_out() {
 }
 
 #[tokio::test]
-async fn pages_of_a_configured_origin_may_read_answers_and_others_may_not() {
+async fn cors_allows_only_configured_origins() {
     let world = World::new();
     let token = Token::random().unwrap();
     let origin = "https://app.example";
@@ -316,7 +316,7 @@ async fn pages_of_a_configured_origin_may_read_answers_and_others_may_not() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_a_message_is_refused_with_its_id() {
+async fn invalid_message_is_rejected_with_its_id() {
     let world = World::new();
     let server = served(&world, Http::without_token()).await;
     let many = format!("[{}]", vec!["1"; 60_000].join(","));
@@ -364,7 +364,7 @@ async fn experimental_capabilities_may_be_plain_true_over_http() {
 }
 
 #[tokio::test]
-async fn who_trickles_a_request_is_hung_up_on() {
+async fn slow_request_is_disconnected() {
     let world = World::new();
     let http = Http::without_token().read_timeout(Duration::from_secs(1));
     let server = served(&world, http).await;
@@ -384,7 +384,7 @@ async fn who_trickles_a_request_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn one_tool_is_described_as_all_of_them_are() {
+async fn single_tool_description_matches_the_list() {
     let world = World::new();
     let gateway = world.gateway(Trust::Agent).build();
     let mut client = Client::of(&gateway);
@@ -427,7 +427,7 @@ fn writing(arguments: &str, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_message_that_has_a_key_twice_is_refused_as_over_stdio() {
+async fn duplicate_json_key_is_rejected_as_over_stdio() {
     let world = World::new();
     let server = served(&world, Http::without_token()).await;
     let (session, _) = server.greet().await;

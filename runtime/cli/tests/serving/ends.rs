@@ -1,4 +1,4 @@
-//! Sessions that configured a runtime in, what the audit says of their ends out.
+//! Tests that the end of sessions is audited.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -119,7 +119,7 @@ async fn ends(audit: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stopped_has_recorded_the_end_of_its_sessions() {
+async fn stopped_server_has_audited_the_end_of_its_sessions() {
     let world = World::new();
     let session = Session::begun(&world, Http::without_token()).await;
     let living = std::fs::read_to_string(&session.audit).unwrap();
@@ -130,7 +130,7 @@ async fn a_server_that_stopped_has_recorded_the_end_of_its_sessions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_session_ends_its_runtime() {
+async fn deleted_session_stops_its_runtime() {
     let world = World::new();
     let session = Session::begun(&world, Http::without_token()).await;
     let host = session.server.host();
@@ -141,7 +141,7 @@ async fn a_deleted_session_ends_its_runtime() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_session_ends_its_runtime() {
+async fn idle_session_stops_its_runtime() {
     let world = World::new();
     let http = Http::without_token().idle(Duration::from_secs(1));
     let session = Session::begun(&world, http).await;
@@ -149,7 +149,7 @@ async fn an_idle_session_ends_its_runtime() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_clients_share_ends_with_the_gateway_and_serves_nobody_afterwards() {
+async fn shared_worker_stops_with_the_gateway() {
     let world = World::new();
     let (gateway, audit) = recorded(&world);
     // Nothing was opened yet.
@@ -171,7 +171,7 @@ async fn what_clients_share_ends_with_the_gateway_and_serves_nobody_afterwards()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_review_looks_at_for_a_view_is_recorded_as_the_views() {
+async fn reads_of_a_review_view_are_audited_as_the_views() {
     let world = World::new();
     let audit = world.host("audit.jsonl");
     let opener = Recorded {

@@ -1,4 +1,4 @@
-//! Handshakes of every revision, and requests without one.
+//! Tests of the MCP revisions.
 
 use std::pin::Pin;
 
@@ -12,7 +12,7 @@ use crate::support::{Client, World};
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 #[tokio::test]
-async fn every_revision_with_a_handshake_is_agreed_on_and_served() {
+async fn every_revision_with_a_handshake_is_served() {
     let world = World::new();
     for version in LEGACY {
         let mut client = world.client(Trust::Host);
@@ -32,7 +32,7 @@ async fn every_revision_with_a_handshake_is_agreed_on_and_served() {
 }
 
 #[tokio::test]
-async fn an_unknown_revision_is_answered_with_one_that_is_served() {
+async fn unknown_revision_is_answered_with_a_supported_one() {
     let world = World::new();
     for asked in ["2099-01-01", "2026-07-28", "1999-01-01"] {
         let mut client = world.client(Trust::Host);
@@ -42,7 +42,7 @@ async fn an_unknown_revision_is_answered_with_one_that_is_served() {
 }
 
 #[tokio::test]
-async fn requests_without_a_handshake_are_served_if_they_say_what_they_speak() {
+async fn stateless_requests_need_a_revision() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     let discovered = client.modern("server/discover", json!({}), json!({})).await;
@@ -67,7 +67,7 @@ async fn requests_without_a_handshake_are_served_if_they_say_what_they_speak() {
 }
 
 #[tokio::test]
-async fn a_probe_and_a_stray_notification_do_not_end_the_connection() {
+async fn probe_and_unexpected_notification_do_not_end_the_connection() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client.modern("server/discover", json!({}), json!({})).await;
@@ -100,7 +100,7 @@ async fn a_dialect_client_gets_the_plain_flag_and_a_typed_one_an_object() {
 }
 
 #[tokio::test]
-async fn what_a_client_configures_holds_for_it_alone() {
+async fn client_configuration_applies_to_that_client_only() {
     let world = World::new();
     let gateway = world.gateway(Trust::Host).build();
     let mut narrow = Client::of(&gateway);
@@ -183,7 +183,7 @@ async fn oriented(client: &mut Client, meta: &Value, file: &str) -> (String, boo
 }
 
 #[tokio::test]
-async fn configuration_of_a_stateless_request_says_where_its_paths_begin() {
+async fn configuration_of_a_stateless_request_sets_its_working_directory() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     for (path, begins) in [("/r/src", "/r/src"), ("/r/src/lib.rs", "/r/src")] {
@@ -195,7 +195,7 @@ async fn configuration_of_a_stateless_request_says_where_its_paths_begin() {
 }
 
 #[tokio::test]
-async fn policy_of_one_call_shows_its_folders_and_leaves_paths_as_they_are() {
+async fn call_policy_lists_its_directories_and_keeps_paths() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     let meta = json!({"policy": {"roots": [{"path": "/r/src"}]}});
@@ -216,7 +216,7 @@ async fn uris(client: &mut Client, meta: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn configuration_of_a_stateless_request_hides_resources_it_forbids() {
+async fn configuration_of_a_stateless_request_hides_denied_resources() {
     let world = World::new();
     let mut client = world.client(Trust::Agent);
     let write = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
@@ -288,7 +288,7 @@ async fn stateless_client_may_send_its_configuration_with_every_request() {
 }
 
 #[tokio::test]
-async fn what_the_stateless_revision_does_without_is_no_method_there() {
+async fn removed_methods_are_unknown_in_the_stateless_revision() {
     let world = World::new();
     let mut modern = world.client(Trust::Host);
     modern.modern("server/discover", json!({}), json!({})).await;
@@ -330,7 +330,7 @@ impl BackendFactory for Closed {
 }
 
 #[tokio::test]
-async fn a_fault_of_the_host_is_told_to_nobody_and_one_of_the_client_is() {
+async fn host_errors_are_not_exposed_and_client_errors_are() {
     let world = World::new();
     let gateway = |trust| {
         let about = GatewayInfo {
@@ -363,7 +363,7 @@ async fn a_fault_of_the_host_is_told_to_nobody_and_one_of_the_client_is() {
 }
 
 #[tokio::test]
-async fn a_policy_that_is_there_twice_is_refused() {
+async fn duplicate_policy_is_rejected() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client.greet("2025-11-25", json!({})).await;

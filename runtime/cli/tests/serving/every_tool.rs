@@ -1,4 +1,4 @@
-//! Calls of every tool, for clients that make them all.
+//! Calls of every tool.
 
 use serde_json::{Value, json};
 

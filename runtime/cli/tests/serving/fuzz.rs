@@ -1,4 +1,4 @@
-//! Requests that nobody meant in, an answer to each and nothing changed out.
+//! Fuzz tests: random requests get a response and change nothing.
 
 use bailiwick::{FIELDS, Gateway, Rate, Trust};
 use proptest::prelude::*;
@@ -221,7 +221,7 @@ fn unchanged(world: &World) {
 }
 
 #[tokio::test]
-async fn whatever_is_asked_is_answered_and_nothing_is_changed() {
+async fn random_requests_are_answered_and_change_nothing() {
     let world = World::new();
     let mut client = Client::of(&gateway(&world));
     client.greet("2025-11-25", json!({})).await;
@@ -235,7 +235,7 @@ async fn whatever_is_asked_is_answered_and_nothing_is_changed() {
 }
 
 #[tokio::test]
-async fn an_answer_carries_the_id_of_its_request_and_no_other_id_is_one() {
+async fn response_has_the_id_of_its_request_and_invalid_ids_are_rejected() {
     let world = World::new();
     let mut client = Client::of(&gateway(&world));
     client.greet("2025-11-25", json!({})).await;
@@ -255,7 +255,7 @@ async fn an_answer_carries_the_id_of_its_request_and_no_other_id_is_one() {
 }
 
 #[tokio::test]
-async fn whatever_a_handshake_brings_it_is_answered_and_the_next_is_served() {
+async fn random_handshakes_are_answered_and_the_next_is_served() {
     let world = World::new();
     let gateway = gateway(&world);
     let mut runner = TestRunner::deterministic();
@@ -272,7 +272,7 @@ async fn whatever_a_handshake_brings_it_is_answered_and_the_next_is_served() {
 }
 
 #[tokio::test]
-async fn whatever_is_listened_for_others_are_answered_meanwhile() {
+async fn random_subscriptions_do_not_block_other_requests() {
     let world = World::new();
     let mut client = Client::of(&gateway(&world));
     let mut runner = TestRunner::deterministic();

@@ -1,4 +1,4 @@
-//! Whole answers, byte for byte, against the files in `golden/`; `BAILIWICK_BLESS=1` writes them anew.
+//! Compares responses with the files in `golden/`. `BAILIWICK_BLESS=1` updates them.
 //!
 //! Only what is random is replaced: the ids of artifacts, preview tokens, and the directory of the test.
 
@@ -71,7 +71,7 @@ async fn answer(client: &mut Client, era: &str, method: &str, mut params: Value)
 
 #[expect(clippy::too_many_lines, reason = "a table, one row a wire form")]
 #[tokio::test]
-async fn what_stands_on_the_wire_is_what_was_agreed() {
+async fn responses_match_the_golden_files() {
     for era in ["handshake", "stateless"] {
         let world = World::new();
         let mut client = world.client(Trust::Host);

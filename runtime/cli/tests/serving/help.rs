@@ -1,4 +1,4 @@
-//! The description of a server on the wire: the handshake, tools, `ai_help` and the resource.
+//! Tests of the server's description: handshake, tools, `ai_help` and its resource.
 
 use bailiwick::{Rate, Trust};
 use serde_json::{Value, json};
@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 use crate::support::{Client, World};
 
 fn described(world: &World) -> Client {
-    let gateway = world.gateway(Trust::Host).manual(bailiwick_cli::manual());
+    let gateway = world
+        .gateway(Trust::Host)
+        .manual(bailiwick_cli::server_doc());
     Client::of(&gateway.build())
 }
 
 #[tokio::test]
-async fn a_handshake_describes_the_server_where_raw_and_typed_clients_look() {
+async fn handshake_describes_the_server_for_raw_and_typed_clients() {
     let world = World::new();
     let mut legacy = described(&world);
     let greeted = legacy.greet("2025-11-25", json!({})).await["result"].clone();
@@ -32,7 +34,7 @@ async fn a_handshake_describes_the_server_where_raw_and_typed_clients_look() {
 }
 
 #[tokio::test]
-async fn the_access_level_is_that_of_the_configuration() {
+async fn access_level_follows_the_configuration() {
     let world = World::new();
     for (configuration, level) in [
         (json!({"read_only": true}), "read"),
@@ -52,7 +54,7 @@ async fn the_access_level_is_that_of_the_configuration() {
 }
 
 #[tokio::test]
-async fn a_tool_is_described_among_those_that_are_offered() {
+async fn tool_description_names_only_offered_tools() {
     let world = World::new();
     let mut client = described(&world);
     client.greet("2025-11-25", json!({})).await;
@@ -75,7 +77,7 @@ async fn a_tool_is_described_among_those_that_are_offered() {
 }
 
 #[tokio::test]
-async fn ai_help_answers_in_both_forms_and_by_section() {
+async fn ai_help_has_two_formats_and_sections() {
     let world = World::new();
     let mut legacy = described(&world);
     legacy.greet("2025-11-25", json!({})).await;
@@ -113,7 +115,7 @@ async fn ai_help_answers_in_both_forms_and_by_section() {
 }
 
 #[tokio::test]
-async fn ai_help_refuses_what_it_does_not_know_and_says_what_it_does() {
+async fn ai_help_rejects_unknown_sections_and_lists_known_ones() {
     let world = World::new();
     let mut client = described(&world);
     client.greet("2025-11-25", json!({})).await;
@@ -142,7 +144,7 @@ async fn ai_help_refuses_what_it_does_not_know_and_says_what_it_does() {
 }
 
 #[tokio::test]
-async fn the_help_is_a_resource_that_says_how_it_may_be_kept() {
+async fn help_resource_has_cache_hints() {
     let world = World::new();
     let mut client = described(&world);
     client.greet("2025-11-25", json!({})).await;
@@ -177,7 +179,7 @@ async fn the_help_is_a_resource_that_says_how_it_may_be_kept() {
 }
 
 #[tokio::test]
-async fn no_path_and_no_configuration_is_in_any_description() {
+async fn descriptions_contain_no_paths_or_configuration() {
     let world = World::new();
     let mut client = described(&world);
     let configuration =

@@ -1,4 +1,4 @@
-//! Raw HTTP requests in, what they are answered out.
+//! Tests of the HTTP transport with raw requests.
 
 use std::io::{BufRead as _, Write as _};
 use std::net::SocketAddr;
@@ -236,7 +236,7 @@ pub(crate) async fn served(world: &World, http: Http) -> Served {
 }
 
 #[tokio::test]
-async fn pages_of_other_origins_are_refused_and_own_ones_served() {
+async fn other_origins_are_rejected() {
     let world = World::new();
     let server = served(
         &world,
@@ -266,7 +266,7 @@ async fn pages_of_other_origins_are_refused_and_own_ones_served() {
 }
 
 #[tokio::test]
-async fn other_hosts_names_are_refused() {
+async fn other_hosts_are_rejected() {
     let world = World::new();
     let server = served(&world, Http::without_token()).await;
     let port = server.address.port();
@@ -290,7 +290,7 @@ async fn other_hosts_names_are_refused() {
 }
 
 #[tokio::test]
-async fn allowed_hosts_are_served_and_compared_whole() {
+async fn allowed_hosts_are_compared_exactly() {
     let world = World::new();
     let http = Http::without_token()
         .host("mcp.example")
@@ -322,7 +322,7 @@ async fn allowed_hosts_are_served_and_compared_whole() {
 }
 
 #[tokio::test]
-async fn paths_and_methods_that_are_not_served_are_not_found_without_a_token() {
+async fn unknown_paths_and_methods_are_not_found_without_a_token() {
     let world = World::new();
     let server = served(&world, Http::new(Token::random().unwrap())).await;
     let host = server.host();
@@ -350,7 +350,7 @@ async fn paths_and_methods_that_are_not_served_are_not_found_without_a_token() {
 }
 
 #[tokio::test]
-async fn refusals_of_bodies_are_errors_of_json_rpc() {
+async fn rejected_bodies_get_json_rpc_errors() {
     let world = World::new();
     let server = served(&world, Http::without_token().max_body(10_000)).await;
     let host = server.host();
@@ -415,7 +415,7 @@ async fn large_message_is_answered_in_both_eras() {
 }
 
 #[tokio::test]
-async fn only_the_bearer_of_the_token_is_served() {
+async fn requests_require_the_bearer_token() {
     let world = World::new();
     let token = Token::random().unwrap();
     let server = served(&world, Http::new(token.clone())).await;
@@ -443,7 +443,7 @@ async fn only_the_bearer_of_the_token_is_served() {
 }
 
 #[tokio::test]
-async fn a_session_does_not_replace_the_token() {
+async fn session_id_does_not_replace_the_token() {
     let world = World::new();
     let token = Token::random().unwrap();
     let server = served(&world, Http::new(token.clone())).await;
@@ -463,7 +463,7 @@ async fn a_session_does_not_replace_the_token() {
 }
 
 #[tokio::test]
-async fn a_body_beyond_the_bound_is_refused() {
+async fn oversized_body_is_rejected() {
     let world = World::new();
     let server = served(&world, Http::without_token().max_body(10_000)).await;
     let (session, _) = server.greet().await;
@@ -485,7 +485,7 @@ async fn a_body_beyond_the_bound_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_client_accepts_sends_and_speaks_is_checked() {
+async fn accept_content_type_and_revision_headers_are_checked() {
     let world = World::new();
     let server = served(&world, Http::without_token()).await;
     let host = server.host();
@@ -508,7 +508,7 @@ async fn what_a_client_accepts_sends_and_speaks_is_checked() {
 }
 
 #[tokio::test]
-async fn a_deleted_session_and_an_unknown_one_are_not_found() {
+async fn deleted_and_unknown_sessions_are_not_found() {
     let world = World::new();
     let server = served(&world, Http::without_token()).await;
     let (session, _) = server.greet().await;
@@ -527,7 +527,7 @@ async fn a_deleted_session_and_an_unknown_one_are_not_found() {
 }
 
 #[tokio::test]
-async fn what_is_listed_is_the_same_over_lines_and_over_http() {
+async fn lists_are_the_same_over_stdio_and_http() {
     let world = World::new();
     let gateway = world.gateway(Trust::Agent).build();
     let server = Served::of(&gateway, Http::without_token()).await;
@@ -558,7 +558,7 @@ async fn what_is_listed_is_the_same_over_lines_and_over_http() {
 }
 
 #[tokio::test]
-async fn a_listener_that_other_machines_reach_is_not_served() {
+async fn only_loopback_listeners_are_served() {
     let world = World::new();
     let gateway = world.gateway(Trust::Agent).build();
     let open = TcpListener::bind(("0.0.0.0", 0)).await.unwrap();
@@ -574,7 +574,7 @@ async fn a_listener_that_other_machines_reach_is_not_served() {
 }
 
 #[tokio::test]
-async fn sessions_have_workers_of_their_own() {
+async fn each_session_has_its_own_worker() {
     let world = World::new();
     let server = served(&world, Http::without_token()).await;
     let ((one, _), (other, _)) = (server.greet().await, server.greet().await);
@@ -613,7 +613,7 @@ pub(crate) fn about() -> GatewayInfo {
 }
 
 #[tokio::test]
-async fn an_endpoint_serves_its_worker_until_that_is_revoked() {
+async fn endpoint_serves_its_worker_until_revocation() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
     let endpoint = worker.endpoint(about(), None).await.unwrap();
@@ -645,7 +645,7 @@ async fn an_endpoint_serves_its_worker_until_that_is_revoked() {
 }
 
 #[tokio::test]
-async fn a_request_after_its_worker_was_revoked_is_refused() {
+async fn request_after_revocation_is_rejected() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
     let gateway = Gateway::worker(&worker, about()).build();
@@ -663,7 +663,7 @@ async fn a_request_after_its_worker_was_revoked_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sub_agent_joined_by_stdio_speaks_to_its_worker_until_that_is_revoked() {
+async fn attached_sub_agent_uses_its_worker_until_revocation() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
     let endpoint = worker.endpoint(about(), None).await.unwrap();

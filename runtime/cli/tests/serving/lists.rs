@@ -1,4 +1,4 @@
-//! Lists: tools, resources, prompts and completions, each only of what the client may see.
+//! Tests of lists: tools, resources, prompts and completions.
 
 use bailiwick::{
     CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec, Trust,
@@ -20,7 +20,7 @@ fn names<'a>(answer: &'a Value, list: &str, key: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn tools_carry_their_extensions_where_raw_and_typed_clients_look() {
+async fn tools_have_extensions_for_raw_and_typed_clients() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client.greet("2025-11-25", json!({})).await;
@@ -176,7 +176,7 @@ async fn own_tool_keeps_the_schema_of_its_types() {
 }
 
 #[tokio::test]
-async fn tools_that_a_policy_denies_altogether_are_not_listed() {
+async fn fully_denied_tools_are_not_listed() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client.greet("2025-11-25", json!({})).await;
@@ -212,7 +212,7 @@ async fn list_of_tools_has_at_most_20_kb() {
 }
 
 #[tokio::test]
-async fn files_are_read_as_resources_and_the_hidden_cannot_be_told_from_the_absent() {
+async fn denied_file_resources_look_missing() {
     let world = World::new();
     std::fs::write(world.host("r/bytes"), b"a\0b").unwrap();
     std::fs::write(world.host("r/latin"), b"caf\xe9").unwrap();
@@ -272,7 +272,7 @@ async fn files_are_read_as_resources_and_the_hidden_cannot_be_told_from_the_abse
 }
 
 #[tokio::test]
-async fn artifacts_are_listed_for_whoever_made_them() {
+async fn artifacts_are_listed_for_their_creator() {
     let world = World::new();
     let gateway = world.gateway(Trust::Host).build();
     let mut one = crate::support::Client::of(&gateway);
@@ -314,7 +314,7 @@ async fn artifacts_are_listed_for_whoever_made_them() {
 }
 
 #[tokio::test]
-async fn completions_name_what_is_there_and_nothing_denied() {
+async fn completions_have_existing_and_no_denied_paths() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client.greet("2025-11-25", json!({})).await;
@@ -351,7 +351,7 @@ async fn prompts_are_listed_and_need_their_arguments() {
 }
 
 #[tokio::test]
-async fn what_is_absent_forbidden_or_beneath_a_file_is_one_answer() {
+async fn absent_denied_and_invalid_resources_get_the_same_error() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client.greet("2025-11-25", json!({})).await;
@@ -376,7 +376,7 @@ async fn what_is_absent_forbidden_or_beneath_a_file_is_one_answer() {
 }
 
 #[tokio::test]
-async fn narrowed_connection_is_shown_its_folder() {
+async fn narrowed_connection_lists_its_directory() {
     let world = World::new();
     let mut client = world.client(Trust::Agent);
     let configuration = json!({"experimental": {"configuration": {"roots": [{"path": "/r/src"}]}}});
@@ -399,7 +399,7 @@ async fn narrowed_connection_is_shown_its_folder() {
 }
 
 #[tokio::test]
-async fn connection_to_a_whole_root_is_shown_the_root() {
+async fn connection_to_a_whole_root_lists_the_root() {
     let world = World::new();
     let mut client = world.client(Trust::Agent);
     let greeting = client.greet("2025-11-25", json!({})).await;

@@ -1,4 +1,4 @@
-//! MCP clients in, what they are answered out: raw lines, so that every byte of the wire is seen.
+//! Tests of the MCP server with raw messages.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The program over stdio, and a client that speaks raw JSON-RPC with it.
+//! Runs the program over stdio with a raw JSON-RPC client.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines, Write};

@@ -1,4 +1,4 @@
-//! A host that answers a server's `requested_scopes`: it asks its person and makes the call once more.
+//! Tests of replays with `granted_scopes`.
 
 use std::sync::{Arc, Mutex};
 
@@ -107,7 +107,7 @@ async fn write(worker: &Worker, server: &str, name: &str) -> Result<Outcome, Cal
 }
 
 #[tokio::test]
-async fn a_yes_makes_the_same_call_once_more_with_what_was_granted() {
+async fn approved_call_is_replayed_with_its_grants() {
     let world = World::new();
     let host = Host::answering(&world, Answer::ONCE).await;
     let worker = host.worker(Policy::new()).await;
@@ -132,7 +132,7 @@ async fn a_yes_makes_the_same_call_once_more_with_what_was_granted() {
 }
 
 #[tokio::test]
-async fn once_is_asked_again_and_a_session_is_not_but_by_another_server_or_session() {
+async fn session_grant_applies_to_its_server_and_session_only() {
     let world = World::new();
     let once = Host::answering(&world, Answer::ONCE).await;
     let worker = once.worker(Policy::new()).await;
@@ -156,7 +156,7 @@ async fn once_is_asked_again_and_a_session_is_not_but_by_another_server_or_sessi
 }
 
 #[tokio::test]
-async fn a_no_and_a_policy_that_denies_end_the_call_after_the_first_try() {
+async fn denied_call_is_not_replayed() {
     let denies = Policy::new().deny("write:mcp:disk:file");
     for (policy, asked) in [(Policy::new(), 1), (denies, 0)] {
         let world = World::new();
@@ -170,7 +170,7 @@ async fn a_no_and_a_policy_that_denies_end_the_call_after_the_first_try() {
 }
 
 #[tokio::test]
-async fn what_is_configured_is_granted_without_a_word_and_a_model_grants_nothing() {
+async fn configured_grants_need_no_question_and_models_cannot_grant() {
     let world = World::new();
     let config = allowing(&["write:mcp:disk:file"]);
     let host = Host::new(&world, |builder| builder.config(config)).await;
@@ -188,7 +188,7 @@ async fn what_is_configured_is_granted_without_a_word_and_a_model_grants_nothing
 }
 
 #[tokio::test]
-async fn where_nobody_can_be_asked_the_call_says_what_it_needs() {
+async fn call_without_an_approver_returns_its_needs() {
     let world = World::new();
     let host = Host::new(&world, |builder| builder).await;
     let worker = host.worker(Policy::new()).await;

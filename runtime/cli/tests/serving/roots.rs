@@ -1,4 +1,4 @@
-//! Nested roots that the command line, a file or the client configures, served by the program.
+//! Tests of nested roots from all configuration sources.
 
 use std::fs;
 
@@ -115,7 +115,7 @@ fn roots(repo: &str) -> Value {
 const GRANTABLE: &str = "--grantable=read:file:/nowhere";
 
 #[test]
-fn nested_roots_on_the_command_line_decide_each_on_its_own() {
+fn nested_roots_on_the_command_line_apply_innermost_first() {
     let (_temp, repo) = repository();
     let mut arguments: Vec<String> = roots(&repo)
         .as_array()
@@ -128,7 +128,7 @@ fn nested_roots_on_the_command_line_decide_each_on_its_own() {
 }
 
 #[test]
-fn nested_roots_of_a_configuration_file_decide_each_on_its_own() {
+fn nested_roots_of_a_configuration_file_apply_innermost_first() {
     let (temp, repo) = repository();
     let file = temp.path().join("config.json");
     let configuration = json!({"roots": roots(&repo), "grantable": ["read:file:/nowhere"]});
@@ -138,7 +138,7 @@ fn nested_roots_of_a_configuration_file_decide_each_on_its_own() {
 }
 
 #[test]
-fn nested_roots_that_the_client_configures_decide_each_on_its_own() {
+fn nested_roots_of_the_client_apply_innermost_first() {
     let (_temp, repo) = repository();
     let arguments = [
         "--trust".to_owned(),

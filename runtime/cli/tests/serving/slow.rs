@@ -1,4 +1,4 @@
-//! A tool that works as long as a file stands, and what clients hear of it meanwhile.
+//! Tests of progress and tasks with a slow tool.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn tools() -> ToolSet {
 }
 
 #[tokio::test]
-async fn progress_of_a_long_call_grows_and_ends_with_it() {
+async fn progress_increases_and_ends_with_the_call() {
     let world = World::with(tools);
     let until = world.host("outside/f");
     for era in ["handshake", "stateless"] {
@@ -96,7 +96,7 @@ async fn progress_of_a_long_call_grows_and_ends_with_it() {
 }
 
 #[tokio::test]
-async fn a_long_reading_goes_on_as_a_task_for_a_client_that_knows_tasks() {
+async fn long_read_becomes_a_task_for_clients_with_tasks() {
     let world = World::with(tools);
     let until = world.host("outside/f");
     let mut client = world.client(Trust::Host);
@@ -182,7 +182,7 @@ pub(crate) async fn there(path: &std::path::Path) {
 }
 
 #[tokio::test]
-async fn a_preview_for_a_view_ends_with_its_request() {
+async fn preview_for_a_view_ends_with_its_request() {
     let world = World::with(|| ToolSet::new().writer(Plans));
     let until = world.host("outside/f");
     let mut client = world.client(Trust::Host);

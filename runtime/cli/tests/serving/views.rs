@@ -1,4 +1,4 @@
-//! Clients that show views and clients that do not in, what each of them is told of views out.
+//! Tests of MCP Apps views.
 
 use bailiwick::{
     CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec, Trust,
@@ -109,7 +109,7 @@ fn named<'a>(answer: &'a Value, list: &str, key: &str, name: &str) -> Option<&'a
 }
 
 #[tokio::test]
-async fn tools_speak_of_views_to_clients_that_show_them_alone() {
+async fn tools_name_views_only_for_clients_with_views() {
     let world = World::with(tools);
     for era in ["handshake", "stateless"] {
         let mut plain = Either::new(&world, era, json!({})).await;
@@ -151,7 +151,7 @@ async fn tools_speak_of_views_to_clients_that_show_them_alone() {
 }
 
 #[tokio::test]
-async fn pages_are_listed_for_clients_that_show_views_and_name_no_origin() {
+async fn views_are_listed_for_clients_with_views_without_origins() {
     let world = World::new();
     let mut plain = Either::new(&world, "handshake", json!({})).await;
     let told = plain.ask("resources/list", json!({})).await;
@@ -268,7 +268,7 @@ async fn review_is_linked_in_content_only_for_clients_that_show_it() {
 }
 
 #[tokio::test]
-async fn a_review_says_whether_its_files_are_still_those_it_shows() {
+async fn review_says_whether_its_files_have_changed() {
     let world = World::new();
     let mut client = Either::new(&world, "handshake", showing()).await;
     let edit: Value = serde_json::from_str(EDIT).unwrap();
@@ -355,7 +355,7 @@ async fn refused_to_views(client: &mut Either, uri: &str, edit: &Value) {
 }
 
 #[tokio::test]
-async fn views_preview_and_read_reviews_by_tools_and_change_nothing() {
+async fn views_can_preview_and_read_reviews_without_changes() {
     let world = World::new();
     for era in ["handshake", "stateless"] {
         let mut shows = Either::new(&world, era, showing()).await;
@@ -417,7 +417,7 @@ async fn previewed(client: &mut Either) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_view_commits_its_host_asks_a_person_for_though_its_model_may_do_it() {
+async fn commit_of_a_view_needs_approval_even_if_the_model_does_not() {
     for era in ["handshake", "stateless"] {
         let world = World::new();
         let mut shows = Either::new(&world, era, showing()).await;
@@ -449,7 +449,7 @@ async fn what_a_view_commits_its_host_asks_a_person_for_though_its_model_may_do_
 }
 
 #[tokio::test]
-async fn a_view_commits_no_more_than_a_call_that_changes_something() {
+async fn view_can_commit_only_mutating_calls() {
     let world = World::new();
     let mut shows = Either::new(&world, "handshake", showing()).await;
     let reads = json!({"tool": "read_file", "arguments": {"path": "/r/a.txt"}});
@@ -502,7 +502,7 @@ async fn a_view_commits_no_more_than_a_call_that_changes_something() {
 }
 
 #[tokio::test]
-async fn a_page_of_the_hosts_own_is_listed_read_and_named_by_its_tool() {
+async fn host_page_is_listed_read_and_named_by_its_tool() {
     let world = World::with(|| bailiwick_fs::tools().reader(Shows));
     let page = bailiwick::AppPage {
         uri: "ui://own/page".into(),
@@ -549,7 +549,7 @@ async fn a_page_of_the_hosts_own_is_listed_read_and_named_by_its_tool() {
 }
 
 #[tokio::test]
-async fn what_a_model_sees_is_as_long_for_a_line_as_for_thousands() {
+async fn result_size_for_models_does_not_depend_on_the_change() {
     let world = World::new();
     let text = "before\n".repeat(5_000);
     std::fs::write(world.host("r/long"), &text).unwrap();

@@ -1,4 +1,4 @@
-//! Word of changes: of files that a client subscribed to, and of artifacts it did not know of.
+//! Tests of resource subscriptions.
 
 use bailiwick::Trust;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::World;
 
 #[tokio::test]
-async fn a_change_of_a_watched_file_is_told_once_and_no_other_is() {
+async fn only_changes_of_subscribed_files_are_notified_once() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client.greet("2025-11-25", json!({})).await;
@@ -47,7 +47,7 @@ async fn a_change_of_a_watched_file_is_told_once_and_no_other_is() {
 }
 
 #[tokio::test]
-async fn a_stateless_client_listens_for_what_it_names() {
+async fn stateless_client_subscribes_by_request() {
     let world = World::new();
     let mut client = world.client(Trust::Host);
     client

@@ -1,4 +1,4 @@
-//! Our own program as somebody else's server in, what it asks for, shows and serves through this runtime out.
+//! Tests with the program itself as a third-party server.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ async fn through(folder: &Path) -> Stage {
 }
 
 #[tokio::test]
-async fn a_file_is_read_and_written_through_another_server() {
+async fn files_are_read_and_written_through_another_server() {
     let temp = folder(&[("a.txt", "one\n")]);
     let stage = through(temp.path()).await;
     let worker = stage.worker(Policy::new()).await;
@@ -47,7 +47,7 @@ async fn a_file_is_read_and_written_through_another_server() {
 }
 
 #[tokio::test]
-async fn a_change_is_previewed_at_its_server_and_then_made() {
+async fn remote_change_is_previewed_and_applied() {
     let temp = folder(&[("a.txt", "one\n")]);
     let stage = through(temp.path()).await;
     let worker = stage.worker(Policy::new()).await;
@@ -73,7 +73,7 @@ async fn a_change_is_previewed_at_its_server_and_then_made() {
 }
 
 #[tokio::test]
-async fn what_the_other_server_asks_for_is_asked_here_and_replayed() {
+async fn requested_scopes_of_a_server_are_asked_and_replayed() {
     let temp = folder(&[]);
     let ask = [
         "--trust=host",
@@ -139,7 +139,7 @@ impl ServerRequests for Says {
 }
 
 #[tokio::test]
-async fn the_person_behind_this_host_is_asked_by_the_other_server() {
+async fn elicitation_of_a_server_reaches_the_host() {
     for (says, expected) in [("allow", Ok(())), ("deny", Err(Code::ServerFailed))] {
         let temp = folder(&[]);
         let flags = [

@@ -1,4 +1,4 @@
-//! What a server asks of its host in, what the host lets through and says out.
+//! Tests of server requests: elicitation, sampling, roots and tasks.
 
 use std::sync::{Arc, Mutex};
 
@@ -66,7 +66,7 @@ fn form(fields: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn without_a_host_everything_is_refused() {
+async fn server_requests_without_a_handler_are_rejected() {
     let (_stage, worker) = alone("plain").await;
     for (method, params) in [
         (
@@ -92,7 +92,7 @@ async fn without_a_host_everything_is_refused() {
 }
 
 #[tokio::test]
-async fn a_form_is_shown_with_its_server_and_answered_in_three_ways() {
+async fn form_names_its_server_and_has_three_answers() {
     let name = || form(&json!({"name": {"type": "string"}}));
     let yes = Map::from_iter([("name".to_owned(), json!("Ada"))]);
     let host = Host {
@@ -135,7 +135,7 @@ async fn a_form_is_shown_with_its_server_and_answered_in_three_ways() {
 }
 
 #[tokio::test]
-async fn nobody_is_shown_a_nested_form_one_for_a_secret_or_an_odd_address() {
+async fn nested_forms_secret_forms_and_invalid_urls_are_rejected() {
     let host = Host::default();
     let (_stage, worker) = with(host.clone()).await;
     let visit =
@@ -166,7 +166,7 @@ async fn nobody_is_shown_a_nested_form_one_for_a_secret_or_an_odd_address() {
 }
 
 #[tokio::test]
-async fn a_model_is_asked_with_the_servers_preferences_and_given_no_tools() {
+async fn sampling_request_has_preferences_and_no_tools() {
     let host = Host::default();
     let (_stage, worker) = with(host.clone()).await;
     let wish = json!({
@@ -209,7 +209,7 @@ async fn a_model_is_asked_with_the_servers_preferences_and_given_no_tools() {
 }
 
 #[tokio::test]
-async fn a_server_is_told_of_the_hosts_roots_that_the_call_may_read() {
+async fn server_gets_the_roots_that_the_call_may_read() {
     let repo = tempfile::tempdir().unwrap();
     let builder = Upstreams::builder()
         .server(hostile("h", "plain"))
@@ -250,7 +250,7 @@ async fn modern(host: Host, seen: &std::path::Path) -> (Stage, Worker) {
 }
 
 #[tokio::test]
-async fn what_a_server_asks_within_a_call_is_answered_and_the_call_goes_on() {
+async fn request_within_a_call_is_answered_and_the_call_continues() {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let (_stage, worker) = modern(Host::default(), seen.path()).await;
     let answer = text(worker.call("h__edit", json!({"do": "rounds"})).await);
@@ -261,7 +261,7 @@ async fn what_a_server_asks_within_a_call_is_answered_and_the_call_goes_on() {
 }
 
 #[tokio::test]
-async fn a_task_is_looked_at_until_it_ends_and_its_questions_are_answered() {
+async fn task_is_polled_until_it_ends_and_its_requests_are_answered() {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let says = ElicitationResponse::Accept(Map::from_iter([("name".to_owned(), json!("Ada"))]));
     let host = Host {
@@ -279,7 +279,7 @@ async fn a_task_is_looked_at_until_it_ends_and_its_questions_are_answered() {
 }
 
 #[tokio::test]
-async fn a_task_that_nobody_waits_for_is_taken_back() {
+async fn abandoned_task_is_cancelled() {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let (_stage, worker) = modern(Host::default(), seen.path()).await;
     let meta = CallMeta {
@@ -292,7 +292,7 @@ async fn a_task_that_nobody_waits_for_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_handshake_is_listened_to_and_anew_when_it_ends_that() {
+async fn stateless_subscription_is_renewed() {
     let (stage, worker) = alone("changes-modern").await;
     assert!(!withheld(&stage));
     assert_eq!(text(does(&worker, "h__edit", "change").await), "told");
@@ -335,7 +335,7 @@ impl ServerRequests for Slow {
 }
 
 #[tokio::test]
-async fn a_question_that_a_server_takes_back_is_open_no_longer() {
+async fn cancelled_server_request_is_closed() {
     let asked = tempfile::NamedTempFile::new().unwrap();
     let host = Slow {
         asked: asked.path().to_owned(),

@@ -1,4 +1,4 @@
-//! Why servers are not connected, as their host is told.
+//! Tests of connection failures.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ async fn answering(status: u16, kind: &'static str) -> ServerSpec {
 }
 
 #[tokio::test]
-async fn failures_by_http_have_a_typed_cause() {
+async fn http_failures_have_a_typed_cause() {
     for (status, kind, expected) in [
         (500, "text/plain", ServerFailure::HttpStatus(500)),
         (503, "application/json", ServerFailure::HttpStatus(503)),
@@ -93,7 +93,7 @@ async fn failures_by_http_have_a_typed_cause() {
 }
 
 #[tokio::test]
-async fn longest_list_of_tools_is_accepted_and_one_more_is_not() {
+async fn tool_list_size_is_limited() {
     let bounds = Bounds {
         tools: 8,
         ..Bounds::default()
@@ -111,7 +111,7 @@ async fn longest_list_of_tools_is_accepted_and_one_more_is_not() {
 }
 
 #[tokio::test]
-async fn cause_is_told_with_a_failed_call_and_gone_once_the_server_is_back() {
+async fn failed_call_has_the_cause_until_the_server_reconnects() {
     let (stage, worker) = alone("plain").await;
     assert_eq!(stage.upstreams.failure("h"), None);
     let pid = text(does(&worker, "h__edit", "pid").await);
@@ -127,7 +127,7 @@ async fn cause_is_told_with_a_failed_call_and_gone_once_the_server_is_back() {
 }
 
 #[tokio::test]
-async fn retry_of_a_connected_server_is_not_kept_for_later() {
+async fn retry_of_a_connected_server_has_no_later_effect() {
     let (stage, worker) = alone("plain").await;
     let pid = text(does(&worker, "h__edit", "pid").await);
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
@@ -141,7 +141,7 @@ async fn retry_of_a_connected_server_is_not_kept_for_later() {
 }
 
 #[tokio::test]
-async fn silent_legacy_server_connects_in_time_and_is_not_asked_for_the_new_protocol_again() {
+async fn silent_legacy_server_connects_and_is_not_probed_again() {
     let asked = tempfile::NamedTempFile::new().unwrap();
     let bounds = Bounds {
         connect: Duration::from_secs(9),
@@ -164,7 +164,7 @@ async fn silent_legacy_server_connects_in_time_and_is_not_asked_for_the_new_prot
 }
 
 #[tokio::test]
-async fn modern_server_that_starts_slowly_connects_at_the_first_try() {
+async fn slow_modern_server_connects_at_the_first_attempt() {
     let bounds = Bounds {
         // It starts in more than a third of this time.
         connect: Duration::from_secs(12),
@@ -177,7 +177,7 @@ async fn modern_server_that_starts_slowly_connects_at_the_first_try() {
 }
 
 #[tokio::test]
-async fn no_error_chain_holds_the_words_of_a_server() {
+async fn error_chains_contain_no_server_text() {
     let upstreams = started([hostile("h", "words")]).await;
     let error = upstreams.resources("h").await.unwrap_err();
     let first: &(dyn std::error::Error + 'static) = &error;
@@ -193,7 +193,7 @@ async fn no_error_chain_holds_the_words_of_a_server() {
 }
 
 #[tokio::test]
-async fn questions_mark_the_title_and_template_of_a_server_as_its_words() {
+async fn questions_mark_server_text_as_third_party() {
     let (approver, asked) = yes();
     let upstreams = started([hostile("h", "words")]).await;
     let stage = stage(upstreams, |builder| builder.approver(approver)).await;
@@ -215,7 +215,7 @@ async fn questions_mark_the_title_and_template_of_a_server_as_its_words() {
 }
 
 #[tokio::test]
-async fn one_server_that_fails_leaves_the_reason_of_another_alone() {
+async fn failure_of_one_server_keeps_the_cause_of_another() {
     let upstreams = started([hostile("a", "dies"), hostile("b", "plain")]).await;
     assert_eq!(upstreams.failure("a"), Some(ServerFailure::Exited(1)));
     assert_eq!(upstreams.failure("b"), None);

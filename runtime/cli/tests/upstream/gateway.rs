@@ -1,4 +1,4 @@
-//! The program as a gateway in front of third-party MCP servers.
+//! Tests of the program as a gateway for third-party servers.
 #![expect(
     clippy::needless_pass_by_value,
     reason = "requests are made where they are sent"

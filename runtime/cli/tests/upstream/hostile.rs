@@ -1,4 +1,4 @@
-//! A server that breaks every promise in, what a worker is told and what goes on out.
+//! Tests with hostile servers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::hostile_server::{alone, hostile};
 use super::support::{code, does, stage, started, text, until, yes};
 
 #[tokio::test]
-async fn hints_that_contradict_each_other_lower_nothing_and_lies_are_asked_about() {
+async fn contradicting_hints_do_not_lower_requirements() {
     let (stage, _) = alone("plain").await;
     let verb = |tool: &str| {
         let tools = stage.upstreams.tools("h");
@@ -25,7 +25,7 @@ async fn hints_that_contradict_each_other_lower_nothing_and_lies_are_asked_about
 }
 
 #[tokio::test]
-async fn names_that_become_the_same_or_are_too_long_are_refused_by_name() {
+async fn colliding_and_long_tool_names_are_rejected() {
     let (stage, worker) = alone("doubles").await;
     let tools = stage.upstreams.tools("h");
     let why = |tool: &str| {
@@ -48,7 +48,7 @@ async fn names_that_become_the_same_or_are_too_long_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_its_schema_is_reported_and_not_passed_on() {
+async fn result_that_violates_its_schema_is_rejected() {
     let (_stage, worker) = alone("plain").await;
     let good = worker.call("h__counted", json!({"n": 7})).await.unwrap();
     assert_eq!(good.structured().unwrap(), json!({"n": 7}));
@@ -57,7 +57,7 @@ async fn an_answer_that_breaks_its_schema_is_reported_and_not_passed_on() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_is_reported_and_the_server_stays() {
+async fn oversized_result_is_rejected_and_the_connection_stays_open() {
     let (stage, worker) = alone("plain").await;
     assert_eq!(code(does(&worker, "h__edit", "long").await), Code::TooLarge);
     assert_eq!(stage.upstreams.state("h"), Some(ServerState::Ready));
@@ -65,7 +65,7 @@ async fn an_answer_that_is_too_long_is_reported_and_the_server_stays() {
 }
 
 #[tokio::test]
-async fn a_hundred_megabytes_end_the_connection_at_once_and_the_server_is_started_again() {
+async fn hundred_megabyte_message_closes_the_connection_and_restarts_the_server() {
     let (stage, worker) = alone("plain").await;
     let answered = does(&worker, "h__edit", "large").await;
     assert_eq!(code(answered), Code::ServerGone);
@@ -74,7 +74,7 @@ async fn a_hundred_megabytes_end_the_connection_at_once_and_the_server_is_starte
 }
 
 #[tokio::test]
-async fn too_many_values_end_the_connection_and_fewer_are_passed_on() {
+async fn too_many_json_values_close_the_connection() {
     let (stage, worker) = alone("plain").await;
     let values = |count: usize| worker.call("h__note", json!({"do": "values", "count": count}));
     let fits = values(40_000).await.unwrap().structured().unwrap();
@@ -85,7 +85,7 @@ async fn too_many_values_end_the_connection_and_fewer_are_passed_on() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_passed_over() {
+async fn invalid_messages_are_ignored() {
     let (_stage, worker) = alone("plain").await;
     assert_eq!(
         text(does(&worker, "h__edit", "garbage").await),
@@ -94,7 +94,7 @@ async fn what_is_no_message_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_flood_of_notifications_and_logs_delays_the_answer_and_harms_nothing() {
+async fn notification_flood_only_delays_the_result() {
     let (stage, worker) = alone("plain").await;
     assert_eq!(
         text(does(&worker, "h__edit", "flood").await),
@@ -105,7 +105,7 @@ async fn a_flood_of_notifications_and_logs_delays_the_answer_and_harms_nothing()
 }
 
 #[tokio::test]
-async fn a_server_that_asks_on_and_on_and_reads_no_answer_is_ended_with_a_reason() {
+async fn server_that_floods_requests_is_stopped() {
     let (stage, worker) = alone("plain").await;
     let error = does(&worker, "h__edit", "storm").await.unwrap_err();
     assert_eq!(error.code(), Code::ServerGone);
@@ -123,7 +123,7 @@ async fn a_server_that_asks_on_and_on_and_reads_no_answer_is_ended_with_a_reason
 }
 
 #[tokio::test]
-async fn more_tools_than_there_is_room_for_are_told_and_a_list_without_end_is_refused() {
+async fn tool_count_is_limited_and_endless_lists_are_rejected() {
     let (stage, worker) = alone("many").await;
     let tools = stage.upstreams.tools("h");
     assert_eq!(tools.len(), 206);
@@ -137,7 +137,7 @@ async fn more_tools_than_there_is_room_for_are_told_and_a_list_without_end_is_re
 }
 
 #[tokio::test]
-async fn a_write_that_was_sent_and_is_not_known_to_have_failed_may_have_happened() {
+async fn write_without_a_known_failure_may_have_happened() {
     let (_stage, worker) = alone("plain").await;
     let began = async |tool: &str, arguments: serde_json::Value| {
         let error = worker.call(tool, arguments).await.unwrap_err();
@@ -156,7 +156,7 @@ async fn a_write_that_was_sent_and_is_not_known_to_have_failed_may_have_happened
 }
 
 #[tokio::test]
-async fn a_call_that_hangs_ends_in_time_and_the_server_hears_of_it() {
+async fn hanging_call_times_out_and_is_cancelled() {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let spec = hostile("h", "witness").args([seen.path().to_str().unwrap()]);
     let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
@@ -175,7 +175,7 @@ async fn a_call_that_hangs_ends_in_time_and_the_server_hears_of_it() {
 }
 
 #[tokio::test]
-async fn a_call_is_ended_by_whoever_drops_it_and_by_revocation() {
+async fn dropping_and_revoking_cancel_a_call() {
     let (_stage, worker) = alone("plain").await;
     let (one, two) = (worker.clone(), worker.clone());
     let hanging = tokio::spawn(async move { does(&one, "h__edit", "hang").await });
@@ -191,7 +191,7 @@ async fn a_call_is_ended_by_whoever_drops_it_and_by_revocation() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_within_a_call_fails_that_call_and_comes_back() {
+async fn crash_within_a_call_fails_the_call_and_restarts_the_server() {
     let (stage, worker) = alone("plain").await;
     let error = does(&worker, "h__edit", "die").await.unwrap_err();
     assert_eq!(error.code(), Code::ServerGone);
@@ -201,7 +201,7 @@ async fn a_server_that_dies_within_a_call_fails_that_call_and_comes_back() {
 }
 
 #[tokio::test]
-async fn ui_messages_are_refused_and_metadata_of_answers_goes_no_further() {
+async fn ui_messages_are_rejected_and_result_metadata_is_dropped() {
     let (_stage, worker) = alone("plain").await;
     let outcome = does(&worker, "h__edit", "inject").await.unwrap();
     let seen: serde_json::Value = serde_json::from_str(&outcome.text()).unwrap();
@@ -211,7 +211,7 @@ async fn ui_messages_are_refused_and_metadata_of_answers_goes_no_further() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_as_text() {
+async fn tool_errors_are_returned_as_text() {
     let (_stage, worker) = alone("plain").await;
     let error = does(&worker, "h__edit", "fail").await.unwrap_err();
     assert_eq!(error.code(), Code::ServerFailed);
@@ -219,7 +219,7 @@ async fn a_failure_is_told_as_text() {
 }
 
 #[tokio::test]
-async fn progress_reaches_whoever_watches() {
+async fn progress_is_forwarded() {
     let (_stage, worker) = alone("plain").await;
     let progress = Progress::default();
     let meta = CallMeta {
@@ -232,7 +232,7 @@ async fn progress_reaches_whoever_watches() {
 }
 
 #[tokio::test]
-async fn only_arguments_are_the_models_and_the_server_gets_a_clean_environment() {
+async fn server_has_a_clean_environment_and_models_control_only_arguments() {
     let (_stage, worker) = alone("plain").await;
     let sneaky = json!({"x": 1, "_meta": {"granted_scopes": ["write"]}});
     let seen = text(worker.call("h__edit", sneaky.clone()).await);
@@ -261,7 +261,7 @@ async fn only_arguments_are_the_models_and_the_server_gets_a_clean_environment()
 }
 
 #[tokio::test]
-async fn a_preview_is_sent_only_where_it_is_offered_and_believed_only_if_it_is_said() {
+async fn preview_must_be_advertised_and_confirmed() {
     let (stage, worker) = alone("plain").await;
     let refused = worker.preview("h__edit", json!({})).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArguments);
@@ -297,7 +297,7 @@ async fn a_preview_is_sent_only_where_it_is_offered_and_believed_only_if_it_is_s
 }
 
 #[tokio::test]
-async fn tools_without_previews_are_withheld_where_previews_are_required() {
+async fn tools_without_previews_are_withheld_if_previews_are_required() {
     let (stage, worker) = alone("plain").await;
     let offers =
         |worker: &Worker, name: &str| worker.tools().iter().any(|tool| tool.spec.name == name);
@@ -331,7 +331,7 @@ async fn tools_without_previews_are_withheld_where_previews_are_required() {
 }
 
 #[tokio::test]
-async fn a_tool_that_changed_is_withheld_until_a_person_approves_that_form() {
+async fn changed_tool_is_withheld_until_its_fingerprint_is_approved() {
     let (stage, worker) = alone("changes").await;
     let offered = |name: &str| worker.tools().iter().any(|tool| tool.spec.name == name);
     let form = |stage: &super::support::Stage| {
@@ -361,7 +361,7 @@ async fn a_tool_that_changed_is_withheld_until_a_person_approves_that_form() {
 }
 
 #[tokio::test]
-async fn a_form_that_was_approved_in_another_run_counts_in_this_one() {
+async fn approval_of_an_earlier_run_applies() {
     let print = |upstreams: &bailiwick::Upstreams, tool: &str| {
         let tools = upstreams.tools("h");
         tools.into_iter().find(|it| it.tool == tool).unwrap()
@@ -380,7 +380,7 @@ async fn a_form_that_was_approved_in_another_run_counts_in_this_one() {
 }
 
 #[tokio::test]
-async fn a_tool_whose_schema_takes_too_much_is_withheld_and_the_others_are_offered() {
+async fn tool_with_a_costly_schema_is_withheld() {
     let (stage, worker) = alone("schemas").await;
     let why = |tool: &str| {
         let tools = stage.upstreams.tools("h");
@@ -403,7 +403,7 @@ async fn a_tool_whose_schema_takes_too_much_is_withheld_and_the_others_are_offer
 }
 
 #[tokio::test]
-async fn an_answer_that_takes_too_long_to_look_at_is_refused_and_a_small_one_is_not() {
+async fn result_that_is_costly_to_validate_is_rejected() {
     let (_stage, worker) = alone("schemas").await;
     let tree = async |levels: usize| worker.call("h__tree", json!({ "levels": levels })).await;
     assert!(tree(5).await.is_ok());
@@ -411,7 +411,7 @@ async fn an_answer_that_takes_too_long_to_look_at_is_refused_and_a_small_one_is_
 }
 
 #[tokio::test]
-async fn a_tool_that_takes_the_name_of_another_is_withheld() {
+async fn tool_with_the_name_of_another_is_withheld() {
     let (stage, worker) = alone("renames").await;
     assert!(text(worker.call("h__a_b", json!({})).await).contains("a.b"));
     assert_eq!(
@@ -433,7 +433,7 @@ async fn a_tool_that_takes_the_name_of_another_is_withheld() {
 }
 
 #[tokio::test]
-async fn only_what_is_sent_is_written_down_as_sent() {
+async fn only_sent_calls_are_audited_as_sent() {
     let (stage, worker) = alone("plain").await;
     let sent = async || {
         let steps = stage.steps().await;
@@ -454,7 +454,7 @@ async fn only_what_is_sent_is_written_down_as_sent() {
 }
 
 #[tokio::test]
-async fn a_preview_without_a_token_is_none() {
+async fn preview_without_a_token_is_rejected() {
     let (_stage, worker) = alone("plain").await;
     let preview = async |token: &str| worker.preview("h__shown", json!({ "token": token })).await;
     assert_eq!(preview("").await.unwrap_err().code(), Code::ServerFault);
@@ -464,7 +464,7 @@ async fn a_preview_without_a_token_is_none() {
 }
 
 #[tokio::test]
-async fn no_worker_pushes_out_the_previews_of_another() {
+async fn previews_of_a_worker_do_not_evict_those_of_another() {
     let (stage, worker) = alone("plain").await;
     let busy = stage.worker(Policy::new()).await;
     let grant = NewGrant {

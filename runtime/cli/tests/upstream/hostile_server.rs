@@ -1,4 +1,4 @@
-//! MCP server over stdio that does what a server must not; its first argument says what.
+//! A hostile MCP server over stdio. Its first argument selects the behaviour.
 #![expect(
     clippy::needless_pass_by_value,
     clippy::too_many_lines,

@@ -1,4 +1,4 @@
-//! Servers by HTTP, and servers behind servers, in; the same order of things out.
+//! Tests of HTTP servers and chains of gateways.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ fn at(endpoint: &Endpoint) -> ServerSpec {
 }
 
 #[tokio::test]
-async fn a_server_is_reached_by_http_with_its_headers_and_refuses_without() {
+async fn http_server_gets_the_configured_headers() {
     let temp = tempfile::tempdir().unwrap();
     std::fs::write(temp.path().join("a.txt"), "one\n").unwrap();
     let builder = Runtime::builder()
@@ -68,7 +68,7 @@ async fn a_server_is_reached_by_http_with_its_headers_and_refuses_without() {
 }
 
 #[tokio::test]
-async fn a_gateway_serves_the_tools_of_servers_as_its_own_and_the_chain_asks_at_each_link() {
+async fn chained_gateways_ask_at_each_hop() {
     let first = stage(started([hostile("h", "plain")]).await, |builder| {
         builder.approver(yes().0)
     })
@@ -166,7 +166,7 @@ impl Failing {
 }
 
 #[tokio::test]
-async fn a_request_that_fails_by_http_ends_its_own_call_and_no_other() {
+async fn failed_http_request_fails_only_its_call() {
     let upstreams = started([Failing::start().await]).await;
     let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
     let worker = stage.worker(Policy::new()).await;
@@ -185,7 +185,7 @@ async fn a_request_that_fails_by_http_ends_its_own_call_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_server_by_http_that_answers_nothing_any_more_is_lost() {
+async fn unresponsive_http_server_is_disconnected() {
     let upstreams = started([Failing::start().await]).await;
     let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
     let worker = stage.worker(Policy::new()).await;

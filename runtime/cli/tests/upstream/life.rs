@@ -1,4 +1,4 @@
-//! Servers that die, are killed or never come in, what is left of them and of the others out.
+//! Tests of the lifecycle of server processes.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -31,7 +31,7 @@ async fn gone(pid: Pid) {
 }
 
 #[tokio::test]
-async fn one_of_three_is_killed_and_the_others_go_on() {
+async fn killing_one_of_three_servers_keeps_the_others_running() {
     let upstreams = started(["a", "b", "c"].map(|name| hostile(name, "plain"))).await;
     let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
     let worker = stage.worker(Policy::new()).await;
@@ -57,7 +57,7 @@ async fn one_of_three_is_killed_and_the_others_go_on() {
 
 /// What is told of a server is told on another thread than the one that looks here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn whoever_hears_that_a_server_is_there_or_gone_finds_its_tools_so() {
+async fn tools_match_the_notified_server_state() {
     // One question for all calls: how many a worker may ask in a minute is limited.
     let approver = Scripted::new().allow("*".parse().unwrap(), Lifetime::Session);
     let stage = stage(started([hostile("h", "plain")]).await, |builder| {
@@ -88,7 +88,7 @@ async fn whoever_hears_that_a_server_is_there_or_gone_finds_its_tools_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_starts_takes_nobody_along() {
+async fn server_that_never_starts_does_not_affect_others() {
     let upstreams = started([
         hostile("dies", "dies"),
         ServerSpec::stdio("missing", "/no/such/program"),
@@ -105,7 +105,7 @@ async fn a_server_that_never_starts_takes_nobody_along() {
 }
 
 #[tokio::test]
-async fn a_silent_server_is_not_waited_for_longer_than_said() {
+async fn silent_server_times_out() {
     let bounds = Bounds {
         connect: Duration::from_millis(300),
         ..Bounds::default()
@@ -118,7 +118,7 @@ async fn a_silent_server_is_not_waited_for_longer_than_said() {
 }
 
 #[tokio::test]
-async fn a_server_that_waits_is_tried_at_once_when_a_person_wants_it() {
+async fn retry_skips_the_backoff() {
     let tries = tempfile::NamedTempFile::new().unwrap();
     let path = tries.path().to_str().unwrap();
     let spec = ServerSpec::stdio("h", "sh").args(["-c", "echo >> \"$0\"", path]);
@@ -135,7 +135,7 @@ async fn a_server_that_waits_is_tried_at_once_when_a_person_wants_it() {
 }
 
 #[tokio::test]
-async fn servers_that_cannot_be_told_apart_are_not_started() {
+async fn servers_with_equal_names_are_rejected() {
     let twice = Upstreams::builder()
         .server(hostile("h", "plain"))
         .server(hostile("h", "plain"));
@@ -146,7 +146,7 @@ async fn servers_that_cannot_be_told_apart_are_not_started() {
 }
 
 #[tokio::test]
-async fn a_server_ends_with_everything_it_started_even_what_ignores_that_it_is_asked_to() {
+async fn server_is_killed_with_its_process_group() {
     let (stage, worker) = alone("grandchild").await;
     let leader = pid(&text(does(&worker, "h__edit", "pid").await));
     let members = || -> BTreeSet<i32> {
@@ -179,7 +179,7 @@ fn tasks() -> usize {
 }
 
 #[tokio::test]
-async fn what_escapes_from_a_server_holds_nothing_of_ours() {
+async fn escaped_processes_inherit_no_descriptors() {
     let escaped = tempfile::NamedTempFile::new().unwrap();
     let before = tasks();
     let spec = hostile("h", "escapes").args([escaped.path().to_str().unwrap()]);
@@ -195,7 +195,7 @@ async fn what_escapes_from_a_server_holds_nothing_of_ours() {
 }
 
 #[tokio::test]
-async fn the_last_handle_takes_the_servers_along() {
+async fn dropping_the_last_handle_stops_the_servers() {
     let (stage, worker) = alone("plain").await;
     let server = pid(&text(does(&worker, "h__edit", "pid").await));
     let super::support::Stage {
@@ -215,7 +215,7 @@ const COUNTING: &str = "HOSTILE_COUNTING";
 
 /// With `BAILIWICK_CASES=1000` in full.
 #[test]
-fn servers_that_come_and_are_killed_leave_nothing_behind() {
+fn restarted_servers_leave_nothing_behind() {
     let counting = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "life::come_and_are_killed", "--nocapture"])
         .env(COUNTING, "1")

@@ -1,4 +1,4 @@
-//! Servers of others in, what workers may do with them out: real ones, and one that does what a server must not.
+//! Tests of third-party servers.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

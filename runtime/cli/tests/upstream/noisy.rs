@@ -1,4 +1,4 @@
-//! A server by HTTP that floods its stream, beside one that does not.
+//! Tests with an HTTP server that floods its stream.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ async fn answered(Json(asked): Json<Value>) -> Response {
 }
 
 #[tokio::test]
-async fn calls_of_a_quiet_server_are_answered_while_another_floods_its_stream() {
+async fn stream_flood_of_one_server_does_not_block_another() {
     let (noisy, loud) = Server::start("loud", true);
     let (_, quiet) = Server::start("quiet", false);
     let upstreams = started([loud, quiet]).await;

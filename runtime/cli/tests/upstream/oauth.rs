@@ -1,4 +1,4 @@
-//! Servers that want a person to sign in in, whom they let in and what nobody learns out.
+//! Tests of OAuth sign-in to servers.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -140,7 +140,7 @@ async fn unasked_by(oauth: OAuth, ways: Ways) {
 }
 
 #[tokio::test]
-async fn a_person_signs_in_once_and_the_tools_are_there() {
+async fn sign_in_makes_the_tools_available() {
     let (town, person) = (Town::new(Ways::default()).await, Person::willing());
     let (_stage, worker) = used(&town, &person).await;
     assert_eq!(text(worker.call("town__look", json!({})).await), "look");
@@ -164,7 +164,7 @@ async fn a_person_signs_in_once_and_the_tools_are_there() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_say_where_people_sign_in_is_found_by_where_it_has_to_say_it() {
+async fn protected_resource_metadata_is_found_at_its_well_known_url() {
     let mute = || Ways {
         mute: true,
         ..Ways::default()
@@ -193,7 +193,7 @@ async fn a_server_that_does_not_say_where_people_sign_in_is_found_by_where_it_ha
 }
 
 #[tokio::test]
-async fn whoever_is_registered_or_has_a_document_is_not_registered_anew() {
+async fn preregistered_and_metadata_clients_are_not_registered_again() {
     let documents = Some(json!({"client_id_metadata_document_supported": true}));
     let ways = || Ways {
         issuer: documents.clone(),
@@ -219,7 +219,7 @@ async fn whoever_is_registered_or_has_a_document_is_not_registered_anew() {
 }
 
 #[tokio::test]
-async fn a_server_names_no_other_authorisation_server_than_the_host_says() {
+async fn server_cannot_choose_an_unexpected_authorisation_server() {
     let (town, person) = (Town::new(Ways::default()).await, Person::willing());
     let oauth = OAuth::new(LANDING).preregistered_client("town", "mine", Some("s".into()));
     let upstreams = signed(&town, oauth.clone().issuer("town", &town.origin), &person).await;
@@ -228,7 +228,7 @@ async fn a_server_names_no_other_authorisation_server_than_the_host_says() {
 }
 
 #[tokio::test]
-async fn a_secret_goes_to_whom_the_host_says_unless_all_is_on_this_machine() {
+async fn client_secret_is_sent_only_to_the_configured_issuer() {
     let start = |url: &str, oauth: OAuth| {
         let oauth = oauth.preregistered_client("town", "mine", Some("s".into()));
         let town = Upstreams::builder().server(ServerSpec::http("town", url));
@@ -243,7 +243,7 @@ async fn a_secret_goes_to_whom_the_host_says_unless_all_is_on_this_machine() {
 }
 
 #[tokio::test]
-async fn without_a_person_s_yes_nobody_is_signed_in() {
+async fn sign_in_requires_consent() {
     let town = Town::new(Ways::default()).await;
     let no = Person::new(|_| None);
     assert_eq!(state(&town, &no).await, ServerState::GivenUp);
@@ -257,7 +257,7 @@ async fn without_a_person_s_yes_nobody_is_signed_in() {
 }
 
 #[tokio::test]
-async fn who_said_no_is_asked_again_when_they_want_it_tried_again() {
+async fn declined_sign_in_is_asked_again_on_retry() {
     let town = Town::new(Ways::default()).await;
     let second = Arc::new(Mutex::new(false));
     let later = Arc::clone(&second);
@@ -271,7 +271,7 @@ async fn who_said_no_is_asked_again_when_they_want_it_tried_again() {
 }
 
 #[tokio::test]
-async fn only_the_answer_to_the_question_that_was_asked_counts() {
+async fn authorisation_response_must_match_its_request() {
     let with = |key: &'static str, value: Option<&'static str>| {
         Person::new(move |url: String| {
             let (at, _) = url.split_once('?').unwrap();
@@ -312,7 +312,7 @@ async fn only_the_answer_to_the_question_that_was_asked_counts() {
 }
 
 #[tokio::test]
-async fn a_server_leads_its_host_nowhere_else() {
+async fn server_redirects_are_not_followed() {
     let ways = Ways::default();
     for elsewhere in [
         json!({"authorization_servers": ["https://10.0.0.1"]}),
@@ -349,7 +349,7 @@ async fn a_server_leads_its_host_nowhere_else() {
 }
 
 #[tokio::test]
-async fn an_authorisation_server_leads_people_to_no_other_s_page() {
+async fn authorisation_endpoint_must_belong_to_the_issuer() {
     let honest = Town::new(Ways::default()).await;
     let at = |path: &str| format!("{}{path}", honest.origin);
     for elsewhere in [
@@ -375,7 +375,7 @@ async fn an_authorisation_server_leads_people_to_no_other_s_page() {
 }
 
 #[tokio::test]
-async fn what_is_asked_of_an_authorisation_server_is_the_host_s_alone() {
+async fn authorisation_request_contains_only_host_values() {
     for (query, allowed) in [
         ("tenant=1", true),
         ("scope=admin", false),
@@ -411,7 +411,7 @@ async fn what_is_asked_of_an_authorisation_server_is_the_host_s_alone() {
 }
 
 #[tokio::test]
-async fn a_code_and_its_proof_are_not_led_on() {
+async fn token_requests_do_not_follow_redirects() {
     let other = Town::new(Ways::default()).await;
     let leads = Some(format!("{}/token", other.origin));
     let (town, person) = (
@@ -431,7 +431,7 @@ async fn a_code_and_its_proof_are_not_led_on() {
 }
 
 #[tokio::test]
-async fn a_sign_in_that_the_network_failed_is_asked_for_again() {
+async fn sign_in_is_retried_after_a_network_failure() {
     let forged = Arc::new(Mutex::new(true));
     let first = Arc::clone(&forged);
     let person = Person::new(move |url: String| {
@@ -449,7 +449,7 @@ async fn a_sign_in_that_the_network_failed_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_never_content_is_given_up() {
+async fn server_that_rejects_every_token_is_given_up() {
     let other = Some("https://other.example/mcp".to_owned());
     for ways in [
         Ways {
@@ -468,7 +468,7 @@ async fn a_server_that_is_never_content_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_token_whose_time_is_over_is_renewed_without_a_person() {
+async fn expired_token_is_refreshed() {
     let expires = Some(1);
     let (town, person) = (
         Town::new(Ways {
@@ -500,7 +500,7 @@ async fn a_token_whose_time_is_over_is_renewed_without_a_person() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_revoked_is_renewed_and_else_a_person_signs_in_again() {
+async fn revoked_token_is_refreshed_or_sign_in_is_repeated() {
     let (town, person) = (Town::new(Ways::default()).await, Person::willing());
     let (stage, worker) = used(&town, &person).await;
     town.revoke();
@@ -521,7 +521,7 @@ async fn a_token_that_was_revoked_is_renewed_and_else_a_person_signs_in_again() 
 }
 
 #[tokio::test]
-async fn a_call_that_needs_more_waits_for_a_person_who_allows_it() {
+async fn call_that_needs_more_scopes_waits_for_consent() {
     let (town, person) = (Town::new(Ways::default()).await, Person::willing());
     let (stage, worker) = used(&town, &person).await;
     assert_eq!(text(worker.call("town__change", json!({})).await), "change");
@@ -552,7 +552,7 @@ async fn a_call_that_needs_more_waits_for_a_person_who_allows_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_needs_more_than_a_person_allows_fails_alone() {
+async fn call_without_consent_for_more_scopes_fails_alone() {
     let town = Town::new(Ways::default()).await;
     let person = Person {
         times: 1,
@@ -579,7 +579,7 @@ async fn a_call_that_needs_more_than_a_person_allows_fails_alone() {
 }
 
 #[tokio::test]
-async fn the_history_tells_people_where_they_signed_in() {
+async fn history_has_sign_ins() {
     let (town, person) = (Town::new(Ways::default()).await, Person::willing());
     let (stage, worker) = used(&town, &person).await;
     assert_eq!(text(worker.call("town__change", json!({})).await), "change");
@@ -596,9 +596,9 @@ async fn the_history_tells_people_where_they_signed_in() {
     let issuer = &town.origin;
     for expected in [
         format!(
-            "granted by a person  -            the server town under the person's name at {issuer}, for read\n"
+            "granted by a person  -            signed in to the server town at {issuer}, for read\n"
         ),
-        format!("at {issuer}, for read write; asked by its tool change\n"),
+        format!("at {issuer}, for read write; requested by its tool change\n"),
     ] {
         assert!(told.contains(&expected), "{told}");
     }
@@ -622,7 +622,7 @@ impl AuditSink for Filling {
 }
 
 #[tokio::test]
-async fn what_a_person_says_does_not_count_where_it_cannot_be_recorded() {
+async fn consent_requires_an_audit_record() {
     for full in [false, true] {
         let (town, person) = (Town::new(Ways::default()).await, Person::willing());
         let audit = Filling(MemoryAudit::new(100), Arc::default());
@@ -680,7 +680,7 @@ impl TokenStore for Keychain {
 }
 
 #[tokio::test]
-async fn what_the_host_keeps_lets_it_in_again_and_at_no_other_address() {
+async fn stored_credentials_work_only_for_the_same_url() {
     let (town, person) = (Town::new(Ways::default()).await, Person::willing());
     let keychain = Keychain::default();
     let oauth = || OAuth::new(LANDING).store(keychain.clone());
@@ -706,7 +706,7 @@ async fn what_the_host_keeps_lets_it_in_again_and_at_no_other_address() {
 }
 
 #[tokio::test]
-async fn each_server_has_what_is_kept_of_it_and_nothing_of_another() {
+async fn stored_credentials_are_separate_for_each_server() {
     let keychain = Keychain::default();
     let towns = [
         Town::new(Ways::default()).await,
@@ -750,7 +750,7 @@ async fn each_server_has_what_is_kept_of_it_and_nothing_of_another() {
 }
 
 #[tokio::test]
-async fn a_host_is_known_where_it_was_after_another_authorisation_server_did_not_take_it() {
+async fn registration_survives_a_failure_at_another_authorisation_server() {
     let no_entry = Some(json!({"registration_endpoint": null}));
     let other = Town::new(Ways {
         issuer: no_entry,
@@ -815,7 +815,7 @@ static LOG: LazyLock<Log> = LazyLock::new(|| {
 });
 
 #[tokio::test]
-async fn what_a_server_says_back_is_told_to_no_log() {
+async fn server_responses_are_not_logged() {
     const CONFIGURED: &str = "configured-s3cr3t";
     let log = LazyLock::force(&LOG);
     for (echo, places) in [
@@ -865,7 +865,7 @@ async fn what_a_server_says_back_is_told_to_no_log() {
 }
 
 #[tokio::test]
-async fn neither_codes_nor_tokens_are_told() {
+async fn codes_and_tokens_are_not_exposed() {
     let log = LazyLock::force(&LOG);
     let town = Town::new(Ways::default()).await;
     let person = Person {
@@ -895,7 +895,7 @@ async fn neither_codes_nor_tokens_are_told() {
 }
 
 #[tokio::test]
-async fn a_browser_is_led_back_to_this_machine() {
+async fn browser_is_redirected_to_loopback() {
     struct Host(LoopbackRedirect);
     impl ServerRequests for Host {
         fn sign_in(&self, request: SignIn) -> BoxFuture<'_, SignInAnswer> {
@@ -930,7 +930,7 @@ async fn a_browser_is_led_back_to_this_machine() {
 }
 
 #[tokio::test]
-async fn browsers_are_led_back_only_where_a_code_is_safe() {
+async fn redirect_uris_must_be_safe() {
     for (redirect_uri, safe) in [
         (LANDING, true),
         ("https://host.example/back", true),

@@ -1,4 +1,4 @@
-//! Approved forms of tools that are kept over restarts.
+//! Tests of tool fingerprints across restarts.
 
 use std::path::Path;
 
@@ -50,7 +50,7 @@ async fn changed_and_added_tools_need_approval_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_a_person_approved_is_approved_after_a_restart() {
+async fn approval_persists_across_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let (pins, changes) = (folder.path().join("pins"), folder.path().join("changes"));
     std::fs::write(&changes, "").unwrap();
@@ -69,7 +69,7 @@ async fn what_a_person_approved_is_approved_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_stored_is_not_approved() {
+async fn approval_fails_if_it_cannot_be_stored() {
     let folder = tempfile::tempdir().unwrap();
     let (pins, changes) = (folder.path().join("pins"), folder.path().join("changes"));
     std::fs::write(&changes, "").unwrap();
@@ -93,7 +93,7 @@ async fn what_cannot_be_stored_is_not_approved() {
 }
 
 #[tokio::test]
-async fn no_worker_reaches_the_pin_store() {
+async fn workers_cannot_access_the_pin_store() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = PinStore::open(folder.path().join("pins")).unwrap();
     let upstreams = Upstreams::builder().pin_store(store).start().await.unwrap();

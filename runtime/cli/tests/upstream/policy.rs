@@ -1,4 +1,4 @@
-//! What a worker may do with servers in, the same order of policy, people, budget and record as for files out.
+//! Tests that policies, approvals, budgets and audits apply to servers.
 
 use bailiwick::{
     Answer, Asks, AuthorityError, Begun, Budget, Call, CallMeta, Code, Deferred, GrantHolder,
@@ -18,7 +18,7 @@ fn names(worker: &bailiwick::Worker) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn without_a_word_of_people_nothing_of_a_server_is_offered_or_done() {
+async fn server_tools_need_configuration() {
     let upstreams = started([hostile("h", "plain")]).await;
     let (runtime, _grants) = bailiwick::Runtime::builder()
         .servers(&upstreams)
@@ -37,7 +37,7 @@ async fn without_a_word_of_people_nothing_of_a_server_is_offered_or_done() {
 }
 
 #[tokio::test]
-async fn a_child_may_be_given_exactly_one_tool_of_one_server() {
+async fn child_can_get_a_single_server_tool() {
     let upstreams = started([hostile("a", "plain"), hostile("b", "plain")]).await;
     let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
     let parent = stage.worker(Policy::new()).await;
@@ -76,7 +76,7 @@ async fn a_child_may_be_given_exactly_one_tool_of_one_server() {
 }
 
 #[tokio::test]
-async fn only_what_its_server_previews_is_said_to_have_previews() {
+async fn preview_support_follows_the_server() {
     let (stage, worker) = super::hostile_server::alone("plain").await;
     let previews = |name: &str| {
         worker
@@ -89,7 +89,7 @@ async fn only_what_its_server_previews_is_said_to_have_previews() {
 }
 
 #[tokio::test]
-async fn a_read_is_no_write_and_a_reader_changes_nothing() {
+async fn read_permission_does_not_allow_writes() {
     let stage = stage(started([hostile("h", "plain")]).await, |builder| {
         builder.approver(yes().0)
     })
@@ -109,7 +109,7 @@ async fn a_read_is_no_write_and_a_reader_changes_nothing() {
 }
 
 #[tokio::test]
-async fn people_are_asked_by_server_and_tool_and_each_step_is_recorded_once() {
+async fn questions_name_server_and_tool_and_steps_are_audited_once() {
     let (approver, asked) = yes();
     let stage = stage(started([hostile("h", "plain")]).await, |builder| {
         builder.approver(approver)
@@ -154,7 +154,7 @@ async fn people_are_asked_by_server_and_tool_and_each_step_is_recorded_once() {
 }
 
 #[tokio::test]
-async fn a_refused_call_is_never_sent() {
+async fn denied_call_is_not_sent() {
     let stage = stage(started([hostile("h", "plain")]).await, |builder| builder).await;
     let worker = stage.worker(Policy::new()).await;
     let error = worker.call("h__edit", json!({})).await.unwrap_err();
@@ -169,7 +169,7 @@ async fn a_refused_call_is_never_sent() {
 }
 
 #[tokio::test]
-async fn what_a_call_needs_is_explained_without_sending_it() {
+async fn explain_does_not_send_the_call() {
     let stage = stage(started([hostile("h", "plain")]).await, |builder| builder).await;
     let worker = stage.worker(Policy::new().ask("write:mcp:h")).await;
     let why = worker.explain(&Call::new("h__edit", json!({}))).unwrap();
@@ -179,7 +179,7 @@ async fn what_a_call_needs_is_explained_without_sending_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_begun_waits_for_its_question() {
+async fn begun_call_waits_for_its_question() {
     let stage = stage(started([hostile("h", "plain")]).await, |builder| {
         builder.approver(bailiwick::Deferred)
     })
@@ -198,7 +198,7 @@ async fn a_call_that_is_begun_waits_for_its_question() {
 }
 
 #[tokio::test]
-async fn budgets_and_admission_hold() {
+async fn budgets_and_call_limits_apply() {
     let stage = stage(started([hostile("h", "plain")]).await, |builder| {
         let bounds = bailiwick::Admission {
             calls: 1,
@@ -236,7 +236,7 @@ fn grant(pattern: &str) -> NewGrant {
 }
 
 #[tokio::test]
-async fn what_was_granted_for_one_program_is_not_granted_for_another_of_its_name() {
+async fn grant_does_not_apply_to_another_program_with_the_same_name() {
     for (same, expected) in [(true, Ok(())), (false, Err(Code::ScopeRequired))] {
         let before = started([hostile("h", "plain")]).await;
         let label = before.label("h").unwrap().to_owned();
@@ -251,7 +251,7 @@ async fn what_was_granted_for_one_program_is_not_granted_for_another_of_its_name
 }
 
 #[tokio::test]
-async fn a_grant_by_a_name_is_one_for_what_goes_by_it_now_and_none_for_another() {
+async fn grant_by_name_applies_to_the_current_server_only() {
     let upstreams = started([hostile("a", "plain"), hostile("b", "plain")]).await;
     let stage = stage(upstreams, |builder| builder).await;
     let worker = stage.worker(Policy::new()).await;
@@ -274,7 +274,7 @@ async fn a_grant_by_a_name_is_one_for_what_goes_by_it_now_and_none_for_another()
 }
 
 #[tokio::test]
-async fn a_grant_by_a_name_that_nothing_goes_by_is_refused_and_says_so() {
+async fn grant_for_an_unknown_name_is_rejected() {
     let stage = stage(started([hostile("h", "schemas")]).await, |builder| builder).await;
     for (pattern, named) in [
         ("write:mcp:g", "g"),
@@ -294,7 +294,7 @@ async fn a_grant_by_a_name_that_nothing_goes_by_is_refused_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_yes_by_a_name_counts_for_what_was_asked_about() {
+async fn answer_by_name_applies_to_the_asked_server() {
     let approver = Scripted::new().rule(|_| {
         Some(Answer::Allow {
             patterns: vec!["write:mcp:h".parse().unwrap()],
@@ -313,7 +313,7 @@ async fn a_yes_by_a_name_counts_for_what_was_asked_about() {
 }
 
 #[tokio::test]
-async fn what_a_server_asks_for_is_asked_in_its_name_and_sent_back_once() {
+async fn scopes_requested_by_a_server_are_attributed_and_sent_once() {
     let (approver, asked) = yes();
     let stage = stage(started([hostile("h", "plain")]).await, |builder| {
         builder.approver(approver)
@@ -363,7 +363,7 @@ async fn what_a_server_asks_for_is_asked_in_its_name_and_sent_back_once() {
 }
 
 #[tokio::test]
-async fn a_person_says_what_a_tool_does_whatever_it_hints() {
+async fn configured_verb_overrides_tool_hints() {
     let spec = hostile("h", "plain").tool("note", Verb::Execute);
     let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
     let worker = stage.worker(Policy::new().allow("read:mcp")).await;
@@ -378,7 +378,7 @@ async fn a_person_says_what_a_tool_does_whatever_it_hints() {
 }
 
 #[tokio::test]
-async fn a_call_may_be_refused_rather_than_asked_about() {
+async fn call_may_be_denied_instead_of_asked() {
     let stage = stage(started([hostile("h", "plain")]).await, |builder| {
         builder.approver(yes().0)
     })
@@ -396,7 +396,7 @@ async fn a_call_may_be_refused_rather_than_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_yes_is_one_effect_of_sixty_four_equal_calls_of_a_server() {
+async fn one_approval_allows_one_of_64_equal_server_calls() {
     let upstreams = started([hostile("h", "plain")]).await;
     let stage = stage(upstreams, |builder| builder.approver(Deferred)).await;
     let worker = stage.worker(Policy::new()).await;

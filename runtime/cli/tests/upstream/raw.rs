@@ -1,4 +1,4 @@
-//! A client of a gateway that sends and receives single messages.
+//! A raw MCP client of a gateway.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A server that speaks by HTTP and keeps sessions in, what it is sent and when out.
+//! Tests with an HTTP server that has sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,7 +104,7 @@ async fn answered(State(server): State<Server>, Json(asked): Json<Value>) -> Res
 }
 
 #[tokio::test]
-async fn a_server_is_sent_requests_once_it_can_ask_back_or_does_not_say_whether_it_can() {
+async fn requests_wait_for_the_server_stream_if_it_has_one() {
     for (stream, early) in [(Stream::Late, false), (Stream::Never, true)] {
         let (server, spec) = Server::start(stream).await;
         let upstreams = started([spec]).await;
@@ -114,7 +114,7 @@ async fn a_server_is_sent_requests_once_it_can_ask_back_or_does_not_say_whether_
 }
 
 #[tokio::test]
-async fn an_answer_that_is_longer_than_a_message_may_be_fails_its_call_and_no_other() {
+async fn oversized_response_fails_only_its_call() {
     let (_server, spec) = Server::start(Stream::Late).await;
     let bounds = Bounds {
         message_bytes: 10_000,

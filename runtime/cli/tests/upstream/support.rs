@@ -1,4 +1,4 @@
-//! What a test needs of a runtime and servers in, both out.
+//! Helpers for runtimes and servers.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

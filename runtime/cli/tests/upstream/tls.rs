@@ -1,4 +1,4 @@
-//! Servers by HTTPS in, those whose certificate counts out.
+//! Tests of HTTPS servers.
 
 use std::net::SocketAddr;
 
@@ -68,7 +68,7 @@ async fn state(spec: ServerSpec) -> ServerState {
 }
 
 #[tokio::test]
-async fn a_server_is_reached_by_https_if_its_certificate_counts() {
+async fn https_server_needs_a_trusted_certificate() {
     let (authority, town) = certified_town("localhost").await;
     let spec = ServerSpec::http("town", town.url());
     assert_eq!(
@@ -85,7 +85,7 @@ async fn a_server_is_reached_by_https_if_its_certificate_counts() {
 }
 
 #[tokio::test]
-async fn what_is_no_certificate_is_refused_before_anything_starts() {
+async fn invalid_certificate_is_rejected_at_start() {
     let empty = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for pem in ["no PEM", "", empty] {
         let spec = ServerSpec::http("town", "https://localhost:1").authority(pem);

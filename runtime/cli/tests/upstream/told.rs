@@ -1,4 +1,4 @@
-//! A server whose tools change in, word of it to those whom a gateway serves out: in both eras, and of what is theirs alone.
+//! Tests of list change notifications.
 #![expect(
     clippy::indexing_slicing,
     reason = "a message that lacks a member fails the test"
@@ -130,7 +130,7 @@ fn offered(worker: &Worker) -> bool {
 }
 
 #[tokio::test]
-async fn clients_of_both_eras_are_told_that_a_tool_was_withheld_and_approved() {
+async fn clients_are_notified_of_withheld_and_approved_tools() {
     let (stage, worker) = alone("changes").await;
     let mut clients = [
         Client::greeted(&worker).await,
@@ -155,7 +155,7 @@ async fn clients_of_both_eras_are_told_that_a_tool_was_withheld_and_approved() {
 }
 
 #[tokio::test]
-async fn clients_are_told_that_a_server_went_and_that_it_came_back() {
+async fn clients_are_notified_of_lost_and_restored_servers() {
     let (stage, worker) = alone("plain").await;
     let mut clients = [
         Client::greeted(&worker).await,
@@ -180,7 +180,7 @@ async fn clients_are_told_that_a_server_went_and_that_it_came_back() {
 }
 
 #[tokio::test]
-async fn who_is_not_offered_a_server_hears_nothing_of_it() {
+async fn clients_without_access_to_a_server_get_no_notifications() {
     let (stage, worker) = alone("changes").await;
     let other = stage
         .worker(Policy::new().deny("read:mcp").deny("write:mcp"))
@@ -214,7 +214,7 @@ fn acts(mut link: ViewChannel) {
 }
 
 #[tokio::test]
-async fn clients_are_told_that_an_app_came_offers_more_and_went() {
+async fn clients_are_notified_of_app_tools() {
     let (_stage, worker) = alone("plain").await;
     let mut clients = [
         Client::greeted(&worker).await,

@@ -1,4 +1,4 @@
-//! A way to misbehave in, a server that lets nobody in without a token and the authorisation server it names out.
+//! A protected MCP server with its authorisation server, which can misbehave.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Pages of another server in, what of its tools they reach and what its models do out.
+//! Tests of third-party views.
 
 use bailiwick::{Config, DenyView, Policy, RuntimeBuilder, View, ViewChannel, ViewSpec, Worker};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn called(link: &mut ViewChannel, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_tool_is_reached_by_whom_its_server_says() {
+async fn tool_visibility_follows_the_server() {
     let (stage, worker) = two(true).await;
     let offered = worker.tools().into_iter();
     let offered: Vec<_> = offered.map(|tool| tool.spec.name.into_owned()).collect();
@@ -81,7 +81,7 @@ async fn a_tool_is_reached_by_whom_its_server_says() {
 }
 
 #[tokio::test]
-async fn what_changes_something_at_a_server_a_person_allows() {
+async fn mutating_server_calls_need_approval() {
     let (stage, worker) = two(false).await;
     let (_view, mut link) = page(&stage, &worker).await;
     let refused = called(&mut link, "apps_write").await;
@@ -94,7 +94,7 @@ async fn what_changes_something_at_a_server_a_person_allows() {
 }
 
 #[tokio::test]
-async fn a_page_reads_of_its_server_what_the_worker_may_and_the_audit_has_it() {
+async fn view_reads_follow_the_policy_and_are_audited() {
     for (policy, allowed) in [
         (Policy::new(), true),
         (Policy::new().deny("read:mcp:h"), false),

@@ -1,4 +1,4 @@
-//! A gateway in, the same with the suite's fixtures beside its own tools, prompts and resources out.
+//! Adds the suite's fixtures to a gateway.
 //!
 //! Every request goes to the gateway unless it names a fixture, and lists are the gateway's with the fixtures behind.
 #![expect(

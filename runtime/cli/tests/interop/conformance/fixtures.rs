@@ -1,4 +1,4 @@
-//! A name that the suite knows in, what it expects there out.
+//! The fixtures that the suite expects.
 
 use rmcp::model::{
     CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool,

@@ -1,4 +1,4 @@
-//! What a client answered so far in, the next question or nothing more to ask out.
+//! Elicitation requests of the fixtures.
 
 use rmcp::ErrorData;
 use rmcp::model::{

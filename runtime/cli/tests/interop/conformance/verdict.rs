@@ -1,4 +1,4 @@
-//! What the official conformance suite wrote down in, how many checks ended how out.
+//! Reads the results of the conformance suite.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The address of one of the suite's servers in, everything that a host does with a server out.
+//! A host that uses a server of the suite.
 
 use std::time::Duration;
 

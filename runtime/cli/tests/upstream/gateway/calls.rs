@@ -1,4 +1,4 @@
-//! Calls of third-party tools through the program.
+//! Tests of calls of third-party tools.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ fn answers(client: &mut Client, server: &str) {
 }
 
 #[test]
-fn tools_of_servers_are_offered_and_no_others_without_a_root() {
+fn without_a_root_only_server_tools_are_offered() {
     let place = Place::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
     let mut client = place.client(&[]);
     let names = client.names("tools", "name");
@@ -35,7 +35,7 @@ fn tools_of_servers_are_offered_and_no_others_without_a_root() {
 }
 
 #[test]
-fn calls_of_servers_ask_unless_they_are_allowed() {
+fn server_calls_need_approval_unless_allowed() {
     let place = Place::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
     let mut client = place.client(&[]);
     let (code, message) = client.failure("notes__note", json!({}));
@@ -50,7 +50,7 @@ fn calls_of_servers_ask_unless_they_are_allowed() {
 }
 
 #[test]
-fn denials_name_servers_and_tools_as_models_know_them() {
+fn denials_use_the_tool_names_of_models() {
     let place = Place::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
     let mut client = place.client(&[
         "--deny-scopes",
@@ -66,7 +66,7 @@ fn denials_name_servers_and_tools_as_models_know_them() {
 }
 
 #[test]
-fn a_server_that_dies_is_named_with_its_cause_and_the_others_go_on() {
+fn crashed_server_is_reported_and_others_continue() {
     let servers = json!({"dies": hostile(&["plain"]), "stays": hostile(&["plain"])});
     let place = Place::new(&json!({ "mcpServers": servers }));
     let mut client = place.client(&["--allow", "read:mcp", "--allow", "write:mcp"]);
@@ -77,7 +77,7 @@ fn a_server_that_dies_is_named_with_its_cause_and_the_others_go_on() {
 }
 
 #[test]
-fn a_server_that_does_not_start_is_named_and_the_others_are_offered() {
+fn server_that_fails_to_start_is_reported_and_others_are_offered() {
     let servers = json!({"gone": {"command": "/nonexistent"}, "notes": hostile(&["plain"])});
     let place = Place::new(&json!({ "servers": servers }));
     let mut client = place.client(&["--allow", "read:mcp"]);
@@ -95,7 +95,7 @@ fn a_server_that_does_not_start_is_named_and_the_others_are_offered() {
 }
 
 #[test]
-fn results_have_structured_content_if_the_server_sent_it_and_always_text() {
+fn results_always_have_text_and_keep_structured_content() {
     let place = Place::new(&json!({"mcpServers": {"h": hostile(&["plain"])}}));
     let mut client = place.client(&["--allow", "read:mcp", "--allow", "write:mcp"]);
     let text_only = client.call("h__note", json!({}));
@@ -107,7 +107,7 @@ fn results_have_structured_content_if_the_server_sent_it_and_always_text() {
 }
 
 #[test]
-fn servers_ask_the_client_of_the_program() {
+fn server_requests_reach_the_client_of_the_program() {
     let place = Place::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
     let allow = ["--allow", "write:mcp:notes"];
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});

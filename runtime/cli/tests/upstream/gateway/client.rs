@@ -1,4 +1,4 @@
-//! A client that speaks to the program over its standard streams.
+//! An MCP client of the program over stdio.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;

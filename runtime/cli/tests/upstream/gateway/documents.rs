@@ -1,4 +1,4 @@
-//! Resources and prompts of third-party servers through the program.
+//! Tests of third-party resources and prompts.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ fn resources_and_templates_of_servers_are_listed_and_read() {
 }
 
 #[test]
-fn reads_of_servers_are_judged_by_the_policy() {
+fn policy_applies_to_server_resources() {
     let place = place();
     let mut client = place.client(&[]);
     let error = read(&mut client, GUIDE)["error"].clone();
@@ -78,7 +78,7 @@ fn reads_of_servers_are_judged_by_the_policy() {
 }
 
 #[test]
-fn prompts_of_servers_are_listed_and_filled_in() {
+fn server_prompts_are_listed_and_expanded() {
     let place = place();
     let mut client = place.client(&["--allow", "read:mcp:docs"]);
     let list = client.result("prompts/list", json!({}));
@@ -99,7 +99,7 @@ fn prompts_of_servers_are_listed_and_filled_in() {
 }
 
 #[test]
-fn links_in_results_of_servers_stay_links_that_can_be_read() {
+fn resource_links_in_results_can_be_read() {
     let place = place();
     let mut client = place.client(&["--allow", "read:mcp:docs"]);
     let result = client.call("docs__find", json!({}));
@@ -114,7 +114,7 @@ fn links_in_results_of_servers_stay_links_that_can_be_read() {
 }
 
 #[test]
-fn page_is_read_as_its_server_wrote_it_with_what_its_host_needs() {
+fn view_is_unchanged_and_has_host_metadata() {
     let place = place();
     let mut client = place.client(&["--allow", "read:mcp:docs"]);
     let page = "ui://mcp+docs+page";
@@ -128,7 +128,7 @@ fn page_is_read_as_its_server_wrote_it_with_what_its_host_needs() {
 }
 
 #[test]
-fn a_client_is_told_when_a_server_lists_other_resources_and_prompts() {
+fn client_is_notified_of_changed_resource_and_prompt_lists() {
     let place = place();
     let mut client = place.client(&["--allow", "read:mcp:docs"]);
     let before = (
@@ -160,7 +160,7 @@ fn a_client_is_told_when_a_server_lists_other_resources_and_prompts() {
 }
 
 #[test]
-fn a_policy_of_the_request_narrows_lists_and_reads_of_servers() {
+fn request_policy_narrows_server_lists_and_reads() {
     let place = place();
     let mut client = place.client(&["--allow", "read:mcp:docs"]);
     let meta = json!({"policy": {"deny_scopes": ["read:mcp:docs"]}});
@@ -213,7 +213,7 @@ fn arguments_of_prompts_and_templates_are_completed_by_their_server() {
 }
 
 #[test]
-fn subscriptions_are_offered_for_files_alone() {
+fn subscriptions_are_offered_for_files_only() {
     let place = place();
     let mut client = place.client(&["--allow", "read:mcp:docs"]);
     let offered = &client.greeting["capabilities"]["resources"];

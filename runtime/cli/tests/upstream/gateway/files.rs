@@ -1,11 +1,11 @@
-//! The file of servers, and what is remembered of their tools.
+//! Tests of the servers file and the pin store.
 
 use serde_json::json;
 
 use super::client::{Place, hostile};
 
 #[test]
-fn entries_that_cannot_be_used_are_named_with_the_reason() {
+fn invalid_entries_are_named_with_the_reason() {
     let mut asks = hostile(&["plain"]);
     asks["env"] = json!({"KEY": "${input:api-key}"});
     let servers = json!({
@@ -36,7 +36,7 @@ fn entries_that_cannot_be_used_are_named_with_the_reason() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_ends_the_program_with_the_reason() {
+fn unreadable_servers_file_is_an_error() {
     let place = Place::new(&json!({}));
     for (text, expected) in [
         ("{ // no end", "cannot be read: line 1"),
@@ -72,7 +72,7 @@ fn shown_note(place: &Place) -> serde_json::Value {
 }
 
 #[test]
-fn a_changed_tool_is_withheld_until_it_is_approved() {
+fn changed_tool_is_withheld_until_approval() {
     let place = with_changing_server();
     let offered = |name: &str| {
         let names = place.client(&[]).names("tools", "name");
@@ -117,7 +117,7 @@ fn a_changed_tool_is_withheld_until_it_is_approved() {
 }
 
 #[test]
-fn tool_approved_while_the_gateway_runs_is_offered_at_once() {
+fn approved_tool_is_offered_at_once() {
     let place = with_changing_server();
     let note = "notes__note".to_owned();
     assert!(place.client(&[]).names("tools", "name").contains(&note));
@@ -146,7 +146,7 @@ fn tool_approved_while_the_gateway_runs_is_offered_at_once() {
 }
 
 #[test]
-fn no_tool_reads_or_changes_the_file_that_says_which_servers_are_started() {
+fn tools_cannot_access_the_servers_file() {
     let place = Place::new(&json!({}));
     std::fs::create_dir(place.path("repo")).unwrap();
     place.write(
@@ -173,7 +173,7 @@ fn no_tool_reads_or_changes_the_file_that_says_which_servers_are_started() {
 }
 
 #[test]
-fn the_file_of_servers_is_kept_from_a_root_that_is_a_link() {
+fn tools_cannot_access_the_servers_file_through_a_symlinked_root() {
     let place = Place::new(&json!({}));
     std::fs::create_dir(place.path("repo")).unwrap();
     std::os::unix::fs::symlink("repo", place.path("link")).unwrap();
@@ -193,7 +193,7 @@ fn the_file_of_servers_is_kept_from_a_root_that_is_a_link() {
 }
 
 #[test]
-fn no_tool_reads_the_variables_of_a_server() {
+fn tools_cannot_read_server_environments() {
     let place = Place::new(&json!({}));
     std::fs::create_dir(place.path("repo")).unwrap();
     place.write("repo/variables", "KEY=sk-1\n");
@@ -215,7 +215,7 @@ fn no_tool_reads_the_variables_of_a_server() {
 }
 
 #[test]
-fn a_root_that_holds_the_remembered_tools_is_refused_at_start() {
+fn root_that_contains_the_pin_store_is_rejected() {
     let place = Place::new(&json!({"servers": {"notes": hostile(&["plain"])}}));
     std::fs::create_dir(place.path("repo")).unwrap();
     for root in ["state", "state/bailiwick"] {
@@ -224,7 +224,7 @@ fn a_root_that_holds_the_remembered_tools_is_refused_at_start() {
         let said = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(2), "{said}");
         assert!(
-            said.contains("cannot be a root: it holds") && said.contains("--pins"),
+            said.contains("it contains") && said.contains("--pins"),
             "{said}"
         );
     }

@@ -1,4 +1,4 @@
-//! A scratch directory in, a runtime with its tools over it out; and ways to drive it.
+//! Runtimes and tools for benchmarks.
 
 use std::future::Future;
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 /// The name of the tool that does nothing.
 pub const NOOP: &str = "noop";
 
-/// A tool that does nothing; it needs a file all the same, so that every call is judged.
+/// A tool that does nothing. It needs a scope, so that calls are authorised.
 #[derive(Debug)]
 pub struct Noop {
     output: Arc<()>,
@@ -60,11 +60,11 @@ impl ReadTool for Noop {
     }
 }
 
-/// A runtime over `root`, mounted at `/r`, and what a worker in it is started with.
+/// Builds a runtime with `root` mounted at `/r`, and the spec of a worker.
 ///
 /// # Errors
 /// [`BuildError`]
-pub async fn stage(root: &Path, audit: usize) -> Result<(Runtime, WorkerSpec), BuildError> {
+pub async fn build_runtime(root: &Path, audit: usize) -> Result<(Runtime, WorkerSpec), BuildError> {
     let tools: ToolSet = bailiwick_fs::tools().reader(Noop::default());
     let builder = Runtime::builder()
         .root("r", root)
@@ -78,36 +78,33 @@ pub async fn stage(root: &Path, audit: usize) -> Result<(Runtime, WorkerSpec), B
     Ok((runtime, WorkerSpec::new("bench").policy(policy)))
 }
 
-/// A runtime of tokio on this thread alone.
+/// A single-threaded tokio runtime.
 ///
 /// # Errors
-/// The system's.
-pub fn current() -> std::io::Result<tokio::runtime::Runtime> {
+/// If tokio cannot create the runtime.
+pub fn current_thread() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
 }
 
-/// A runtime of tokio with two threads.
+/// A tokio runtime with two threads.
 ///
 /// # Errors
-/// The system's.
-pub fn threaded() -> std::io::Result<tokio::runtime::Runtime> {
+/// If tokio cannot create the runtime.
+pub fn multi_thread() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
 }
 
-/// Runs `future` as a spawned task to its end: the root future of a runtime is polled at another price.
+/// Runs `future` as a spawned task, since the root future of a runtime has a different polling cost.
 ///
 /// # Panics
-/// If the task does.
-#[expect(
-    clippy::expect_used,
-    reason = "a bench that fails has nothing to measure"
-)]
-pub fn drive<T: Send + 'static>(
+/// If the task panics.
+#[expect(clippy::expect_used, reason = "a benchmark that fails has no result")]
+pub fn run_task<T: Send + 'static>(
     tokio: &tokio::runtime::Runtime,
     future: impl Future<Output = T> + Send + 'static,
 ) -> T {

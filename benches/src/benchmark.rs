@@ -1,74 +1,74 @@
-//! Cases beside their baseline in, the median ratio of interleaved rounds out.
+//! Compares cases with a baseline by the median ratio of interleaved rounds.
 //!
-//! The figures that matter here are ratios on a machine that others use too. So all cases take turns in every
-//! round, the best of a few batches stands for a round, and the median over rounds is told. A harness that runs
-//! one case to its end before the next, as criterion does, measures the neighbours.
+//! The results are ratios, measured on a shared machine. So all cases run in every round, a round counts its best batch, and
+//! the result is the median over rounds. Harnesses that run one case after the other, like criterion, are affected by other
+//! load.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Batches of which the best stands for a round.
+/// The number of batches per round. The best one counts.
 const BATCHES: usize = 5;
-/// Rounds at least, however long they take.
+/// The minimum number of rounds.
 const MIN_ROUNDS: usize = 7;
 
-/// What a case is to reach.
+/// The target of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
-    /// At most so many times the baseline.
+    /// At most this multiple of the baseline.
     Times(f64),
-    /// At most so many nanoseconds.
+    /// At most this many nanoseconds.
     Nanos(f64),
-    /// It stands there to be compared.
+    /// No target.
     None,
 }
 
-struct Lane<'r> {
+struct Case<'r> {
     name: &'static str,
     target: Target,
     batch: u32,
     run: Box<dyn FnMut(u32) + 'r>,
-    rest: Box<dyn FnMut() + 'r>,
-    laps: Vec<Lap>,
+    cleanup: Box<dyn FnMut() + 'r>,
+    samples: Vec<Sample>,
 }
 
-/// Nanoseconds of one operation.
+/// The nanoseconds of one operation.
 #[derive(Clone, Copy, Debug)]
-struct Lap {
-    /// As the caller waits.
+struct Sample {
+    /// Wall time.
     wall: f64,
-    /// Of all threads of the process, until everything the operation set going is done.
+    /// CPU time of all threads, including work that the operation started in the background.
     cpu: f64,
 }
 
-/// Cases that take turns; the first is the baseline.
-pub struct Race<'r> {
+/// A benchmark with several cases. The first one is the baseline.
+pub struct Benchmark<'r> {
     title: &'static str,
-    lanes: Vec<Lane<'r>>,
+    cases: Vec<Case<'r>>,
     time: Duration,
 }
 
-impl std::fmt::Debug for Race<'_> {
+impl std::fmt::Debug for Benchmark<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Race")
+        f.debug_struct("Benchmark")
             .field("title", &self.title)
             .finish_non_exhaustive()
     }
 }
 
-impl<'r> Race<'r> {
-    /// A race that lasts about `time`.
+impl<'r> Benchmark<'r> {
+    /// Creates a benchmark that takes about `time`.
     #[must_use]
     pub fn new(title: &'static str, time: Duration) -> Self {
         Self {
             title,
-            lanes: Vec::new(),
+            cases: Vec::new(),
             time,
         }
     }
 
-    /// Adds a case: `run` does the operation so many times.
+    /// Adds a case. `run` repeats the operation the given number of times.
     #[must_use]
     pub fn case(
         self,
@@ -80,7 +80,7 @@ impl<'r> Race<'r> {
         self.case_then(name, target, batch, run, || {})
     }
 
-    /// Adds a case whose batch leaves something behind; `rest` ends it, and nobody waits for that.
+    /// Adds a case whose batch leaves something behind: `cleanup` removes it and does not count as wall time.
     #[must_use]
     pub fn case_then(
         mut self,
@@ -88,72 +88,72 @@ impl<'r> Race<'r> {
         target: Target,
         batch: u32,
         run: impl FnMut(u32) + 'r,
-        rest: impl FnMut() + 'r,
+        cleanup: impl FnMut() + 'r,
     ) -> Self {
-        self.lanes.push(Lane {
+        self.cases.push(Case {
             name,
             target,
             batch,
             run: Box::new(run),
-            rest: Box::new(rest),
-            laps: Vec::new(),
+            cleanup: Box::new(cleanup),
+            samples: Vec::new(),
         });
         self
     }
 
-    /// Runs every case in turn and prints what came out.
+    /// Runs all cases and prints the results.
     pub fn run(mut self) {
-        for lane in &mut self.lanes {
-            lane.lap();
+        for case in &mut self.cases {
+            case.sample();
         }
         let began = Instant::now();
         let mut rounds = 0;
         while rounds < MIN_ROUNDS || began.elapsed() < self.time {
-            for lane in &mut self.lanes {
-                let best = lane.lap();
-                lane.laps.push(best);
+            for case in &mut self.cases {
+                let best = case.sample();
+                case.samples.push(best);
             }
             rounds += 1;
         }
         self.report(rounds);
     }
 
-    #[expect(clippy::print_stdout, reason = "a bench tells what it found")]
+    #[expect(clippy::print_stdout, reason = "benchmarks print their results")]
     fn report(&self, rounds: usize) {
         println!("\n{} ({rounds} rounds)", self.title);
         println!(
             "{:<46} {:>10} {:>6} {:>10} {:>6}  target",
             "case", "wall ns", "x", "cpu ns", "x"
         );
-        let Some(baseline) = self.lanes.first() else {
+        let Some(baseline) = self.cases.first() else {
             return;
         };
-        for lane in &self.lanes {
-            let wall = median(lane.laps.iter().map(|lap| lap.wall));
-            let cpu = median(lane.laps.iter().map(|lap| lap.cpu));
-            let times = lane.beside(baseline, |lap| lap.wall);
-            let cpu_times = lane.beside(baseline, |lap| lap.cpu);
-            let (wanted, met) = match lane.target {
-                Target::Times(most) => (format!("<= {most} x"), times <= most),
-                Target::Nanos(most) => (format!("<= {most} ns"), wall <= most),
+        for case in &self.cases {
+            let wall = median(case.samples.iter().map(|sample| sample.wall));
+            let cpu = median(case.samples.iter().map(|sample| sample.cpu));
+            let times = case.ratio(baseline, |sample| sample.wall);
+            let cpu_times = case.ratio(baseline, |sample| sample.cpu);
+            let (target, met) = match case.target {
+                Target::Times(max) => (format!("<= {max} x"), times <= max),
+                Target::Nanos(max) => (format!("<= {max} ns"), wall <= max),
                 Target::None => (String::new(), true),
             };
-            let verdict = match (wanted.is_empty(), met) {
+            let verdict = match (target.is_empty(), met) {
                 (true, _) => "",
                 (false, true) => "reached",
                 (false, false) => "MISSED",
             };
             println!(
-                "{:<46} {wall:>10.0} {times:>6.2} {cpu:>10.0} {cpu_times:>6.2}  {wanted} {verdict}",
-                lane.name
+                "{:<46} {wall:>10.0} {times:>6.2} {cpu:>10.0} {cpu_times:>6.2}  {target} {verdict}",
+                case.name
             );
         }
     }
 }
 
-impl Lane<'_> {
-    fn lap(&mut self) -> Lap {
-        let mut best = Lap {
+impl Case<'_> {
+    fn sample(&mut self) -> Sample {
+        let mut best = Sample {
             wall: f64::INFINITY,
             cpu: f64::INFINITY,
         };
@@ -161,7 +161,7 @@ impl Lane<'_> {
             let (began, spent) = (Instant::now(), process_time());
             (self.run)(self.batch);
             let wall = began.elapsed();
-            (self.rest)();
+            (self.cleanup)();
             let cpu = process_time() - spent;
             let each = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(self.batch);
             best.wall = best.wall.min(each(wall));
@@ -170,10 +170,10 @@ impl Lane<'_> {
         best
     }
 
-    /// The median over rounds of this case's figure to the baseline's.
-    fn beside(&self, baseline: &Self, figure: impl Fn(&Lap) -> f64) -> f64 {
-        let rounds = self.laps.iter().zip(&baseline.laps);
-        median(rounds.map(|(lap, base)| figure(lap) / figure(base)))
+    /// The median over rounds of the ratio to the baseline.
+    fn ratio(&self, baseline: &Self, figure: impl Fn(&Sample) -> f64) -> f64 {
+        let rounds = self.samples.iter().zip(&baseline.samples);
+        median(rounds.map(|(sample, base)| figure(sample) / figure(base)))
     }
 }
 
@@ -183,7 +183,7 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// What all threads of the process have worked.
+/// The CPU time of all threads of the process.
 fn process_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(

@@ -1,4 +1,4 @@
-//! What a model or a view wants to know in, sums for both and people for views alone out.
+//! The tools that read: totals for models, and employee data for the page.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use super::file;
 use super::staff::{Employee, payroll, raised};
-use super::writing::RaiseArgs;
+use super::write_tools::RaiseArgs;
 
-/// Where the page stands.
+/// The URI of the page.
 pub(crate) const PAGE: &str = "ui://hr/dashboard";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+pub(crate) struct NoArgs {}
 
-/// A department in figures.
+/// The totals of a department.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 struct Department {
     headcount: usize,
@@ -25,18 +25,18 @@ struct Department {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Figures {
+pub(crate) struct Totals {
     headcount: usize,
     payroll: u64,
     departments: BTreeMap<String, Department>,
 }
 
-/// Opens the page. Its answer has sums and nobody's salary: it is for the model.
+/// Opens the page. Its result is for the model and has no individual salaries.
 pub(crate) struct ShowDashboard;
 
 impl ReadTool for ShowDashboard {
-    type Args = Nothing;
-    type Output = Figures;
+    type Args = NoArgs;
+    type Output = Totals;
     type Job = ();
 
     fn spec(&self) -> ToolSpec {
@@ -51,8 +51,8 @@ impl ReadTool for ShowDashboard {
         .page(PAGE)
     }
 
-    fn prepare(&self, _: Nothing, _: &Namespace) -> Result<Prepared<()>, CallError> {
-        let needs = file::to_read()?;
+    fn prepare(&self, _: NoArgs, _: &Namespace) -> Result<Prepared<()>, CallError> {
+        let needs = file::read_needs()?;
         Ok(Prepared { needs, job: () })
     }
 
@@ -65,13 +65,13 @@ impl ReadTool for ShowDashboard {
             department.payroll += u64::from(one.salary);
         }
         let (headcount, payroll) = (staff.0.len(), staff.payroll());
-        let said = format!("{headcount} employees, payroll {payroll}");
-        let figures = Figures {
+        let text = format!("{headcount} employees, payroll {payroll}");
+        let totals = Totals {
             headcount,
             payroll,
             departments,
         };
-        Ok(Reply::text(said, figures))
+        Ok(Reply::text(text, totals))
     }
 }
 
@@ -86,16 +86,16 @@ struct Row {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Listed {
+pub(crate) struct EmployeeList {
     employees: Vec<Row>,
 }
 
-/// Everybody, for the page.
+/// Lists all employees, for the page.
 pub(crate) struct ListEmployees;
 
 impl ReadTool for ListEmployees {
-    type Args = Nothing;
-    type Output = Listed;
+    type Args = NoArgs;
+    type Output = EmployeeList;
     type Job = ();
 
     fn spec(&self) -> ToolSpec {
@@ -109,8 +109,8 @@ impl ReadTool for ListEmployees {
         .app_only()
     }
 
-    fn prepare(&self, _: Nothing, _: &Namespace) -> Result<Prepared<()>, CallError> {
-        let needs = file::to_read()?;
+    fn prepare(&self, _: NoArgs, _: &Namespace) -> Result<Prepared<()>, CallError> {
+        let needs = file::read_needs()?;
         Ok(Prepared { needs, job: () })
     }
 
@@ -123,19 +123,19 @@ impl ReadTool for ListEmployees {
             salary: one.salary,
         };
         let employees: Vec<_> = file::read(permit)?.0.into_iter().map(row).collect();
-        let said = format!("{} employees", employees.len());
-        Ok(Reply::text(said, Listed { employees }))
+        let text = format!("{} employees", employees.len());
+        Ok(Reply::text(text, EmployeeList { employees }))
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DetailsArgs {
-    /// Whose.
+    /// The employee's id.
     id: String,
 }
 
-/// All that is known of one of them, for the page.
+/// Returns all data of an employee, for the page.
 pub(crate) struct EmployeeDetails;
 
 impl ReadTool for EmployeeDetails {
@@ -156,7 +156,7 @@ impl ReadTool for EmployeeDetails {
     }
 
     fn prepare(&self, args: DetailsArgs, _: &Namespace) -> Result<Prepared<String>, CallError> {
-        let needs = file::to_read()?;
+        let needs = file::read_needs()?;
         Ok(Prepared {
             needs,
             job: args.id,
@@ -169,7 +169,7 @@ impl ReadTool for EmployeeDetails {
     }
 }
 
-/// What somebody earns before and after.
+/// A salary before and after a raise.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Raised {
     id: String,
@@ -181,11 +181,11 @@ struct Raised {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RaiseRows {
     rows: Vec<Raised>,
-    /// What it costs in a year.
+    /// The additional cost in a year.
     cost: u64,
 }
 
-/// Whom a raise would concern, for the page: the answer of `raise_salaries` is for the model and names nobody.
+/// Lists the salaries that a raise would change, for the page. The result of `raise_salaries` names no employees.
 pub(crate) struct ListRaises;
 
 impl ReadTool for ListRaises {
@@ -206,14 +206,14 @@ impl ReadTool for ListRaises {
 
     fn prepare(&self, args: RaiseArgs, _: &Namespace) -> Result<Prepared<RaiseArgs>, CallError> {
         args.check()?;
-        let needs = file::to_read()?;
+        let needs = file::read_needs()?;
         Ok(Prepared { needs, job: args })
     }
 
     fn read(&self, args: &RaiseArgs, permit: &ReadPermit) -> Result<Reply, Halt> {
         let staff = file::read(permit)?;
-        let of = || staff.of(args.department.as_deref());
-        let rows: Vec<_> = of()
+        let selected = || staff.of(args.department.as_deref());
+        let rows: Vec<_> = selected()
             .map(|one| Raised {
                 id: one.id.clone(),
                 name: one.name.clone(),
@@ -222,8 +222,8 @@ impl ReadTool for ListRaises {
             })
             .collect();
         let after: u64 = rows.iter().map(|row| u64::from(row.after)).sum();
-        let cost = after.saturating_sub(payroll(of()));
-        let said = format!("{} raises", rows.len());
-        Ok(Reply::text(said, RaiseRows { rows, cost }))
+        let cost = after.saturating_sub(payroll(selected()));
+        let text = format!("{} raises", rows.len());
+        Ok(Reply::text(text, RaiseRows { rows, cost }))
     }
 }

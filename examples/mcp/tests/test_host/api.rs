@@ -1,10 +1,10 @@
-//! Requests that are and are not of the page in, who is heard out.
+//! Tests of the page's API.
 
 use reqwest::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, HOST, ORIGIN};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
-use crate::app::Serving;
+use crate::app::TestHost;
 use crate::serving;
 use crate::wrong::wrong;
 
@@ -16,7 +16,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    pub(crate) fn of(host: &Serving) -> Self {
+    pub(crate) fn of(host: &TestHost) -> Self {
         let url = host.url();
         let (origin, token) = url.split_once("/#").unwrap();
         Self {
@@ -53,7 +53,7 @@ async fn status(request: RequestBuilder) -> StatusCode {
 }
 
 #[tokio::test]
-async fn only_the_page_itself_is_heard() {
+async fn api_requires_token_host_and_origin() {
     let host = serving(&[]).await;
     let page = Page::of(&host);
     let none = json!({});
@@ -94,7 +94,7 @@ async fn only_the_page_itself_is_heard() {
 }
 
 #[tokio::test]
-async fn what_is_not_understood_is_refused() {
+async fn invalid_requests_are_rejected() {
     let host = serving(&[]).await;
     let page = Page::of(&host);
     for (what, body, expected) in [
@@ -139,7 +139,7 @@ async fn what_is_not_understood_is_refused() {
 }
 
 #[tokio::test]
-async fn each_page_comes_with_its_own_policy() {
+async fn pages_have_a_content_security_policy() {
     let host = serving(&[]).await;
     let page = Page::of(&host);
     for (path, policy) in [
@@ -162,7 +162,7 @@ async fn each_page_comes_with_its_own_policy() {
 }
 
 #[tokio::test]
-async fn a_server_that_ended_is_told_and_can_be_started_again() {
+async fn ended_server_is_reported_and_can_be_restarted() {
     let host = serving(&wrong().each_ref().map(String::as_str)).await;
     let page = Page::of(&host);
     let called = page.call("twice").await;
@@ -188,7 +188,7 @@ async fn a_server_that_ended_is_told_and_can_be_started_again() {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_be_started_is_told_on_the_page() {
+async fn start_failure_is_reported_on_the_page() {
     let host = serving(&["/nowhere/server"]).await;
     let state = Page::of(&host).ask("state", &json!({})).await;
     assert_eq!(state["status"], "failed");
@@ -201,7 +201,7 @@ async fn a_command_that_cannot_be_started_is_told_on_the_page() {
 }
 
 #[tokio::test]
-async fn the_log_has_every_message_as_it_was_and_what_is_wrong_with_it() {
+async fn log_has_raw_messages_and_their_faults() {
     let host = serving(&wrong().each_ref().map(String::as_str)).await;
     let page = Page::of(&host);
     let log = page.ask("events", &json!({"after": 0})).await;

@@ -1,4 +1,4 @@
-//! Serves the page, and answers its requests.
+//! The page's HTTP routes and JSON API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,22 +20,26 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::PATIENCE;
-use super::callers::{Callers, page, script};
+use super::TIMEOUT;
+use super::request_guard::{RequestGuard, page, script};
 
-/// What the page's own policy cannot say, as it stands in the page.
-const PAGE: &str = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'";
-const MOST_BYTES: usize = 16 << 20;
-/// How long a request for new entries of the log waits for one.
-const POLL: Duration = Duration::from_secs(25);
+/// The directives that a policy in a `<meta>` element cannot contain.
+const PAGE_POLICY: &str =
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'";
+const MAX_BYTES: usize = 16 << 20;
+/// How long a request for log entries waits for a new one.
+const POLL_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// The page, and what it asks for.
+/// The routes of the page and its API.
 pub(crate) fn router(session: Arc<Session>, address: SocketAddr, token: &str) -> Router {
-    let callers = Callers::new(address, token);
-    let api = Router::new().route("/api/{what}", post(answer));
-    let api = callers.trusted(api.with_state(session));
-    let all = Router::new()
-        .route("/", get(|| async { page(bailiwick_ui::TEST_HOST, PAGE) }))
+    let guard = RequestGuard::new(address, token);
+    let api = Router::new().route("/api/{method}", post(handle));
+    let api = guard.require_token(api.with_state(session));
+    let routes = Router::new()
+        .route(
+            "/",
+            get(|| async { page(bailiwick_ui::TEST_HOST, PAGE_POLICY) }),
+        )
         .route("/sandbox", get(|| async { page(SANDBOX, SANDBOX_POLICY) }))
         .route("/mcp-view.js", get(|| async { script(MCP_VIEW) }))
         .route(
@@ -43,72 +47,72 @@ pub(crate) fn router(session: Arc<Session>, address: SocketAddr, token: &str) ->
             get(|| async { script(PERMISSION_PROMPT) }),
         )
         .merge(api)
-        .layer(DefaultBodyLimit::max(MOST_BYTES));
-    callers.local(all)
+        .layer(DefaultBodyLimit::max(MAX_BYTES));
+    guard.require_local(routes)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct Empty {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct After {
+struct EventsRequest {
     after: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Connect {
+struct ConnectRequest {
     revision: String,
     configuration: Option<Map<String, Value>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ask {
+struct McpRequest {
     method: String,
     params: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reply {
+struct ReplyRequest {
     id: Value,
     result: Value,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Intent {
+struct IntentRequest {
     template: String,
     arguments: Value,
 }
 
-type Answer = Result<Value, (StatusCode, String)>;
+type ApiResult = Result<Value, (StatusCode, String)>;
 
-async fn answer(
+async fn handle(
     State(session): State<Arc<Session>>,
-    Path(what): Path<String>,
+    Path(method): Path<String>,
     body: Bytes,
 ) -> Response {
-    let answer = match what.as_str() {
-        "state" => match read::<Nothing>(&body) {
+    let result = match method.as_str() {
+        "state" => match read::<Empty>(&body) {
             Ok(_) => Ok(state(&session).await),
-            Err(refused) => Err(refused),
+            Err(error) => Err(error),
         },
         "connect" => connect(&session, &body).await,
         "request" => request(&session, &body).await,
         "reply" => reply(&session, &body).await,
         "intent" => intent(&body),
         "events" => events(&session, &body).await,
-        "checks" => match read::<Nothing>(&body) {
-            Ok(_) => Ok(json!(session.checks(PATIENCE).await)),
-            Err(refused) => Err(refused),
+        "checks" => match read::<Empty>(&body) {
+            Ok(_) => Ok(json!(session.checks(TIMEOUT).await)),
+            Err(error) => Err(error),
         },
-        _ => Err((StatusCode::NOT_FOUND, "there is no such request".to_owned())),
+        _ => Err((StatusCode::NOT_FOUND, "unknown API method".to_owned())),
     };
-    let (status, value) = match answer {
+    let (status, value) = match result {
         Ok(value) => (StatusCode::OK, value),
         Err((status, reason)) => (status, json!({"message": reason})),
     };
@@ -120,11 +124,11 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, (StatusCode, String)> {
     serde_json::from_slice(body).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))
 }
 
-fn gone(reason: &impl ToString) -> (StatusCode, String) {
+fn bad_gateway(reason: &impl ToString) -> (StatusCode, String) {
     (StatusCode::BAD_GATEWAY, reason.to_string())
 }
 
-/// How the connection is, and what the server says of itself.
+/// The state of the connection, and the data of the server.
 async fn state(session: &Session) -> Value {
     let connection = session.connection().await;
     let mut state = json!({
@@ -134,10 +138,10 @@ async fn state(session: &Session) -> Value {
     });
     let more = match session.state().await {
         ConnectionState::Ready(connected) => {
-            json!({"status": "ready", "facts": facts(connected.info())})
+            json!({"status": "ready", "facts": server_facts(connected.info())})
         }
         ConnectionState::Ended(connected, error) => json!({
-            "status": "ended", "reason": error.to_string(), "facts": facts(connected.info()),
+            "status": "ended", "reason": error.to_string(), "facts": server_facts(connected.info()),
         }),
         ConnectionState::Failed(error) => json!({"status": "failed", "reason": error.to_string()}),
         _ => json!({"status": "connecting"}),
@@ -148,9 +152,9 @@ async fn state(session: &Session) -> Value {
     state
 }
 
-/// What the page shows of a server.
-fn facts(info: &ServerInfo) -> Value {
-    let any = |has: fn(&ListedTool) -> bool| info.tools.iter().any(has);
+/// The data of a server that the page shows.
+fn server_facts(info: &ServerInfo) -> Value {
+    let any = |predicate: fn(&ListedTool) -> bool| info.tools.iter().any(predicate);
     let badges = [
         (
             "apps",
@@ -170,42 +174,48 @@ fn facts(info: &ServerInfo) -> Value {
     facts
 }
 
-async fn connect(session: &Session, body: &[u8]) -> Answer {
-    let wanted: Connect = read(body)?;
-    let revision = wanted.revision.parse();
+async fn connect(session: &Session, body: &[u8]) -> ApiResult {
+    let request: ConnectRequest = read(body)?;
+    let revision = request.revision.parse();
     let revision = revision.map_err(|error| (StatusCode::BAD_REQUEST, format!("{error}")))?;
     let connection = Connection {
         revision,
-        configuration: wanted.configuration,
+        configuration: request.configuration,
     };
-    session.connect(connection, PATIENCE).await;
+    session.connect(connection, TIMEOUT).await;
     Ok(state(session).await)
 }
 
-async fn request(session: &Session, body: &[u8]) -> Answer {
-    let asked: Ask = read(body)?;
-    let server = session.connected().await.map_err(|error| gone(&error))?;
-    let response = server.request(&asked.method, asked.params).await;
-    response.map_err(|error| gone(&error))
+async fn request(session: &Session, body: &[u8]) -> ApiResult {
+    let request: McpRequest = read(body)?;
+    let server = session
+        .connected()
+        .await
+        .map_err(|error| bad_gateway(&error))?;
+    let response = server.request(&request.method, request.params).await;
+    response.map_err(|error| bad_gateway(&error))
 }
 
-async fn reply(session: &Session, body: &[u8]) -> Answer {
-    let reply: Reply = read(body)?;
-    let server = session.connected().await.map_err(|error| gone(&error))?;
+async fn reply(session: &Session, body: &[u8]) -> ApiResult {
+    let reply: ReplyRequest = read(body)?;
+    let server = session
+        .connected()
+        .await
+        .map_err(|error| bad_gateway(&error))?;
     server.reply(&reply.id, &reply.result);
     Ok(json!({}))
 }
 
-fn intent(body: &[u8]) -> Answer {
-    let asked: Intent = read(body)?;
-    Ok(match IntentTemplate::parse(&asked.template) {
-        Ok(template) => json!({"sentence": template.render(&asked.arguments)}),
+fn intent(body: &[u8]) -> ApiResult {
+    let request: IntentRequest = read(body)?;
+    Ok(match IntentTemplate::parse(&request.template) {
+        Ok(template) => json!({"sentence": template.render(&request.arguments)}),
         Err(error) => json!({"fault": error.to_string()}),
     })
 }
 
-async fn events(session: &Session, body: &[u8]) -> Answer {
-    let asked: After = read(body)?;
-    let entries = timeout(POLL, session.messages_after(asked.after)).await;
+async fn events(session: &Session, body: &[u8]) -> ApiResult {
+    let request: EventsRequest = read(body)?;
+    let entries = timeout(POLL_TIMEOUT, session.messages_after(request.after)).await;
     Ok(json!(entries.unwrap_or_default()))
 }

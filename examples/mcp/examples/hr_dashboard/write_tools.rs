@@ -1,4 +1,4 @@
-//! What is to become of some employees in, a plan of it and then the file with it out.
+//! The tools that change employees.
 
 use bailiwick::{
     CallError, Code, Halt, Namespace, Plan, Prepared, ReadPermit, ToolSpec, WritePermit, WriteTool,
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::file::{self, Replace};
 use super::staff::raised;
 
-/// The highest raise at once, in percent.
-const MOST: u8 = 25;
+/// The highest raise, in percent.
+const MAX_PERCENT: u8 = 25;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -25,19 +25,19 @@ pub(crate) struct RaiseArgs {
 
 impl RaiseArgs {
     pub(crate) fn check(&self) -> Result<(), CallError> {
-        if (1..=MOST).contains(&self.percent) {
+        if (1..=MAX_PERCENT).contains(&self.percent) {
             return Ok(());
         }
-        let message = format!("a raise is from 1 to {MOST} percent");
+        let message = format!("a raise must be from 1 to {MAX_PERCENT} percent");
         Err(CallError::new(Code::InvalidArguments, message))
     }
 }
 
-/// What a raise comes to. It names nobody: it is for the model, too.
+/// The totals of a raise. It is also for the model, so it names no employees.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct RaisesMade {
+pub(crate) struct RaiseSummary {
     employees: usize,
-    /// What it costs in a year.
+    /// The additional cost in a year.
     cost: u64,
     payroll: u64,
 }
@@ -47,7 +47,7 @@ pub(crate) struct RaiseSalaries;
 
 impl WriteTool for RaiseSalaries {
     type Args = RaiseArgs;
-    type Output = RaisesMade;
+    type Output = RaiseSummary;
     type Job = RaiseArgs;
     type Steps = Replace;
 
@@ -64,7 +64,7 @@ impl WriteTool for RaiseSalaries {
 
     fn prepare(&self, args: RaiseArgs, _: &Namespace) -> Result<Prepared<RaiseArgs>, CallError> {
         args.check()?;
-        let needs = file::to_write()?;
+        let needs = file::write_needs()?;
         Ok(Prepared { needs, job: args })
     }
 
@@ -74,7 +74,7 @@ impl WriteTool for RaiseSalaries {
             if staff.of(department).next().is_none() {
                 return Err(CallError::new(
                     Code::NotFound,
-                    "nobody is in that department",
+                    "unknown or empty department",
                 ));
             }
             Ok(staff.with(|one| {
@@ -84,13 +84,13 @@ impl WriteTool for RaiseSalaries {
             }))
         };
         file::plan(permit, change, |before, after| {
-            let made = RaisesMade {
+            let summary = RaiseSummary {
                 employees: before.of(department).count(),
                 cost: after.payroll().saturating_sub(before.payroll()),
                 payroll: after.payroll(),
             };
-            let said = format!("{} raises for {} a year", made.employees, made.cost);
-            (said, made)
+            let text = format!("{} raises for {} a year", summary.employees, summary.cost);
+            (text, summary)
         })
     }
 
@@ -102,7 +102,7 @@ impl WriteTool for RaiseSalaries {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UpdateArgs {
-    /// Whom.
+    /// The employee's id.
     id: String,
     /// Their new title.
     #[serde(default)]
@@ -121,7 +121,7 @@ pub(crate) struct Updated {
     changed: bool,
 }
 
-/// Changes what somebody does, where, or for how much.
+/// Changes the title, department or salary of an employee.
 pub(crate) struct UpdateEmployee;
 
 fn is_plain(text: &str) -> bool {
@@ -149,10 +149,10 @@ impl WriteTool for UpdateEmployee {
     fn prepare(&self, args: UpdateArgs, _: &Namespace) -> Result<Prepared<UpdateArgs>, CallError> {
         let texts = [&args.title, &args.department];
         if !texts.into_iter().flatten().all(|text| is_plain(text)) {
-            let message = "a title or department is a line of at most 80 characters";
+            let message = "a title or department must be a line of at most 80 characters";
             return Err(CallError::new(Code::InvalidArguments, message));
         }
-        let needs = file::to_write()?;
+        let needs = file::write_needs()?;
         Ok(Prepared { needs, job: args })
     }
 
@@ -171,9 +171,9 @@ impl WriteTool for UpdateEmployee {
         };
         file::plan(permit, change, |before, after| {
             let changed = before != after;
-            let said = if changed { "changed" } else { "as it was" };
+            let text = if changed { "changed" } else { "unchanged" };
             let id = args.id.clone();
-            (said.to_owned(), Updated { id, changed })
+            (text.to_owned(), Updated { id, changed })
         })
     }
 

@@ -1,10 +1,10 @@
-//! Manual of the file server for agents; the tools describe themselves.
+//! Documentation of the file server for agents.
 
 use bailiwick::{Access, Description, Elsewhere, Install, Manual, Trouble};
 
-/// The manual of a server of [the file tools](bailiwick_fs::tools).
+/// The documentation of a server with [the file tools](bailiwick_fs::tools).
 #[must_use]
-pub const fn manual() -> Manual {
+pub const fn server_doc() -> Manual {
     Manual {
         summary: "Reads, searches and changes files in the directories that a person chose, and shows what a change would do before it is made.",
         when: &[
@@ -52,7 +52,7 @@ pub const fn manual() -> Manual {
             "Give the `hash` of your last read as `expected_hash`, so that nobody's change is lost.",
             "Read several files in one call with `paths`.",
         ],
-        troubleshooting: TROUBLES,
+        troubleshooting: TROUBLESHOOTING,
         categories: &["files", "developer-tools", "search"],
         homepage: None,
         repository: Some(env!("CARGO_PKG_REPOSITORY")),
@@ -61,7 +61,7 @@ pub const fn manual() -> Manual {
     }
 }
 
-const TROUBLES: &[Trouble] = &[
+const TROUBLESHOOTING: &[Trouble] = &[
     Trouble {
         sign: "`PERMISSION_DENIED` for a file that is there",
         cause: "The policy keeps it from you, by its directory, its name or the way you want to use it.",
@@ -84,7 +84,7 @@ const TROUBLES: &[Trouble] = &[
     },
 ];
 
-/// The description of a server of all [the file tools](bailiwick_fs::tools) that may change files, for who has not started one.
+/// The description of a server with all [file tools](bailiwick_fs::tools) and write access.
 ///
 /// ```
 /// let help = bailiwick_cli::description();
@@ -95,7 +95,7 @@ const TROUBLES: &[Trouble] = &[
 /// ```
 #[must_use]
 pub fn description() -> Description {
-    Description::new(manual(), "bailiwick", env!("CARGO_PKG_VERSION"))
+    Description::new(server_doc(), "bailiwick", env!("CARGO_PKG_VERSION"))
         .title("Bailiwick file server")
         .tools(bailiwick_fs::tools().infos())
         .access(Access::Interact)

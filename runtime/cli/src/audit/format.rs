@@ -1,4 +1,4 @@
-//! Formats a history as plain columns; whatever agents and files are called, a line stays a line.
+//! Formats a history as columns.
 
 use bailiwick::{
     CallOutcome, Code, DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry,
@@ -6,11 +6,10 @@ use bailiwick::{
     listed,
 };
 
-use crate::cli::time_of;
+use crate::cli::format_time;
 use crate::table::{or_dash, table};
 
-/// One line an entry: when, which, who, by which tool, how it ended, what a person can do if it was not let through, and
-/// what it was about. That comes last and the hint before it, since no name that an agent chose stands there.
+/// One line per entry. Text that agents can choose comes last.
 pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> String {
     table(
         [
@@ -25,24 +24,24 @@ pub(super) fn entries<'e>(entries: impl Iterator<Item = &'e HistoryEntry>) -> St
         entries.map(|entry| {
             let tool = entry.tool.as_ref().map_or("-", |tool| tool.as_str());
             [
-                time_of(entry.at),
+                format_time(entry.at),
                 entry.run.to_string(),
                 or_dash(&entry.agent),
                 tool.to_owned(),
-                decided(entry),
+                format_decision(entry),
                 or_dash(entry.denial().map_or("", |denial| denial.hint)),
-                what(&entry.event),
+                describe_event(&entry.event),
             ]
         }),
     )
 }
 
-fn decided(entry: &HistoryEntry) -> String {
+fn format_decision(entry: &HistoryEntry) -> String {
     let decision = match (&entry.event, entry.decision) {
         (HistoryEvent::Narrowed { .. }, _) => "narrowed",
         (HistoryEvent::Revoked { .. }, _) => "revoked",
         (HistoryEvent::Call(call), None) => call.outcome.as_str(),
-        (_, decision) => decision.map_or("open", word),
+        (_, decision) => decision.map_or("open", decision_name),
     };
     match entry.by {
         DecidedBy::Person => format!("{decision} by a person"),
@@ -53,7 +52,7 @@ fn decided(entry: &HistoryEntry) -> String {
     }
 }
 
-fn word(decision: Decision) -> &'static str {
+fn decision_name(decision: Decision) -> &'static str {
     match decision {
         Decision::Granted => "granted",
         Decision::Denied => "denied",
@@ -62,7 +61,7 @@ fn word(decision: Decision) -> &'static str {
     }
 }
 
-fn what(event: &HistoryEvent) -> String {
+fn describe_event(event: &HistoryEvent) -> String {
     match event {
         HistoryEvent::Question(question) => {
             let mut text = format!("{} {}", question.question, listed(&question.needs, " "));
@@ -70,20 +69,22 @@ fn what(event: &HistoryEvent) -> String {
                 text += &format!(
                     "; allowed {}, {}",
                     listed(&question.patterns, " "),
-                    span(lifetime)
+                    format_lifetime(lifetime)
                 );
             }
             if !question.left_out.is_empty() {
-                text += ", in part";
+                text += ", partially";
             }
             if let Some(note) = &question.note {
-                text += &format!("; said: {note}");
+                text += &format!("; note: {note}");
             }
             text
         }
-        HistoryEvent::Call(call) => one_call(call),
-        HistoryEvent::Granted(step) => granted(step),
-        HistoryEvent::Unrecorded(step) => format!("{}; granted without a record", granted(step)),
+        HistoryEvent::Call(call) => describe_call(call),
+        HistoryEvent::Granted(step) => describe_grant(step),
+        HistoryEvent::Unrecorded(step) => {
+            format!("{}; granted without a record", describe_grant(step))
+        }
         HistoryEvent::Narrowed { step, .. } => {
             let change = &step.change;
             let mut text = step.grant.to_string();
@@ -91,10 +92,10 @@ fn what(event: &HistoryEvent) -> String {
                 text += &format!(" to {pattern}");
             }
             if let Some(uses) = change.uses {
-                text += &format!(", {}", span(Lifetime::Uses(uses)));
+                text += &format!(", {}", format_lifetime(Lifetime::Uses(uses)));
             }
             if let Some(time) = change.time {
-                text += &format!(", {}", span(Lifetime::For(time)));
+                text += &format!(", {}", format_lifetime(Lifetime::For(time)));
             }
             if change.holder_only {
                 text += ", without sub-agents";
@@ -103,15 +104,15 @@ fn what(event: &HistoryEvent) -> String {
         }
         HistoryEvent::Revoked { grant, cause, .. } => cause.map_or_else(
             || grant.to_string(),
-            |cause| format!("{grant}{}", why(cause)),
+            |cause| format!("{grant}{}", revoke_reason(cause)),
         ),
-        HistoryEvent::SignedIn(step) => signed_in(step),
+        HistoryEvent::SignedIn(step) => describe_sign_in(step),
         _ => String::new(),
     }
 }
 
-/// What a call needed, how it ended, what allowed it and what it changed.
-fn one_call(call: &PastCall) -> String {
+/// The needs of a call, its result, and the grants that it used.
+fn describe_call(call: &PastCall) -> String {
     let mut parts = vec![listed(&call.needs, " ")];
     if call.outcome != CallOutcome::Denied {
         parts.push(call.outcome.as_str().replace('_', " "));
@@ -123,9 +124,9 @@ fn one_call(call: &PastCall) -> String {
     if let (Some(removed), _) | (None, Some(removed)) = (call.removed, call.done) {
         parts.push(format!("after {removed} steps"));
     } else if call.begun && call.code.is_none() {
-        parts.push("the effect began, and no end of it is recorded".to_owned());
+        parts.push("started, without a recorded end".to_owned());
     } else if call.begun {
-        parts.push("after it began".to_owned());
+        parts.push("after the effect started".to_owned());
     }
     parts.extend(call.code.map(|code| code.to_string()));
     parts.extend(call.message.as_deref().map(str::to_owned));
@@ -134,30 +135,30 @@ fn one_call(call: &PastCall) -> String {
     parts.join("; ")
 }
 
-fn signed_in(step: &SignedInStep) -> String {
+fn describe_sign_in(step: &SignedInStep) -> String {
     let (server, issuer) = (&step.server, &step.issuer);
-    let mut text = format!("the server {server} under the person's name at {issuer}");
+    let mut text = format!("signed in to the server {server} at {issuer}");
     if !step.scopes.is_empty() {
         text += &format!(", for {}", step.scopes.join(" "));
     }
     if let Some(tool) = &step.tool_there {
-        text += &format!("; asked by its tool {tool}");
+        text += &format!("; requested by its tool {tool}");
     }
     text
 }
 
-fn granted(step: &GrantedStep) -> String {
+fn describe_grant(step: &GrantedStep) -> String {
     format!(
         "{} {} to {}, {}",
         step.grant,
         step.pattern,
-        held(&step.holder),
-        span(step.lifetime)
+        format_holder(&step.holder),
+        format_lifetime(step.lifetime)
     )
 }
 
-/// Why the host took a grant back; what a person did needs no reason.
-fn why(cause: RevokeCause) -> &'static str {
+/// Why the host revoked a grant.
+fn revoke_reason(cause: RevokeCause) -> &'static str {
     match cause {
         RevokeCause::WorkerEnded => "; its worker ended",
         RevokeCause::SessionEnded => "; its session ended",
@@ -166,7 +167,7 @@ fn why(cause: RevokeCause) -> &'static str {
     }
 }
 
-fn span(lifetime: Lifetime) -> String {
+fn format_lifetime(lifetime: Lifetime) -> String {
     match lifetime {
         Lifetime::Once => "once".to_owned(),
         Lifetime::Waiting(calls) => format!("for {calls} waiting calls"),
@@ -177,7 +178,7 @@ fn span(lifetime: Lifetime) -> String {
     }
 }
 
-fn held(holder: &GrantHolder) -> String {
+fn format_holder(holder: &GrantHolder) -> String {
     match holder {
         GrantHolder::Worker(worker) => worker.to_string(),
         GrantHolder::Session { session, worker } => format!("{worker} in {session}"),
@@ -185,9 +186,9 @@ fn held(holder: &GrantHolder) -> String {
     }
 }
 
-/// Four tables: how questions ended, how grants were used, what was asked more than once, how other calls ended.
+/// Four tables: questions, grants, repeated questions, and calls without a question.
 pub(super) fn report(report: &HistoryReport) -> String {
-    let all = std::iter::once(tally("all agents", report.all));
+    let all = std::iter::once(tally_row("all agents", report.all));
     let agents = report.agents.iter();
     let rates = table(
         [
@@ -200,7 +201,7 @@ pub(super) fn report(report: &HistoryReport) -> String {
             "OPEN",
             "YES",
         ],
-        all.chain(agents.map(|(agent, of)| tally(agent, *of))),
+        all.chain(agents.map(|(agent, of)| tally_row(agent, *of))),
     );
     let grants = table(
         ["RUN", "GRANT", "USES", "STATE", "BY", "HOLDER", "PATTERN"],
@@ -209,9 +210,12 @@ pub(super) fn report(report: &HistoryReport) -> String {
                 grant.run.to_string(),
                 grant.grant.to_string(),
                 grant.uses.to_string(),
-                state(grant).to_owned(),
+                grant_state(grant).to_owned(),
                 grant.by.as_str().to_owned(),
-                grant.holder.as_ref().map_or_else(|| "-".to_owned(), held),
+                grant
+                    .holder
+                    .as_ref()
+                    .map_or_else(|| "-".to_owned(), format_holder),
                 grant
                     .pattern
                     .as_ref()
@@ -219,13 +223,13 @@ pub(super) fn report(report: &HistoryReport) -> String {
             ]
         }),
     );
-    let (repeated, calls) = (repeated(report), calls(report));
+    let (repeated, calls) = (repeated_table(report), calls_table(report));
     format!(
         "Questions\n{rates}\nGrants\n{grants}\nAsked more than once\n{repeated}\nCalls without a question\n{calls}"
     )
 }
 
-fn repeated(report: &HistoryReport) -> String {
+fn repeated_table(report: &HistoryReport) -> String {
     table(
         ["TIMES", "GRANTED", "DENIED", "AGENT", "TOOL", "NEEDS"],
         report.repeated.iter().map(|asked| {
@@ -245,7 +249,7 @@ fn repeated(report: &HistoryReport) -> String {
     )
 }
 
-fn calls(report: &HistoryReport) -> String {
+fn calls_table(report: &HistoryReport) -> String {
     table(
         ["CALLS", "OUTCOME", "BY", "CODE", "AGENT", "TOOL"],
         report.calls.iter().map(|tally| {
@@ -262,7 +266,7 @@ fn calls(report: &HistoryReport) -> String {
     )
 }
 
-fn tally(agent: &str, of: Tally) -> [String; 8] {
+fn tally_row(agent: &str, of: Tally) -> [String; 8] {
     let rate = of.approve_rate();
     [
         or_dash(agent),
@@ -276,7 +280,7 @@ fn tally(agent: &str, of: Tally) -> [String; 8] {
     ]
 }
 
-fn state(grant: &GrantUse) -> &'static str {
+fn grant_state(grant: &GrantUse) -> &'static str {
     match (grant.ended_at, grant.uses) {
         (Some(_), 0) => "revoked, never used",
         (Some(_), _) => "revoked",
@@ -285,10 +289,10 @@ fn state(grant: &GrantUse) -> &'static str {
     }
 }
 
-/// One line a rule, with what it would have spared.
+/// One line per rule, with the number of questions it would have avoided.
 pub(super) fn suggestions(suggestions: &[Suggestion]) -> String {
     if suggestions.is_empty() {
-        return "Nothing was allowed often enough to suggest a rule.".to_owned();
+        return "No suggestions: no rule would have avoided repeated questions.".to_owned();
     }
     table(
         ["SPARES", "AGENT", "HOLDS", "RULE"],
@@ -296,7 +300,7 @@ pub(super) fn suggestions(suggestions: &[Suggestion]) -> String {
             [
                 one.spares.to_string(),
                 or_dash(&one.agent),
-                span(one.lifetime),
+                format_lifetime(one.lifetime),
                 one.pattern.to_string(),
             ]
         }),

@@ -1,4 +1,4 @@
-//! Checks of what a server says of itself; nothing is requested.
+//! Checks of the server's lists and capabilities, without further requests.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::counted;
 use crate::check::report::{Check, joined};
 use crate::check::server::{ListedTool, ServerInfo, member};
 
-/// How long the name of a tool may be.
+/// The maximum length of a tool name.
 const MAX_NAME: usize = 128;
 
 pub(super) async fn all(info: &ServerInfo) -> Vec<Check> {
@@ -88,7 +88,7 @@ fn intents(tools: &[ListedTool]) -> Check {
 
 fn annotations(tools: &[ListedTool]) -> Check {
     const CHECK: &str = "tools.annotations";
-    let (mut faults, mut odd) = (Vec::new(), Vec::new());
+    let (mut faults, mut warnings) = (Vec::new(), Vec::new());
     for tool in tools {
         let name = &tool.name;
         let destructive = tool.tool.pointer("/annotations/destructiveHint");
@@ -114,15 +114,15 @@ fn annotations(tools: &[ListedTool]) -> Check {
             let required = required.and_then(Value::as_array).into_iter().flatten();
             for key in required.filter_map(Value::as_str) {
                 if !properties.is_some_and(|known| known.contains_key(key)) {
-                    odd.push(format!(
+                    warnings.push(format!(
                         "{name}: {schema} requires `{key}` and does not describe it"
                     ));
                 }
             }
         }
     }
-    if faults.is_empty() && !odd.is_empty() {
-        return Check::warn(CHECK, &joined(&odd, odd.len()));
+    if faults.is_empty() && !warnings.is_empty() {
+        return Check::warn(CHECK, &joined(&warnings, warnings.len()));
     }
     Check::of_faults(CHECK, &faults, &counted(tools.len(), "tool"))
 }

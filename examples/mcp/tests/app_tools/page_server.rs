@@ -1,4 +1,4 @@
-//! Sockets that are and are not the guest's in, who is turned away, and messages both ways, out.
+//! Tests of the page server: authorization and message forwarding.
 
 use bailiwick::{DenyView, Policy, Runtime, View, ViewHost, ViewSpec, ViewState, WorkerSpec};
 use futures_util::{SinkExt, StreamExt};
@@ -10,8 +10,8 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message, http};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::PATIENCE;
-use crate::story::door::{self, Door};
+use crate::TIMEOUT;
+use crate::scenario::page_server::{self, PageServer};
 
 type Socket = WebSocketStream<TcpStream>;
 
@@ -19,26 +19,26 @@ type Socket = WebSocketStream<TcpStream>;
 const MANY: u64 = 1000;
 const AT_ONCE: u64 = 100;
 
-/// A page, its view and the door to it; they end with the runtime.
-pub(crate) async fn opened(host: impl ViewHost, html: &str) -> (Runtime, View, Door) {
+/// A page, its view and the server to it; they end with the runtime.
+pub(crate) async fn opened(host: impl ViewHost, html: &str) -> (Runtime, View, PageServer) {
     let (runtime, _people) = Runtime::builder().build().await.unwrap();
     let spec = WorkerSpec::new("guide").policy(Policy::new());
     let worker = runtime.spawn(spec).await.unwrap();
     let opened = worker.open_view(ViewSpec::new("page"), host).await;
     let (view, link) = opened.unwrap();
-    let door = door::open(link, html.to_owned()).await.unwrap();
-    (runtime, view, door)
+    let server = page_server::serve(link, html.to_owned()).await.unwrap();
+    (runtime, view, server)
 }
 
-/// What a page knows of its door.
+/// What a page knows of its server.
 struct Page {
     authority: String,
     token: String,
 }
 
 impl Page {
-    fn of(door: &Door) -> Self {
-        let known = door.url.strip_prefix("http://").unwrap();
+    fn of(server: &PageServer) -> Self {
+        let known = server.url.strip_prefix("http://").unwrap();
         let (authority, token) = known.split_once("/#").unwrap();
         Self {
             authority: authority.to_owned(),
@@ -99,7 +99,7 @@ async fn answered(socket: &mut Socket) -> Value {
 /// Waits for the end of a view.
 async fn closed(view: &View) {
     let closed = view.reached(ViewState::Closed);
-    assert!(tokio::time::timeout(PATIENCE, closed).await.unwrap());
+    assert!(tokio::time::timeout(TIMEOUT, closed).await.unwrap());
 }
 
 /// Waits for the end of a socket that nothing comes from any more but that.
@@ -109,13 +109,13 @@ async fn ended(mut socket: Socket) {
             assert!(said.is_close(), "{said:?}");
         }
     };
-    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    tokio::time::timeout(TIMEOUT, ended).await.unwrap();
 }
 
 #[tokio::test]
-async fn only_the_page_itself_has_its_guest() {
-    let (_runtime, _view, door) = opened(DenyView, "<p>A page</p>").await;
-    let page = Page::of(&door);
+async fn view_content_requires_token_host_and_origin() {
+    let (_runtime, _view, server) = opened(DenyView, "<p>A page</p>").await;
+    let page = Page::of(&server);
     let request = || Client::new().post(format!("{}/api/page", page.origin()));
     let status = async |request: reqwest::RequestBuilder| request.send().await.unwrap().status();
     assert_eq!(status(request()).await, StatusCode::UNAUTHORIZED);
@@ -131,9 +131,9 @@ async fn only_the_page_itself_has_its_guest() {
 }
 
 #[tokio::test]
-async fn only_the_page_itself_has_its_socket() {
-    let (_runtime, _view, door) = opened(DenyView, "").await;
-    let page = Page::of(&door);
+async fn socket_requires_token_host_and_origin() {
+    let (_runtime, _view, server) = opened(DenyView, "").await;
+    let page = Page::of(&server);
     for (name, value) in [
         (ORIGIN, None),
         (ORIGIN, Some("http://evil.test")),
@@ -172,9 +172,9 @@ async fn only_the_page_itself_has_its_socket() {
 }
 
 #[tokio::test]
-async fn messages_go_both_ways_each_once_and_in_order() {
-    let (_runtime, _view, door) = opened(DenyView, "").await;
-    let mut socket = Page::of(&door).socket().await;
+async fn messages_are_forwarded_in_order() {
+    let (_runtime, _view, server) = opened(DenyView, "").await;
+    let mut socket = Page::of(&server).socket().await;
     for id in 0..MANY {
         socket.send(ping(id)).await.unwrap();
         if let Some(first) = id.checked_sub(AT_ONCE) {
@@ -187,9 +187,9 @@ async fn messages_go_both_ways_each_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_closed_view_closes_its_socket() {
-    let (_runtime, view, door) = opened(DenyView, "").await;
-    let mut socket = Page::of(&door).socket().await;
+async fn closing_the_view_closes_the_socket() {
+    let (_runtime, view, server) = opened(DenyView, "").await;
+    let mut socket = Page::of(&server).socket().await;
     socket.send(ping(1)).await.unwrap();
     assert_eq!(answered(&mut socket).await, 1);
     view.close().await;
@@ -197,20 +197,20 @@ async fn a_closed_view_closes_its_socket() {
 }
 
 #[tokio::test]
-async fn a_closed_door_ends_the_view_and_its_socket() {
-    let (_runtime, view, door) = opened(DenyView, "").await;
-    let mut socket = Page::of(&door).socket().await;
+async fn dropping_the_server_closes_the_view_and_the_socket() {
+    let (_runtime, view, server) = opened(DenyView, "").await;
+    let mut socket = Page::of(&server).socket().await;
     socket.send(ping(1)).await.unwrap();
     assert_eq!(answered(&mut socket).await, 1);
-    drop(door);
+    drop(server);
     closed(&view).await;
     ended(socket).await;
 }
 
 /// The view ends with its socket, and no other comes in its place.
 async fn ends_with(last: Message) {
-    let (_runtime, view, door) = opened(DenyView, "").await;
-    let page = Page::of(&door);
+    let (_runtime, view, server) = opened(DenyView, "").await;
+    let page = Page::of(&server);
     let mut socket = page.socket().await;
     socket.send(ping(1)).await.unwrap();
     assert_eq!(answered(&mut socket).await, 1);
@@ -222,24 +222,24 @@ async fn ends_with(last: Message) {
 }
 
 #[tokio::test]
-async fn a_view_ends_with_its_socket() {
+async fn closing_the_socket_closes_the_view() {
     ends_with(Message::Close(None)).await;
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_ends_the_socket() {
+async fn oversized_message_closes_the_socket() {
     ends_with(Message::text("x".repeat((11 << 20) + 1))).await;
 }
 
 #[tokio::test]
-async fn a_message_that_is_no_text_ends_the_socket() {
+async fn binary_message_closes_the_socket() {
     ends_with(Message::binary(b"{}".as_slice())).await;
 }
 
 #[tokio::test]
-async fn the_longest_message_that_is_answered_is_let_through() {
-    let (_runtime, _view, door) = opened(DenyView, "").await;
-    let mut socket = Page::of(&door).socket().await;
+async fn largest_message_is_forwarded() {
+    let (_runtime, _view, server) = opened(DenyView, "").await;
+    let mut socket = Page::of(&server).socket().await;
     let long = json!({"x": "x".repeat(10 << 20)});
     let long = json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": long});
     socket.send(Message::text(long.to_string())).await.unwrap();
@@ -247,9 +247,9 @@ async fn the_longest_message_that_is_answered_is_let_through() {
 }
 
 #[tokio::test]
-async fn what_a_page_does_not_read_is_not_gathered_for_it() {
-    let (_runtime, view, door) = opened(DenyView, "").await;
-    let mut socket = Page::of(&door).socket().await;
+async fn messages_for_a_page_that_does_not_read_are_bounded() {
+    let (_runtime, view, server) = opened(DenyView, "").await;
+    let mut socket = Page::of(&server).socket().await;
     for said in [
         json!({"jsonrpc": "2.0", "id": 1, "method": "ui/initialize", "params": {}}),
         json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"}),

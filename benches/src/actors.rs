@@ -1,4 +1,4 @@
-//! A function in, the barest actor that runs it out; and the actors of ractor that do nothing.
+//! A minimal actor, and ractor actors that do nothing, as baselines.
 
 use ractor::{
     Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent,
@@ -6,13 +6,13 @@ use ractor::{
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// A task behind a channel that answers by another: what any actor costs at least.
+/// A task with a request channel and oneshot responses: the minimal cost of an actor.
 #[derive(Debug)]
-pub struct Floor<I, O> {
+pub struct MinimalActor<I, O> {
     mailbox: mpsc::Sender<(I, oneshot::Sender<O>)>,
 }
 
-impl<I, O> Clone for Floor<I, O> {
+impl<I, O> Clone for MinimalActor<I, O> {
     fn clone(&self) -> Self {
         Self {
             mailbox: self.mailbox.clone(),
@@ -20,19 +20,19 @@ impl<I, O> Clone for Floor<I, O> {
     }
 }
 
-impl<I: Send + 'static, O: Send + 'static> Floor<I, O> {
-    /// Starts it; to be called within a tokio runtime.
+impl<I: Send + 'static, O: Send + 'static> MinimalActor<I, O> {
+    /// Spawns the task. Must be called within a tokio runtime.
     pub fn start(mut handle: impl FnMut(I) -> O + Send + 'static) -> Self {
-        let (mailbox, mut mail) = mpsc::channel::<(I, oneshot::Sender<O>)>(64);
+        let (mailbox, mut requests) = mpsc::channel::<(I, oneshot::Sender<O>)>(64);
         tokio::spawn(async move {
-            while let Some((input, port)) = mail.recv().await {
+            while let Some((input, port)) = requests.recv().await {
                 drop(port.send(handle(input)));
             }
         });
         Self { mailbox }
     }
 
-    /// Asks it; none if it is gone.
+    /// Sends a request; returns `None` if the task has ended.
     pub async fn call(&self, input: I) -> Option<O> {
         let (port, answer) = oneshot::channel();
         self.mailbox.send((input, port)).await.ok()?;
@@ -40,15 +40,15 @@ impl<I: Send + 'static, O: Send + 'static> Floor<I, O> {
     }
 }
 
-/// A number, and where it is to be sent back.
+/// A number and the port to return it to.
 #[derive(Debug)]
 pub struct Msg(pub u64, pub RpcReplyPort<u64>);
 
-/// An actor of ractor that sends numbers back.
+/// A ractor actor that returns numbers.
 #[derive(Debug)]
-pub struct Idle;
+pub struct EchoActor;
 
-impl Actor for Idle {
+impl Actor for EchoActor {
     type Msg = Msg;
     type State = ();
     type Arguments = ();
@@ -63,17 +63,17 @@ impl Actor for Idle {
         Msg(number, port): Msg,
         (): &mut (),
     ) -> Result<(), ActorProcessingErr> {
-        // A caller that is gone needs no answer.
+        // The caller may have ended.
         let _ = port.send(number);
         Ok(())
     }
 }
 
-/// A supervisor that survives the end of those beneath it, which by default it would not.
+/// A supervisor that does not stop when a child ends.
 #[derive(Debug)]
-struct Calm;
+struct Supervisor;
 
-impl Actor for Calm {
+impl Actor for Supervisor {
     type Msg = ();
     type State = ();
     type Arguments = ();
@@ -92,29 +92,29 @@ impl Actor for Calm {
     }
 }
 
-/// Starts [`Idle`] actors under a supervisor.
+/// Spawns [`EchoActor`]s under a supervisor.
 #[derive(Debug)]
-pub struct Linked {
+pub struct LinkedActors {
     supervisor: ActorCell,
 }
 
-impl Linked {
+impl LinkedActors {
     /// Starts the supervisor.
     ///
     /// # Errors
-    /// ractor's.
+    /// If ractor fails to spawn the actor.
     pub async fn start() -> Result<Self, SpawnErr> {
-        let (supervisor, _) = Actor::spawn(None, Calm, ()).await?;
+        let (supervisor, _) = Actor::spawn(None, Supervisor, ()).await?;
         Ok(Self {
             supervisor: supervisor.get_cell(),
         })
     }
 
-    /// Starts one more.
+    /// Spawns an actor.
     ///
     /// # Errors
-    /// ractor's.
+    /// If ractor fails to spawn the actor.
     pub async fn spawn(&self) -> Result<(ActorRef<Msg>, JoinHandle<()>), SpawnErr> {
-        Actor::spawn_linked(None, Idle, (), self.supervisor.clone()).await
+        Actor::spawn_linked(None, EchoActor, (), self.supervisor.clone()).await
     }
 }

@@ -1,6 +1,6 @@
-//! Shows and verifies the files of an audit.
+//! Shows and verifies audits.
 
-mod told;
+mod format;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -14,45 +14,45 @@ use bailiwick::{
     json_line, suggest, verify_file,
 };
 
-use crate::cli::{At, Look, Show};
+use crate::cli::{AuditAction, AuditCommand, HistoryView};
 
-/// Why an audit is not shown.
+/// Why an audit cannot be shown.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RecordError {
+pub(crate) enum AuditError {
     #[error("cannot list the files of the audit `{}`", .0.display())]
     List(PathBuf, #[source] io::Error),
-    #[error("the audit lacks its file `{}`", .0.display())]
+    #[error("the audit file `{}` is missing", .0.display())]
     Missing(PathBuf),
     #[error(transparent)]
     File(#[from] AuditFileError),
-    #[error("no record has the hash `{0}`: records were cut off or replaced")]
+    #[error("no record has the hash `{0}`: records were removed or replaced")]
     Head(ContentHash),
     #[error("cannot write JSON")]
     Json(#[from] serde_json::Error),
-    #[error("cannot judge the paths of the audit")]
+    #[error("invalid path in the audit")]
     Path(#[from] PathError),
-    #[error("cannot judge the paths of the audit")]
+    #[error("invalid path in the audit")]
     Policy(#[from] PolicyError),
 }
 
-/// Looks at what a person wants to see.
-pub(crate) fn look(look: Look) -> Result<String, RecordError> {
-    match look.at {
-        At::Chain { head } => verified(&look.audit, head),
-        At::History {
+/// Runs the command.
+pub(crate) fn run(command: AuditCommand) -> Result<String, AuditError> {
+    match command.action {
+        AuditAction::Verify { head } => verify_files(&command.file, head),
+        AuditAction::History {
             filter,
             since,
             until,
-            show,
+            view,
             json,
         } => {
-            let [since, until] = [since, until].map(|when| when.map(|when| when.before(now())));
+            let [since, until] = [since, until].map(|when| when.map(|when| when.to_millis(now())));
             let filter = HistoryFilter {
                 since,
                 until,
                 ..filter
             };
-            shown(&history(&look.audit)?, &filter, show, json)
+            format_history(&read_history(&command.file)?, &filter, view, json)
         }
     }
 }
@@ -62,82 +62,82 @@ fn now() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The named file, and those that further runtimes of the same server wrote beside it: `.2`, `.3` and so on.
-fn files(audit: &Path) -> Result<Vec<PathBuf>, RecordError> {
-    let numbers = numbers(audit).map_err(|error| RecordError::List(audit.to_owned(), error))?;
-    // A server numbers without a gap, so a file that is missing was taken away.
+/// The audit file, and the numbered files of further clients: `.2`, `.3` and so on.
+fn files(audit: &Path) -> Result<Vec<PathBuf>, AuditError> {
+    let numbers = numbers(audit).map_err(|error| AuditError::List(audit.to_owned(), error))?;
+    // Servers number files without gaps, so a missing file was removed.
     if let Some((missing, _)) = (2..).zip(&numbers).find(|(next, found)| next != *found) {
-        return Err(RecordError::Missing(numbered(audit, missing)));
+        return Err(AuditError::Missing(numbered(audit, missing)));
     }
     let further = numbers.into_iter().map(|number| numbered(audit, number));
     Ok(std::iter::once(audit.to_owned()).chain(further).collect())
 }
 
 fn numbered(audit: &Path, number: u32) -> PathBuf {
-    let mut place = audit.as_os_str().to_owned();
-    place.push(format!(".{number}"));
-    place.into()
+    let mut path = audit.as_os_str().to_owned();
+    path.push(format!(".{number}"));
+    path.into()
 }
 
-/// The numbers above 1 that stand behind the name of the file in its folder.
+/// The numbers of the files for further clients, from 2.
 fn numbers(audit: &Path) -> io::Result<BTreeSet<u32>> {
     let Some(name) = audit.file_name() else {
         return Ok(BTreeSet::new());
     };
-    let folder = audit.parent().filter(|path| !path.as_os_str().is_empty());
+    let dir = audit.parent().filter(|path| !path.as_os_str().is_empty());
     let mut numbers = BTreeSet::new();
     #[expect(
         clippy::disallowed_methods,
-        reason = "a person named the file; no worker is here"
+        reason = "the path is from the command line"
     )]
-    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")))?;
+    let entries = std::fs::read_dir(dir.unwrap_or(Path::new(".")))?;
     for entry in entries {
         let found = entry?.file_name();
         let rest = found.as_bytes().strip_prefix(name.as_bytes());
         let digits = rest.and_then(|rest| std::str::from_utf8(rest.strip_prefix(b".")?).ok());
         let number = digits.and_then(|digits| digits.parse().ok());
         let number = number.filter(|number: &u32| *number > 1);
-        // What is written otherwise, such as `.02`, no server wrote.
+        // Servers do not write leading zeros.
         numbers.extend(number.filter(|number| digits == Some(&*number.to_string())));
     }
     Ok(numbers)
 }
 
-fn verified(audit: &Path, expected: Option<ContentHash>) -> Result<String, RecordError> {
+fn verify_files(audit: &Path, expected: Option<ContentHash>) -> Result<String, AuditError> {
     let mut found = expected.is_none();
     let (mut head, mut records, mut count) = (Head::default(), 0, 0);
-    for place in files(audit)? {
-        let verified = verify_file(head, &place, |hash| found |= Some(hash) == expected)?;
+    for path in files(audit)? {
+        let verified = verify_file(head, &path, |hash| found |= Some(hash) == expected)?;
         head = verified.head;
         (records, count) = (records + verified.records, count + verified.files);
     }
     if let Some(expected) = expected.filter(|_| !found) {
-        return Err(RecordError::Head(expected));
+        return Err(AuditError::Head(expected));
     }
     Ok(format!(
-        "{records} records in {count} files, as they were written; the last has the hash {}",
+        "{records} records in {count} files are intact; the last has the hash {}",
         head.hash
     ))
 }
 
-fn history(audit: &Path) -> Result<History, RecordError> {
+fn read_history(audit: &Path) -> Result<History, AuditError> {
     let mut history = History::new();
-    for place in files(audit)? {
-        let Err(error) = history.read_file(&place) else {
+    for path in files(audit)? {
+        let Err(error) = history.read_file(&path) else {
             continue;
         };
         match error.fault() {
-            // A server that runs may be about to write the rest.
+            // A running server may be writing the line.
             AuditFileFault::Broken(AuditBroken {
                 line,
                 reason: BreakReason::Torn,
-            }) if error.path() == place => {
-                let place = place.display().to_string();
-                // A closed standard error is nobody who could be told.
+            }) if error.path() == path => {
+                let path = path.display().to_string();
+                // Standard error may be closed.
                 let _ = writeln!(
                     io::stderr(),
-                    "bailiwick: {}: line {line} is torn, and nothing after it is shown",
-                    escape(&place)
+                    "bailiwick: {}: line {line} is incomplete, and later records are not shown",
+                    escape(&path)
                 );
             }
             _ => return Err(error.into()),
@@ -146,34 +146,34 @@ fn history(audit: &Path) -> Result<History, RecordError> {
     Ok(history)
 }
 
-fn shown(
+fn format_history(
     history: &History,
     filter: &HistoryFilter,
-    show: Show,
+    view: HistoryView,
     json: bool,
-) -> Result<String, RecordError> {
-    Ok(match (show, json) {
-        (Show::Entries, true) => history.export(filter)?,
-        (Show::Entries, false) => {
-            told::entries(history.entries().filter(|entry| filter.admits(entry)))
+) -> Result<String, AuditError> {
+    Ok(match (view, json) {
+        (HistoryView::Entries, true) => history.export(filter)?,
+        (HistoryView::Entries, false) => {
+            format::entries(history.entries().filter(|entry| filter.admits(entry)))
         }
-        (Show::Report, true) => json_line(&history.report(filter))?,
-        (Show::Report, false) => told::report(&history.report(filter)),
-        (Show::Suggestions, true) => {
+        (HistoryView::Report, true) => json_line(&history.report(filter))?,
+        (HistoryView::Report, false) => format::report(&history.report(filter)),
+        (HistoryView::Suggestions, true) => {
             let lines = suggestions(history)?.into_iter().map(|one| json_line(&one));
             lines.collect::<Result<Vec<_>, _>>()?.join("\n")
         }
-        (Show::Suggestions, false) => told::suggestions(&suggestions(history)?),
+        (HistoryView::Suggestions, false) => format::suggestions(&suggestions(history)?),
     })
 }
 
-/// What is suggested from all of a history: a part of it does not tell what was refused.
-fn suggestions(history: &History) -> Result<Vec<Suggestion>, RecordError> {
+/// Suggests rules. Needs the whole history, since a part may lack denials.
+fn suggestions(history: &History) -> Result<Vec<Suggestion>, AuditError> {
     let needs = history.entries().flat_map(|entry| entry.event.needs());
     let names: BTreeSet<&str> = needs
         .filter_map(|need| need.path()?.names().next())
         .collect();
-    // Where the roots were is not recorded; names are protected at any depth, so the tops of the paths serve as well.
+    // The roots are not recorded. Protected names match at any depth, so top-level directories work as well.
     let mut config = Config::new();
     for name in names {
         config = config.root(RootConfig::new(VirtualPath::top().join(name)?));

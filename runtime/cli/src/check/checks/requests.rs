@@ -1,4 +1,4 @@
-//! Checks of how a server answers requests that are harmless, or must be refused.
+//! Checks that send harmless or invalid requests.
 
 use bailiwick::SchemaValidator;
 use serde_json::{Map, Value, json};
@@ -8,9 +8,9 @@ use crate::check::report::{Check, joined};
 use crate::check::server::{APP, ListedTool, member};
 use crate::check::session::{Connected, Deadline};
 
-/// A name that no tool and no method has.
+/// The name of a tool and method that do not exist.
 const UNKNOWN: &str = "bailiwick_check_no_such_name";
-/// How many tools are previewed, and how many views are read.
+/// The maximum number of tools to preview, and of views to read.
 const MAX_PREVIEWS: usize = 20;
 const MAX_VIEWS: usize = 20;
 
@@ -49,7 +49,7 @@ impl Server<'_> {
         &self.connected.info.tools
     }
 
-    /// Sends a request and waits for its response, an error too.
+    /// Sends a request and waits for its response, which may be an error.
     async fn request(&self, method: &str, params: Value) -> Result<Value, String> {
         let Value::Object(params) = params else {
             return Err("params must be an object".to_owned());
@@ -95,15 +95,15 @@ impl Server<'_> {
         }
     }
 
-    /// Calls a tool that says that it only reads, and that needs no arguments.
+    /// Calls a read-only tool that needs no arguments.
     async fn result(&self) -> Check {
         const CHECK: &str = "tools.result";
-        let needs_nothing = |tool: &&ListedTool| {
+        let needs_no_arguments = |tool: &&ListedTool| {
             let required = tool.tool.pointer("/inputSchema/required");
             tool.read_only && required.and_then(Value::as_array).is_none_or(Vec::is_empty)
         };
-        let found = self.tools().iter().filter(needs_nothing);
-        // One with an output schema has more that can be checked.
+        let found = self.tools().iter().filter(needs_no_arguments);
+        // Prefers tools with an output schema.
         let Some(tool) = found.min_by_key(|tool| tool.tool.get("outputSchema").is_none()) else {
             return Check::skip(CHECK, "no tool is read-only and needs no arguments");
         };
@@ -117,7 +117,7 @@ impl Server<'_> {
         }
     }
 
-    /// Previews twice each tool that can be previewed: had the first changed anything, the second would differ.
+    /// Previews each tool twice. If the first preview changed anything, the second may differ.
     async fn previews(&self) -> Check {
         const CHECK: &str = "preview";
         let tools = self.tools().iter().filter(|tool| tool.preview);
@@ -129,7 +129,7 @@ impl Server<'_> {
         let mut shown = 0;
         for tool in &tools {
             let name = &tool.name;
-            let preview = || self.call(name, arguments(tool), json!({"preview": true}));
+            let preview = || self.call(name, sample_arguments(tool), json!({"preview": true}));
             match (preview().await, preview().await) {
                 (Ok(first), Ok(_)) if first.get("error").is_some() || is_error(&first) => {}
                 (Ok(first), Ok(second)) => {
@@ -152,7 +152,7 @@ impl Server<'_> {
         Check::of_faults(CHECK, &faults, &passed)
     }
 
-    /// Asks for the whole machine by a policy, which may only restrict.
+    /// Sends policies that are invalid or exceed the server's authority.
     async fn expansion(&self) -> Check {
         const CHECK: &str = "policy.expansion";
         let Some(tool) = self.tools().iter().find(|tool| tool.read_only) else {
@@ -168,7 +168,7 @@ impl Server<'_> {
             json!("everything"),
         ] {
             let meta = json!({"policy": policy});
-            match self.call(&tool.name, arguments(tool), meta).await {
+            match self.call(&tool.name, sample_arguments(tool), meta).await {
                 Err(reason) => faults.push(reason),
                 Ok(response) if code(&response).is_some() => {}
                 Ok(_) => faults.push(format!("{policy} is not refused by an error")),
@@ -177,7 +177,7 @@ impl Server<'_> {
         Check::of_faults(CHECK, &faults, "policies that would widen are refused")
     }
 
-    /// Reads the views that tools and resources name.
+    /// Reads the views of tools and resources.
     async fn views(&self) -> Check {
         const CHECK: &str = "apps";
         let of_tools = self.tools().iter().filter_map(|tool| tool.ui.as_deref());
@@ -233,7 +233,7 @@ impl Server<'_> {
     }
 }
 
-/// How a response differs from the output schema of its tool.
+/// Returns how a response violates the output schema of its tool.
 async fn result_fault(tool: &ListedTool, response: &Value) -> Option<String> {
     if let Some(error) = response.get("error") {
         return Some(format!("the call failed with {error}"));
@@ -247,7 +247,7 @@ async fn result_fault(tool: &ListedTool, response: &Value) -> Option<String> {
             "the result has no structured content, and the tool an output schema".to_owned(),
         );
     };
-    // `tools.schemas` says so if the schema cannot be used.
+    // The check `tools.schemas` reports invalid schemas.
     let validator = SchemaValidator::new(schema.clone()).await.ok()?;
     let mismatch = validator.mismatch(structured.clone()).await.ok()??;
     Some(format!(
@@ -255,8 +255,8 @@ async fn result_fault(tool: &ListedTool, response: &Value) -> Option<String> {
     ))
 }
 
-/// The arguments that a tool gives as an example, or the least that its schema wants.
-fn arguments(tool: &ListedTool) -> Value {
+/// The tool's example arguments, or minimal arguments for its schema.
+fn sample_arguments(tool: &ListedTool) -> Value {
     let examples = member(&tool.tool, "dashdash").and_then(|dashdash| dashdash.get("examples"));
     let example = examples.and_then(|examples| examples.get(0)?.get("input"));
     if let Some(example) = example {
@@ -268,17 +268,17 @@ fn arguments(tool: &ListedTool) -> Value {
     let mut arguments = Map::new();
     for key in required {
         let field = schema.get("properties").and_then(|all| all.get(key));
-        arguments.insert(key.to_owned(), least(field.unwrap_or(&Value::Null)));
+        arguments.insert(key.to_owned(), sample_value(field.unwrap_or(&Value::Null)));
     }
     Value::Object(arguments)
 }
 
-/// A value that fits a simple schema.
-fn least(schema: &Value) -> Value {
-    let given = schema.get("default").or_else(|| schema.get("const"));
-    let given = given.or_else(|| schema.pointer("/enum/0"));
-    if let Some(given) = given.or_else(|| schema.pointer("/examples/0")) {
-        return given.clone();
+/// A value that is valid for a simple schema.
+fn sample_value(schema: &Value) -> Value {
+    let value = schema.get("default").or_else(|| schema.get("const"));
+    let value = value.or_else(|| schema.pointer("/enum/0"));
+    if let Some(value) = value.or_else(|| schema.pointer("/examples/0")) {
+        return value.clone();
     }
     match schema.get("type").and_then(Value::as_str) {
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| json!(0)),

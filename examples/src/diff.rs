@@ -1,19 +1,19 @@
-//! Changes in, a diff for a terminal out.
+//! Formats changes as a diff for a terminal.
 
 use std::io::IsTerminal as _;
 
 use bailiwick::{Change, escape, escape_lines};
 
-/// Whether standard output is a terminal that may be coloured (<https://no-color.org>).
+/// Whether to print colors: standard output is a terminal and `NO_COLOR` is not set (<https://no-color.org>).
 #[must_use]
-pub fn coloured() -> bool {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    std::io::stdout().is_terminal() && !unwanted
+pub fn use_color() -> bool {
+    let disabled = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stdout().is_terminal() && !disabled
 }
 
-/// Returns the lines of a diff of `changes`. Text of files is escaped: it may hold what a terminal would obey.
+/// Returns the lines of a diff of `changes`. File content is escaped, since it may contain terminal control sequences.
 #[must_use]
-pub fn diff(changes: &[Change], coloured: bool) -> Vec<String> {
+pub fn format_diff(changes: &[Change], color: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for change in changes {
         let name = escape(change.path.as_str());
@@ -24,13 +24,13 @@ pub fn diff(changes: &[Change], coloured: bool) -> Vec<String> {
         for hunk in &change.diff.hunks {
             let old = format!("-{},{}", hunk.old_start, hunk.old_lines);
             let new = format!("+{},{}", hunk.new_start, hunk.new_lines);
-            lines.push(paint(&format!("@@ {old} {new} @@"), "36", coloured));
+            lines.push(paint(&format!("@@ {old} {new} @@"), "36", color));
             for line in &hunk.lines {
                 let text = line.text.trim_end_matches(['\r', '\n']);
                 let text = format!("{}{}", line.op, escape_lines(text));
                 lines.push(match line.op {
-                    '+' => paint(&text, "32", coloured),
-                    '-' => paint(&text, "31", coloured),
+                    '+' => paint(&text, "32", color),
+                    '-' => paint(&text, "31", color),
                     _ => text,
                 });
             }
@@ -39,9 +39,9 @@ pub fn diff(changes: &[Change], coloured: bool) -> Vec<String> {
     lines
 }
 
-fn paint(text: &str, colour: &str, coloured: bool) -> String {
-    if coloured {
-        format!("\u{1b}[{colour}m{text}\u{1b}[0m")
+fn paint(text: &str, code: &str, color: bool) -> String {
+    if color {
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
     } else {
         text.to_owned()
     }
@@ -80,19 +80,19 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_shows_what_a_file_says_and_lets_it_steer_nothing() {
+    fn diff_escapes_control_characters() {
         let expected = [
             "Modify /repo/x (+1 -1)",
             "@@ -1,1 +1,1 @@",
             "-old",
             "+new\\u{1b}[2J",
         ];
-        assert_eq!(diff(&[change()], false), expected);
+        assert_eq!(format_diff(&[change()], false), expected);
     }
 
     #[test]
-    fn colours_stand_around_whole_lines() {
-        let lines = diff(&[change()], true);
+    fn colors_enclose_whole_lines() {
+        let lines = format_diff(&[change()], true);
         assert_eq!(lines[2], "\u{1b}[31m-old\u{1b}[0m");
         assert_eq!(lines[3], "\u{1b}[32m+new\\u{1b}[2J\u{1b}[0m");
     }

@@ -1,4 +1,4 @@
-//! Who is asked about calls that need approval (`--ask`), and the approval page.
+//! Approval of calls: who is asked (`--ask`), and the approval page.
 
 use std::io::{self, IsTerminal as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,33 +10,32 @@ use bailiwick::{
 };
 use tokio::net::TcpListener;
 
-use super::secret::{SecretFile, hand_out};
+use super::secret::{SecretFile, deliver};
 use super::{ServeError, about};
 use crate::cli::{Ask, Options};
 
-/// Who is asked about calls that need approval, in the order of the fields. A call that nobody is asked about fails with
-/// `SCOPE_REQUIRED`.
+/// How calls are approved, tried in the order of the fields. Without any, such calls fail with `SCOPE_REQUIRED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    /// The person behind a client that can elicit.
+pub(super) struct ApprovalRoutes {
+    /// Elicitation, if the client supports it.
     pub(super) client: bool,
-    /// The person at the approval page.
+    /// The approval page.
     pub(super) page: bool,
-    /// The client brings what its person granted, with the call or in answer to elicitation.
+    /// The client may send grants, with a call or in response to elicitation.
     pub(super) grants: bool,
 }
 
-impl Asked {
+impl ApprovalRoutes {
     pub(super) fn of(options: &Options) -> Self {
-        Self::by(options.ask, options.trust, io::stderr().is_terminal())
+        Self::new(options.ask, options.trust, io::stderr().is_terminal())
     }
 
-    /// `terminal` says whether the program was started on one.
-    fn by(ask: Ask, trust: Trust, terminal: bool) -> Self {
+    /// `terminal` is true if standard error is a terminal.
+    fn new(ask: Ask, trust: Trust, terminal: bool) -> Self {
         let client = matches!(ask, Ask::Auto | Ask::Client) && trust != Trust::Agent;
         let page = match ask {
             Ask::Page => true,
-            // On a terminal a person reads the address of the page; elsewhere nobody may.
+            // The address of the page is printed for a person to read.
             Ask::Auto => terminal,
             Ask::Replay | Ask::Client => false,
         };
@@ -49,59 +48,59 @@ impl Asked {
     }
 }
 
-/// Lets the gateway ask the person behind a client; other calls wait for the page, if there is one.
-pub(super) fn by_client(
+/// Enables elicitation. Calls of clients without it wait for the approval page, if there is one.
+pub(super) fn ask_client(
     gateway: GatewayBuilder,
     ask: Ask,
-    asked: Asked,
+    routes: ApprovalRoutes,
 ) -> Result<GatewayBuilder, ServeError> {
     if !matches!(ask, Ask::Auto | Ask::Client) {
         return Ok(gateway);
     }
     let gateway = gateway.ask_client()?;
-    Ok(if asked.page {
+    Ok(if routes.page {
         gateway.or_wait()
     } else {
         gateway
     })
 }
 
-/// The page on which people are asked, and the file with its address, which is removed when it is dropped.
+/// Serves the approval page. The returned file contains its address and is removed on drop.
 pub(super) async fn page() -> Result<(Arc<Console>, Option<SecretFile>), ServeError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let bound = TcpListener::bind(address).await;
     let listener = bound.map_err(|source| ServeError::Listen { address, source })?;
     let console = Console::serve(listener)?;
-    // Whoever knows the address answers, so nobody but the person may learn it.
+    // The address is a secret: anyone who knows it can approve calls.
     let url = console.url();
     let forward = format!(
         "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url={url}\">\
          <title>bailiwick</title><a href=\"{url}\">Open the approval page</a>\n"
     );
-    let file = hand_out("asking on the page", url, "html", &forward);
+    let file = deliver("approval page", url, "html", &forward);
     let file = file.map_err(ServeError::Secret)?;
     Ok((Arc::new(console), file))
 }
 
-/// What a model tells its person about a refusal.
-pub(super) fn advice(options: &Options) -> RefusalHints {
+/// Hints for models about calls that were denied.
+pub(super) fn refusal_hints(options: &Options) -> RefusalHints {
     let ask = match options.trust {
         Trust::Host => {
-            "The program that runs you can ask its user for the scopes in `_meta.requested_scopes`, and call again"
+            "Your host can ask its user for the scopes in `_meta.requested_scopes`, then repeat the call"
         }
         Trust::Client | Trust::Agent => {
-            "Ask your user: bailiwick started with `--ask page` shows such calls on a page where they can be allowed"
+            "Ask your user to start bailiwick with `--ask page`, which serves a page for approving such calls"
         }
     };
     RefusalHints {
         ask: ask.into(),
-        outside: "It lies outside the folders that `list_roots` names. Ask your user: they can start bailiwick with a \
-                  further directory, or with `--grantable` for what people may allow on request"
+        outside: "It is outside the directories that `list_roots` names. Ask your user to start bailiwick with this \
+                  directory, or to make it grantable with `--grantable`"
             .into(),
     }
 }
 
-/// What the page shows of one runtime.
+/// The source of one runtime's data on the approval page.
 pub(super) fn source(grants: Arc<GrantAuthority>, record: ConsoleAudit) -> ConsoleSource {
     let GatewayInfo { title, .. } = about();
     let card = ServerCard {
@@ -118,7 +117,7 @@ mod tests {
 
     const NOBODY: [bool; 3] = [false; 3];
 
-    /// On a terminal and elsewhere: whether the client is asked, then the page, and whether the client brings grants.
+    /// The expected routes (client, page, grants) with and without a terminal.
     const ORDER: [(Ask, Trust, [bool; 3], [bool; 3]); 12] = [
         (
             Ask::Auto,
@@ -175,16 +174,16 @@ mod tests {
     ];
 
     #[test]
-    fn order_of_asking_follows_from_ask_trust_and_terminal() {
+    fn routes_depend_on_ask_trust_and_terminal() {
         for (ask, trust, on_terminal, elsewhere) in ORDER {
             for (terminal, [client, page, grants]) in [(true, on_terminal), (false, elsewhere)] {
-                let expected = Asked {
+                let expected = ApprovalRoutes {
                     client,
                     page,
                     grants,
                 };
-                let asked = Asked::by(ask, trust, terminal);
-                assert_eq!(asked, expected, "{ask:?} {trust:?} terminal {terminal}");
+                let routes = ApprovalRoutes::new(ask, trust, terminal);
+                assert_eq!(routes, expected, "{ask:?} {trust:?} terminal {terminal}");
             }
         }
     }

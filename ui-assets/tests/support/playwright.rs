@@ -1,4 +1,4 @@
-//! Runs Playwright scripts against real pages in Chromium.
+//! Runs Playwright tests in Chromium.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub(crate) mod chromium;
 #[path = "node.rs"]
 pub(crate) mod node;
 
-/// The folder with the sources of the pages and the scripts, once the packages of both are installed.
+/// Installs the npm packages and returns the directory `ui-assets/web`.
 ///
 /// # Panics
 /// If they cannot be installed.
@@ -24,13 +24,13 @@ pub(crate) fn web() -> PathBuf {
     web
 }
 
-/// Runs the scripts that these arguments of Playwright name, with `variables` in their environment. Those in `tests/live` belong
-/// to the configuration `playwright.live.config.ts`.
+/// Runs `npx playwright test` with these arguments and environment variables. The scripts in `tests/live` need the configuration
+/// `playwright.live.config.ts`.
 ///
 /// # Panics
 /// If a script fails.
 #[track_caller]
-pub(crate) fn does(scripts: &[&str], variables: &[(&str, &OsStr)]) {
+pub(crate) fn run(scripts: &[&str], variables: &[(&str, &OsStr)]) {
     let output = Command::new("npx")
         .args(["playwright", "test"])
         .args(scripts)
