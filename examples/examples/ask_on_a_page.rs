@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bailiwick::{
-    Answer, Begun, Call, Console, ConsoleRecord, ConsoleSource, Deferred, MemoryAudit, Policy,
-    Runtime, ServerCard, WorkerSpec, escape,
+    Answer, Call, CallProgress, Console, ConsoleRecord, ConsoleSource, Deferred, MemoryAudit,
+    Policy, Runtime, ServerCard, WorkerSpec, escape,
 };
 use bailiwick_examples::{Failure, ended};
 use serde_json::json;
@@ -54,7 +54,8 @@ async fn run() -> Result<(), Failure> {
     let arguments = json!({
         "path": "/repo/note.md", "edits": [{ "old_text": "Ask first.", "new_text": "Ask on a page." }],
     });
-    let Begun::Asks(pending) = writer.begin(Call::new("edit_file", arguments)).await? else {
+    let CallProgress::Pending(pending) = writer.begin(Call::new("edit_file", arguments)).await?
+    else {
         return Err("a change was made that nobody had allowed".into());
     };
     if io::stdin().is_terminal() {
@@ -64,9 +65,9 @@ async fn run() -> Result<(), Failure> {
         let question = pending.question().id;
         people.answer(question, Answer::ONCE).await?;
     }
-    match pending.go_on().await {
-        Ok(Begun::Ended(outcome)) => println!("It did: {}", escape(&outcome.text())),
-        Ok(Begun::Asks(_)) => return Err("it asked for what it had been told".into()),
+    match pending.resume().await {
+        Ok(CallProgress::Ended(outcome)) => println!("It did: {}", escape(&outcome.text())),
+        Ok(CallProgress::Pending(_)) => return Err("it asked for what it had been told".into()),
         Err(refused) => println!("It is told: {}", escape(refused.message())),
     }
     println!(

@@ -10,8 +10,8 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick::{
-    Answer, CallError, Change, Code, Config, ContentHash, Cost, Entry, FileDiff, Halt, Hunk,
-    HunkLine, Namespace, Op, Plan, Policy, Prepared, ReadPermit, ReadTool, Reply, Runtime, Scope,
+    Answer, CallError, Change, Code, Config, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine,
+    Interrupt, Namespace, Op, Plan, Policy, Prepared, ReadPermit, ReadTool, Reply, Runtime, Scope,
     Scripted, ToolSet, ToolSpec, VirtualPath, WorkerSpec, WritePermit, WriteTool,
 };
 use bailiwick_examples::diff;
@@ -80,7 +80,7 @@ impl ReadTool for CountStock {
         })
     }
 
-    fn read(&self, item: &String, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, item: &String, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(counted(item, self.0.count(item)))
     }
 }
@@ -126,7 +126,7 @@ impl WriteTool for OrderStock {
         })
     }
 
-    fn plan(&self, (item, more): &(String, u32), _: &ReadPermit) -> Result<Plan<Order>, Halt> {
+    fn plan(&self, (item, more): &(String, u32), _: &ReadPermit) -> Result<Plan<Order>, Interrupt> {
         let from = self.0.count(item);
         let to = from.saturating_add(*more);
         Ok(Plan {

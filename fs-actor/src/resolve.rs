@@ -1,7 +1,7 @@
 //! A judged path in, a handle on exactly that file or directory out; or where the path really leads.
 //!
 //! Nothing is opened but under the name that was judged: no link is followed, no mount is entered, no `..`
-//! is walked. Where a link stands in the way, [`Halt::Moved`] names the path without links; the pipeline
+//! is walked. Where a link stands in the way, [`Interrupt::Moved`] names the path without links; the pipeline
 //! judges that one and comes back, and the last open follows no link again. So a swap in between is caught.
 
 mod descent;
@@ -16,7 +16,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use bailiwick::{CallError, Code, Halt, Root, VirtualPath, escape, not_yours};
+use bailiwick::{CallError, Code, Interrupt, Root, VirtualPath, escape};
 use cap_std::fs::Dir;
 
 use crate::lens::{Lens, Place};
@@ -84,9 +84,9 @@ impl OpenDir {
 /// Opens the regular file at `path` for reading.
 ///
 /// # Errors
-/// [`Halt::Moved`] if a link stands in the way; `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`,
+/// [`Interrupt::Moved`] if a link stands in the way; `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`,
 /// `PERMISSION_DENIED` by the system and the like otherwise.
-pub(crate) fn file(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenFile, Halt> {
+pub(crate) fn file(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenFile, Interrupt> {
     let opened = reach(lens, path, lens.actual(path), Ok, |spot| spot.file())?;
     one_name(lens, path, &opened.meta)?;
     Ok(opened)
@@ -111,7 +111,7 @@ pub(crate) fn one_name(lens: &dyn Lens, path: &VirtualPath, meta: &Meta) -> Resu
 ///
 /// # Errors
 /// As [`file`]; `NOT_DIRECTORY` if it is none.
-pub(crate) fn directory(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenDir, Halt> {
+pub(crate) fn directory(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenDir, Interrupt> {
     reach(lens, path, lens.actual(path), Ok, |spot| spot.directory())
 }
 
@@ -121,9 +121,11 @@ pub(crate) fn directory(lens: &dyn Lens, path: &VirtualPath) -> Result<OpenDir, 
 ///
 /// # Errors
 /// As [`directory`]; `INVALID_ARGUMENTS` for a root, which nothing holds.
-pub(crate) fn parent(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, String), Halt> {
+pub(crate) fn parent(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, String), Interrupt> {
     let actual = lens.actual(path);
-    let (_, names) = lens.place_of(actual).ok_or_else(|| not_yours(path))?;
+    let (_, names) = lens
+        .place_of(actual)
+        .ok_or_else(|| CallError::not_found(path))?;
     let (Some(above), Some(name), false) = (actual.parent(), actual.name(), names.is_empty())
     else {
         let message = format!(
@@ -133,9 +135,9 @@ pub(crate) fn parent(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, St
         return Err(CallError::new(Code::InvalidArguments, message).into());
     };
     if is_temporary(name) {
-        return Err(not_yours(path).into());
+        return Err(CallError::not_found(path).into());
     }
-    let moved = |to: VirtualPath| to.join(name).map_err(|_| not_yours(path));
+    let moved = |to: VirtualPath| to.join(name).map_err(|_| CallError::not_found(path));
     let dir = reach(lens, path, &above, moved, |spot| spot.holder())?;
     Ok((dir, name.to_owned()))
 }
@@ -143,8 +145,8 @@ pub(crate) fn parent(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, St
 /// What stands at `path`, without opening it; none if nothing does.
 ///
 /// # Errors
-/// [`Halt::Moved`] if `path` is or passes a link, also one that leads nowhere yet.
-pub(crate) fn entry(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Meta>, Halt> {
+/// [`Interrupt::Moved`] if `path` is or passes a link, also one that leads nowhere yet.
+pub(crate) fn entry(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Meta>, Interrupt> {
     reach(lens, path, lens.actual(path), Ok, |spot| {
         match spot.handle() {
             Ok(handle) => Ok(Some(Meta::of(handle)?)),
@@ -158,25 +160,25 @@ pub(crate) fn entry(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Meta>,
 /// left to whoever opens the path.
 ///
 /// # Errors
-/// [`Halt::All`]
-pub(crate) fn settle_links(lens: &dyn Lens, paths: &[VirtualPath]) -> Result<(), Halt> {
+/// [`Interrupt::All`]
+pub(crate) fn settle_links(lens: &dyn Lens, paths: &[VirtualPath]) -> Result<(), Interrupt> {
     let (mut found, mut needs) = (Vec::new(), Vec::new());
     let mut seen = HashSet::new();
     for path in paths.iter().filter(|path| seen.insert(*path)) {
         lens.checkpoint()?;
         match entry(lens, path) {
-            Err(moved @ Halt::Moved { .. }) => found.push(moved),
-            Err(Halt::Needs(more)) => needs.extend(more),
+            Err(moved @ Interrupt::Moved { .. }) => found.push(moved),
+            Err(Interrupt::Needs(more)) => needs.extend(more),
             Err(_) | Ok(_) => {}
         }
     }
     if !needs.is_empty() {
-        found.push(Halt::Needs(needs));
+        found.push(Interrupt::Needs(needs));
     }
     if found.is_empty() {
         Ok(())
     } else {
-        Err(Halt::All(found))
+        Err(Interrupt::All(found))
     }
 }
 
@@ -309,10 +311,12 @@ fn reach<T>(
     actual: &VirtualPath,
     whole: impl Fn(VirtualPath) -> Result<VirtualPath, CallError>,
     open: impl Fn(&Spot<'_>) -> Result<T, Errno>,
-) -> Result<T, Halt> {
-    let (place, names) = lens.place_of(actual).ok_or_else(|| not_yours(asked))?;
+) -> Result<T, Interrupt> {
+    let (place, names) = lens
+        .place_of(actual)
+        .ok_or_else(|| CallError::not_found(asked))?;
     if is_ours(names) {
-        return Err(not_yours(asked).into());
+        return Err(CallError::not_found(asked).into());
     }
     let spot = Spot::new(place, names);
     for _ in 0..TRIES {
@@ -321,7 +325,7 @@ fn reach<T>(
             Err(Errno::LOOP) => {
                 let to = follow::follow(lens, actual, asked)?;
                 if to != *actual {
-                    return Err(Halt::Moved {
+                    return Err(Interrupt::Moved {
                         from: asked.clone(),
                         to: whole(to)?,
                     });
@@ -344,7 +348,7 @@ fn reach<T>(
 pub(crate) fn say(errno: Errno, path: &VirtualPath) -> CallError {
     let shown = escape(path.as_str());
     let (code, message) = match errno {
-        Errno::NOENT | Errno::LOOP => return not_yours(path),
+        Errno::NOENT | Errno::LOOP => return CallError::not_found(path),
         Errno::NXIO | Errno::NODEV => (
             Code::NotRegular,
             format!("`{shown}` is not a regular file; only regular files can be opened"),

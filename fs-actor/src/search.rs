@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 
-use bailiwick::{CallError, Halt};
+use bailiwick::{CallError, Interrupt};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use regex_syntax::ast::parse::ParserBuilder;
@@ -196,7 +196,7 @@ impl Search {
         opened: OpenFile,
         skip: u64,
         most: u64,
-    ) -> Result<Result<Lines, Skipped>, Halt> {
+    ) -> Result<Result<Lines, Skipped>, Interrupt> {
         if opened.meta.len > MAX_FILE {
             return Ok(Err(Skipped::TooLarge));
         }

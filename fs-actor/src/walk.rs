@@ -10,7 +10,7 @@ mod tests;
 
 use std::mem::MaybeUninit;
 
-use bailiwick::{Halt, VirtualPath};
+use bailiwick::{Interrupt, VirtualPath};
 
 use crate::lens::Lens;
 use crate::replace::is_temporary;
@@ -133,8 +133,8 @@ pub(crate) fn walk(
     top: OpenDir,
     at: &VirtualPath,
     mut ignoring: Option<Ignoring>,
-    visit: &mut dyn FnMut(&Found<'_>) -> Result<Onward, Halt>,
-) -> Result<LeftOut, Halt> {
+    visit: &mut dyn FnMut(&Found<'_>) -> Result<Onward, Interrupt>,
+) -> Result<LeftOut, Interrupt> {
     let mut left_out = LeftOut::default();
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
     let mut seen = 0_u64;
@@ -251,7 +251,10 @@ fn likeness(name: &[u8]) -> String {
 }
 
 /// Opens the directory at `path` for a walk, with the path it really has.
-pub(crate) fn start(lens: &dyn Lens, path: &VirtualPath) -> Result<(OpenDir, VirtualPath), Halt> {
+pub(crate) fn start(
+    lens: &dyn Lens,
+    path: &VirtualPath,
+) -> Result<(OpenDir, VirtualPath), Interrupt> {
     let dir = crate::resolve::directory(lens, path)?;
     Ok((dir, lens.actual(path).clone()))
 }

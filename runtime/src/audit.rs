@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::effect::{Change, ContentHash, LeftOut, Op, PreviewToken};
+use crate::effect::{Change, ContentHash, ExcludedHunks, Op, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
@@ -295,7 +295,7 @@ pub struct AnsweredStep {
     pub note: Option<String>,
     /// What of the change that was shown was not to be made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<ExcludedHunks>,
     /// The grants that serve it from now on, those included that another answer of the same word left. None for once, and
     /// in records of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -17,13 +17,13 @@ use crate::scope::{Coverage, Operation, Scope, Verb};
 
 pub(crate) use errand::CallPermit;
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
-pub use meter::Spent;
+pub use meter::BudgetExceeded;
 pub(crate) use meter::{Charge, Meter};
 
 /// Why a call in flight must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Halted {
+pub(crate) enum StopReason {
     /// Nobody waits for the answer any more.
     Cancelled = 1,
     /// Its time is over.
@@ -53,7 +53,7 @@ impl StopFlag {
         }
     }
 
-    pub(crate) fn raise(&self, why: Halted) {
+    pub(crate) fn raise(&self, why: StopReason) {
         // A call that was told already keeps its first reason.
         let _ = self.set(why as u8);
     }
@@ -80,11 +80,11 @@ impl StopFlag {
     pub(crate) fn check(&self) -> Result<(), CallError> {
         match self.word.load(Ordering::Acquire) {
             0 | BEGUN => Ok(()),
-            expired if expired == Halted::Expired as u8 => Err(CallError::new(
+            expired if expired == StopReason::Expired as u8 => Err(CallError::new(
                 Code::Deadline,
                 "the call did not end in time; ask for less at once",
             )),
-            revoked if revoked == Halted::Revoked as u8 => Err(self::revoked()),
+            revoked if revoked == StopReason::Revoked as u8 => Err(self::revoked()),
             _ => Err(CallError::new(Code::Cancelled, "the call was cancelled")),
         }
     }
@@ -143,7 +143,7 @@ pub(crate) fn revoked() -> CallError {
 
 /// Why a tool stopped before its end.
 #[derive(Debug)]
-pub enum Halt {
+pub enum Interrupt {
     /// It failed, and this is the answer.
     Failed(CallError),
     /// It found that it needs more than was judged; the pipeline judges that too, then begins anew.
@@ -158,34 +158,38 @@ pub enum Halt {
         to: VirtualPath,
     },
     /// Several of these at once: the pipeline takes up all of them, then begins anew.
-    All(Vec<Halt>),
+    All(Vec<Interrupt>),
 }
 
-impl From<CallError> for Halt {
+impl From<CallError> for Interrupt {
     fn from(error: CallError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<Halt> for CallError {
+impl From<Interrupt> for CallError {
     /// For places where nothing more can be judged: a tool that asks there is at fault.
-    fn from(halt: Halt) -> Self {
-        match halt {
-            Halt::Failed(error) => error,
-            Halt::Needs(_) | Halt::Protected(_) | Halt::Moved { .. } | Halt::All(_) => {
-                Self::new(Code::Internal, format!("the tool asked too late: {halt}"))
-            }
+    fn from(interrupt: Interrupt) -> Self {
+        match interrupt {
+            Interrupt::Failed(error) => error,
+            Interrupt::Needs(_)
+            | Interrupt::Protected(_)
+            | Interrupt::Moved { .. }
+            | Interrupt::All(_) => Self::new(
+                Code::Internal,
+                format!("the tool asked too late: {interrupt}"),
+            ),
         }
     }
 }
 
-impl fmt::Display for Halt {
+impl fmt::Display for Interrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(error) => error.fmt(f),
             Self::Needs(needs) => write!(f, "needs {needs:?}"),
             Self::Protected(paths) => write!(f, "protected {paths:?}"),
-            Self::All(halts) => write!(f, "{halts:?}"),
+            Self::All(interrupts) => write!(f, "{interrupts:?}"),
             Self::Moved { from, to } => write!(f, "{from} is {to}"),
         }
     }
@@ -242,7 +246,7 @@ impl ReadPermit {
         &self,
         verb: Verb,
         paths: impl IntoIterator<Item = &'p VirtualPath>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), Interrupt> {
         let paths = paths.into_iter();
         self.require_needs(paths.map(|path| Scope::file(verb, path.clone())))
     }
@@ -250,20 +254,20 @@ impl ReadPermit {
     /// Requires that the call may do all of `needs`, which it found on its way.
     ///
     /// # Errors
-    /// [`Halt::Failed`] with `PERMISSION_DENIED` if one is denied; [`Halt::Needs`] with those that a person must allow.
-    pub fn require_needs(&self, needs: impl IntoIterator<Item = Scope>) -> Result<(), Halt> {
+    /// [`Interrupt::Failed`] with `PERMISSION_DENIED` if one is denied; [`Interrupt::Needs`] with those that a person must allow.
+    pub fn require_needs(&self, needs: impl IntoIterator<Item = Scope>) -> Result<(), Interrupt> {
         let mut asks = Vec::new();
         for need in needs {
             match self.judge_need(&need) {
                 Verdict::Allow => {}
                 Verdict::Ask => asks.push(need),
-                Verdict::Deny => return Err(Halt::Failed(hidden_in_the_way())),
+                Verdict::Deny => return Err(Interrupt::Failed(hidden_in_the_way())),
             }
         }
         if asks.is_empty() {
             Ok(())
         } else {
-            Err(Halt::Needs(asks))
+            Err(Interrupt::Needs(asks))
         }
     }
 
@@ -277,13 +281,13 @@ impl ReadPermit {
     /// Requires a grant that names each of `paths`, which the call found to be protected by what stands around them.
     ///
     /// # Errors
-    /// [`Halt::Protected`] with those that were not judged so.
-    pub fn require_protected(&self, mut paths: Vec<VirtualPath>) -> Result<(), Halt> {
+    /// [`Interrupt::Protected`] with those that were not judged so.
+    pub fn require_protected(&self, mut paths: Vec<VirtualPath>) -> Result<(), Interrupt> {
         paths.retain(|path| !self.may_change_protected(path));
         if paths.is_empty() {
             Ok(())
         } else {
-            Err(Halt::Protected(paths))
+            Err(Interrupt::Protected(paths))
         }
     }
 
@@ -297,7 +301,7 @@ impl ReadPermit {
         &self,
         target: &VirtualPath,
         missing: impl IntoIterator<Item = &'p VirtualPath>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), Interrupt> {
         let target = Scope::doing(Operation::Create, target.clone());
         let mut grants = self.terms.granted.iter();
         let granted = grants.any(|grant| grant.is_bare() && grant.covers(&target));
@@ -332,7 +336,10 @@ impl ReadPermit {
         &'s self,
         path: &'p VirtualPath,
     ) -> Result<(&'s Root, &'p str), CallError> {
-        self.terms.roots.find(path).ok_or_else(|| not_yours(path))
+        self.terms
+            .roots
+            .find(path)
+            .ok_or_else(|| CallError::not_found(path))
     }
 
     /// Every root that this worker holds, in the order of the configuration.
@@ -434,17 +441,5 @@ fn hidden_in_the_way() -> CallError {
     CallError::new(
         Code::PermissionDenied,
         "something beneath that path is not this worker's; name smaller parts",
-    )
-}
-
-/// The one answer for what does not exist and what is not this worker's.
-#[must_use]
-pub fn not_yours(path: &VirtualPath) -> CallError {
-    CallError::new(
-        Code::NotFound,
-        format!(
-            "there is nothing at `{}` that this worker may use",
-            crate::escape::escape(path.as_str())
-        ),
     )
 }

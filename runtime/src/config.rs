@@ -17,6 +17,7 @@ use crate::path::{PathError, VirtualPath};
 use crate::policy::{Access, Authority, OpenFolder, Policy, Verdict};
 use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
+pub use crate::policy::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
 pub use error::ConfigError;
 pub use schema::{config_schema, policy_schema};
 pub(crate) use sources::unknown_tool;

@@ -21,13 +21,13 @@ pub(crate) use dashdash::{listed, resource};
 
 /// What the author of a server knows, and neither its tools nor its configuration say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manual {
+pub struct ServerDoc {
     /// What the server does, in one sentence.
     pub summary: &'static str,
     /// What it is for: ends of the sentence `Use when the user asks to ...`.
     pub when: &'static [&'static str],
     /// What it is not for, and what is.
-    pub when_not: &'static [&'static str],
+    pub not_for: &'static [&'static str],
     /// Ways to install it, one for each installer, the recommended one first.
     pub install: &'static [Install],
     /// The program that a client starts, with arguments as a person would fill them in.
@@ -37,11 +37,11 @@ pub struct Manual {
     /// The environment variables that it cannot do without.
     pub environment: &'static [&'static str],
     /// Where else the same can be done.
-    pub elsewhere: Elsewhere,
+    pub alternatives: Alternatives,
     /// What makes good use of it.
     pub best_practices: &'static [&'static str],
     /// What goes wrong, and what helps.
-    pub troubleshooting: &'static [Trouble],
+    pub troubleshooting: &'static [Troubleshooting],
     /// What it is about, for registries.
     pub categories: &'static [&'static str],
     /// The address of its documentation.
@@ -67,7 +67,7 @@ pub struct Install {
 
 /// Where else than over MCP the same can be done: addresses of documentation, where there is such a way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct Alternatives {
     /// Of a command line.
     pub cli: Option<&'static str>,
     /// Of a web API.
@@ -80,7 +80,7 @@ pub struct Elsewhere {
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct Troubleshooting {
     /// What is seen, such as a code.
     pub sign: &'static str,
     /// Why.
@@ -100,9 +100,9 @@ pub struct UnknownSection {
 /// A server as programs and models are told of it.
 ///
 /// ```
-/// use bailiwick::{Access, Description, Manual, ToolSet};
+/// use bailiwick::{Access, Description, ServerDoc, ToolSet};
 ///
-/// let manual = Manual { summary: "Keeps files.", when: &["keep a file"], ..Manual::EMPTY };
+/// let manual = ServerDoc { summary: "Keeps files.", when: &["keep a file"], ..ServerDoc::EMPTY };
 /// let told = Description::new(manual, "Keeper", "1.0.0").tools(ToolSet::new().infos()).access(Access::Interact);
 /// let dashdash = told.dashdash();
 /// assert_eq!(dashdash["identity"]["name"], "keeper");
@@ -113,7 +113,7 @@ pub struct UnknownSection {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Description {
-    manual: Manual,
+    manual: ServerDoc,
     name: String,
     title: String,
     version: String,
@@ -122,17 +122,17 @@ pub struct Description {
     tools: Vec<ToolInfo>,
 }
 
-impl Manual {
+impl ServerDoc {
     /// One that says nothing, to fill in.
     pub const EMPTY: Self = Self {
         summary: "",
         when: &[],
-        when_not: &[],
+        not_for: &[],
         install: &[],
         launch: &[],
         authentication: "",
         environment: &[],
-        elsewhere: Elsewhere {
+        alternatives: Alternatives {
             cli: None,
             api: None,
             web: None,
@@ -151,7 +151,7 @@ impl Manual {
 impl Description {
     /// Describes the server `name` without tools, as one that only reads.
     #[must_use]
-    pub fn new(manual: Manual, name: impl Into<String>, version: impl Into<String>) -> Self {
+    pub fn new(manual: ServerDoc, name: impl Into<String>, version: impl Into<String>) -> Self {
         let name = name.into();
         Self {
             manual,

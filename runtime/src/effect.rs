@@ -17,7 +17,7 @@ use crate::error::CallError;
 use crate::path::VirtualPath;
 
 pub use content::{Content, Utf8};
-pub use hash::{ContentHash, NotAHash};
+pub use hash::{ContentHash, ParseContentHashError};
 #[cfg(test)]
 pub(crate) use summary::tests::deleted_directory;
 
@@ -202,14 +202,14 @@ pub struct Change {
 /// Parts of one change that a person leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LeftOut {
+pub struct ExcludedHunks {
     /// The file, as the preview names it.
     pub path: VirtualPath,
     /// Its hunks that are not to be made, by their place in [`FileDiff::hunks`], counted from 0.
     pub hunks: Vec<usize>,
 }
 
-impl LeftOut {
+impl ExcludedHunks {
     /// Whether `changes` can be made without `parts`: each names hunks that are there, once, and something is left.
     pub(crate) fn fits(parts: &[Self], changes: &[Change]) -> bool {
         let hunks_of = |path: &VirtualPath| {
@@ -338,9 +338,9 @@ impl fmt::Display for PreviewToken {
 }
 
 impl std::str::FromStr for PreviewToken {
-    type Err = NotAHash;
+    type Err = ParseContentHashError;
 
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
+    fn from_str(text: &str) -> Result<Self, ParseContentHashError> {
         text.parse().map(Self)
     }
 }

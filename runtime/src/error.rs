@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::escape::escape_lines;
+use crate::path::VirtualPath;
 use crate::scope::Scope;
 
 /// The longest message, in bytes; an argument that it quotes may be much longer.
@@ -173,7 +174,17 @@ impl CallError {
         }))
     }
 
-    /// One answer for a tool that does not exist and one that this caller may not use.
+    /// `NOT_FOUND` for `path`: the same error whether the path does not exist or the worker may not use it.
+    #[must_use]
+    pub fn not_found(path: &VirtualPath) -> Self {
+        let path = crate::escape::escape(path.as_str());
+        Self::new(
+            Code::NotFound,
+            format!("there is nothing at `{path}` that this worker may use"),
+        )
+    }
+
+    /// `UNKNOWN_TOOL`: the same error whether the tool does not exist or the caller may not use it.
     pub(crate) fn unknown_tool(tool: &str) -> Self {
         let tool = crate::escape::escape(tool);
         Self::new(

@@ -50,7 +50,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::Asks;
-use crate::describe::Manual;
+use crate::describe::ServerDoc;
 use crate::rate::{Bucket, Rate};
 use crate::worker::Worker;
 
@@ -154,7 +154,7 @@ struct Desk {
     watching: watch::Watching,
     /// JSON Schema of what a client may configure.
     schema: Option<Value>,
-    manual: Option<Manual>,
+    manual: Option<ServerDoc>,
     /// The host's own, for clients that show views.
     pages: Vec<AppPage>,
     advice: Option<Advice>,
@@ -355,7 +355,7 @@ impl GatewayBuilder {
 
     /// Describes the server: in the handshake, by the method `ai_help`, and by the resource `bailiwick://help`.
     #[must_use]
-    pub fn manual(mut self, manual: Manual) -> Self {
+    pub fn manual(mut self, manual: ServerDoc) -> Self {
         self.desk.manual = Some(manual);
         self
     }

@@ -69,17 +69,17 @@ impl fmt::Display for GrantId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be the number of a grant, such as g3")]
 #[non_exhaustive]
-pub struct NotAGrantId;
+pub struct ParseGrantIdError;
 
 impl FromStr for GrantId {
-    type Err = NotAGrantId;
+    type Err = ParseGrantIdError;
 
     /// Reads `g3`, and `3` as JSON has it.
-    fn from_str(text: &str) -> Result<Self, NotAGrantId> {
+    fn from_str(text: &str) -> Result<Self, ParseGrantIdError> {
         let digits = text.strip_prefix('g').unwrap_or(text);
         let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
         let number = digits.parse().ok().filter(|_| plain);
-        number.map(Self).ok_or(NotAGrantId)
+        number.map(Self).ok_or(ParseGrantIdError)
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
             "w3",
             "99999999999999999999",
         ] {
-            assert_eq!(text.parse::<GrantId>(), Err(NotAGrantId), "{text}");
+            assert_eq!(text.parse::<GrantId>(), Err(ParseGrantIdError), "{text}");
         }
     }
 }

@@ -72,7 +72,7 @@ mod budget;
 mod capability;
 #[cfg(test)]
 mod cases;
-mod config;
+pub mod config;
 mod policy;
 #[cfg(feature = "mcp")]
 mod rate;
@@ -110,18 +110,20 @@ pub use audit::{
 };
 pub use budget::Budget;
 pub use call::{Asks, Call, CallMeta, Origin, Progress};
-pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
+pub use capability::{BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit};
 pub use config::{
     Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, Restriction,
     RootConfig, UnavailableRoot, config_schema, policy_schema,
 };
 #[cfg(all(feature = "ui", feature = "http"))]
 pub use console::{Console, ConsoleError, ConsoleRecord, ConsoleSource};
-pub use describe::{Description, Elsewhere, Install, Manual, Trouble, UnknownSection};
+pub use describe::{
+    Alternatives, Description, Install, ServerDoc, Troubleshooting, UnknownSection,
+};
 pub use effect::{
     ArtifactRef, Change, ContainedEntry, Content, ContentHash, Cost, DirectoryContents, Entry,
-    EntryKind, FileDiff, Hunk, HunkLine, LeftOut, NotAHash, Op, Outcome, Output, Plan, Preview,
-    PreviewToken, Reply, Utf8,
+    EntryKind, ExcludedHunks, FileDiff, Hunk, HunkLine, Op, Outcome, Output, ParseContentHashError,
+    Plan, Preview, PreviewToken, Reply, Utf8,
 };
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive, listed};
@@ -133,25 +135,24 @@ pub use gateway::{
 #[cfg(feature = "http")]
 pub use gateway::{Endpoint, Http, HttpError, Token};
 pub use host::{BuildError, Runtime, RuntimeBuilder};
-pub use id::{CallId, GrantId, NotAGrantId, QuestionId, SilencedId, ToolName, WorkerId};
+pub use id::{CallId, GrantId, ParseGrantIdError, QuestionId, SilencedId, ToolName, WorkerId};
 pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use json::read_json;
 pub use path::{PathError, VirtualPath};
 pub use permission::{
-    Answer, AnswerOption, Apart, Approver, AskLimits, AuthorityError, Batch, BatchAnswer,
-    BatchItem, BlockCall, BlockExtra, BlockKind, BlockStatus, Breadth, CallOutcome, CallTally,
-    Changes, Choice, DecidedBy, Deciding, Decision, Deferred, Denial, DeniedCalls, DenyAll,
-    GrantAuthority, GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore,
-    GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
-    HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind,
-    PastCall, PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired, PermissionType,
-    Question, QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard,
-    Silenced, StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
+    Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchAnswer, BatchItem,
+    BlockCall, BlockExtra, BlockKind, BlockStatus, Breadth, CallOutcome, CallTally, Changes,
+    Choice, DecidedBy, Deciding, Decision, Deferred, Denial, DeniedCalls, DenyAll, GrantAuthority,
+    GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantUse,
+    GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter,
+    HistoryReport, Lifetime, Narrowing, NewGrant, NotBatchable, OptionKind, PastCall, PastQuestion,
+    PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,
+    QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard, Silenced,
+    StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
 };
 pub use policy::{
-    Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, InvalidGlob, Layer,
-    LayerName, Limits, OpenFolder, PathGlob, Policy, PolicyError, PolicyErrorKind, PolicyRoot,
-    Restrict, ValueKind, Verdict, Words, WriteMode, fold, glob_builds,
+    Access, Authority, Explanation, InvalidGlob, Layer, LayerName, Limits, OpenFolder, PathGlob,
+    Policy, PolicyError, PolicyErrorKind, PolicyRoot, Verdict, WriteMode, fold, glob_builds,
 };
 #[cfg(feature = "mcp")]
 pub use rate::Rate;
@@ -179,4 +180,4 @@ pub use view::{
     DenyView, DisplayMode, GuestEar, GuestLink, ModelContext, View, ViewAnswers, ViewError,
     ViewHost, ViewLimits, ViewNews, ViewSpec, ViewState, ViewWish,
 };
-pub use worker::{Admission, Begun, PendingCall, Status, Worker, WorkerSpec};
+pub use worker::{Admission, CallProgress, PendingCall, Status, Worker, WorkerSpec};

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::effect::{ContentHash, LeftOut, Preview, PreviewToken};
+use crate::effect::{ContentHash, ExcludedHunks, Preview, PreviewToken};
 use crate::id::{CallId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Scope, ScopePattern};
@@ -38,7 +38,7 @@ pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
 #[cfg(all(feature = "ui", feature = "http"))]
 pub(crate) use batch::apart;
-pub use batch::{Apart, Batch, BatchAnswer, BatchItem, batches};
+pub use batch::{Batch, BatchAnswer, BatchItem, NotBatchable, batches};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
     PermissionRequired, PermissionType, ServerCard,
@@ -166,9 +166,10 @@ impl Request {
 
     /// Whether what was shown can be done without `parts`.
     #[must_use]
-    pub fn can_leave_out(&self, parts: &[LeftOut]) -> bool {
+    pub fn can_leave_out(&self, parts: &[ExcludedHunks]) -> bool {
         let shown = self.preview.as_ref().filter(|_| self.divisible);
-        parts.is_empty() || shown.is_some_and(|preview| LeftOut::fits(parts, &preview.changes))
+        parts.is_empty()
+            || shown.is_some_and(|preview| ExcludedHunks::fits(parts, &preview.changes))
     }
 
     /// What `patterns` would grant, in words for people, generated from all that they are.
@@ -239,7 +240,7 @@ pub enum Answer {
         /// What of the change that was shown is not to be made; the agent is told. Only where
         /// [`Request::divisible`] says so, and only for [`Lifetime::Once`] and [`Lifetime::Waiting`].
         #[serde(default)]
-        left_out: Vec<LeftOut>,
+        left_out: Vec<ExcludedHunks>,
     },
     /// It may not.
     Deny {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::capability::{CallPermit, Gate, Halt, ReadPermit, StopFlag, Terms, WritePermit};
-use crate::effect::{LeftOut, PreviewToken};
+use crate::capability::{CallPermit, Gate, Interrupt, ReadPermit, StopFlag, Terms, WritePermit};
+use crate::effect::{ExcludedHunks, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
@@ -187,7 +187,7 @@ impl<S> Step<S> {
     }
 
     /// Takes up what a tool found on its way; the call is judged anew.
-    pub(crate) fn halted(mut self, halt: Halt) -> Result<Step<Parsed>, CallError> {
+    pub(crate) fn interrupted(mut self, interrupt: Interrupt) -> Result<Step<Parsed>, CallError> {
         self.way.rounds += 1;
         if self.way.rounds > MAX_ROUNDS {
             return Err(CallError::new(
@@ -195,7 +195,7 @@ impl<S> Step<S> {
                 "the paths of this call keep changing; try again",
             ));
         }
-        self.way.take_up(halt)?;
+        self.way.take_up(interrupt)?;
         Ok(Step {
             facts: self.facts,
             way: self.way,
@@ -362,7 +362,7 @@ impl Step<Cleared> {
 
 impl Step<Planned> {
     /// The same call without the parts that a person left out; the plan that they saw was checked whole.
-    pub(crate) fn without(mut self, left_out: &[LeftOut]) -> Result<Self, CallError> {
+    pub(crate) fn without(mut self, left_out: &[ExcludedHunks]) -> Result<Self, CallError> {
         if !left_out.is_empty() {
             let Planned { job, plan, .. } = self.state;
             let plan = job.divide(plan, left_out)?;

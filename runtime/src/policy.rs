@@ -7,11 +7,11 @@ mod braces;
 mod build;
 mod error;
 mod explain;
-mod fields;
 mod flags;
 mod fold;
 mod globs;
 mod kept;
+mod keys;
 mod level;
 mod limits;
 mod matcher;
@@ -41,9 +41,9 @@ pub use access::Access;
 pub use authority::Authority;
 pub use error::{PolicyError, PolicyErrorKind};
 pub use explain::{Explanation, LayerName};
-pub use fields::{Audience, FIELDS, Field, FieldScope, Restrict, ValueKind, Words};
 pub use fold::fold;
 pub use globs::{InvalidGlob, PathGlob, glob_builds};
+pub use keys::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
 pub use limits::Limits;
 pub use open::OpenFolder;
 pub use roots::PolicyRoot;
@@ -158,7 +158,7 @@ impl Policy {
             limits,
             faults: _,
         } = self;
-        fields::admit_audience(self, origin)?;
+        keys::admit_audience(self, origin)?;
         roots::admit(roots.as_deref(), issuer)?;
         scopes::admit(scopes, issuer)?;
         sets.admit(issuer)?;

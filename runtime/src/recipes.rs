@@ -66,7 +66,7 @@
 //! #         let needs = vec!["read:people".parse().map_err(|_| bailiwick::CallError::new(bailiwick::Code::Internal, "no scope"))?];
 //! #         Ok(bailiwick::Prepared { needs, job: args.name })
 //! #     }
-//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Halt> {
+//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Interrupt> {
 //! #         Ok(bailiwick::Reply::text(format!("Hello {name}"), Whom { name: name.clone() }))
 //! #     }
 //! # }
@@ -144,7 +144,7 @@
 //! #         let needs = vec!["read:people".parse().map_err(|_| bailiwick::CallError::new(bailiwick::Code::Internal, "no scope"))?];
 //! #         Ok(bailiwick::Prepared { needs, job: args.name })
 //! #     }
-//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Halt> {
+//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Interrupt> {
 //! #         Ok(bailiwick::Reply::text(format!("Hello {name}"), Whom { name: name.clone() }))
 //! #     }
 //! # }

@@ -14,9 +14,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::capability::{Halt, ReadPermit, WritePermit};
+use crate::capability::{Interrupt, ReadPermit, WritePermit};
 use crate::config::Namespace;
-use crate::effect::{LeftOut, Output, Plan, Reply};
+use crate::effect::{ExcludedHunks, Output, Plan, Reply};
 use crate::error::{CallError, Code};
 use crate::scope::Scope;
 
@@ -256,15 +256,15 @@ pub trait ReadTool: Send + Sync + 'static {
     ) -> Result<Prepared<Self::Job>, CallError>;
 
     /// Answers from what is at hand within a few microseconds and without blocking, or not at all.
-    fn read_now(&self, _job: &Self::Job, _permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, _job: &Self::Job, _permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         None
     }
 
     /// Answers.
     ///
     /// # Errors
-    /// [`Halt`]
-    fn read(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Reply, Halt>;
+    /// [`Interrupt`]
+    fn read(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Reply, Interrupt>;
 }
 
 /// A tool that changes something. It cannot be offered without a plan of what it would do.
@@ -302,8 +302,8 @@ pub trait WriteTool: Send + Sync + 'static {
     /// Computes what the call would do. Changes nothing.
     ///
     /// # Errors
-    /// [`Halt`]
-    fn plan(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Plan<Self::Steps>, Halt>;
+    /// [`Interrupt`]
+    fn plan(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Plan<Self::Steps>, Interrupt>;
 
     /// Whether hunks can be left out of this tool's plans.
     const DIVISIBLE: bool = false;
@@ -316,7 +316,7 @@ pub trait WriteTool: Send + Sync + 'static {
     fn divide(
         &self,
         _plan: Plan<Self::Steps>,
-        _left_out: &[LeftOut],
+        _left_out: &[ExcludedHunks],
     ) -> Result<Plan<Self::Steps>, CallError> {
         let message = "what this tool changes cannot be divided";
         Err(CallError::new(Code::InvalidArguments, message))

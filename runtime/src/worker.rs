@@ -54,7 +54,7 @@ use inbox::Done;
 use inbox::Terms;
 #[cfg(feature = "mcp")]
 pub(crate) use offered::ToolsChanges;
-pub use pending::{Begun, PendingCall};
+pub use pending::{CallProgress, PendingCall};
 #[cfg(feature = "mcp")]
 pub(crate) use pending::{Reached, Underway};
 pub(crate) use shared::Shared;

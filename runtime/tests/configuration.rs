@@ -401,7 +401,7 @@ impl bailiwick::ReadTool for Look {
         &self,
         (): &(),
         _: &bailiwick::ReadPermit,
-    ) -> Result<bailiwick::Reply, bailiwick::Halt> {
+    ) -> Result<bailiwick::Reply, bailiwick::Interrupt> {
         Ok(bailiwick::Reply::text("looked", serde_json::Value::Null))
     }
 }

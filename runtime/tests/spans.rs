@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use bailiwick::{
-    Answer, CallError, Code, Halt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply,
+    Answer, CallError, Code, Interrupt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply,
     Runtime, Scope, Scripted, ToolSet, ToolSpec, Verb, WorkerSpec,
 };
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ impl ReadTool for Look {
         Ok(Prepared { needs, job: () })
     }
 
-    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(Reply::text("looked", Value::Null))
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bailiwick::{
-    Answer, Begun, Call, CallError, Code, Deferred, GrantAuthority, GrantStore, JsonLines, Outcome,
-    PendingCall, Policy, Runtime, Worker, WorkerSpec, escape,
+    Answer, Call, CallError, CallProgress, Code, Deferred, GrantAuthority, GrantStore, JsonLines,
+    Outcome, PendingCall, Policy, Runtime, Worker, WorkerSpec, escape,
 };
 use serde_json::json;
 
@@ -103,14 +103,14 @@ impl Desk {
         let mut begun = worker.begin(call).await;
         let ended = loop {
             match begun {
-                Ok(Begun::Ended(outcome)) => break Ok(*outcome),
-                Ok(Begun::Asks(pending)) => {
+                Ok(CallProgress::Ended(outcome)) => break Ok(*outcome),
+                Ok(CallProgress::Pending(pending)) => {
                     let question = pending.question();
                     let answer = self.person.decide(question).await?;
                     self.count(&answer);
                     self.people.answer(question.id, answer.clone()).await?;
                     answers.push(answer);
-                    begun = pending.go_on().await;
+                    begun = pending.resume().await;
                 }
                 Err(error) => break Err(error),
             }
@@ -165,9 +165,9 @@ async fn runtime(temp: &Path, log: &Path) -> Result<(Runtime, GrantAuthority), F
 
 /// Goes on with a call whose question was answered by `answer`.
 pub(crate) async fn go_on(pending: PendingCall, answer: Answer) -> Result<Told, Failure> {
-    let ended = match pending.go_on().await {
-        Ok(Begun::Ended(outcome)) => Ok(*outcome),
-        Ok(Begun::Asks(_)) => return Err("a call asked for what it had been told".into()),
+    let ended = match pending.resume().await {
+        Ok(CallProgress::Ended(outcome)) => Ok(*outcome),
+        Ok(CallProgress::Pending(_)) => return Err("a call asked for what it had been told".into()),
         Err(error) => Err(error),
     };
     let answers = vec![answer];

@@ -2,7 +2,7 @@
 
 mod remove;
 
-use bailiwick::{CallError, Code, Halt, VirtualPath};
+use bailiwick::{CallError, Code, Interrupt, VirtualPath};
 
 use super::state::{State, see_in};
 use super::tree::{self, Pause, Stopped, Temporaries};
@@ -90,14 +90,14 @@ impl Changer {
     fn spot<'p>(&self, lens: &dyn Lens, path: &'p VirtualPath) -> Result<Spot<'p>, CallError> {
         let (dir, name) = match resolve::parent(lens, path) {
             Ok(found) => found,
-            Err(Halt::Failed(error)) if error.code() != Code::NotFound => return Err(error),
+            Err(Interrupt::Failed(error)) if error.code() != Code::NotFound => return Err(error),
             // A link, or nothing, stands where the plan found a directory.
             Err(
-                Halt::Failed(_)
-                | Halt::Moved { .. }
-                | Halt::Needs(_)
-                | Halt::Protected(_)
-                | Halt::All(_),
+                Interrupt::Failed(_)
+                | Interrupt::Moved { .. }
+                | Interrupt::Needs(_)
+                | Interrupt::Protected(_)
+                | Interrupt::All(_),
             ) => {
                 return Err(stale(path));
             }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use bailiwick::{CallError, Code, Halt, ReadPermit, VirtualPath, fold};
+use bailiwick::{CallError, Code, Interrupt, ReadPermit, VirtualPath, fold};
 
 use super::tree::{self, Item};
 use super::{Step, target};
@@ -80,8 +80,12 @@ pub(super) fn is_protected(dir: &OpenDir, name: &str) -> Result<bool, Errno> {
 /// Requires a grant for each protected file that `steps` change; `items` lie beneath what is moved, copied or removed.
 ///
 /// # Errors
-/// [`Halt::Protected`]
-pub(crate) fn require(permit: &ReadPermit, steps: &[Step], items: &[Item]) -> Result<(), Halt> {
+/// [`Interrupt::Protected`]
+pub(crate) fn require(
+    permit: &ReadPermit,
+    steps: &[Step],
+    items: &[Item],
+) -> Result<(), Interrupt> {
     let found = protected(permit, steps, items)?;
     if found.len() > MAX_ASKED {
         let message = "the call would change too many protected files; name smaller parts";
@@ -95,7 +99,7 @@ pub(super) fn protected(
     lens: &dyn Lens,
     steps: &[Step],
     items: &[Item],
-) -> Result<Vec<VirtualPath>, Halt> {
+) -> Result<Vec<VirtualPath>, Interrupt> {
     let mut found = Vec::new();
     for step in steps {
         match step {
@@ -160,7 +164,7 @@ impl<'c> Change<'c> {
         }
     }
 
-    fn protected(mut self, found: &mut Vec<VirtualPath>) -> Result<(), Halt> {
+    fn protected(mut self, found: &mut Vec<VirtualPath>) -> Result<(), Interrupt> {
         if self.is_run("")? || self.put && self.completes()? {
             found.push(self.at.clone());
         }
@@ -174,7 +178,7 @@ impl<'c> Change<'c> {
     }
 
     /// Whether the entry itself makes the directory above it a repository.
-    fn completes(&mut self) -> Result<bool, Halt> {
+    fn completes(&mut self) -> Result<bool, Interrupt> {
         let name = self.at.name().unwrap_or_default();
         let Some(above) = self.at.parent() else {
             return Ok(false);
@@ -198,7 +202,7 @@ impl<'c> Change<'c> {
     }
 
     /// Whether what stands at `relative` beneath the entry is run by Git in a repository above it.
-    fn is_run(&mut self, relative: &str) -> Result<bool, Halt> {
+    fn is_run(&mut self, relative: &str) -> Result<bool, Interrupt> {
         let outer = self.at.depth();
         let inner = relative.split('/').filter(|name| !name.is_empty());
         let names: Vec<&str> = self.at.names().chain(inner).collect();
@@ -225,7 +229,7 @@ impl<'c> Change<'c> {
     }
 
     /// The markers of a directory that stands above the entry.
-    fn markers_of(&mut self, dir: &VirtualPath) -> Result<Markers, Halt> {
+    fn markers_of(&mut self, dir: &VirtualPath) -> Result<Markers, Interrupt> {
         if let Some(known) = self.outside.get(dir) {
             return Ok(*known);
         }
@@ -234,7 +238,7 @@ impl<'c> Change<'c> {
         Ok(markers)
     }
 
-    fn look(&self, dir: &VirtualPath) -> Result<Markers, Halt> {
+    fn look(&self, dir: &VirtualPath) -> Result<Markers, Interrupt> {
         if self.lens.place_of(dir).is_none() {
             return Ok(Markers::default());
         }
@@ -245,7 +249,9 @@ impl<'c> Change<'c> {
             Ok((opened, _)) => {
                 Markers::of(&opened).map_err(|errno| resolve::say(errno, dir).into())
             }
-            Err(Halt::Failed(error)) if error.code() == Code::NotFound => Ok(Markers::default()),
+            Err(Interrupt::Failed(error)) if error.code() == Code::NotFound => {
+                Ok(Markers::default())
+            }
             Err(halt) => Err(halt),
         }
     }

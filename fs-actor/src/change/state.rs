@@ -1,6 +1,6 @@
 //! A path in, what stands there out, precise enough to notice any change.
 
-use bailiwick::{CallError, ContentHash, Entry, Halt, VirtualPath};
+use bailiwick::{CallError, ContentHash, Entry, Interrupt, VirtualPath};
 
 use super::tree::{self, Item, Pause, Temporaries};
 use crate::lens::Lens;
@@ -91,10 +91,10 @@ pub(crate) fn see(
     lens: &dyn Lens,
     path: &VirtualPath,
     temporaries: Temporaries,
-) -> Result<Seen, Halt> {
+) -> Result<Seen, Interrupt> {
     let (dir, name) = match resolve::parent(lens, path) {
         Ok(found) => found,
-        Err(Halt::Failed(error)) if error.code() == bailiwick::Code::NotFound => {
+        Err(Interrupt::Failed(error)) if error.code() == bailiwick::Code::NotFound => {
             return Ok(Seen::NOTHING);
         }
         Err(halt) => return Err(halt),

@@ -1,8 +1,8 @@
 //! A path that a call wants to change in, what a plan must know of it out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Entry, FileDiff, Halt, Op, Operation, Plan, ReadPermit, Reply,
-    Scope, Verdict, VirtualPath, WriteMode, not_yours,
+    CallError, Change, Code, Cost, Entry, FileDiff, Interrupt, Op, Operation, Plan, ReadPermit,
+    Reply, Scope, Verdict, VirtualPath, WriteMode,
 };
 
 use super::state::Seen;
@@ -34,7 +34,7 @@ pub(crate) struct Old {
 ///
 /// # Errors
 /// `NOT_REGULAR` for anything but a regular file, and as [`resolve::file`].
-pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Halt> {
+pub(crate) fn old(lens: &dyn Lens, path: &VirtualPath) -> Result<Option<Old>, Interrupt> {
     if resolve::entry(lens, path)?.is_none() {
         return Ok(None);
     }
@@ -132,24 +132,28 @@ pub(crate) fn within_modes(
 /// not a matter of grants comes first.
 ///
 /// # Errors
-/// The first error of a check, else one [`Halt`] with all needs and protected files.
-pub(crate) fn require_all(checks: impl IntoIterator<Item = Result<(), Halt>>) -> Result<(), Halt> {
+/// The first error of a check, else one [`Interrupt`] with all needs and protected files.
+pub(crate) fn require_all(
+    checks: impl IntoIterator<Item = Result<(), Interrupt>>,
+) -> Result<(), Interrupt> {
     let (mut needs, mut protected) = (Vec::new(), Vec::new());
     for checked in checks {
         match checked {
             Ok(()) => {}
-            Err(Halt::Needs(more)) => needs.extend(more),
-            Err(Halt::Protected(more)) => protected.extend(more),
-            Err(halt @ (Halt::Failed(_) | Halt::Moved { .. } | Halt::All(_))) => return Err(halt),
+            Err(Interrupt::Needs(more)) => needs.extend(more),
+            Err(Interrupt::Protected(more)) => protected.extend(more),
+            Err(halt @ (Interrupt::Failed(_) | Interrupt::Moved { .. } | Interrupt::All(_))) => {
+                return Err(halt);
+            }
         }
     }
     match (needs.is_empty(), protected.is_empty()) {
         (true, true) => Ok(()),
-        (false, true) => Err(Halt::Needs(needs)),
-        (true, false) => Err(Halt::Protected(protected)),
-        (false, false) => Err(Halt::All(vec![
-            Halt::Needs(needs),
-            Halt::Protected(protected),
+        (false, true) => Err(Interrupt::Needs(needs)),
+        (true, false) => Err(Interrupt::Protected(protected)),
+        (false, false) => Err(Interrupt::All(vec![
+            Interrupt::Needs(needs),
+            Interrupt::Protected(protected),
         ])),
     }
 }
@@ -163,7 +167,7 @@ pub(crate) fn missing_parents(
     permit: &ReadPermit,
     path: &VirtualPath,
     wanted: bool,
-) -> Result<Vec<Step>, Halt> {
+) -> Result<Vec<Step>, Interrupt> {
     let mut missing = Vec::new();
     let mut above = path.parent();
     while let Some(path) = above {
@@ -185,7 +189,7 @@ pub(crate) fn missing_parents(
     if let Some(first) = missing.first().filter(|_| !wanted) {
         let message = format!(
             "{}; set create_parents to make it",
-            not_yours(first).message()
+            CallError::not_found(first).message()
         );
         return Err(CallError::new(Code::NotFound, message).into());
     }
@@ -204,7 +208,7 @@ pub(crate) fn require_put(
     path: &VirtualPath,
     steps: &[Step],
     adding: bool,
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     within_modes(permit, steps, adding)?;
     require_all([
         require_parents(permit, path, steps),
@@ -220,7 +224,7 @@ pub(crate) fn require_parents(
     permit: &ReadPermit,
     path: &VirtualPath,
     steps: &[Step],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     let made = steps.iter().filter_map(|step| match step {
         Step::MakeDirectory { path: made, .. } if made != path => Some(made),
         Step::MakeDirectory { .. }
@@ -254,7 +258,7 @@ pub(crate) fn require_beneath(
     top: &VirtualPath,
     items: &[Item],
     at: impl Fn(&VirtualPath) -> Result<VirtualPath, CallError>,
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     let mut asked = Vec::new();
     for item in items {
         let need = Scope::doing(operation, at(&item.path)?);
@@ -291,7 +295,7 @@ pub(crate) fn require_whole(
     operation: Operation,
     (from, seen): (&VirtualPath, &Seen),
     to: &VirtualPath,
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     if !matches!(seen.state, State::Directory { .. }) {
         return Ok(());
     }
@@ -367,7 +371,7 @@ pub(crate) fn destination(
     permit: &ReadPermit,
     to: &VirtualPath,
     overwrite: bool,
-) -> Result<Seen, Halt> {
+) -> Result<Seen, Interrupt> {
     let seen = see(permit, to, Temporaries::Counted)?;
     let path = permit.actual(to);
     let hint = match seen.meta.map(|meta| meta.kind) {
@@ -401,7 +405,7 @@ pub(crate) fn replaced(
     permit: &ReadPermit,
     (from, what): (&VirtualPath, &Seen),
     (to, over): (&VirtualPath, &Seen),
-) -> Result<(Option<Change>, Option<Old>), Halt> {
+) -> Result<(Option<Change>, Option<Old>), Interrupt> {
     if over.state == State::Absent {
         return Ok((None, None));
     }

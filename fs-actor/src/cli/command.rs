@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bailiwick::{Description, Field, JsonLines, Rate, Trust, ValueKind, config_schema};
+use bailiwick::config::{Key, ValueKind};
+use bailiwick::{Description, JsonLines, Rate, Trust, config_schema};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;
@@ -104,7 +105,7 @@ Examples:
 
 /// The whole command line.
 pub(super) fn command() -> Command {
-    let fields = Field::settable().map(field);
+    let fields = Key::settable().map(field);
     let shown = SHOWN.iter().map(|shown| {
         Arg::new(shown.flag)
             .long(shown.flag)
@@ -244,12 +245,12 @@ fn unheeded() -> impl Iterator<Item = clap::Id> {
         "servers",
         ROOT,
     ];
-    let fields = Field::settable().map(|field| field.flag().into());
+    let fields = Key::settable().map(|field| field.flag().into());
     server.into_iter().map(clap::Id::from).chain(fields)
 }
 
 /// The flag of a field.
-fn field(field: &'static Field) -> Arg {
+fn field(field: &'static Key) -> Arg {
     let arg = Arg::new(field.flag()).long(field.flag()).help(format!(
         "{} [env: {}]",
         field.about,

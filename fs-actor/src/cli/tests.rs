@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use ConfigSource::{Environment, File, Flags, Initialize};
-use bailiwick::{Config, FIELDS, Restrict, ValueKind};
+use bailiwick::Config;
+use bailiwick::config::{KEYS, Key, Merge, ValueKind};
 
 /// Two values of a field that are not the same.
-fn two_values(field: &Field) -> [Value; 2] {
+fn two_values(field: &Key) -> [Value; 2] {
     let example: Value = serde_json::from_str(field.example).unwrap();
     let other = match field.kind {
         ValueKind::Flag => json!(example == json!(false)),
@@ -37,7 +38,7 @@ fn two_values(field: &Field) -> [Value; 2] {
     [example, other]
 }
 
-fn document(field: &Field, value: &Value) -> Value {
+fn document(field: &Key, value: &Value) -> Value {
     match field.parent() {
         None => json!({ field.key: value }),
         Some(parent) => json!({ parent: { field.name(): value } }),
@@ -56,7 +57,7 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// What the sources make together, each given in the way that is its own.
-fn effective(field: &Field, said: &[(ConfigSource, &Value)]) -> bailiwick::Effective {
+fn effective(field: &Key, said: &[(ConfigSource, &Value)]) -> bailiwick::Effective {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut arguments: Vec<OsString> = vec!["bailiwick-fs".into()];
     let mut variables: Vec<(OsString, OsString)> = vec![("PATH".into(), "/bin".into())];
@@ -92,7 +93,7 @@ fn effective(field: &Field, said: &[(ConfigSource, &Value)]) -> bailiwick::Effec
 #[test]
 fn every_field_is_set_by_every_source_and_all_sources_are_joined() {
     let all = [File, Environment, Flags, Initialize];
-    for field in Field::settable() {
+    for field in Key::settable() {
         let [one, other] = two_values(field);
         let top = field.parent().unwrap_or(field.key);
         let expected = Config::parse(&document(field, &other)).unwrap();
@@ -101,7 +102,7 @@ fn every_field_is_set_by_every_source_and_all_sources_are_joined() {
             assert_eq!(alone.config, expected, "{} by {later:?}", field.key);
             for earlier in all.into_iter().take(index) {
                 // What one source makes grantable, the other must.
-                if field.restrict == Restrict::Identity && field.kind == ValueKind::Patterns {
+                if field.merge == Merge::Identity && field.kind == ValueKind::Patterns {
                     continue;
                 }
                 let both = effective(field, &[(earlier, &one), (later, &other)]);
@@ -114,7 +115,7 @@ fn every_field_is_set_by_every_source_and_all_sources_are_joined() {
             }
         }
     }
-    let mut members = FIELDS.iter().filter(|field| !field.is_settable());
+    let mut members = KEYS.iter().filter(|field| !field.is_settable());
     assert!(
         members.all(|field| {
             field.parent() == Some("roots") || field.key.starts_with("restrictions")
@@ -233,7 +234,7 @@ fn the_command_line_is_sound_and_help_names_every_flag_and_variable() {
     let Wanted::Text(help) = parse(["x".into(), "--help".into()], [], None).unwrap() else {
         panic!("no help was shown");
     };
-    for field in Field::settable() {
+    for field in Key::settable() {
         assert!(help.contains(&format!("--{}", field.flag())), "{help}");
         assert!(
             help.contains(&format!("[env: {}]", field.variable())),

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use bailiwick::{CallError, Code, Halt, Scope, Verb, Verdict, VirtualPath, not_yours};
+use bailiwick::{CallError, Code, Interrupt, Scope, Verb, Verdict, VirtualPath};
 
 use crate::lens::{Lens, Place};
 use crate::sys::beneath::{self, Mount};
@@ -23,8 +23,8 @@ pub(super) fn follow(
     lens: &dyn Lens,
     path: &VirtualPath,
     asked: &VirtualPath,
-) -> Result<VirtualPath, Halt> {
-    let lost = || Halt::Failed(not_yours(asked));
+) -> Result<VirtualPath, Interrupt> {
+    let lost = || Interrupt::Failed(CallError::not_found(asked));
     let (place, rest) = lens.place_of(path).ok_or_else(lost)?;
     let mut walk = Walk::new(place, rest).map_err(|_| lost())?;
     let mut links = 0;
@@ -53,7 +53,9 @@ pub(super) fn follow(
             Verdict::Allow => {}
             // Who may read what lies behind a link may learn where the link leads.
             Verdict::Ask if path.starts_with(&found.path) && lens.shows(path) => {}
-            Verdict::Ask => return Err(Halt::Needs(vec![Scope::file(Verb::Read, found.path)])),
+            Verdict::Ask => {
+                return Err(Interrupt::Needs(vec![Scope::file(Verb::Read, found.path)]));
+            }
             Verdict::Deny => return Err(lost()),
         }
         lens.checkpoint()?;
@@ -77,15 +79,15 @@ pub(super) fn follow(
 /// The virtual path of an absolute target: in a root, or in none.
 fn absolute(lens: &dyn Lens, target: &str, asked: &VirtualPath) -> Result<VirtualPath, CallError> {
     if target.split('/').any(|name| name == "..") {
-        return Err(not_yours(asked));
+        return Err(CallError::not_found(asked));
     }
     if let Some(inside) = lens.of_host(Path::new(target)) {
         return Ok(inside);
     }
-    let outside = VirtualPath::parse(target, None).map_err(|_| not_yours(asked))?;
+    let outside = VirtualPath::parse(target, None).map_err(|_| CallError::not_found(asked))?;
     // A host path that happens to be spelled like a mount is not what is mounted there.
     if lens.place_of(&outside).is_some() {
-        return Err(not_yours(asked));
+        return Err(CallError::not_found(asked));
     }
     Ok(outside)
 }

@@ -9,13 +9,13 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::process::Command;
 
-use bailiwick::{Code, Halt};
+use bailiwick::{Code, Interrupt};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
 use crate::testing::{Kernel, View, World, cases, in_child, path, race};
 
-fn text(view: &View<'_>, asked: &str) -> Result<String, Halt> {
+fn text(view: &View<'_>, asked: &str) -> Result<String, Interrupt> {
     let mut text = String::new();
     let opened = file(view, &path(asked))?;
     opened.file.take(1 << 20).read_to_string(&mut text).unwrap();
@@ -234,8 +234,8 @@ fn whether_something_is_missing_behind_a_denied_link_is_not_told() {
         let world = World::new(&["file root/secrets/key out", "file outside/f out", &link]);
         let none = World::new(&[]);
         let answer = |world: &World| match file(&world.lens(), &path("/r/l")) {
-            Err(Halt::Moved { from, .. }) => not_yours(&from),
-            Err(Halt::Failed(error)) => error,
+            Err(Interrupt::Moved { from, .. }) => CallError::not_found(&from),
+            Err(Interrupt::Failed(error)) => error,
             other => panic!("{other:?}"),
         };
         assert_eq!(answer(&world), answer(&none), "{target}");
@@ -252,10 +252,14 @@ fn a_dangling_link_leads_to_where_its_target_would_be() {
     for kernel in Kernel::ALL {
         let moved = |asked: &str| kernel.run(|| entry(&world.lens(), &path(asked)).unwrap_err());
         match moved("/r/l") {
-            Halt::Moved { from, to } => assert_eq!((from, to), (path("/r/l"), path("/r/d/new"))),
+            Interrupt::Moved { from, to } => {
+                assert_eq!((from, to), (path("/r/l"), path("/r/d/new")))
+            }
             halt => panic!("{halt}"),
         }
-        assert!(matches!(moved("/r/out"), Halt::Moved { to, .. } if !to.starts_with(&path("/r"))));
+        assert!(
+            matches!(moved("/r/out"), Interrupt::Moved { to, .. } if !to.starts_with(&path("/r")))
+        );
         let found = kernel.run(|| world.run(|view| entry(view, &path("/r/l"))));
         assert_eq!(found, Ok(None));
     }
@@ -281,7 +285,7 @@ fn the_holder_of_a_name_is_opened_and_the_name_left_alone() {
         assert_eq!(name("/elsewhere/x"), Err(Code::NotFound));
     }
     match parent(&world.lens(), &path("/r/l/new")).unwrap_err() {
-        Halt::Moved { to, .. } => assert_eq!(to, path("/r/d/new")),
+        Interrupt::Moved { to, .. } => assert_eq!(to, path("/r/d/new")),
         halt => panic!("{halt}"),
     }
 }

@@ -1,9 +1,9 @@
 //! Two paths in, what stands at the first standing at the second too out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Example, Failure, Halt, Namespace, Op, Operation, Plan,
+    CallError, Change, Code, Cost, Example, Failure, Interrupt, Namespace, Op, Operation, Plan,
     Prepared, ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
-    WriteTool, escape, not_yours,
+    WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -136,7 +136,7 @@ impl WriteTool for Copy {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Interrupt> {
         let Judged {
             from,
             to,
@@ -202,7 +202,7 @@ fn require(
     (from, to): (&VirtualPath, &VirtualPath),
     seen: &Seen,
     steps: &[Step],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     target::within_modes(permit, steps, false)?;
     // What may not be read yet is not looked through for names.
     target::require_whole(permit, Operation::Read, (from, seen), to)?;
@@ -226,10 +226,10 @@ struct Judged {
     over: Seen,
 }
 
-fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
+fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Interrupt> {
     target::not_a_root(permit, &job.to)?;
     if resolve::entry(permit, &job.from)?.is_none() {
-        let missing = not_yours(&job.from);
+        let missing = CallError::not_found(&job.from);
         return Err(super::suggest::instead(permit, &job.from, missing).into());
     }
     let seen = see(permit, &job.from, Temporaries::LeftOut)?;
@@ -242,7 +242,7 @@ fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
     target::free_name(&to)?;
     target::apart(&from, &to)?;
     let Some(meta) = seen.meta else {
-        return Err(not_yours(&from).into());
+        return Err(CallError::not_found(&from).into());
     };
     if over.state != State::Absent && meta.kind != Kind::File {
         let message = format!("there is a file at `{to}`; a directory does not replace it");

@@ -1,9 +1,9 @@
 //! A path in, nothing there any more out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, DirectoryContents, Entry, Example, Failure, FileDiff, Halt,
+    CallError, Change, Code, Cost, DirectoryContents, Entry, Example, Failure, FileDiff, Interrupt,
     Namespace, Op, Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, VirtualPath,
-    WritePermit, WriteTool, escape, not_yours,
+    WritePermit, WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,13 +115,13 @@ impl WriteTool for Delete {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Interrupt> {
         target::not_a_root(permit, &job.path)?;
         let seen = see(permit, &job.path, Temporaries::Counted)?;
         let path = permit.actual(&job.path).clone();
         target::not_a_root(permit, &path)?;
         let Some(meta) = seen.meta else {
-            return Err(super::suggest::instead(permit, &path, not_yours(&path)).into());
+            return Err(super::suggest::instead(permit, &path, CallError::not_found(&path)).into());
         };
         let shown = permit.shows(&path);
         let directory = meta.kind == Kind::Directory;

@@ -6,8 +6,8 @@ mod notes;
 mod refusal;
 
 use bailiwick::{
-    CallError, Code, ContentHash, Halt, LeftOut, Namespace, Operation, Plan, Prepared, ReadPermit,
-    Scope, ToolSpec, VirtualPath, WritePermit, WriteTool, not_yours,
+    CallError, Code, ContentHash, ExcludedHunks, Interrupt, Namespace, Operation, Plan, Prepared,
+    ReadPermit, Scope, ToolSpec, VirtualPath, WritePermit, WriteTool,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -190,7 +190,7 @@ impl WriteTool for EditFile {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Interrupt> {
         let (path, before, bytes, limit) = text_of(job, permit)?;
         let edited = make(
             job,
@@ -214,7 +214,11 @@ impl WriteTool for EditFile {
 
     const DIVISIBLE: bool = true;
 
-    fn divide(&self, plan: Plan<Work>, left_out: &[LeftOut]) -> Result<Plan<Work>, CallError> {
+    fn divide(
+        &self,
+        plan: Plan<Work>,
+        left_out: &[ExcludedHunks],
+    ) -> Result<Plan<Work>, CallError> {
         divide::divided(plan, left_out)
     }
 
@@ -224,7 +228,7 @@ impl WriteTool for EditFile {
 }
 
 /// The file to edit: where it really is, its state and bytes, and how large it may become.
-fn text_of(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Bytes, u64), Halt> {
+fn text_of(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Bytes, u64), Interrupt> {
     let old = target::old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
     let path = permit.actual(&job.path).clone();
     target::free_name(&path)?;
@@ -264,7 +268,7 @@ fn understand((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {
 }
 
 fn missing(permit: &ReadPermit, path: &VirtualPath) -> CallError {
-    super::suggest::instead(permit, path, not_yours(path))
+    super::suggest::instead(permit, path, CallError::not_found(path))
 }
 
 fn too_large(path: &VirtualPath, limit: u64) -> CallError {

@@ -3,8 +3,8 @@
 use std::fmt::{self, Write as _};
 
 use bailiwick::{
-    CallError, Code, Example, Failure, Halt, Namespace, PathGlob, Prepared, ReadPermit, ReadTool,
-    Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
+    CallError, Code, Example, Failure, Interrupt, Namespace, PathGlob, Prepared, ReadPermit,
+    ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
 };
 use grep_regex::RegexMatcher;
 use schemars::JsonSchema;
@@ -239,18 +239,18 @@ impl ReadTool for Grep {
         })
     }
 
-    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         grep(permit, job)
     }
 }
 
-fn grep(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+fn grep(lens: &dyn Lens, job: &Job) -> Result<Reply, Interrupt> {
     let mut answer = Answer::new(lens, job);
     match resolve::file(lens, &job.path) {
         Ok(opened) => {
             answer.search(lens.actual(&job.path), opened)?;
         }
-        Err(Halt::Failed(error)) if error.code() == Code::NotRegular => answer.walk()?,
+        Err(Interrupt::Failed(error)) if error.code() == Code::NotRegular => answer.walk()?,
         Err(halt) => return Err(suggest::halted(lens, &job.path, halt)),
     }
     Ok(answer.finish())
@@ -298,7 +298,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn walk(&mut self) -> Result<(), Halt> {
+    fn walk(&mut self) -> Result<(), Interrupt> {
         let (lens, job) = (self.lens, self.job);
         let (dir, at) = walk::start(lens, &job.path)?;
         let ignoring = (!job.include_ignored).then(|| Ignoring::above(lens, &at));
@@ -323,7 +323,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Searches one file; stops once there is one result more than is wanted.
-    fn search(&mut self, path: &VirtualPath, opened: OpenFile) -> Result<Onward, Halt> {
+    fn search(&mut self, path: &VirtualPath, opened: OpenFile) -> Result<Onward, Interrupt> {
         self.searched += 1;
         let (skip, most) = match self.job.mode {
             Mode::Content => {

@@ -1,9 +1,9 @@
 //! Two paths in, what stood at the first now standing at the second out.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Entry, Example, Failure, Halt, Namespace, Op, Operation, Plan,
-    Prepared, ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
-    WriteTool, escape, not_yours,
+    CallError, Change, Code, Cost, Entry, Example, Failure, Interrupt, Namespace, Op, Operation,
+    Plan, Prepared, ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
+    WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -140,7 +140,7 @@ impl WriteTool for Move {
         }
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Interrupt> {
         let Judged {
             from,
             to,
@@ -211,7 +211,7 @@ fn same_device(
     seen: &Seen,
     to: &VirtualPath,
     parents: &[Step],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     let first = match parents.first() {
         Some(Step::MakeDirectory { path, .. }) => path,
         _ => to,
@@ -231,7 +231,7 @@ fn require(
     (from, to): (&VirtualPath, &VirtualPath),
     seen: &Seen,
     steps: &[Step],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     target::within_modes(permit, steps, false)?;
     // Entries that may not be named yet are judged once all of the directory may be moved.
     target::require_whole(permit, Operation::Move, (from, seen), to)?;
@@ -256,7 +256,7 @@ struct Judged {
     over: Seen,
 }
 
-fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
+fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Interrupt> {
     target::not_a_root(permit, &job.from)?;
     target::not_a_root(permit, &job.to)?;
     let seen = see(permit, &job.from, Temporaries::Counted)?;
@@ -270,7 +270,7 @@ fn judged(job: &Job, permit: &ReadPermit) -> Result<Judged, Halt> {
     target::free_name(&to)?;
     target::apart(&from, &to)?;
     if seen.state == State::Absent {
-        return Err(super::suggest::instead(permit, &from, not_yours(&from)).into());
+        return Err(super::suggest::instead(permit, &from, CallError::not_found(&from)).into());
     }
     if over.state != State::Absent && matches!(seen.state, State::Directory { .. }) {
         let message = format!("there is a file at `{to}`; a directory does not replace it");
@@ -290,7 +290,7 @@ fn stays_hidden(
     from: &VirtualPath,
     to: &VirtualPath,
     items: &[crate::change::tree::Item],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     if permit.shows(to) {
         permit.require(Verb::Read, [from])?;
     }

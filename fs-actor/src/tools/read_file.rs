@@ -7,8 +7,8 @@ mod through;
 use std::io::IoSliceMut;
 
 use bailiwick::{
-    CallError, Code, Content, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool,
-    Reply, Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
+    CallError, Code, Content, Example, Failure, Interrupt, Namespace, Prepared, ReadPermit,
+    ReadTool, Reply, Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -224,16 +224,16 @@ impl ReadTool for ReadFile {
         })
     }
 
-    fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         read_at_hand(permit, job, &self.held)
     }
 
-    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         read_files(permit, job)
     }
 }
 
-fn read_at_hand(lens: &dyn Lens, job: &Job, held: &Held) -> Option<Result<Reply, Halt>> {
+fn read_at_hand(lens: &dyn Lens, job: &Job, held: &Held) -> Option<Result<Reply, Interrupt>> {
     let [path] = job.paths.as_slice() else {
         return None;
     };
@@ -268,7 +268,7 @@ fn bytes_at_hand(opened: &OpenFile) -> Option<Bytes> {
     Some(buffer.into())
 }
 
-fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
+fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Interrupt> {
     if job.paths.len() > 1 {
         // Else the files before each link would be read again for it.
         resolve::settle_links(lens, &job.paths)?;
@@ -282,7 +282,9 @@ fn read_files(lens: &dyn Lens, job: &Job) -> Result<Reply, Halt> {
         let read = open_and_render(lens, job, path, room, &mut content);
         let file = match read.map_err(|halt| suggest::halted(lens, path, halt)) {
             Ok(file) => file,
-            Err(Halt::Failed(error)) if job.paths.len() > 1 && is_about_the_file(error.code()) => {
+            Err(Interrupt::Failed(error))
+                if job.paths.len() > 1 && is_about_the_file(error.code()) =>
+            {
                 FileRead {
                     path: path.to_string(),
                     error: Some(error.to_string()),

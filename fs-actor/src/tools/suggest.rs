@@ -1,6 +1,6 @@
 //! A path at which there is nothing in, the same refusal with the nearest names beside it out.
 
-use bailiwick::{CallError, Code, Halt, VirtualPath};
+use bailiwick::{CallError, Code, Interrupt, VirtualPath};
 use similar::TextDiff;
 
 use crate::lens::Lens;
@@ -28,9 +28,11 @@ pub(crate) fn instead(lens: &dyn Lens, path: &VirtualPath, error: CallError) -> 
 }
 
 /// The same for a tool that stopped: only "there is nothing" becomes a suggestion.
-pub(crate) fn halted(lens: &dyn Lens, path: &VirtualPath, halt: Halt) -> Halt {
+pub(crate) fn halted(lens: &dyn Lens, path: &VirtualPath, halt: Interrupt) -> Interrupt {
     match halt {
-        Halt::Failed(error) if error.code() == Code::NotFound => instead(lens, path, error).into(),
+        Interrupt::Failed(error) if error.code() == Code::NotFound => {
+            instead(lens, path, error).into()
+        }
         halt => halt,
     }
 }
@@ -81,8 +83,6 @@ fn likeness(wanted: &str, name: &str) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use bailiwick::not_yours;
-
     use super::*;
     use crate::testing::{World, path};
 
@@ -111,7 +111,7 @@ mod tests {
         let error = instead(
             &world.lens(),
             &path("/r/others"),
-            not_yours(&path("/r/others")),
+            CallError::not_found(&path("/r/others")),
         );
         assert!(error.message().ends_with("did you mean `/r/other`?"));
         assert_eq!(

@@ -1,9 +1,9 @@
 //! A path and content in, a file with that content out: new, replaced or longer, as was asked.
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Example, Failure, FileDiff, Halt, Namespace, Op,
-    Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
-    WriteTool, escape,
+    CallError, Change, Code, ContentHash, Cost, Example, Failure, FileDiff, Interrupt, Namespace,
+    Op, Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath,
+    WritePermit, WriteTool, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -156,7 +156,7 @@ impl WriteTool for WriteFile {
         Ok(Prepared { needs, job })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<Work>, Interrupt> {
         let old = target::old(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
         target::free_name(&path)?;

@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::{Kernel, View, World, cases, in_child, path, race};
 
 /// The texts of all files beneath `/r`, each once, joined.
-fn contents(view: &View<'_>) -> Result<String, Halt> {
+fn contents(view: &View<'_>) -> Result<String, Interrupt> {
     let mut texts = Vec::new();
     let (dir, at) = start(view, &path("/r"))?;
     walk(view, dir, &at, None, &mut |found| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::{
-    About, CallError, Config, Console, ConsoleRecord, ConsoleSource, Gateway, Halt, JsonLines,
+    About, CallError, Config, Console, ConsoleRecord, ConsoleSource, Gateway, Interrupt, JsonLines,
     Namespace, Policy, Prepared, Rate, ReadPermit, ReadTool, Reply, Runtime, ToolSet, ToolSpec,
     WorkerSpec,
 };
@@ -295,7 +295,7 @@ impl ReadTool for Answers {
         Ok(Prepared { needs, job: () })
     }
 
-    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(Reply::text("yes", Value::Null))
     }
 }

@@ -8,7 +8,7 @@ use crate::effect::Cost;
 /// Which budget of a worker or of one above it is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the budget of {what} is spent: {limit} allowed")]
-pub struct Spent {
+pub struct BudgetExceeded {
     /// What it counts, such as `children`.
     pub what: &'static str,
     /// How much of it was allowed.
@@ -59,7 +59,7 @@ impl Drop for Charge<'_> {
     }
 }
 
-impl Spent {
+impl BudgetExceeded {
     /// Refuses an effect that alone costs more than `budget` allows: that of a single call has no meter.
     pub(crate) fn check(budget: Budget, cost: Cost) -> Result<(), Self> {
         let Budget {
@@ -79,7 +79,7 @@ impl Spent {
 
 impl Amount {
     /// The sum, if `budget` allows it.
-    fn plus(self, more: Self, budget: Budget) -> Result<Self, Spent> {
+    fn plus(self, more: Self, budget: Budget) -> Result<Self, BudgetExceeded> {
         let Budget {
             calls,
             bytes_written,
@@ -89,7 +89,7 @@ impl Amount {
         let sum = |what, spent: u64, more: u64, limit: Option<u64>| {
             let sum = spent.saturating_add(more);
             let over = limit.filter(|limit| more > 0 && sum > *limit);
-            over.map_or(Ok(sum), |limit| Err(Spent { what, limit }))
+            over.map_or(Ok(sum), |limit| Err(BudgetExceeded { what, limit }))
         };
         Ok(Self {
             calls: sum("calls", self.calls, more.calls, calls)?,
@@ -118,14 +118,14 @@ impl Meter {
         }
     }
 
-    pub(crate) fn charge_call(&self) -> Result<(), Spent> {
+    pub(crate) fn charge_call(&self) -> Result<(), BudgetExceeded> {
         self.add(Amount {
             calls: 1,
             ..Amount::default()
         })
     }
 
-    pub(crate) fn charge_child(&self) -> Result<Charge<'_>, Spent> {
+    pub(crate) fn charge_child(&self) -> Result<Charge<'_>, BudgetExceeded> {
         self.charge(Amount {
             children: 1,
             ..Amount::default()
@@ -133,7 +133,7 @@ impl Meter {
     }
 
     /// Whether this meter and every one above it could pay for an effect now. Nothing is charged.
-    pub(crate) fn affords(&self, cost: Cost) -> Result<(), Spent> {
+    pub(crate) fn affords(&self, cost: Cost) -> Result<(), BudgetExceeded> {
         let amount = Amount {
             bytes: cost.bytes,
             files: cost.files,
@@ -149,7 +149,7 @@ impl Meter {
     }
 
     /// Charges both figures or neither.
-    pub(crate) fn charge_effect(&self, cost: Cost) -> Result<Charge<'_>, Spent> {
+    pub(crate) fn charge_effect(&self, cost: Cost) -> Result<Charge<'_>, BudgetExceeded> {
         self.charge(Amount {
             bytes: cost.bytes,
             files: cost.files,
@@ -157,7 +157,7 @@ impl Meter {
         })
     }
 
-    fn charge(&self, amount: Amount) -> Result<Charge<'_>, Spent> {
+    fn charge(&self, amount: Amount) -> Result<Charge<'_>, BudgetExceeded> {
         self.add(amount)?;
         Ok(Charge {
             meter: self,
@@ -167,7 +167,7 @@ impl Meter {
 
     /// Charges this meter and every one above it, or none of them: a meter stays locked until those above have agreed, so
     /// nobody sees a charge that is refused. Locks are taken from a child to its parent only.
-    fn add(&self, amount: Amount) -> Result<(), Spent> {
+    fn add(&self, amount: Amount) -> Result<(), BudgetExceeded> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = spent.plus(amount, self.budget)?;
         if let Some(parent) = &self.parent {
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(child.charge_call(), Ok(()));
         assert_eq!(
             child.charge_call(),
-            Err(Spent {
+            Err(BudgetExceeded {
                 what: "calls",
                 limit: 2
             })
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(parent.charge_call(), Ok(()));
         assert_eq!(
             parent.charge_call(),
-            Err(Spent {
+            Err(BudgetExceeded {
                 what: "calls",
                 limit: 3
             })
@@ -236,7 +236,7 @@ mod tests {
         let (parent, child) = family();
         let over = Cost { bytes: 5, files: 3 };
         let refused = |meter: &Meter, cost| meter.charge_effect(cost).unwrap_err();
-        let files = Spent {
+        let files = BudgetExceeded {
             what: "files touched",
             limit: 2,
         };
@@ -246,7 +246,7 @@ mod tests {
             files: 2,
         };
         child.charge_effect(all).unwrap().keep(all);
-        let bytes = Spent {
+        let bytes = BudgetExceeded {
             what: "bytes written",
             limit: 10,
         };

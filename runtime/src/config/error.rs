@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::ConfigSource;
-use crate::policy::{Field, PolicyError, PolicyErrorKind};
+use crate::policy::{Key, PolicyError, PolicyErrorKind};
 
 /// Why what a source says is no configuration.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -13,7 +13,7 @@ pub struct ConfigError {
     origin: ConfigSource,
     fault: PolicyError,
     /// The field whose flag or variable says it.
-    set: Option<&'static Field>,
+    set: Option<&'static Key>,
 }
 
 impl fmt::Display for ConfigError {
@@ -64,17 +64,17 @@ impl ConfigError {
 }
 
 /// The field whose text `pointer` leads into: a member of a field that has a text of its own, else the field.
-pub(super) fn set_by(pointer: &str, has: impl Fn(&str) -> bool) -> Option<&'static Field> {
+pub(super) fn set_by(pointer: &str, has: impl Fn(&str) -> bool) -> Option<&'static Key> {
     let key = pointer.strip_prefix('/')?;
     let top = key.split('/').next().unwrap_or_default();
-    let member = Field::find(key).filter(|field| has(field.key));
+    let member = Key::find(key).filter(|field| has(field.key));
     member
-        .or_else(|| Field::find(top))
+        .or_else(|| Key::find(top))
         .filter(|field| field.is_settable())
 }
 
 /// Where a person finds the member at `pointer`, in words.
-pub(super) fn place(origin: ConfigSource, set: Option<&Field>, pointer: &str) -> String {
+pub(super) fn place(origin: ConfigSource, set: Option<&Key>, pointer: &str) -> String {
     let name = match (origin, set) {
         // The roots of a command line are most often given without a flag.
         (ConfigSource::Flags, Some(field)) if field.key == "roots" => "ROOT or --roots".to_owned(),

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Config, Restriction, RootConfig};
 use crate::path::VirtualPath;
-use crate::policy::{Access, At, Field, FieldScope, Policy, PolicyError};
+use crate::policy::{Access, At, Key, KeyScope, Policy, PolicyError};
 
 impl Config {
     /// Reads a configuration; `roots[].path` is where a root stands in the namespace.
@@ -14,7 +14,7 @@ impl Config {
     pub fn parse(value: &Value) -> Result<Self, PolicyError> {
         let mut config = Self::new();
         for (key, at) in At::top(value).members()? {
-            Field::check(key, FieldScope::Configuration, at.pointer())?;
+            Key::check(key, KeyScope::Configuration, at.pointer())?;
             match key {
                 "roots" => config.roots = roots(&at)?,
                 "grantable" => config.grantable = at.patterns()?,
@@ -48,7 +48,7 @@ fn restriction(at: &At<'_>) -> Result<Restriction, PolicyError> {
 fn policy(at: &At<'_>) -> Result<Policy, PolicyError> {
     let mut policy = Policy::new();
     for (key, at) in at.members()? {
-        Field::check(key, FieldScope::Policy, at.pointer())?;
+        Key::check(key, KeyScope::Policy, at.pointer())?;
         policy.set(key, &at)?;
     }
     Ok(policy)
@@ -70,9 +70,9 @@ fn root(at: &At<'_>) -> Result<RootConfig, PolicyError> {
     let mut root = RootConfig::new(VirtualPath::top());
     let mut mount = None;
     for (key, at) in at.members()? {
-        Field::check(
+        Key::check(
             &format!("roots/{key}"),
-            FieldScope::Configuration,
+            KeyScope::Configuration,
             at.pointer(),
         )?;
         match key {

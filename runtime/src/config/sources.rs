@@ -9,7 +9,7 @@ use super::error::{place, set_by};
 use super::join::{joined, overridden};
 use super::{Config, ConfigError, text};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, FIELDS, Field, FieldScope, PolicyError};
+use crate::policy::{Authority, KEYS, Key, KeyScope, PolicyError};
 
 /// How many names are offered in place of an unknown one.
 const MOST_NEAR: usize = 3;
@@ -141,7 +141,7 @@ impl ConfigSources {
         let mut said = Map::new();
         // A key stands before those of its members.
         for (key, values) in texts {
-            match Field::find(key).filter(|field| field.is_settable()) {
+            match Key::find(key).filter(|field| field.is_settable()) {
                 Some(field) => {
                     let value = text::value(field.kind, values, base).map_err(|error| {
                         let reason = format!("cannot be read: {error}");
@@ -179,7 +179,7 @@ impl ConfigSources {
             restrictions.extend(overridden(&mut all, members).map_err(blame)?);
             for (key, value) in members {
                 let old = all.get(key).cloned();
-                let new = match (&old, Field::find(key)) {
+                let new = match (&old, Key::find(key)) {
                     (Some(old), Some(field)) => joined(field, old, value).map_err(blame)?,
                     _ => value.clone(),
                 };
@@ -204,7 +204,7 @@ impl ConfigSources {
     }
 }
 
-fn put(said: &mut Map<String, Value>, field: &Field, value: Value) {
+fn put(said: &mut Map<String, Value>, field: &Key, value: Value) {
     let object = match field.parent() {
         None => Some(said),
         Some(parent) => said
@@ -294,19 +294,19 @@ fn checked(value: &Value) -> Result<Config, PolicyError> {
     Ok(config)
 }
 
-impl Field {
+impl Key {
     /// Whether it is set by a flag or variable of its own; the members of a root are part of `roots`, and restrictions have
     /// a form as JSON alone.
     #[must_use]
     pub fn is_settable(&self) -> bool {
         let json_only =
             self.key == "restrictions" || matches!(self.parent(), Some("roots" | "restrictions"));
-        self.stands_in(FieldScope::Configuration) && !json_only
+        self.stands_in(KeyScope::Configuration) && !json_only
     }
 
     /// The keys that are set by a flag or variable of their own.
     pub fn settable() -> impl Iterator<Item = &'static Self> {
-        FIELDS.iter().filter(|field| field.is_settable())
+        KEYS.iter().filter(|field| field.is_settable())
     }
 
     /// The variable of the environment that sets it, such as `BAILIWICK_READ_MAX_BYTES`.
@@ -331,7 +331,7 @@ mod tests {
 
     const ALL: [ConfigSource; 4] = [File, Environment, Flags, Initialize];
 
-    fn example(field: &Field) -> Value {
+    fn example(field: &Key) -> Value {
         serde_json::from_str(field.example).unwrap()
     }
 
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn each_key_comes_from_the_last_source_that_has_it() {
-        for field in FIELDS.iter().filter(|field| field.parent().is_none()) {
+        for field in KEYS.iter().filter(|field| field.parent().is_none()) {
             let value = example(field);
             for (index, last) in ALL.iter().enumerate() {
                 let said: Vec<_> = ALL[..=index]
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn texts_of_every_settable_key_mean_what_json_means() {
-        for field in Field::settable() {
+        for field in Key::settable() {
             let value = example(field);
             let text = match &value {
                 Value::String(text) => text.clone(),
@@ -701,11 +701,11 @@ mod tests {
 
     #[test]
     fn names_of_flags_and_variables_tell_keys_apart() {
-        let names: std::collections::BTreeSet<_> = Field::settable()
+        let names: std::collections::BTreeSet<_> = Key::settable()
             .flat_map(|field| [field.flag(), field.variable()])
             .collect();
-        assert_eq!(names.len(), 2 * Field::settable().count());
-        let field = Field::find("budget/bytes_written").unwrap();
+        assert_eq!(names.len(), 2 * Key::settable().count());
+        let field = Key::find("budget/bytes_written").unwrap();
         assert_eq!(field.flag(), "budget-bytes-written");
         assert_eq!(field.variable(), "BAILIWICK_BUDGET_BYTES_WRITTEN");
     }

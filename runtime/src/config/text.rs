@@ -158,7 +158,7 @@ fn absolute(path: &str, base: Option<&VirtualPath>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Words;
+    use crate::policy::EnumKind;
 
     #[track_caller]
     fn check(kind: ValueKind, texts: &[&str], expected: impl Into<Value>) {
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_text_is_never_read_as_json() {
         check(ValueKind::Text, &["[1]"], json!("[1]"));
-        check(ValueKind::OneOf(Words::Access), &["read"], json!("read"));
+        check(ValueKind::OneOf(EnumKind::Access), &["read"], json!("read"));
     }
 
     #[test]

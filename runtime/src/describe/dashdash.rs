@@ -77,8 +77,8 @@ pub(super) fn install(described: &Description) -> Value {
 }
 
 pub(super) fn alternatives(described: &Description) -> Value {
-    let elsewhere = described.manual.elsewhere;
-    json!({"cliUrl": elsewhere.cli, "apiUrl": elsewhere.api, "webUrl": elsewhere.web})
+    let alternatives = described.manual.alternatives;
+    json!({"cliUrl": alternatives.cli, "apiUrl": alternatives.api, "webUrl": alternatives.web})
 }
 
 /// The facts of a server, flat, as the front matter and the JSON help have them.
@@ -91,9 +91,9 @@ pub(super) fn metadata(described: &Description) -> Map<String, Value> {
     fact("specUrl", SPEC_URL.into());
     fact("specVersion", SPEC_VERSION.into());
     fact("accessLevel", access(described).as_str().into());
-    fact("cliUrl", json!(manual.elsewhere.cli));
-    fact("apiUrl", json!(manual.elsewhere.api));
-    fact("webUrl", json!(manual.elsewhere.web));
+    fact("cliUrl", json!(manual.alternatives.cli));
+    fact("apiUrl", json!(manual.alternatives.api));
+    fact("webUrl", json!(manual.alternatives.web));
     fact("install", install(described));
     fact(
         "requires",

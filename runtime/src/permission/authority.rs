@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::broker::Broker;
 use super::{
-    Answer, Apart, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question,
+    Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, NotBatchable, Question,
     Silenced, TemplateError,
 };
 use crate::audit::AuditError;
@@ -44,7 +44,7 @@ pub enum AuthorityError {
     },
     /// The question cannot stand in a batch, or not in this one: it is looked at by itself.
     #[error("the question cannot be answered together with these: {0}")]
-    NotTogether(Apart),
+    NotTogether(NotBatchable),
     /// The change would leave more than there was; that takes another grant.
     #[error("a grant can only be narrowed; for more, give another")]
     Wider,

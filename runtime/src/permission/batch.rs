@@ -79,7 +79,7 @@ pub enum BatchAnswer {
 /// Why a question is looked at by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Apart {
+pub enum NotBatchable {
     /// What it asks for must not be changed lightly.
     #[error("it is about something protected")]
     Sensitive,
@@ -94,7 +94,7 @@ pub enum Apart {
     Session,
 }
 
-/// Returns the questions that can be answered together, in groups of two or more. What has an [`Apart`], or asks for more
+/// Returns the questions that can be answered together, in groups of two or more. What has an [`NotBatchable`], or asks for more
 /// than one kind of thing, is in none: it is looked at by itself.
 #[must_use]
 pub fn batches(questions: &[Question]) -> Vec<Batch> {
@@ -131,13 +131,13 @@ pub fn batches(questions: &[Question]) -> Vec<Batch> {
 }
 
 /// Why a question is in no batch at all.
-pub(crate) fn apart(request: &Request) -> Option<Apart> {
+pub(crate) fn apart(request: &Request) -> Option<NotBatchable> {
     if request.sensitive {
-        Some(Apart::Sensitive)
+        Some(NotBatchable::Sensitive)
     } else if request.server.is_some() {
-        Some(Apart::Server)
+        Some(NotBatchable::Server)
     } else {
-        request.preview.is_none().then_some(Apart::Unshown)
+        request.preview.is_none().then_some(NotBatchable::Unshown)
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::audit::Audit;
 use crate::capability::{GRACE, Gate};
-use crate::effect::LeftOut;
+use crate::effect::ExcludedHunks;
 use crate::error::CallError;
 use crate::id::{GrantId, QuestionId, SilencedId, WorkerId};
 use crate::scope::Scope;
@@ -80,7 +80,7 @@ impl fmt::Debug for BrokerConfig {
 #[derive(Clone, Debug)]
 pub(crate) enum Ruling {
     /// It may, by these patterns, and without these parts of the change.
-    Allowed(Redeemed, Vec<LeftOut>),
+    Allowed(Redeemed, Vec<ExcludedHunks>),
     /// It may not.
     Refused {
         /// Denied, expired or cancelled.

@@ -19,7 +19,7 @@ use crate::audit::{
 #[cfg(all(feature = "ui", feature = "http"))]
 use crate::audit::{End, walk};
 use crate::call::Origin;
-use crate::effect::{LeftOut, Op};
+use crate::effect::{ExcludedHunks, Op};
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Coverage, Scope, ScopePattern};
 
@@ -184,7 +184,7 @@ pub struct PastQuestion {
     pub note: Option<String>,
     /// What of the change that was shown was not to be made; empty if all of it was allowed, or nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<ExcludedHunks>,
     /// The grants that the answer left, with those that it shares with answers before it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,

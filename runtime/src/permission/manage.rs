@@ -135,7 +135,8 @@ mod tests {
     use crate::permission::broker::{Broker, BrokerConfig, Ruling};
     use crate::permission::tests::shown;
     use crate::permission::{
-        Apart, Claimant, DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, Request,
+        Claimant, DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, NotBatchable,
+        Request,
     };
     use crate::policy::Authority;
     use crate::scope::Verb;
@@ -620,10 +621,10 @@ mod tests {
         requests[5].preview = None;
         let _waiting = stage.asking(requests).await;
         let apart = [
-            Apart::Sensitive,
-            Apart::Session,
-            Apart::Server,
-            Apart::Unshown,
+            NotBatchable::Sensitive,
+            NotBatchable::Session,
+            NotBatchable::Server,
+            NotBatchable::Unshown,
         ];
         for ((other, apart), allows) in (3..).zip(apart).zip([true, false].into_iter().cycle()) {
             let answer = if allows {

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::record::NOBODY;
 use super::{Answer, Approver, Choice, Deciding, Lifetime, Question, Request};
-use crate::effect::{Change, LeftOut, Preview};
+use crate::effect::{Change, ExcludedHunks, Preview};
 use crate::escape::escape;
 use crate::scope::Coverage;
 
@@ -366,7 +366,7 @@ fn read_line(input: &mut dyn BufRead) -> io::Result<String> {
 }
 
 /// The choice and the parts to leave out that a line names; none if it is not wholly clear.
-fn choose<'r>(typed: &str, request: &'r Request) -> Option<(&'r Choice, Vec<LeftOut>)> {
+fn choose<'r>(typed: &str, request: &'r Request) -> Option<(&'r Choice, Vec<ExcludedHunks>)> {
     let (number, parts) = match typed.split_once("without") {
         Some((number, parts)) => (number, parts),
         None => (typed, ""),
@@ -388,9 +388,9 @@ fn choose<'r>(typed: &str, request: &'r Request) -> Option<(&'r Choice, Vec<Left
 }
 
 /// The parts by the numbers that the prompt shows them with; none if one is not there.
-fn left_out(request: &Request, numbers: &BTreeSet<usize>) -> Option<Vec<LeftOut>> {
+fn left_out(request: &Request, numbers: &BTreeSet<usize>) -> Option<Vec<ExcludedHunks>> {
     let changes = request.preview.iter().flat_map(|preview| &preview.changes);
-    let mut left_out: Vec<LeftOut> = Vec::new();
+    let mut left_out: Vec<ExcludedHunks> = Vec::new();
     let (mut number, mut found) = (0, 0);
     for change in changes {
         for hunk in 0..change.diff.hunks.len() {
@@ -401,7 +401,7 @@ fn left_out(request: &Request, numbers: &BTreeSet<usize>) -> Option<Vec<LeftOut>
             found += 1;
             match left_out.last_mut().filter(|part| part.path == change.path) {
                 Some(part) => part.hunks.push(hunk),
-                None => left_out.push(LeftOut {
+                None => left_out.push(ExcludedHunks {
                     path: change.path.clone(),
                     hunks: vec![hunk],
                 }),

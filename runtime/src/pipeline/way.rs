@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Holder, canonical};
-use crate::capability::{Gate, Halt, not_yours};
+use crate::capability::{Gate, Interrupt};
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Explanation, REPOSITORY_REASON, Verdict};
@@ -47,13 +47,15 @@ impl Way {
     }
 
     /// Takes up what a tool found.
-    pub(super) fn take_up(&mut self, halt: Halt) -> Result<(), CallError> {
-        match halt {
-            Halt::Failed(error) => Err(error),
-            Halt::Needs(needs) => self.add_needs(needs),
-            Halt::Protected(paths) => self.protect(paths),
-            Halt::Moved { from, to } => self.follow(&from, &to),
-            Halt::All(halts) => halts.into_iter().try_for_each(|halt| self.take_up(halt)),
+    pub(super) fn take_up(&mut self, interrupt: Interrupt) -> Result<(), CallError> {
+        match interrupt {
+            Interrupt::Failed(error) => Err(error),
+            Interrupt::Needs(needs) => self.add_needs(needs),
+            Interrupt::Protected(paths) => self.protect(paths),
+            Interrupt::Moved { from, to } => self.follow(&from, &to),
+            Interrupt::All(interrupts) => interrupts
+                .into_iter()
+                .try_for_each(|interrupt| self.take_up(interrupt)),
         }
     }
 
@@ -138,7 +140,7 @@ impl Way {
     /// Takes the path that a link leads to in place of the one that was asked for.
     fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
         if !self.authority.follows_symlinks() {
-            return Err(not_yours(from));
+            return Err(CallError::not_found(from));
         }
         let mut judged = false;
         for need in &mut self.needs {
@@ -168,8 +170,8 @@ impl Way {
             self.moved.iter().find(|(_, to)| need.path() == Some(to)),
             need.path(),
         ) {
-            (Some((asked, _)), _) => not_yours(asked),
-            (None, Some(path)) if self.rounds > 0 => not_yours(path),
+            (Some((asked, _)), _) => CallError::not_found(asked),
+            (None, Some(path)) if self.rounds > 0 => CallError::not_found(path),
             (None, _) => CallError::new(Code::PermissionDenied, refusal_text(need)).denying(need),
         }
     }

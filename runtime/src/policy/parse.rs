@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use super::Policy;
 use super::access::Access;
 use super::error::PolicyError;
-use super::fields::{Field, FieldScope};
 use super::globs::check;
+use super::keys::{Key, KeyScope};
 use super::roots::PolicyRoot;
 use super::sets::WriteMode;
 use super::verdict::Verdict;
@@ -183,7 +183,7 @@ impl Policy {
             }
         }
         for (key, at) in At::top(value).members()? {
-            Field::check(key, FieldScope::Policy, at.pointer())?;
+            Key::check(key, KeyScope::Policy, at.pointer())?;
             policy.set(key, &at)?;
         }
         Ok(policy)
@@ -253,7 +253,7 @@ fn root(at: &At<'_>) -> Result<PolicyRoot, PolicyError> {
     let mut root = PolicyRoot::new(VirtualPath::top());
     let mut path = None;
     for (key, at) in at.members()? {
-        Field::check(&format!("roots/{key}"), FieldScope::Policy, at.pointer())?;
+        Key::check(&format!("roots/{key}"), KeyScope::Policy, at.pointer())?;
         match key {
             "path" => path = Some(at.path()?),
             "blocked" => root.blocked = Some(at.flag()?),

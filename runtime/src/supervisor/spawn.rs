@@ -11,7 +11,7 @@ use super::tree::NoPlace;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Origin;
-use crate::capability::{Charge, Gate, Meter, Spent};
+use crate::capability::{BudgetExceeded, Charge, Gate, Meter};
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
@@ -36,7 +36,7 @@ pub enum SpawnError {
     Closed,
     /// A budget of children is spent.
     #[error(transparent)]
-    Budget(#[from] Spent),
+    Budget(#[from] BudgetExceeded),
     /// The delegation is deeper than the runtime allows.
     #[error("delegation goes at most {0} deep")]
     TooDeep(usize),

@@ -206,8 +206,8 @@ mod hold {
     use serde_json::Value;
 
     use crate::{
-        CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb,
-        VirtualPath,
+        CallError, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec,
+        Verb, VirtualPath,
     };
 
     /// How many calls came to wait, and whether they may go on.
@@ -267,7 +267,7 @@ mod hold {
             })
         }
 
-        fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+        fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
             if job.as_str().ends_with("wait") {
                 self.wait();
             }

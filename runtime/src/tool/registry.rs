@@ -12,9 +12,9 @@ use super::parameters::Parameters;
 use super::remote::{Remote, RemoteJob};
 use super::{ReadTool, ToolInfo, ToolSpec, WriteTool, schema};
 use crate::call::Origin;
-use crate::capability::{Halt, ReadPermit, WritePermit};
+use crate::capability::{Interrupt, ReadPermit, WritePermit};
 use crate::config::Namespace;
-use crate::effect::{LeftOut, Plan, Reply};
+use crate::effect::{ExcludedHunks, Plan, Reply};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::intent::{IntentError, IntentTemplate};
@@ -32,17 +32,17 @@ pub(crate) enum Arguments<'c> {
 
 /// A prepared call to a reading tool.
 pub(crate) trait ReadJob: Send + Sync + fmt::Debug {
-    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Halt>>;
-    fn read(&self, permit: &ReadPermit) -> Result<Reply, Halt>;
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>>;
+    fn read(&self, permit: &ReadPermit) -> Result<Reply, Interrupt>;
 }
 
 /// A prepared call to a mutating tool.
 pub(crate) trait WriteJob: Send + Sync + fmt::Debug {
     fn also_needs(&self, permit: &ReadPermit) -> Vec<Scope>;
-    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt>;
+    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Interrupt>;
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError>;
     fn divisible(&self) -> bool;
-    fn divide(&self, plan: AnyPlan, left_out: &[LeftOut]) -> Result<AnyPlan, CallError>;
+    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError>;
 }
 
 /// A prepared call.
@@ -334,11 +334,11 @@ impl<T: ReadTool> fmt::Debug for Reading<T> {
 }
 
 impl<T: ReadTool> ReadJob for Reading<T> {
-    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         self.tool.read_now(&self.job, permit)
     }
 
-    fn read(&self, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         self.tool.read(&self.job, permit)
     }
 }
@@ -360,13 +360,13 @@ impl<T: WriteTool> WriteJob for Writing<T> {
         self.tool.also_needs(&self.job, permit)
     }
 
-    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt> {
+    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Interrupt> {
         let plan = self
             .tool
             .plan(&self.job, permit)
-            .map_err(|halt| match halt {
-                Halt::Failed(error) => Halt::Failed(self.parameters.with_example(error)),
-                halt => halt,
+            .map_err(|interrupt| match interrupt {
+                Interrupt::Failed(error) => Interrupt::Failed(self.parameters.with_example(error)),
+                interrupt => interrupt,
             });
         plan.map(any)
     }
@@ -379,7 +379,7 @@ impl<T: WriteTool> WriteJob for Writing<T> {
         T::DIVISIBLE
     }
 
-    fn divide(&self, plan: AnyPlan, left_out: &[LeftOut]) -> Result<AnyPlan, CallError> {
+    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError> {
         let own = Plan {
             changes: plan.changes,
             reply: plan.reply,
@@ -442,7 +442,7 @@ mod tests {
             })
         }
 
-        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
             Ok(Reply::text("", json!({})))
         }
     }

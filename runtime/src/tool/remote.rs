@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::registry::{Entry, ToolSet};
 use crate::audit::Step as AuditStep;
-use crate::capability::{CallPermit, Halt};
+use crate::capability::{CallPermit, Interrupt};
 use crate::config::unknown_tool;
 use crate::effect::Reply;
 use crate::error::CallError;
@@ -30,7 +30,7 @@ pub(crate) struct Carried {
 }
 
 /// A call under way at a server; dropping it cancels the call there.
-pub(crate) type Carrying = Pin<Box<dyn Future<Output = Result<Carried, Halt>> + Send>>;
+pub(crate) type Carrying = Pin<Box<dyn Future<Output = Result<Carried, Interrupt>> + Send>>;
 
 /// A call, as the requests that its server makes within it need to know it.
 #[cfg_attr(
@@ -55,7 +55,7 @@ pub(crate) trait RemoteJob: Send + Sync + fmt::Debug {
     /// The server that it goes to, and what that calls the tool.
     fn target(&self) -> (Arc<str>, Arc<str>);
     /// Makes everything ready that is on this side, `tied` to what the server calls a preview of it; polled, the rest sends
-    /// the call. Requests of the server within the call belong to `context`. [`Halt::Needs`] if the server asks for more than
+    /// the call. Requests of the server within the call belong to `context`. [`Interrupt::Needs`] if the server asks for more than
     /// was judged; the job is then carried once more.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ use super::scopes::requested;
 use super::sent::{Pending, Sent};
 use super::server::{Live, Server};
 use crate::call::Progress;
-use crate::capability::{CallPermit, Halt};
+use crate::capability::{CallPermit, Interrupt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
 use crate::tool::{CallContext, Carried, Carrying, RemoteJob};
@@ -95,13 +95,13 @@ impl Errand {
     }
 
     /// Says of a failure that the effect may have happened all the same, unless the server itself says that it failed.
-    fn told(&self, halt: Halt) -> Halt {
+    fn told(&self, halt: Interrupt) -> Interrupt {
         let unknown = |error: &CallError| {
             let begun = self.begun.load(Ordering::Relaxed);
             begun && self.mutates() && error.code() != Code::ServerFailed
         };
         match halt {
-            Halt::Failed(error) if unknown(&error) => error.with("begun", true).into(),
+            Interrupt::Failed(error) if unknown(&error) => error.with("begun", true).into(),
             other => other,
         }
     }
@@ -132,7 +132,7 @@ impl Errand {
         })
     }
 
-    async fn run(&self, ready: Ready) -> Result<Carried, Halt> {
+    async fn run(&self, ready: Ready) -> Result<Carried, Interrupt> {
         let entered = ready.live.line.callers.enter(Arc::clone(&ready.caller));
         let result = self.answered(&ready).await;
         entered.answered();
@@ -184,12 +184,12 @@ impl Errand {
     }
 
     /// What the server asks for to carry the call out, as needs of this runtime; the same is sent back once it is granted.
-    fn wanted(&self, result: &CallToolResult) -> Option<Halt> {
+    fn wanted(&self, result: &CallToolResult) -> Option<Interrupt> {
         let is_tool = |resource: &str| self.server.has_tool(resource);
         let (texts, needs) = requested(result.meta.as_ref()?, &self.server.label, is_tool)?;
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         *asked = Some(texts);
-        Some(Halt::Needs(needs))
+        Some(Interrupt::Needs(needs))
     }
 
     /// The last answer, after as many rounds as the server needs.

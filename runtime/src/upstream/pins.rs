@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::classify::{intent_template, offers_preview, page, visible_to};
-use crate::effect::{ContentHash, NotAHash};
+use crate::effect::{ContentHash, ParseContentHashError};
 use crate::pipeline::canonical;
 
 /// How many hexadecimal digits of a fingerprint stand in scopes: a server chooses both forms of its tool, so it takes
@@ -53,9 +53,9 @@ impl fmt::Display for Fingerprint {
 }
 
 impl FromStr for Fingerprint {
-    type Err = NotAHash;
+    type Err = ParseContentHashError;
 
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
+    fn from_str(text: &str) -> Result<Self, ParseContentHashError> {
         text.parse().map(Self)
     }
 }

@@ -19,7 +19,7 @@ use crate::effect::{Outcome, Utf8};
 use crate::error::{CallError, Code};
 use crate::gateway;
 use crate::upstream::{ServerReadError, ServerText};
-use crate::worker::Begun;
+use crate::worker::CallProgress;
 
 pub(super) async fn serve(instance: &Arc<Instance>, ask: Ask) -> Result<Value, Fault> {
     let answers = instance.host.answers();
@@ -105,11 +105,11 @@ async fn ended(instance: &Instance, call: Call) -> Result<Outcome, CallError> {
     let mut begun = worker.begin(call).await?;
     loop {
         let pending = match begun {
-            Begun::Ended(outcome) => return Ok(*outcome),
-            Begun::Asks(pending) => pending,
+            CallProgress::Ended(outcome) => return Ok(*outcome),
+            CallProgress::Pending(pending) => pending,
         };
         let question = pending.question().id;
-        let going = pending.go_on();
+        let going = pending.resume();
         tokio::pin!(going);
         begun = tokio::select! {
             biased;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::instance::Instance;
 use super::talk::Unanswered;
 use super::wire::Fields;
-use crate::capability::{CallPermit, Halt};
+use crate::capability::{CallPermit, Interrupt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
 use crate::tool::{CallContext, Carried, Carrying, Entry, Remote, RemoteJob};
@@ -130,9 +130,9 @@ impl RemoteJob for Errand {
         if !self.instance.still_offers(&self.offer) {
             return Err(CallError::unknown_tool(self.offer.name.as_str()));
         }
-        Ok(Box::pin(
-            async move { self.run().await.map_err(Halt::from) },
-        ))
+        Ok(Box::pin(async move {
+            self.run().await.map_err(Interrupt::from)
+        }))
     }
 
     fn mutates(&self) -> bool {

@@ -8,8 +8,8 @@ use super::Shared;
 use super::docket::{Docket, Prepared};
 use super::inbox::Incoming;
 use super::jobs::Ended;
-use crate::capability::{Halt, Halted};
-use crate::effect::{LeftOut, Preview};
+use crate::capability::{Interrupt, StopReason};
+use crate::effect::{ExcludedHunks, Preview};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Granted, Judged};
@@ -27,9 +27,9 @@ pub(crate) enum WorkerMsg {
     /// Whether live grants cover what a call must ask for.
     Redeemed(CallId, Result<Option<Granted>, CallError>),
     /// The plan that is shown with the question.
-    Looked(CallId, Box<Result<(AnyPlan, Preview), Halt>>),
+    Looked(CallId, Box<Result<(AnyPlan, Preview), Interrupt>>),
     /// What a person said, and what of the change they left out.
-    Answered(CallId, Result<(Granted, Vec<LeftOut>), CallError>),
+    Answered(CallId, Result<(Granted, Vec<ExcludedHunks>), CallError>),
     /// A mutating call has its paths for itself now.
     Turn(CallId),
     /// A pool thread is done with a call.
@@ -86,8 +86,8 @@ impl Actor for WorkerActor {
             WorkerMsg::Ended(call, ended) => docket.ended(call, *ended),
             WorkerMsg::Carried(call, ended) => docket.carried(call, *ended),
             WorkerMsg::Suspended(call, suspended) => docket.suspend(call, suspended),
-            WorkerMsg::Expired(call) => docket.give_up(call, Halted::Expired),
-            WorkerMsg::Cancel(call) => docket.give_up(call, Halted::Cancelled),
+            WorkerMsg::Expired(call) => docket.give_up(call, StopReason::Expired),
+            WorkerMsg::Cancel(call) => docket.give_up(call, StopReason::Cancelled),
             WorkerMsg::Close => docket.close(),
         }
         if docket.is_over() {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::intake;
 use crate::call::Call;
-use crate::capability::{Halt, ReadPermit};
+use crate::capability::{Interrupt, ReadPermit};
 use crate::effect::Reply;
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
@@ -155,11 +155,11 @@ impl Apps {
 struct Listing(Value);
 
 impl ReadJob for Listing {
-    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         Some(self.read(permit))
     }
 
-    fn read(&self, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(Reply::text(self.0.to_string(), self.0.clone()))
     }
 }

@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 use super::Shared;
 use super::actor::WorkerMsg;
 use crate::call::Asks;
-use crate::effect::{ContentHash, LeftOut, Preview};
+use crate::effect::{ContentHash, ExcludedHunks, Preview};
 use crate::error::{CallError, Code};
 use crate::escape::listed;
 use crate::id::CallId;
@@ -279,7 +279,7 @@ fn bare(offered: &[ScopePattern]) -> impl Iterator<Item = Coverage> {
     offered.iter().cloned().map(Coverage::from)
 }
 
-fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<LeftOut>), CallError> {
+fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<ExcludedHunks>), CallError> {
     let (decision, by, note) = match ruling {
         Ruling::Allowed(granted, left_out) => return Ok((granted, left_out)),
         Ruling::Refused { decision, by, note } => (decision, by, note),

@@ -8,7 +8,7 @@ use super::inbox::busy;
 use super::intake::{explained, narrowed};
 use super::{Shared, Worker};
 use crate::call::{Call, Origin};
-use crate::capability::{Halted, StopFlag};
+use crate::capability::{StopFlag, StopReason};
 use crate::error::CallError;
 use crate::policy::{Authority, Explanation};
 
@@ -33,7 +33,7 @@ impl Worker {
             Ok(authority) => authority,
             Err(_) => {
                 let stop = StopFlag::default();
-                stop.raise(Halted::Expired);
+                stop.raise(StopReason::Expired);
                 stop.check().map(|()| self.shared.authority.clone())
             }
         }

@@ -23,8 +23,8 @@ use super::remote::Sending;
 use super::turns::Claim;
 use crate::audit::Step as AuditStep;
 use crate::call::Asks;
-use crate::capability::{Halt, Halted};
-use crate::effect::{LeftOut, Preview};
+use crate::capability::{Interrupt, StopReason};
+use crate::effect::{ExcludedHunks, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::permission::Told;
@@ -233,7 +233,9 @@ impl Docket {
             Judged::Run(cleared) => match jobs::read_now(&cleared) {
                 None => self.line_up(id, cleared, None, caller),
                 Some(Ok(done)) => self.answer(id, caller, Ok(done)),
-                Some(Err(halt)) => self.judge_or_answer(id, cleared.halted(halt), caller),
+                Some(Err(interrupt)) => {
+                    self.judge_or_answer(id, cleared.interrupted(interrupt), caller)
+                }
             },
         }
     }
@@ -289,7 +291,7 @@ impl Docket {
         self.wait_for_thread(id);
     }
 
-    pub(super) fn looked(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Halt>) {
+    pub(super) fn looked(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Interrupt>) {
         match (self.returned(id), plan) {
             (Some((Stage::Looking(_), caller)), Ok((_, preview)))
                 if caller.facts.mode == Mode::Preview =>
@@ -299,8 +301,8 @@ impl Docket {
             (Some((Stage::Looking(waiting), caller)), Ok(plan)) => {
                 self.question(id, waiting, Some(plan), caller);
             }
-            (Some((Stage::Looking(waiting), caller)), Err(halt)) => {
-                self.judge_or_answer(id, waiting.halted(halt), caller);
+            (Some((Stage::Looking(waiting), caller)), Err(interrupt)) => {
+                self.judge_or_answer(id, waiting.interrupted(interrupt), caller);
             }
             (other, _) => self.put_back(id, other),
         }
@@ -336,7 +338,7 @@ impl Docket {
     pub(super) fn answered(
         &mut self,
         id: CallId,
-        answer: Result<(Granted, Vec<LeftOut>), CallError>,
+        answer: Result<(Granted, Vec<ExcludedHunks>), CallError>,
     ) {
         match (self.calls.remove(&id), answer) {
             (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {
@@ -359,7 +361,7 @@ impl Drop for Docket {
     /// Answers the open calls of a worker that dies, and records their ends. Nothing of them begins any more.
     fn drop(&mut self) {
         for (_, (stage, caller)) in std::mem::take(&mut self.calls) {
-            caller.facts.stop.raise(Halted::Cancelled);
+            caller.facts.stop.raise(StopReason::Cancelled);
             if let Some(ticket) = &caller.ticket {
                 // Whether it began does not matter: what did not never will, and what did ends by itself.
                 let _ = self.pool_of(&stage).abandon(ticket);
@@ -405,7 +407,7 @@ impl Caller {
             let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.facts.stop));
             self.armed = Some(shared.core.deadlines.arm(self.limit, move || {
                 // The job sees the flag at its next checkpoint even while the mailbox is busy.
-                stop.raise(Halted::Expired);
+                stop.raise(StopReason::Expired);
                 worker.post(WorkerMsg::Expired(id));
             }));
         }

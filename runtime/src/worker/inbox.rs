@@ -15,7 +15,7 @@ use super::actor::WorkerMsg;
 use super::intake::Request;
 use super::preview_arguments;
 use crate::call::{Asks, Call};
-use crate::capability::{Halted, StopFlag, revoked};
+use crate::capability::{StopFlag, StopReason, revoked};
 use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
@@ -176,7 +176,7 @@ struct Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         if !self.answered {
-            self.stop.raise(Halted::Cancelled);
+            self.stop.raise(StopReason::Cancelled);
             self.shared.post(WorkerMsg::Cancel(self.call));
         }
     }

@@ -10,7 +10,7 @@ use super::Shared;
 use super::jobs::guarded;
 use super::preview_arguments;
 use crate::call::{Call, Origin};
-use crate::capability::Spent;
+use crate::capability::BudgetExceeded;
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::pipeline::{Facts, Mode, Parsed, Step, explain_needs};
@@ -66,7 +66,7 @@ impl Request {
         }
         let authority = confirmed(authority, facts.confirm)?;
         let most = authority.limits().budget.calls;
-        let spent = Spent {
+        let spent = BudgetExceeded {
             what: "calls",
             limit: 0,
         };

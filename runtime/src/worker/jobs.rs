@@ -12,8 +12,8 @@ use crate::artifact::{self, Kind, Parts};
 use crate::artifact::{Around, Review};
 use crate::audit::{ChangeSummary, Step as AuditStep};
 use crate::budget::Budget;
-use crate::capability::{Halt, ReadPermit, Spent, revoked};
-use crate::effect::{ArtifactRef, Cost, LeftOut, Outcome, Preview, PreviewToken, Reply};
+use crate::capability::{BudgetExceeded, Interrupt, ReadPermit, revoked};
+use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::pipeline::{Cleared, Facts, Mode, Planned, Step, Work, token_of};
 use crate::tool::{AnyPlan, WriteJob};
@@ -24,12 +24,12 @@ pub(crate) enum Ended {
     /// With an answer.
     Done(Result<Done, CallError>),
     /// The tool found that more must be judged.
-    Halted(Step<Cleared>, Halt),
+    Interrupted(Step<Cleared>, Interrupt),
 }
 
 /// Runs what a tool does, so that its panic is an answer and not the end of a thread.
-pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Halt>) -> Result<T, Halt> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Halt::Failed(panicked())))
+pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Interrupt>) -> Result<T, Interrupt> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Interrupt::Failed(panicked())))
 }
 
 pub(super) fn outcome(reply: Reply) -> Done {
@@ -42,15 +42,15 @@ pub(super) fn outcome(reply: Reply) -> Done {
 }
 
 /// Answers a reading call on the worker's own task, if its tool has the answer at hand.
-pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Halt>> {
+pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
     let Work::Read(job, permit) = step.work() else {
         return None;
     };
     if let Err(error) = permit.checkpoint() {
-        return Some(Err(Halt::Failed(error)));
+        return Some(Err(Interrupt::Failed(error)));
     }
     let answer = catch_unwind(AssertUnwindSafe(|| job.read_now(&permit)));
-    let answer = answer.unwrap_or_else(|_| Some(Err(Halt::Failed(panicked()))))?;
+    let answer = answer.unwrap_or_else(|_| Some(Err(Interrupt::Failed(panicked()))))?;
     Some(answer.map(outcome))
 }
 
@@ -71,7 +71,7 @@ pub(super) fn whole<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallError) -
 pub(super) struct Approved {
     pub(super) plan: AnyPlan,
     /// What of it they left out.
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<ExcludedHunks>,
 }
 
 /// Runs a cleared call to its end, by the plan that a person saw, if one was asked.
@@ -80,12 +80,12 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
         Work::Read(job, permit) => match guarded(|| {
             permit
                 .checkpoint()
-                .map_err(Halt::from)
+                .map_err(Interrupt::from)
                 .and_then(|()| job.read(&permit))
         }) {
             Ok(reply) => Ended::Done(Ok(outcome(reply))),
-            Err(Halt::Failed(error)) => Ended::Done(Err(error)),
-            Err(halt) => Ended::Halted(step, halt),
+            Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
+            Err(interrupt) => Ended::Interrupted(step, interrupt),
         },
         // Those are sent, not run.
         Work::Remote(..) => Ended::Done(Err(panicked())),
@@ -103,8 +103,8 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
                         .and_then(|planned| planned.without(&left_out))
                         .and_then(|planned| carry_out(shared, planned)),
                 ),
-                Err(Halt::Failed(error)) => Ended::Done(Err(error)),
-                Err(halt) => Ended::Halted(step, halt),
+                Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
+                Err(interrupt) => Ended::Interrupted(step, interrupt),
             }
         }
     }
@@ -129,7 +129,7 @@ pub(super) fn look(
     facts: &Facts,
     job: &dyn WriteJob,
     permit: &ReadPermit,
-) -> Result<(AnyPlan, Preview), Halt> {
+) -> Result<(AnyPlan, Preview), Interrupt> {
     let plan = guarded(|| job.plan(permit))?;
     let token = token_of(facts, &plan)?;
     shared.audit_commit(facts, planned(token, &plan))?;
@@ -142,7 +142,7 @@ pub(super) fn look(
 
 /// Refuses a change that costs more than is left. Nothing is charged.
 fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallError> {
-    Spent::check(budget, cost)
+    BudgetExceeded::check(budget, cost)
         .and_then(|()| shared.meter.affords(cost))
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))
 }
@@ -170,7 +170,7 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
     let (token, budget) = (step.token(), step.limits().budget);
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
-    let mut charge = Spent::check(budget, cost)
+    let mut charge = BudgetExceeded::check(budget, cost)
         .and_then(|()| shared.meter.charge_effect(cost))
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
     // The log names an effect before it is made.

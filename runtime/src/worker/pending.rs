@@ -16,11 +16,11 @@ use crate::pipeline::Mode;
 
 /// How far a call has come that was begun.
 #[derive(Debug)]
-pub enum Begun {
+pub enum CallProgress {
     /// It is carried out.
     Ended(Box<Outcome>),
     /// It waits for a person's word.
-    Asks(Box<PendingCall>),
+    Pending(Box<PendingCall>),
 }
 
 /// A call that waits for a person's word; dropping it cancels the call and withdraws its question.
@@ -41,7 +41,7 @@ impl PendingCall {
     ///
     /// # Errors
     /// [`CallError`], as from [`Worker::submit`].
-    pub async fn go_on(self) -> Result<Begun, CallError> {
+    pub async fn resume(self) -> Result<CallProgress, CallError> {
         self.underway.begun().await
     }
 }
@@ -51,7 +51,7 @@ impl Worker {
     ///
     /// # Errors
     /// [`CallError`], as from [`Worker::submit`].
-    pub async fn begin(&self, call: Call) -> Result<Begun, CallError> {
+    pub async fn begin(&self, call: Call) -> Result<CallProgress, CallError> {
         self.underway(call, Mode::Apply).begun().await
     }
 
@@ -104,10 +104,10 @@ impl Underway {
         }
     }
 
-    async fn begun(mut self) -> Result<Begun, CallError> {
+    async fn begun(mut self) -> Result<CallProgress, CallError> {
         Ok(match self.next().await? {
-            Reached::End(done) => Begun::Ended(Box::new(outcome(*done)?)),
-            Reached::Question(question) => Begun::Asks(Box::new(PendingCall {
+            Reached::End(done) => CallProgress::Ended(Box::new(outcome(*done)?)),
+            Reached::Question(question) => CallProgress::Pending(Box::new(PendingCall {
                 question: *question,
                 underway: self,
             })),

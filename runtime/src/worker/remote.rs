@@ -11,7 +11,7 @@ use super::actor::WorkerMsg;
 use super::inbox::Done;
 use super::jobs::{Ended, outcome, panicked};
 use crate::audit::Step as AuditStep;
-use crate::capability::{CallPermit, Gate, Halt, revoked};
+use crate::capability::{CallPermit, Gate, Interrupt, revoked};
 use crate::effect::{Preview, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
@@ -136,7 +136,7 @@ impl Previews {
 
 /// Carries a call on while all of `gates` are open. A revocation does not wait for the server: it waits only for the
 /// step under way, and no step follows.
-async fn while_open(gates: &[Arc<Gate>], mut carrying: Carrying) -> Result<Carried, Halt> {
+async fn while_open(gates: &[Arc<Gate>], mut carrying: Carrying) -> Result<Carried, Interrupt> {
     let closed = gates.iter().map(|gate| Box::pin(gate.closed()));
     let mut closed: Vec<_> = closed.collect();
     std::future::poll_fn(|context| {
@@ -165,14 +165,14 @@ impl Shared {
             let carried = report.shared.carry(&step).await;
             report.end(match carried {
                 Ok(done) => Ended::Done(Ok(done)),
-                Err(Halt::Failed(error)) => Ended::Done(Err(error)),
-                Err(halt) => Ended::Halted(step, halt),
+                Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
+                Err(interrupt) => Ended::Interrupted(step, interrupt),
             });
         });
         Sending(task.abort_handle())
     }
 
-    async fn carry(self: &Arc<Self>, step: &Step<Cleared>) -> Result<Done, Halt> {
+    async fn carry(self: &Arc<Self>, step: &Step<Cleared>) -> Result<Done, Interrupt> {
         let Work::Remote(job, permit) = step.work() else {
             return Err(CallError::new(Code::Internal, "the call is for no server").into());
         };
@@ -271,7 +271,7 @@ mod tests {
         assert!(call.as_mut().poll(context).is_pending());
         assert!(call.as_mut().poll(context).is_pending());
         gates[1].close();
-        let Poll::Ready(Err(Halt::Failed(error))) = call.as_mut().poll(context) else {
+        let Poll::Ready(Err(Interrupt::Failed(error))) = call.as_mut().poll(context) else {
             panic!("the call goes on");
         };
         assert_eq!(error.code(), Code::Cancelled);

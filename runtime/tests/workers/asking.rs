@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bailiwick::{
-    Answer, AskLimits, Begun, Call, Code, Deferred, GrantHolder, Lifetime, NewGrant, Policy,
+    Answer, AskLimits, Call, CallProgress, Code, Deferred, GrantHolder, Lifetime, NewGrant, Policy,
     Question, Scripted, ToolName, Verdict, WorkerSpec,
 };
 
@@ -70,7 +70,9 @@ async fn a_call_with_too_many_needs_is_refused_before_anyone_is_asked() {
 async fn a_deferred_question_is_refused_once_nobody_can_answer_it() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
-    let Begun::Asks(waiting) = worker.begin(Call::new("post", at("src/x"))).await.unwrap() else {
+    let CallProgress::Pending(waiting) =
+        worker.begin(Call::new("post", at("src/x"))).await.unwrap()
+    else {
         panic!("nobody was asked");
     };
     let Stage {
@@ -79,7 +81,7 @@ async fn a_deferred_question_is_refused_once_nobody_can_answer_it() {
     drop(grants);
     let later = Call::new("post", at("src/y"));
     for error in [
-        waiting.go_on().await.unwrap_err(),
+        waiting.resume().await.unwrap_err(),
         worker.submit(later).await.unwrap_err(),
     ] {
         assert_eq!(error.code(), Code::PermissionDenied, "{error}");

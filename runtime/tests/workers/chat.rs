@@ -1,7 +1,7 @@
 //! A chat's blocks and its word in, the calls that waited carried on out.
 
 use bailiwick::{
-    Answer, AuthorityError, Begun, BlockStatus, Call, Decision, Deferred, PendingCall,
+    Answer, AuthorityError, BlockStatus, Call, CallProgress, Decision, Deferred, PendingCall,
     PermissionBlock, PermissionRequired, Policy, QuestionState, ServerCard, Worker,
 };
 
@@ -13,15 +13,15 @@ fn asking() -> Policy {
 
 async fn pending(worker: &Worker, tool: &str, path: &str) -> PendingCall {
     match worker.begin(Call::new(tool, at(path))).await.unwrap() {
-        Begun::Asks(pending) => *pending,
-        Begun::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+        CallProgress::Pending(pending) => *pending,
+        CallProgress::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
     }
 }
 
 async fn ended(pending: PendingCall) {
-    match pending.go_on().await.unwrap() {
-        Begun::Ended(_) => {}
-        Begun::Asks(again) => panic!("asked again: {:?}", again.question()),
+    match pending.resume().await.unwrap() {
+        CallProgress::Ended(_) => {}
+        CallProgress::Pending(again) => panic!("asked again: {:?}", again.question()),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use bailiwick::{
-    Answer, Begun, Call, CallError, Code, Deferred, GrantHolder, Lifetime, NewGrant, Outcome,
-    PendingCall, Policy, Question, Scripted, Worker, WorkerSpec,
+    Answer, Call, CallError, CallProgress, Code, Deferred, GrantHolder, Lifetime, NewGrant,
+    Outcome, PendingCall, Policy, Question, Scripted, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -23,15 +23,15 @@ async fn child(parent: &Worker, name: &str) -> Worker {
 /// A call of `post` that waits for a person.
 async fn asks(worker: &Worker, path: &str) -> PendingCall {
     match worker.begin(Call::new("post", at(path))).await.unwrap() {
-        Begun::Asks(pending) => *pending,
-        Begun::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+        CallProgress::Pending(pending) => *pending,
+        CallProgress::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
     }
 }
 
 async fn ended(pending: PendingCall) -> Result<Outcome, CallError> {
-    match pending.go_on().await? {
-        Begun::Ended(outcome) => Ok(*outcome),
-        Begun::Asks(again) => panic!("asked again: {:?}", again.question()),
+    match pending.resume().await? {
+        CallProgress::Ended(outcome) => Ok(*outcome),
+        CallProgress::Pending(again) => panic!("asked again: {:?}", again.question()),
     }
 }
 

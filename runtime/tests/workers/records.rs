@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bailiwick::{
-    AuditSink, Budget, CallError, Change, Code, Cost, Entry, FileDiff, Halt, Head, JsonLines,
+    AuditSink, Budget, CallError, Change, Code, Cost, Entry, FileDiff, Head, Interrupt, JsonLines,
     MemoryAudit, Namespace, Op, Outcome, Plan, Policy, Prepared, ReadPermit, Record, Scope,
     ToolSet, Verb, Verified, VirtualPath, Worker, WorkerSpec, WritePermit, WriteTool, verify_file,
 };
@@ -176,7 +176,7 @@ impl WriteTool for Tears {
         })
     }
 
-    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<()>, Halt> {
+    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<()>, Interrupt> {
         let change = Change {
             path: job.clone(),
             op: Op::Delete,
@@ -220,7 +220,7 @@ impl WriteTool for Breaks {
         Tears.prepare(args, names)
     }
 
-    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<bool>, Halt> {
+    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<bool>, Interrupt> {
         let Plan {
             changes,
             reply,

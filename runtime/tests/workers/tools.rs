@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Namespace, Op, Plan,
+    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Interrupt, Namespace, Op, Plan,
     Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
     WriteTool,
 };
@@ -55,11 +55,11 @@ impl ReadTool for Echo {
         reading(&args, names)
     }
 
-    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         Some(Ok(said(job)))
     }
 
-    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(said(job))
     }
 }
@@ -98,7 +98,7 @@ impl ReadTool for Gather {
         })
     }
 
-    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(said(job))
     }
 }
@@ -119,7 +119,7 @@ impl ReadTool for Peek {
         reading(&args, names)
     }
 
-    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(said(job))
     }
 }
@@ -141,12 +141,12 @@ impl ReadTool for Panics {
         reading(&args, names)
     }
 
-    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         assert!(!job.as_str().ends_with("inline"), "as a broken tool would");
         None
     }
 
-    fn read(&self, _: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, _: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         panic!("as a broken tool would")
     }
 }
@@ -204,7 +204,7 @@ impl ReadTool for Hangs {
         reading(&args, names)
     }
 
-    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         self.0.wait();
         Ok(said(job))
     }
@@ -247,7 +247,7 @@ impl WriteTool for Post {
         })
     }
 
-    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<Self::Steps>, Halt> {
+    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<Self::Steps>, Interrupt> {
         self.0.planned.fetch_add(1, Ordering::SeqCst);
         let count = self.0.posted.lock().unwrap().len();
         let after = Entry::File {
@@ -317,12 +317,12 @@ impl WriteTool for Strays {
         })
     }
 
-    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<VirtualPath>, Halt> {
+    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<VirtualPath>, Interrupt> {
         let above = VirtualPath::parse("/r/above", None).unwrap();
         let actual = permit.actual(&above).clone();
         if actual == above {
             let to = VirtualPath::parse("/r/secret", None).unwrap();
-            return Err(Halt::Moved { from: above, to });
+            return Err(Interrupt::Moved { from: above, to });
         }
         let (changes, cost) = (Vec::new(), Cost::default());
         Ok(Plan {

@@ -180,7 +180,7 @@ impl bailiwick::WriteTool for Unnamed {
         &self,
         job: &Self::Job,
         permit: &bailiwick::ReadPermit,
-    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Halt> {
+    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Interrupt> {
         Post(Board::default()).plan(job, permit)
     }
 
@@ -214,7 +214,7 @@ impl bailiwick::WriteTool for Slips {
         &self,
         job: &Self::Job,
         permit: &bailiwick::ReadPermit,
-    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Halt> {
+    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Interrupt> {
         Post(Board::default()).plan(job, permit)
     }
 

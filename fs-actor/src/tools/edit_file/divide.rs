@@ -1,6 +1,6 @@
 //! The plan of an edit and the hunks a person refused in, the plan without them out.
 
-use bailiwick::{CallError, Code, Hunk, LeftOut, Plan};
+use bailiwick::{CallError, Code, ExcludedHunks, Hunk, Plan};
 use bytes::Bytes;
 
 use super::making::Making;
@@ -9,7 +9,10 @@ use crate::change::{Step, Work};
 use crate::diff::with_hunks;
 
 /// Plans the same edit anew with the hunks that are left, over the same state of the file.
-pub(super) fn divided(plan: Plan<Work>, left_out: &[LeftOut]) -> Result<Plan<Work>, CallError> {
+pub(super) fn divided(
+    plan: Plan<Work>,
+    left_out: &[ExcludedHunks],
+) -> Result<Plan<Work>, CallError> {
     let foreign = || CallError::new(Code::Internal, "the plan is not one that can be divided");
     let edited = plan.reply.output.as_any().downcast_ref::<FileEdited>();
     let edits = edited.ok_or_else(foreign)?.edits.clone();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
-use bailiwick::{CallError, Code, Content, Halt, Utf8, VirtualPath, escape};
+use bailiwick::{CallError, Code, Content, Interrupt, Utf8, VirtualPath, escape};
 use bytes::Bytes;
 
 use super::piece::{self, Gather, Hash, Piece, Want};
@@ -29,7 +29,7 @@ pub(super) fn open_and_render(
     path: &VirtualPath,
     room: Room,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
+) -> Result<FileRead, Interrupt> {
     let mut opened = resolve::file(lens, path)?;
     if room.all == 0 || room.text == 0 {
         let message = "the limit of one answer is reached; read this file by itself";
@@ -58,7 +58,7 @@ pub(super) fn render(
     room: Room,
     source: Source,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
+) -> Result<FileRead, Interrupt> {
     let mut file = FileRead {
         path: lens.actual(path).to_string(),
         ..FileRead::default()
@@ -96,7 +96,7 @@ pub(super) fn render(
         (media::Kind::Text, Source::Through(opened)) => {
             let read = through::text(lens, job, want, opened, file.clone(), content);
             match read {
-                Err(Halt::Failed(error)) if job.binary && error.code() == Code::NotText => {}
+                Err(Interrupt::Failed(error)) if job.binary && error.code() == Code::NotText => {}
                 read => return read,
             }
             let again = Source::Through(resolve::file(lens, path)?);
@@ -169,7 +169,7 @@ fn whole_text(
     bytes: &Bytes,
     mut file: FileRead,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
+) -> Result<FileRead, Interrupt> {
     let hash = Hash::Of(bytes.clone());
     if job
         .known_hash
@@ -206,7 +206,7 @@ pub(super) fn shown(
     piece: Piece,
     mut file: FileRead,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
+) -> Result<FileRead, Interrupt> {
     let text = Utf8::new(piece.text.into()).map_err(|_| not_text_here(job, &file))?;
     file.text = Some(text.clone());
     content.push(Content::Text(text));

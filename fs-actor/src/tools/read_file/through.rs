@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
-use bailiwick::{CallError, Code, Content, Halt};
+use bailiwick::{CallError, Code, Content, Interrupt};
 
 use super::piece::{Gather, Hash, Want, count_lines, failed};
 use super::render::{BOM, shown, take, unchanged};
@@ -24,7 +24,7 @@ pub(super) fn text(
     mut opened: OpenFile,
     mut file: FileRead,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
+) -> Result<FileRead, Interrupt> {
     let all = opened.meta.len <= MAX_THROUGH;
     if !all && want.offset < 0 {
         return tail(job, want, opened, file, content);
@@ -86,7 +86,7 @@ fn each_chunk(
     lens: &dyn Lens,
     opened: &mut OpenFile,
     mut chunk: impl FnMut(&[u8]) -> bool,
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     let mut buffer = vec![0; CHUNK];
     let mut left = MAX_THROUGH;
     opened.file.rewind().map_err(|error| failed(&error))?;
@@ -112,7 +112,7 @@ fn tail(
     mut opened: OpenFile,
     mut file: FileRead,
     content: &mut Vec<Content>,
-) -> Result<FileRead, Halt> {
+) -> Result<FileRead, Interrupt> {
     let window = MAX_TAIL.min(want.max_bytes);
     let from = SeekFrom::Start(opened.meta.len.saturating_sub(window));
     opened.file.seek(from).map_err(|error| failed(&error))?;

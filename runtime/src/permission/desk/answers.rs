@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::batch::{Apart, BatchAnswer, apart};
+use super::super::batch::{BatchAnswer, NotBatchable, apart};
 use super::super::broker::Ruling;
 use super::super::grants::Redeemed;
 use super::super::record::{NOBODY, UNUSABLE, answered, holder, refused, trace_answered};
@@ -13,7 +13,7 @@ use super::super::{
 };
 use super::{CallOf, Desk, Draft, Waiter};
 use crate::audit::AnsweredStep;
-use crate::effect::LeftOut;
+use crate::effect::ExcludedHunks;
 use crate::id::{GrantId, QuestionId};
 use crate::scope::Coverage;
 
@@ -24,7 +24,7 @@ struct Yes {
     patterns: Vec<Coverage>,
     lifetime: Lifetime,
     descendants: bool,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<ExcludedHunks>,
 }
 
 impl Yes {
@@ -33,7 +33,7 @@ impl Yes {
         patterns: &[Coverage],
         lifetime: Lifetime,
         descendants: bool,
-        mut left_out: Vec<LeftOut>,
+        mut left_out: Vec<ExcludedHunks>,
     ) -> Result<Self, AuthorityError> {
         left_out.retain(|part| !part.hunks.is_empty());
         // A grant for later calls would let through what was left out of this one.
@@ -132,7 +132,7 @@ impl Desk {
             let request = &question.request;
             // A person looks at what is in one batch: `batches` offers no other.
             let one = session.get_or_insert(&request.session);
-            let session = (*one != &request.session).then_some(Apart::Session);
+            let session = (*one != &request.session).then_some(NotBatchable::Session);
             if let Some(apart) = apart(request).or(session) {
                 return Err(of(*id, AuthorityError::NotTogether(apart)));
             }

@@ -5,7 +5,7 @@ mod calls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use calls::CallProgress;
+use calls::CallBuilder;
 
 use super::report::GrantUse;
 use super::{HistoryEntry, HistoryEvent, PastQuestion};
@@ -36,7 +36,7 @@ struct Run {
     questions: BTreeMap<QuestionId, usize>,
     open: BTreeSet<usize>,
     /// The calls that have not ended.
-    calls: BTreeMap<CallId, CallProgress>,
+    calls: BTreeMap<CallId, CallBuilder>,
     /// Grants since the last answer: those of an answer stand right before it.
     fresh: Vec<usize>,
     /// Grants that were given in it, or were live when it began.

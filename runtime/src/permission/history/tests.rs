@@ -141,7 +141,7 @@ impl Log {
     /// Asks for `needs` and is allowed a part of the change, which is made.
     pub(crate) fn allowed_in_part(&mut self, agent: &str, question: u64, needs: &[&str]) {
         let call = self.ask(agent, question, needs);
-        let left_out = crate::LeftOut {
+        let left_out = crate::ExcludedHunks {
             path: "/r/x".parse_path(),
             hunks: vec![0],
         };

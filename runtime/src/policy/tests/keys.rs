@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::call::Origin;
 use crate::config::Config;
 use crate::path::VirtualPath;
-use crate::policy::{Authority, FIELDS, Field, FieldScope, Policy, PolicyRoot};
+use crate::policy::{Authority, KEYS, Key, KeyScope, Policy, PolicyRoot};
 use crate::scope::{Scope, Verb};
 
 /// A configuration without the key and one with it. A new key needs a case here.
@@ -138,7 +138,7 @@ fn seen_in(document: &Value) -> Vec<String> {
 
 #[test]
 fn every_key_of_a_configuration_changes_something() {
-    for field in FIELDS {
+    for field in KEYS {
         let [without, with] = case(field.key);
         assert_ne!(seen_in(&without), seen_in(&with), "{}", field.key);
     }
@@ -155,8 +155,8 @@ fn every_key_of_a_policy_changes_something() {
         let policy = Policy::parse(policy).unwrap();
         observed(&host.narrow(&host.admit(&policy, Origin::Human).unwrap()))
     };
-    let in_policy = |field: &&Field| field.stands_in(FieldScope::Policy);
-    for field in FIELDS.iter().filter(in_policy) {
+    let in_policy = |field: &&Key| field.stands_in(KeyScope::Policy);
+    for field in KEYS.iter().filter(in_policy) {
         let [_, mut with] = case(field.key);
         if field.key == "network" {
             with = json!({ "network": false });

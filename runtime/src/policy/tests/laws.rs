@@ -362,7 +362,7 @@ proptest! {
 
     #[test]
     fn an_unknown_key_is_refused_and_never_passed_over(policy in policy_with(true), key in "[a-z_]{1,12}", junk in any::<bool>()) {
-        prop_assume!(crate::policy::Field::find(&key).is_none());
+        prop_assume!(crate::policy::Key::find(&key).is_none());
         let mut value = serde_json::to_value(&policy).unwrap();
         prop_assert_eq!(&Policy::parse(&value).unwrap(), &policy);
         value.as_object_mut().unwrap().insert(key.clone(), junk.into());

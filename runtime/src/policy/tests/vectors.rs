@@ -523,6 +523,6 @@ fn a_policy_reads_back_what_it_writes() {
     let policy = Policy::parse(&value).unwrap();
     assert_eq!(serde_json::to_value(&policy).unwrap(), value);
     for (key, _) in value.as_object().unwrap() {
-        assert!(crate::policy::Field::find(key).is_some(), "{key}");
+        assert!(crate::policy::Key::find(key).is_some(), "{key}");
     }
 }

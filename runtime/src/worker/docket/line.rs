@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Caller, Docket, Stage};
-use crate::capability::{Halt, Halted};
+use crate::capability::{Interrupt, StopReason};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::pipeline::{Cleared, Mode, Step, Waiting};
@@ -97,7 +97,7 @@ impl Docket {
         let (shared, facts) = (Arc::clone(&self.shared), Arc::clone(&caller.facts));
         let work = move || {
             let look = || jobs::look(&shared, &facts, &*job, &permit);
-            let plan = jobs::whole(look, |error| Err(Halt::Failed(error)));
+            let plan = jobs::whole(look, |error| Err(Interrupt::Failed(error)));
             shared.post(WorkerMsg::Looked(id, Box::new(plan)));
         };
         let root = self.shared.root_of(waiting.needs());
@@ -165,8 +165,8 @@ impl Docket {
         self.leave_line(id);
         match (call, ended) {
             (Some((_, caller)), Ended::Done(result)) => self.answer(id, caller, result),
-            (Some((_, caller)), Ended::Halted(step, halt)) => {
-                self.judge_or_answer(id, step.halted(halt), caller);
+            (Some((_, caller)), Ended::Interrupted(step, interrupt)) => {
+                self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
             (None, _) => {}
         }
@@ -179,9 +179,9 @@ impl Docket {
             (Some((Stage::Sent { .. }, caller)), Ended::Done(result)) => {
                 self.answer(id, caller, result);
             }
-            (Some((Stage::Sent { .. }, mut caller)), Ended::Halted(step, halt)) => {
+            (Some((Stage::Sent { .. }, mut caller)), Ended::Interrupted(step, interrupt)) => {
                 caller.armed = None;
-                self.judge_or_answer(id, step.halted(halt), caller);
+                self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
             (other, _) => self.put_back(id, other),
         }
@@ -198,7 +198,7 @@ impl Docket {
     }
 
     /// Answers a call that is over before its end. If its thread hangs it keeps its place until it is back.
-    pub(in crate::worker) fn give_up(&mut self, id: CallId, why: Halted) {
+    pub(in crate::worker) fn give_up(&mut self, id: CallId, why: StopReason) {
         let Some((stage, mut caller)) = self.calls.remove(&id) else {
             return;
         };
@@ -229,7 +229,7 @@ impl Docket {
     pub(in crate::worker) fn close(&mut self) {
         self.closing = true;
         let begun = |caller: &Caller| {
-            caller.facts.stop.raise(Halted::Revoked);
+            caller.facts.stop.raise(StopReason::Revoked);
             caller.facts.stop.has_begun()
         };
         let calls = self.calls.iter();
@@ -238,7 +238,7 @@ impl Docket {
             .map(|(id, _)| *id)
             .collect();
         for id in ended {
-            self.give_up(id, Halted::Revoked);
+            self.give_up(id, StopReason::Revoked);
         }
     }
 

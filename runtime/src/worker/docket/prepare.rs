@@ -127,7 +127,7 @@ mod tests {
     use crate::policy::Policy;
     use crate::scope::{Scope, Verb};
     use crate::worker::{Worker, WorkerSpec};
-    use crate::{Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec};
+    use crate::{Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec};
 
     async fn runtime() -> Runtime {
         Runtime::builder().build().await.unwrap().0
@@ -205,7 +205,7 @@ mod tests {
             Ok(Prepared { needs, job: () })
         }
 
-        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
             Ok(Reply::text("looked", Value::Null))
         }
     }

@@ -14,7 +14,7 @@ use crate::scope::{Scope, ScopePattern, Verb};
 
 /// What is known of a call that has not ended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CallProgress {
+pub(super) struct CallBuilder {
     needs: Vec<Scope>,
     rule: Option<Arc<str>>,
     changes: Vec<Op>,
@@ -28,7 +28,7 @@ pub(super) struct CallProgress {
     only_begun: bool,
 }
 
-impl CallProgress {
+impl CallBuilder {
     /// Whether a server was sent a call that changes something there.
     fn changes_remotely(&self) -> bool {
         self.sent && self.needs.iter().any(|need| need.verb() != Verb::Read)
@@ -48,7 +48,7 @@ impl Fold {
         entry.is_some_and(|entry| entry.decision != Some(Decision::Granted))
     }
 
-    fn progress(&mut self, call: Option<CallId>) -> Option<&mut CallProgress> {
+    fn progress(&mut self, call: Option<CallId>) -> Option<&mut CallBuilder> {
         call.map(|call| self.run.calls.entry(call).or_default())
     }
 

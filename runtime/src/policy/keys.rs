@@ -12,12 +12,12 @@ use super::verdict::Verdict;
 use crate::call::Origin;
 use crate::scope::Verb;
 
-pub use table::FIELDS;
+pub use table::KEYS;
 
 /// Where a key may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum FieldScope {
+pub enum KeyScope {
     /// In configuration alone.
     Configuration,
     /// In a policy alone.
@@ -41,7 +41,7 @@ pub enum Audience {
 /// How the values of several layers are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Restrict {
+pub enum Merge {
     /// Subtrees within subtrees.
     Roots,
     /// What all lists cover.
@@ -63,7 +63,7 @@ pub enum Restrict {
 /// The words that a key knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Words {
+pub enum EnumKind {
     /// Access levels.
     Access,
     /// Verdicts.
@@ -74,7 +74,7 @@ pub enum Words {
     WriteModes,
 }
 
-impl Words {
+impl EnumKind {
     /// Each of them, as it is written.
     #[must_use]
     pub fn all(self) -> Vec<&'static str> {
@@ -100,9 +100,9 @@ pub enum ValueKind {
     /// An absolute path.
     Path,
     /// One of the words.
-    OneOf(Words),
+    OneOf(EnumKind),
     /// A list of the words.
-    ListOf(Words),
+    ListOf(EnumKind),
     /// A list of names.
     Names,
     /// A list of globs.
@@ -119,28 +119,29 @@ pub enum ValueKind {
 
 /// One key of configuration and policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Field {
+pub struct Key {
     /// The key; members of `roots`, `restrictions` and `budget` stand behind a `/`.
     pub key: &'static str,
     /// What values it takes.
     pub kind: ValueKind,
     /// Where it may stand.
-    pub scope: FieldScope,
+    pub scope: KeyScope,
     /// Who may write it.
     pub audience: Audience,
     /// How several layers are joined.
-    pub restrict: Restrict,
+    #[serde(rename = "restrict")]
+    pub merge: Merge,
     /// What it does, for people.
     pub about: &'static str,
     /// A value that could be written, as JSON.
     pub example: &'static str,
 }
 
-impl Field {
+impl Key {
     /// The field of that key.
     #[must_use]
     pub fn find(key: &str) -> Option<&'static Self> {
-        FIELDS.iter().find(|field| field.key == key)
+        KEYS.iter().find(|field| field.key == key)
     }
 
     /// The key of the object that this one is a member of, if it is one.
@@ -157,20 +158,20 @@ impl Field {
 
     /// Whether it may stand `here`.
     #[must_use]
-    pub fn stands_in(&self, here: FieldScope) -> bool {
-        self.scope == FieldScope::Any || self.scope == here
+    pub fn stands_in(&self, here: KeyScope) -> bool {
+        self.scope == KeyScope::Any || self.scope == here
     }
 
     /// Refuses a key that is unknown, or does not belong `here`; `at` is its JSON pointer.
-    pub(crate) fn check(key: &str, here: FieldScope, at: &str) -> Result<(), PolicyError> {
+    pub(crate) fn check(key: &str, here: KeyScope, at: &str) -> Result<(), PolicyError> {
         let Some(field) = Self::find(key) else {
             return Err(PolicyError::invalid(at, "is no known key"));
         };
         let elsewhere = match field.scope {
-            FieldScope::Any => return Ok(()),
+            KeyScope::Any => return Ok(()),
             scope if scope == here => return Ok(()),
-            FieldScope::Configuration => "belongs in configuration, not in a policy",
-            FieldScope::Policy => "belongs in a policy, not in configuration",
+            KeyScope::Configuration => "belongs in configuration, not in a policy",
+            KeyScope::Policy => "belongs in a policy, not in configuration",
         };
         Err(PolicyError::new(
             PolicyErrorKind::PolicyScope,
@@ -186,7 +187,7 @@ pub(crate) fn admit_audience(policy: &Policy, origin: Origin) -> Result<(), Poli
         Origin::Human | Origin::Host => Audience::Llm,
         Origin::Model | Origin::View => Audience::Human,
     };
-    let mut present = present(policy).filter_map(Field::find);
+    let mut present = present(policy).filter_map(Key::find);
     match present.find(|field| field.audience == refused) {
         Some(field) => Err(PolicyError::new(
             PolicyErrorKind::PolicyAudience,
