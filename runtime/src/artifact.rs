@@ -9,6 +9,6 @@ mod store;
 pub(crate) use parts::Parts;
 pub(crate) use render::{base, diff, json};
 #[cfg(feature = "ui")]
-pub(crate) use review::{About, Around, Review};
+pub(crate) use review::{About, OldTexts, Review};
 pub use store::Artifact;
 pub(crate) use store::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT, Kind, Reader};

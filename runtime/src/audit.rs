@@ -26,7 +26,7 @@ use crate::scope::{Coverage, Scope, ScopePattern};
 
 pub(crate) use chain::Inert;
 pub use chain::{Head, Record, json_line};
-pub(crate) use past::{Past, PastEvent, PastFailure, PastStep, past};
+pub(crate) use past::{PastEvent, PastFailure, PastRecord, PastStep, past};
 pub use recorder::AuditError;
 #[cfg(feature = "oauth")]
 pub(crate) use recorder::WeakAudit;

@@ -1,8 +1,8 @@
 //! A judged call in, a permit out: the proof without which nothing is read and nothing is changed.
 
-mod errand;
 mod gate;
 mod meter;
+mod remote;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::policy::{Authority, Limits, OpenFolder, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Operation, Scope, Verb};
 
-pub(crate) use errand::CallPermit;
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
 pub use meter::BudgetExceeded;
 pub(crate) use meter::{Charge, Meter};
+pub(crate) use remote::CallPermit;
 
 /// Why a call in flight must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ const BEGUN: u8 = 4;
 /// Tells a call in flight to stop. The first word counts: once its effect began nobody can stop it.
 #[derive(Debug, Default)]
 pub(crate) struct StopFlag {
-    word: AtomicU8,
+    state: AtomicU8,
     /// A server was told to carry the call out.
     sent: AtomicBool,
     progress: Option<Progress>,
@@ -64,7 +64,7 @@ impl StopFlag {
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.word.load(Ordering::Acquire) == BEGUN
+        self.state.load(Ordering::Acquire) == BEGUN
     }
 
     /// Whether a server was told to carry the call out.
@@ -72,13 +72,13 @@ impl StopFlag {
         self.sent.load(Ordering::Acquire)
     }
 
-    fn set(&self, word: u8) -> Result<u8, u8> {
-        self.word
-            .compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire)
+    fn set(&self, state: u8) -> Result<u8, u8> {
+        self.state
+            .compare_exchange(0, state, Ordering::AcqRel, Ordering::Acquire)
     }
 
     pub(crate) fn check(&self) -> Result<(), CallError> {
-        match self.word.load(Ordering::Acquire) {
+        match self.state.load(Ordering::Acquire) {
             0 | BEGUN => Ok(()),
             expired if expired == StopReason::Expired as u8 => Err(CallError::new(
                 Code::Deadline,
@@ -92,7 +92,7 @@ impl StopFlag {
 
 /// What the pipeline found when it judged a call; shared by the permits it mints.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct PermitScope {
     /// Every layer above the call, and its own.
     pub(crate) authority: Authority,
     /// What people granted for this call.
@@ -111,7 +111,7 @@ pub(crate) struct Terms {
     pub(crate) stop: Arc<StopFlag>,
 }
 
-impl Terms {
+impl PermitScope {
     fn gates(&self) -> impl Iterator<Item = &Gate> {
         std::iter::once(&*self.gate).chain(self.grant_gates.iter().map(Arc::as_ref))
     }
@@ -202,7 +202,7 @@ impl fmt::Display for Interrupt {
 ///
 /// A permit cannot be made outside the pipeline:
 /// ```compile_fail
-/// let permit = bailiwick::ReadPermit { terms: todo!() };
+/// let permit = bailiwick::ReadPermit { scope: todo!() };
 /// ```
 /// A tool gets one by being called:
 /// ```
@@ -212,12 +212,12 @@ impl fmt::Display for Interrupt {
 /// ```
 #[derive(Debug)]
 pub struct ReadPermit {
-    terms: Arc<Terms>,
+    scope: Arc<PermitScope>,
 }
 
 impl ReadPermit {
-    pub(crate) fn mint(terms: Arc<Terms>) -> Self {
-        Self { terms }
+    pub(crate) fn mint(scope: Arc<PermitScope>) -> Self {
+        Self { scope }
     }
 
     /// The verdict on doing `verb`, whichever operation of it, to `path`, with all layers and grants of this call.
@@ -229,7 +229,7 @@ impl ReadPermit {
     /// The verdict on `need`, with all layers and grants of this call.
     #[must_use]
     pub fn judge_need(&self, need: &Scope) -> Verdict {
-        self.terms.authority.judge(need, &self.terms.granted)
+        self.scope.authority.judge(need, &self.scope.granted)
     }
 
     /// Whether an entry at `path` may be shown.
@@ -275,7 +275,7 @@ impl ReadPermit {
     #[must_use]
     pub fn may_change_protected(&self, path: &VirtualPath) -> bool {
         let need = Scope::file(Verb::Write, path.clone());
-        self.terms.protected.contains(path) || self.terms.authority.protects(&need)
+        self.scope.protected.contains(path) || self.scope.authority.protects(&need)
     }
 
     /// Requires a grant that names each of `paths`, which the call found to be protected by what stands around them.
@@ -303,7 +303,7 @@ impl ReadPermit {
         missing: impl IntoIterator<Item = &'p VirtualPath>,
     ) -> Result<(), Interrupt> {
         let target = Scope::doing(Operation::Create, target.clone());
-        let mut grants = self.terms.granted.iter();
+        let mut grants = self.scope.granted.iter();
         let granted = grants.any(|grant| grant.is_bare() && grant.covers(&target));
         let made = missing.into_iter();
         let needs = made.map(|path| Scope::doing(Operation::Create, path.clone()));
@@ -321,7 +321,7 @@ impl ReadPermit {
     /// The path that was judged in place of `asked`, if links were followed; else `asked`.
     #[must_use]
     pub fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
-        self.terms
+        self.scope
             .moved
             .iter()
             .find(|(from, _)| from == asked)
@@ -336,7 +336,7 @@ impl ReadPermit {
         &'s self,
         path: &'p VirtualPath,
     ) -> Result<(&'s Root, &'p str), CallError> {
-        self.terms
+        self.scope
             .roots
             .find(path)
             .ok_or_else(|| CallError::not_found(path))
@@ -344,31 +344,31 @@ impl ReadPermit {
 
     /// Every root that this worker holds, in the order of the configuration.
     pub fn roots(&self) -> impl Iterator<Item = &Root> {
-        self.terms.roots.iter()
+        self.scope.roots.iter()
     }
 
     /// The folders that the layers of this call leave open, in path order.
     #[must_use]
     pub fn open_folders(&self) -> Vec<OpenFolder> {
-        self.terms.authority.open_folders()
+        self.scope.authority.open_folders()
     }
 
     /// The limits of this call, each the tightest of all layers.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        self.terms.authority.limits()
+        self.scope.authority.limits()
     }
 
     /// Whether every layer leaves this way of writing.
     #[must_use]
     pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
-        self.terms.authority.allows_write_mode(mode)
+        self.scope.authority.allows_write_mode(mode)
     }
 
     /// Whether files with more than one name (hard links) are refused.
     #[must_use]
     pub fn strict_hardlinks(&self) -> bool {
-        self.terms.authority.strict_hardlinks()
+        self.scope.authority.strict_hardlinks()
     }
 
     /// Returns at once while the call may go on; called between pieces of work.
@@ -376,7 +376,7 @@ impl ReadPermit {
     /// # Errors
     /// `CANCELLED` or `DEADLINE`.
     pub fn checkpoint(&self) -> Result<(), CallError> {
-        self.terms.checkpoint()
+        self.scope.checkpoint()
     }
 }
 
@@ -399,9 +399,9 @@ pub struct WritePermit {
 }
 
 impl WritePermit {
-    pub(crate) fn mint(terms: Arc<Terms>) -> Self {
+    pub(crate) fn mint(scope: Arc<PermitScope>) -> Self {
         Self {
-            read: ReadPermit::mint(terms),
+            read: ReadPermit::mint(scope),
         }
     }
 
@@ -413,7 +413,7 @@ impl WritePermit {
 
     /// What is closed when the worker or a grant it uses is revoked.
     pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
-        self.read.terms.shared_gates()
+        self.read.scope.shared_gates()
     }
 
     /// Passes the point of no return: from now on the call is not stopped; after a revocation this fails. A revocation waits
@@ -423,9 +423,9 @@ impl WritePermit {
     /// # Errors
     /// `CANCELLED` or `DEADLINE` if the call must not begin its effect.
     pub fn begin(&self) -> Result<Commit<'_>, CallError> {
-        let passes = self.read.terms.gates().map(Gate::pass);
+        let passes = self.read.scope.gates().map(Gate::pass);
         let passes = passes.collect::<Option<_>>().ok_or_else(revoked)?;
-        self.read.terms.stop.begin()?;
+        self.read.scope.stop.begin()?;
         Ok(Commit { _passes: passes })
     }
 }

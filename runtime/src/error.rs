@@ -136,7 +136,7 @@ impl fmt::Display for Code {
 /// never teaches a way around a refusal.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[error("{}: {}", self.0.code, self.0.message)]
-pub struct CallError(Box<Facts>);
+pub struct CallError(Box<Inner>);
 
 /// What `main` prints of it; the details follow in the alternate form (`{:#?}`).
 impl fmt::Debug for CallError {
@@ -151,7 +151,7 @@ impl fmt::Debug for CallError {
 
 /// Behind one pointer, so that a result is no larger for what is rarely in it.
 #[derive(Clone, PartialEq)]
-struct Facts {
+struct Inner {
     code: Code,
     message: String,
     details: Map<String, Value>,
@@ -165,7 +165,7 @@ impl CallError {
     /// A message may quote names, files and arguments: what deceives in it is escaped, and a long one is cut.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self(Box::new(Facts {
+        Self(Box::new(Inner {
             code,
             message: readable(message.into()),
             details: Map::new(),
@@ -264,7 +264,7 @@ impl CallError {
         &self.0.message
     }
 
-    /// Facts for programs, by key.
+    /// Inner for programs, by key.
     #[must_use]
     pub fn details(&self) -> &Map<String, Value> {
         &self.0.details

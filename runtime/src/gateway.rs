@@ -51,7 +51,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::Asks;
 use crate::describe::ServerDoc;
-use crate::rate::{Bucket, Rate};
+use crate::rate::{Rate, RateLimiter};
 use crate::worker::Worker;
 
 pub use apps::AppPage;
@@ -209,7 +209,10 @@ impl Gateway {
     fn session(&self) -> Self {
         Self {
             desk: Arc::clone(&self.desk),
-            session: Arc::new(self.session.heir(Arc::new(Bucket::new(&self.desk.rate)))),
+            session: Arc::new(
+                self.session
+                    .heir(Arc::new(RateLimiter::new(&self.desk.rate))),
+            ),
         }
     }
 
@@ -423,7 +426,7 @@ impl GatewayBuilder {
     /// The gateway.
     #[must_use]
     pub fn build(self) -> Gateway {
-        let bucket = Arc::new(Bucket::new(&self.desk.rate));
+        let bucket = Arc::new(RateLimiter::new(&self.desk.rate));
         Gateway {
             desk: Arc::new(self.desk),
             session: Arc::new(Session::new(bucket)),

@@ -16,14 +16,14 @@ pub use builder::{BuildError, RuntimeBuilder};
 
 /// What the handles on one runtime share; the last one to go takes all authority along.
 #[derive(Debug)]
-struct House {
+struct RuntimeInner {
     core: Arc<Core>,
     /// The servers are there for as long as somebody may call them.
     #[cfg(feature = "mcp")]
     _upstreams: Option<Upstreams>,
 }
 
-impl Drop for House {
+impl Drop for RuntimeInner {
     fn drop(&mut self) {
         self.core.close();
     }
@@ -34,7 +34,7 @@ impl Drop for House {
 /// Cloning it is cheap. When the last clone is dropped every worker loses its authority.
 #[derive(Clone, Debug)]
 pub struct Runtime {
-    house: Arc<House>,
+    inner: Arc<RuntimeInner>,
 }
 
 impl Runtime {
@@ -49,7 +49,7 @@ impl Runtime {
     /// # Errors
     /// [`SpawnError::Policy`] if it asks for more than is configured, and the other reasons of [`SpawnError`].
     pub async fn spawn(&self, spec: WorkerSpec) -> Result<Worker, SpawnError> {
-        self.house.core.spawn(None, spec).await.map(Worker::new)
+        self.inner.core.spawn(None, spec).await.map(Worker::new)
     }
 
     /// Reads any artifact, for people.
@@ -57,7 +57,7 @@ impl Runtime {
     /// # Errors
     /// `NOT_FOUND` if it does not exist, or no longer.
     pub fn artifact(&self, uri: &str) -> Result<Artifact, CallError> {
-        self.house.core.artifacts.get(uri, Reader::Host)
+        self.inner.core.artifacts.get(uri, Reader::Host)
     }
 
     /// Waits until every audit event so far is written.
@@ -65,14 +65,14 @@ impl Runtime {
     /// # Errors
     /// The log's, if it cannot be written.
     pub async fn flush_audit(&self) -> Result<(), crate::audit::AuditError> {
-        self.house.core.audit.flush().await
+        self.inner.core.audit.flush().await
     }
 
     /// Takes all authority from every worker, ends them, waits until the audit is written, their ends included, and lets
     /// go of the grant store. No worker is started afterwards: that is [`SpawnError::Closed`].
     pub async fn shutdown(&self) -> Revoked {
-        let all = self.house.core.revoke_all().await;
-        self.house.core.broker.close_store().await;
+        let all = self.inner.core.revoke_all().await;
+        self.inner.core.broker.close_store().await;
         // A log that cannot be written has told every caller so already.
         let _ = self.flush_audit().await;
         all

@@ -5,9 +5,9 @@ mod authority;
 mod batch;
 mod block;
 mod broker;
+mod broker_state;
 mod choices;
 mod decided;
-mod desk;
 mod grants;
 mod history;
 mod ledger;
@@ -43,13 +43,13 @@ pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
     PermissionRequired, PermissionType, ServerCard,
 };
-pub(crate) use broker::{Broker, BrokerConfig, Ruling, Told};
+pub(crate) use broker::{AskOutcome, Broker, BrokerConfig, QuestionSender};
+pub(crate) use broker_state::CallRef;
 pub(crate) use choices::choices;
 pub use choices::{Breadth, Choice};
 pub use decided::{DecidedBy, RevokeCause};
-pub(crate) use desk::CallOf;
 pub use grants::GrantView;
-pub(crate) use grants::{Claimant, Redeemed};
+pub(crate) use grants::{Requester, UsedGrants};
 pub use history::{
     CallOutcome, CallTally, Denial, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter,
     HistoryReport, PastCall, PastQuestion, RepeatedQuestion, Tally,
@@ -96,7 +96,7 @@ pub struct Request {
     /// The served roots; what lies in none of them is outside.
     pub roots: Vec<VirtualPath>,
     /// The widest that may be granted here.
-    pub ceiling: Vec<ScopePattern>,
+    pub max_grantable: Vec<ScopePattern>,
     /// A protected name is among the needs: only exactly them can be allowed.
     pub sensitive: bool,
     /// The needs that make it so.
@@ -114,7 +114,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether a person may allow this call by `patterns`: they cover every need and nothing above the ceiling. A server or
+    /// Whether a person may allow this call by `patterns`: they cover every need and nothing above the max_grantable. A server or
     /// tool that they name without its mark is the one that is asked about.
     ///
     /// No patterns at all means exactly the needs.
@@ -127,8 +127,9 @@ impl Request {
                 .any(|need| ScopePattern::of(need) == *one.pattern())
         };
         let may = |one: &Coverage| {
-            let mut ceiling = self.ceiling.iter();
-            exact(one) || (!self.sensitive && ceiling.any(|top| top.covers_pattern(one.pattern())))
+            let mut max_grantable = self.max_grantable.iter();
+            exact(one)
+                || (!self.sensitive && max_grantable.any(|top| top.covers_pattern(one.pattern())))
         };
         patterns.is_empty()
             || self
@@ -513,7 +514,7 @@ pub(crate) mod tests {
     /// A request of worker `worker` that differs from others by `argument`.
     pub(crate) fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
-        let ceiling = vec![ScopePattern::ANY];
+        let max_grantable = vec![ScopePattern::ANY];
         let roots = vec![VirtualPath::parse("/r", None).unwrap()];
         let arguments = serde_json::json!({ "argument": argument });
         Request {
@@ -527,10 +528,10 @@ pub(crate) mod tests {
             arguments,
             intent: "Edit a file".to_owned(),
             preview: None,
-            choices: choices(&needs, &ceiling, &roots, false),
+            choices: choices(&needs, &max_grantable, &roots, false),
             roots,
             needs,
-            ceiling,
+            max_grantable,
             sensitive: false,
             protected: Vec::new(),
             protected_because: Vec::new(),
@@ -548,12 +549,12 @@ pub(crate) mod tests {
         request.needs = needs.map(|need| need.only(change)).collect();
         let Request {
             needs,
-            ceiling,
+            max_grantable,
             roots,
             sensitive,
             ..
         } = &request;
-        request.choices = choices(needs, ceiling, roots, *sensitive);
+        request.choices = choices(needs, max_grantable, roots, *sensitive);
         request
     }
 
@@ -579,7 +580,7 @@ pub(crate) mod tests {
     #[test]
     fn an_answer_must_cover_every_need_and_stay_below_the_ceiling() {
         let mut request = request(1, 1, &["write:file:/r/a/x", "write:file:/r/b"]);
-        request.ceiling = vec!["write:file:/r".parse().unwrap()];
+        request.max_grantable = vec!["write:file:/r".parse().unwrap()];
         check(&request, &[], true);
         check(&request, &["write:file:/r/a/x", "write:file:/r/b"], true);
         check(&request, &["write:file:/r"], true);
@@ -626,7 +627,7 @@ pub(crate) mod tests {
     #[test]
     fn the_exact_needs_fit_even_where_the_ceiling_does_not_reach() {
         let mut request = request(1, 1, &["write:file:/r/x"]);
-        request.ceiling.clear();
+        request.max_grantable.clear();
         check(&request, &["write:file:/r/x"], true);
         check(&request, &["write:file:/r"], false);
     }

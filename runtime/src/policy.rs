@@ -5,12 +5,12 @@ mod authority;
 mod base;
 mod braces;
 mod build;
+mod cache;
 mod error;
 mod explain;
 mod flags;
 mod fold;
 mod globs;
-mod kept;
 mod keys;
 mod level;
 mod limits;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::call::Origin;
-use need::{Need, Place};
+use need::{MountPoint, Need};
 use patterns::PatternBudget;
 
 pub use access::Access;
@@ -51,7 +51,7 @@ pub use sets::WriteMode;
 pub use verdict::Verdict;
 
 pub(crate) use globs::{MAX_GLOB, MAX_LIST};
-pub(crate) use parse::At;
+pub(crate) use parse::Pointer;
 pub(crate) use protect::GIT as REPOSITORY_REASON;
 
 /// What a worker or a call shall be kept to: data that can only restrict what its issuer holds.
@@ -104,7 +104,7 @@ pub struct Layer(Arc<Compiled>);
 #[derive(Debug)]
 struct Compiled {
     roots: roots::Roots,
-    everywhere: globs::Everywhere,
+    everywhere: globs::GlobalGlobs,
     scopes: scopes::Scopes,
     sets: sets::Sets,
     access: Access,
@@ -132,7 +132,7 @@ impl Policy {
             return Err(fault.clone());
         }
         let roots = roots::Roots::compile(roots.as_deref(), budget)?;
-        let everywhere = globs::Everywhere::compile(deny, immutable, budget)?;
+        let everywhere = globs::GlobalGlobs::compile(deny, immutable, budget)?;
         Ok(Layer(Arc::new(Compiled {
             roots,
             everywhere,
@@ -211,7 +211,7 @@ impl Layer {
 
 impl Compiled {
     /// The tightest ruling of all fields.
-    fn judge(&self, need: &Need<'_>, mounts: &[Place], inherited: bool) -> verdict::Ruling {
+    fn judge(&self, need: &Need<'_>, mounts: &[MountPoint], inherited: bool) -> verdict::Ruling {
         let Self {
             roots,
             everywhere,

@@ -36,12 +36,12 @@ impl fmt::Display for Rate {
 
 /// Tokens that are taken and that time gives back.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct RateLimiter {
     rate: Rate,
     state: Mutex<(f64, Instant)>,
 }
 
-impl Bucket {
+impl RateLimiter {
     pub(crate) fn new(rate: &Rate) -> Self {
         Self {
             rate: *rate,
@@ -94,14 +94,14 @@ mod tests {
             times in prop::collection::vec(0..5000_u64, 1..60),
         ) {
             let rate = Rate { calls, per: Duration::from_millis(per) };
-            let bucket = Bucket::new(&rate);
+            let limiter = RateLimiter::new(&rate);
             let start = Instant::now();
             let at = |millis: u64| start + Duration::from_millis(millis);
             let (mut served, mut latest) = (Vec::new(), 0);
             for time in times {
                 // Whoever looked at the clock before another, and comes after it, comes when that one does.
                 latest = time.max(latest);
-                if bucket.take_at(at(time)).is_ok() {
+                if limiter.take_at(at(time)).is_ok() {
                     served.push(latest);
                 }
             }
@@ -112,9 +112,9 @@ mod tests {
                     prop_assert!(count <= share, "{} from {} to {}", count, from, to);
                 }
             }
-            if let Err(wait) = bucket.take_at(at(latest)) {
-                prop_assert!(bucket.take_at(at(latest + wait.saturating_sub(2))).is_err());
-                prop_assert!(bucket.take_at(at(latest + wait)).is_ok(), "after {} ms", wait);
+            if let Err(wait) = limiter.take_at(at(latest)) {
+                prop_assert!(limiter.take_at(at(latest + wait.saturating_sub(2))).is_err());
+                prop_assert!(limiter.take_at(at(latest + wait)).is_ok(), "after {} ms", wait);
             }
         }
     }
@@ -125,24 +125,24 @@ mod tests {
             calls: 10,
             per: Duration::from_secs(1),
         };
-        let bucket = Bucket::new(&rate);
+        let limiter = RateLimiter::new(&rate);
         let start = Instant::now();
-        assert!((0..10).all(|_| bucket.take_at(start).is_ok()));
-        let wait = bucket.take_at(start).unwrap_err();
+        assert!((0..10).all(|_| limiter.take_at(start).is_ok()));
+        let wait = limiter.take_at(start).unwrap_err();
         assert!(wait <= 101, "{wait}");
-        assert!(bucket.take_at(start + Duration::from_millis(150)).is_ok());
-        assert!(bucket.take_at(start + Duration::from_millis(150)).is_err());
+        assert!(limiter.take_at(start + Duration::from_millis(150)).is_ok());
+        assert!(limiter.take_at(start + Duration::from_millis(150)).is_err());
         assert_eq!(rate.to_string(), "10/second");
     }
 
     #[test]
     fn a_time_that_is_longer_than_any_is_waited_for_as_well() {
-        let bucket = Bucket::new(&Rate {
+        let limiter = RateLimiter::new(&Rate {
             calls: 1,
             per: Duration::MAX,
         });
         let start = Instant::now();
-        assert_eq!(bucket.take_at(start), Ok(()));
-        assert_eq!(bucket.take_at(start), Err(u64::MAX));
+        assert_eq!(limiter.take_at(start), Ok(()));
+        assert_eq!(limiter.take_at(start), Err(u64::MAX));
     }
 }

@@ -24,7 +24,7 @@ use crate::pipeline::PreviewKey;
 use crate::policy::Authority;
 use crate::root::RootTable;
 use crate::tool::Tools;
-use crate::worker::{Admission, Deadlines, Pool, Shared, Turns, WorkerActor};
+use crate::worker::{Admission, Deadlines, PathLocks, Pool, Shared, WorkerActor};
 use restart::Restarts;
 use tree::Tree;
 
@@ -60,14 +60,14 @@ pub(crate) struct Core {
     pub(crate) deadlines: Deadlines,
     /// What preview tokens are made with.
     pub(crate) previews: PreviewKey,
-    pub(crate) turns: Turns,
+    pub(crate) path_locks: PathLocks,
     pub(crate) calls: AtomicU64,
     pub(crate) workers: AtomicU64,
     pub(crate) registry: DashMap<WorkerId, Arc<Shared>, FixedState>,
     pub(crate) actors: DashMap<ActorId, WorkerId, FixedState>,
     pub(crate) tree: TreeLock,
     /// One supervisor actor a core, so that a hundred thousand children share no map and no mailbox.
-    pub(crate) supervisors: OnceLock<Vec<ActorRef<Never>>>,
+    pub(crate) supervisors: OnceLock<Vec<ActorRef<NoMessage>>>,
 }
 
 /// The delegation tree behind its lock; taken when workers come and go, never on a call.
@@ -92,11 +92,11 @@ pub struct Revoked {
 
 /// A supervisor is told nothing; it hears of deaths.
 #[derive(Debug)]
-pub(crate) enum Never {}
+pub(crate) enum NoMessage {}
 
 // These messages never leave the process.
 #[cfg(feature = "ractor-cluster")]
-impl ractor::Message for Never {}
+impl ractor::Message for NoMessage {}
 
 /// Starts workers anew when they die.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub(crate) struct Supervisor;
 
 /// What a supervisor remembers.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct SupervisorState {
     core: std::sync::Weak<Core>,
     began: Instant,
     restarts: HashMap<WorkerId, Restarts, FixedState>,
@@ -112,16 +112,16 @@ pub(crate) struct Watch {
 
 #[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for Supervisor {
-    type Msg = Never;
-    type State = Watch;
+    type Msg = NoMessage;
+    type State = SupervisorState;
     type Arguments = std::sync::Weak<Core>;
 
     async fn pre_start(
         &self,
-        _: ActorRef<Never>,
+        _: ActorRef<NoMessage>,
         core: Self::Arguments,
-    ) -> Result<Watch, ActorProcessingErr> {
-        Ok(Watch {
+    ) -> Result<SupervisorState, ActorProcessingErr> {
+        Ok(SupervisorState {
             core,
             began: Instant::now(),
             restarts: HashMap::default(),
@@ -130,13 +130,13 @@ impl Actor for Supervisor {
 
     async fn handle_supervisor_evt(
         &self,
-        me: ActorRef<Never>,
+        me: ActorRef<NoMessage>,
         event: SupervisionEvent,
-        watch: &mut Watch,
+        state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorFailed(who, _) | SupervisionEvent::ActorTerminated(who, ..) => {
-                watch.died(who.get_id(), me.get_cell()).await;
+                state.died(who.get_id(), me.get_cell()).await;
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
             #[cfg(feature = "ractor-cluster")]
@@ -146,7 +146,7 @@ impl Actor for Supervisor {
     }
 }
 
-impl Watch {
+impl SupervisorState {
     /// Starts a worker anew with the same authority, unless its end was wanted or it dies too often.
     async fn died(&mut self, actor: ActorId, me: ActorCell) {
         let Some(core) = self.core.upgrade() else {

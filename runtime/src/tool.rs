@@ -23,9 +23,11 @@ use crate::scope::Scope;
 pub use notes::{Example, Failure, Reverse};
 pub(crate) use registry::{AnyPlan, Arguments, Entry, Job, ReadJob, WriteJob};
 pub use registry::{RegistryError, ToolSet};
-pub(crate) use remote::{CallContext, Carried, Carrying, Remote, RemoteJob, RemoteTools, Tools};
 #[cfg(feature = "mcp")]
 pub(crate) use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE};
+pub(crate) use remote::{
+    Remote, RemoteContext, RemoteFuture, RemoteJob, RemoteReply, RemoteTools, Tools,
+};
 
 /// What a tool says of itself, apart from its schemas, which come from its types.
 #[derive(Clone, Debug, PartialEq)]

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::error::CallError;
-use crate::rate::Bucket;
+use crate::rate::RateLimiter;
 use crate::upstream::{OF_APPS, ServerTool};
 use crate::worker::Worker;
 use actor::{Beginning, ViewActor, ViewMsg};
@@ -125,7 +125,7 @@ impl Worker {
         let mark: String = mark.iter().map(|byte| format!("{byte:02x}")).collect();
         let name: Arc<str> = format!("{OF_APPS}{}", spec.name).into();
         let label = format!("{name}~{mark}");
-        if !self.apps().claim(&name, &label, spec.indirect) {
+        if !self.apps().register(&name, &label, spec.indirect) {
             return Err(ViewError::Taken(spec.name));
         }
         let limits = spec.limits;
@@ -139,7 +139,7 @@ impl Worker {
             source: spec.source,
             modes: spec.modes,
             limits,
-            wishes: Bucket::new(&limits.wishes),
+            wishes: RateLimiter::new(&limits.wishes),
             state: watch::Sender::new(ViewState::Starting),
             pinned: AtomicBool::new(false),
             guest: OnceLock::new(),

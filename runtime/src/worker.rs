@@ -1,26 +1,26 @@
 //! One sub-agent's task: calls in, answers out, under an authority that can only shrink.
 
 mod actor;
+mod admission;
+mod approval;
 #[cfg(feature = "mcp")]
 mod apps;
-mod asking;
-mod beneath;
 mod blocking;
+mod call_table;
 #[cfg(feature = "mcp")]
 mod compile;
 mod deadline;
-mod docket;
-mod granted;
-mod inbox;
-mod intake;
+mod delegation;
+mod granted_call;
 mod jobs;
-mod locks;
+mod lock_queue;
 mod offered;
+mod path_locks;
 mod pending;
+mod prepare;
 mod preview_arguments;
 mod remote;
 mod shared;
-mod turns;
 #[cfg(feature = "mcp")]
 mod views;
 
@@ -44,21 +44,21 @@ use crate::root::Root;
 use crate::supervisor::{Revoked, SpawnError};
 
 pub(crate) use actor::WorkerActor;
+pub use admission::Admission;
+use admission::CallOptions;
+#[cfg(feature = "mcp")]
+pub(crate) use admission::Done;
+#[cfg(not(feature = "mcp"))]
+use admission::Done;
 pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use deadline::Deadlines;
-pub use inbox::Admission;
-#[cfg(feature = "mcp")]
-pub(crate) use inbox::Done;
-#[cfg(not(feature = "mcp"))]
-use inbox::Done;
-use inbox::Terms;
 #[cfg(feature = "mcp")]
 pub(crate) use offered::ToolsChanges;
-pub use pending::{CallProgress, PendingCall};
+pub(crate) use path_locks::PathLocks;
 #[cfg(feature = "mcp")]
-pub(crate) use pending::{Reached, Underway};
+pub(crate) use pending::{CallEvent, RunningCall};
+pub use pending::{CallProgress, PendingCall};
 pub(crate) use shared::Shared;
-pub(crate) use turns::Turns;
 
 /// What a worker is started with.
 ///
@@ -199,7 +199,7 @@ impl Worker {
     /// # Errors
     /// [`CallError`]
     pub async fn submit(&self, call: Call) -> Result<Outcome, CallError> {
-        outcome(inbox::submit(&self.shared, call, Terms::new(Mode::Apply)).await?)
+        outcome(admission::submit(&self.shared, call, CallOptions::new(Mode::Apply)).await?)
     }
 
     /// Like [`Worker::call`], with arguments of the tool's own type: nothing is turned into JSON and back.
@@ -216,11 +216,11 @@ impl Worker {
             arguments: Value::Null,
             meta: CallMeta::default(),
         };
-        let terms = Terms {
+        let options = CallOptions {
             typed: Some(Box::new(arguments)),
-            ..Terms::new(Mode::Apply)
+            ..CallOptions::new(Mode::Apply)
         };
-        outcome(inbox::submit(&self.shared, call, terms).await?)
+        outcome(admission::submit(&self.shared, call, options).await?)
     }
 
     /// Shows what a mutating call would do. Nothing changes, and nobody is asked if the worker may read the targets.
@@ -236,7 +236,7 @@ impl Worker {
     /// # Errors
     /// [`CallError`]
     pub async fn submit_preview(&self, call: Call) -> Result<Preview, CallError> {
-        preview(inbox::submit(&self.shared, call, Terms::new(Mode::Preview)).await?)
+        preview(admission::submit(&self.shared, call, CallOptions::new(Mode::Preview)).await?)
     }
 
     /// Starts a worker beneath this one.
@@ -283,13 +283,13 @@ impl Worker {
     }
 
     /// Says which layer and rule decides on each need of a call, and the smallest grant that would allow it. These are all
-    /// needs that the call begins with. Nothing is looked at, so links are not followed, and what a directory holds is not
+    /// needs that the call begins with. Nothing is planned at, so links are not followed, and what a directory holds is not
     /// known. A policy of the call is compiled here, which takes a while if it is large.
     ///
     /// # Errors
     /// [`CallError`] if the call cannot be understood.
     pub fn explain(&self, call: &Call) -> Result<Vec<Explanation>, CallError> {
-        intake::explain(&self.shared, call)
+        prepare::explain(&self.shared, call)
     }
 
     /// How the worker fares.
@@ -327,7 +327,7 @@ impl Worker {
 impl Worker {
     /// The root that holds `path`, and the path beneath it.
     pub(crate) fn root_of<'p>(&self, path: &'p VirtualPath) -> Option<(&Root, &'p str)> {
-        self.shared.holder.roots.find(path)
+        self.shared.handles.roots.find(path)
     }
 
     /// One or two sentences for a model on where it may work.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 #[cfg(feature = "ui")]
-use super::review::{Around, Review, Wanted};
+use super::review::{OldTexts, Review, RowRange};
 use super::store::Kind;
 use crate::error::CallError;
 #[cfg(feature = "ui")]
@@ -18,7 +18,7 @@ pub(crate) struct Parts {
     pub(crate) kept: Vec<(Kind, Bytes)>,
     /// What a page is made of when somebody reads it.
     #[cfg(feature = "ui")]
-    pub(crate) review: Option<(Arc<Review>, Around)>,
+    pub(crate) review: Option<(Arc<Review>, OldTexts)>,
 }
 
 impl Parts {
@@ -36,7 +36,7 @@ impl Parts {
     pub(super) fn forget_old_texts(&mut self) {
         #[cfg(feature = "ui")]
         if let Some((_, around)) = &mut self.review {
-            *around = Around::default();
+            *around = OldTexts::default();
         }
     }
 
@@ -66,7 +66,7 @@ impl Parts {
 pub(super) enum Part {
     Kept(Bytes),
     #[cfg(feature = "ui")]
-    Review(Arc<Review>, Around),
+    Review(Arc<Review>, OldTexts),
 }
 
 impl Part {
@@ -99,13 +99,13 @@ pub(super) struct At<'u> {
 
 #[cfg(feature = "ui")]
 impl At<'_> {
-    fn made(&self, review: &Review, around: &Around) -> Result<Option<Bytes>, CallError> {
+    fn made(&self, review: &Review, around: &OldTexts) -> Result<Option<Bytes>, CallError> {
         let made = match (self.kind, self.query) {
             (Kind::Rows, None) => review
                 .data(&self.page, around)
                 .map(|data| Some(data.into())),
             (Kind::Rows, Some(query)) => {
-                let rows = Wanted::parse(query).and_then(|wanted| review.rows(wanted, around));
+                let rows = RowRange::parse(query).and_then(|wanted| review.rows(wanted, around));
                 rows.transpose().map(|rows| rows.map(Bytes::from))
             }
             _ => review.page(&self.page, around).map(Some),

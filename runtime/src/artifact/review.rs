@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 
-use self::rows::{Look, Row, of_hunk};
+use self::rows::{LineStyle, Row, of_hunk};
 use crate::effect::{Change, DirectoryContents, Entry, Hunk, Op};
 use crate::id::ToolName;
 use crate::path::VirtualPath;
@@ -43,11 +43,11 @@ pub(crate) struct Review {
 }
 
 /// The old texts of the changes, in their order.
-pub(crate) type Around = Arc<[Option<Bytes>]>;
+pub(crate) type OldTexts = Arc<[Option<Bytes>]>;
 
 /// Which rows of a call's changes are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct RowRange {
     /// Which change.
     change: usize,
     first: First,
@@ -64,7 +64,7 @@ enum First {
     Old(usize),
 }
 
-impl Wanted {
+impl RowRange {
     /// Reads `change=0&from=120` or `change=0&old=57`, with `count` or `whole=1`, in any order.
     pub(crate) fn parse(query: &str) -> Option<Self> {
         let (mut change, mut from, mut old, mut count, mut whole) = (None, None, None, None, None);
@@ -170,7 +170,7 @@ struct Page {
 
 impl Review {
     /// The review of a call, and the old texts of its changes.
-    pub(crate) fn new(about: About, mut changes: Vec<Change>) -> (Self, Around) {
+    pub(crate) fn new(about: About, mut changes: Vec<Change>) -> (Self, OldTexts) {
         let around = changes.iter_mut().map(|change| change.diff.old.take());
         let around = around.collect();
         (Self { about, changes }, around)
@@ -194,7 +194,7 @@ impl Review {
     }
 
     /// The page that shows it, for any frame: its data stands in it.
-    pub(crate) fn page(&self, uri: &str, around: &Around) -> Result<Bytes, serde_json::Error> {
+    pub(crate) fn page(&self, uri: &str, around: &OldTexts) -> Result<Bytes, serde_json::Error> {
         let data = harmless(&self.data(uri, around)?);
         let (before, after) = bailiwick_ui::REVIEW
             .split_once(bailiwick_ui::DATA)
@@ -204,7 +204,7 @@ impl Review {
     }
 
     /// What the page says, as JSON.
-    pub(crate) fn data(&self, uri: &str, around: &Around) -> Result<String, serde_json::Error> {
+    pub(crate) fn data(&self, uri: &str, around: &OldTexts) -> Result<String, serde_json::Error> {
         let (mut rows, mut bytes) = (FIRST_ROWS, FIRST_BYTES);
         let held = around.iter().flatten().map(Bytes::len).sum::<usize>() <= WHOLE_BYTES;
         let texts = around.iter().map(Some).chain(std::iter::repeat(None));
@@ -232,8 +232,8 @@ impl Review {
     /// The wanted rows as JSON; none if there is no such change, or no row there, or its old text is no longer kept.
     pub(crate) fn rows(
         &self,
-        wanted: Wanted,
-        around: &Around,
+        wanted: RowRange,
+        around: &OldTexts,
     ) -> Option<Result<String, serde_json::Error>> {
         let change = self.changes.get(wanted.change)?;
         let (rows, next) = match wanted.first {
@@ -269,7 +269,7 @@ impl Review {
         bytes: usize,
         whole: bool,
     ) -> Vec<Row> {
-        let look = Look::of(&change.diff, whole);
+        let look = LineStyle::of(&change.diff, whole);
         let end = from.saturating_add(if bytes == 0 { 0 } else { count });
         let (mut rows, mut start) = (Vec::new(), 0);
         for hunk in &change.diff.hunks {
@@ -366,7 +366,7 @@ fn between(
     whole: bool,
 ) -> Option<Vec<Row>> {
     let text = std::str::from_utf8(old).ok()?;
-    let look = Look::of(&change.diff, whole);
+    let look = LineStyle::of(&change.diff, whole);
     let mut hunks = change.diff.hunks.iter().peekable();
     let (mut passed, mut made) = (0, 0);
     let lines = text.split_inclusive('\n').zip(1..);

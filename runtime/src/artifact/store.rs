@@ -142,7 +142,7 @@ struct Set {
 }
 
 #[derive(Default)]
-struct Shelf {
+struct StoreState {
     sets: HashMap<Id, Set>,
     /// From the least to the most recently used.
     order: BTreeMap<u64, Id>,
@@ -160,7 +160,7 @@ struct Shelf {
 pub(crate) struct ArtifactStore {
     count: usize,
     bytes: usize,
-    shelf: Arc<Mutex<Shelf>>,
+    state: Arc<Mutex<StoreState>>,
 }
 
 impl ArtifactStore {
@@ -170,7 +170,7 @@ impl ArtifactStore {
         Self {
             count: unlimited(count),
             bytes: unlimited(bytes),
-            shelf: Arc::default(),
+            state: Arc::default(),
         }
     }
 
@@ -209,13 +209,13 @@ impl ArtifactStore {
             )
         })?;
         let refs = parts.kinds().map(|kind| address(tool, id, kind)).collect();
-        self.with(|shelf| {
-            shelf.make_room(self.count.saturating_sub(1), self.bytes - size);
-            shelf.size += size;
-            shelf.clock += 1;
-            shelf.order.insert(shelf.clock, id);
+        self.with(|state| {
+            state.make_room(self.count.saturating_sub(1), self.bytes - size);
+            state.size += size;
+            state.clock += 1;
+            state.order.insert(state.clock, id);
             if old > 0 {
-                shelf.with_old.insert(shelf.clock, id);
+                state.with_old.insert(state.clock, id);
             }
             let set = Set {
                 tool: tool.clone(),
@@ -224,9 +224,9 @@ impl ArtifactStore {
                 parts,
                 size,
                 old,
-                touched: shelf.clock,
+                touched: state.clock,
             };
-            shelf.sets.insert(id, set);
+            state.sets.insert(id, set);
         });
         Ok(refs)
     }
@@ -244,10 +244,10 @@ impl ArtifactStore {
             )
         };
         let (tool, id, kind, query) = parse(uri).ok_or_else(absent)?;
-        let part = self.with(|shelf| {
-            let set = shelf.sets.get(&id)?;
+        let part = self.with(|state| {
+            let set = state.sets.get(&id)?;
             let part = set.is_for(tool, reader).then(|| set.parts.part(kind))?;
-            shelf.touch(id);
+            state.touch(id);
             part
         });
         let at = At {
@@ -267,25 +267,25 @@ impl ArtifactStore {
     #[cfg(all(feature = "mcp", feature = "ui"))]
     pub(crate) fn review(&self, uri: &str, reader: Reader) -> Option<Arc<Review>> {
         let (tool, id, ..) = parse(uri)?;
-        self.with(|shelf| {
-            let set = shelf.sets.get(&id).filter(|set| set.is_for(tool, reader))?;
+        self.with(|state| {
+            let set = state.sets.get(&id).filter(|set| set.is_for(tool, reader))?;
             Some(Arc::clone(&set.parts.review.as_ref()?.0))
         })
     }
 
     /// What `reader` may read, the newest first.
     pub(crate) fn list(&self, reader: Reader) -> Vec<ArtifactRef> {
-        self.with(|shelf| {
-            let mine = shelf.order.values().rev().filter_map(|id| {
-                let set = shelf.sets.get(id).filter(|set| set.is_of(reader))?;
+        self.with(|state| {
+            let mine = state.order.values().rev().filter_map(|id| {
+                let set = state.sets.get(id).filter(|set| set.is_of(reader))?;
                 Some(set.parts.kinds().map(|kind| address(&set.tool, *id, kind)))
             });
             mine.flatten().collect()
         })
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Shelf) -> T) -> T {
-        act(&mut self.shelf.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, act: impl FnOnce(&mut StoreState) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -311,7 +311,7 @@ impl Set {
     }
 }
 
-impl Shelf {
+impl StoreState {
     fn touch(&mut self, id: Id) {
         if let Some(set) = self.sets.get_mut(&id) {
             self.clock += 1;
@@ -549,7 +549,7 @@ mod tests {
         const OLD: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
         let unlimited = ArtifactStore::new(0, 0);
         reviewed(&unlimited, "x\n", "");
-        let bare = unlimited.shelf.lock().unwrap().size;
+        let bare = unlimited.state.lock().unwrap().size;
         let store = ArtifactStore::new(0, 3 * bare + 2 * OLD.len());
         let first = reviewed(&store, "1\n", OLD);
         let second = reviewed(&store, "2\n", OLD);

@@ -1,4 +1,4 @@
-//! An event and the head of a chain in, the line that continues the chain out; and a line in, its place out.
+//! An event and the head of a chain in, the line that continues the chain out; and a line in, its raw out.
 
 use std::io;
 
@@ -32,7 +32,7 @@ impl Default for Head {
     }
 }
 
-/// One event with its time and its place in the chain.
+/// One event with its time and its raw in the chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     seq: u64,
@@ -151,7 +151,7 @@ fn link(prev: &ContentHash, body: &[u8]) -> ContentHash {
     ContentHash::from_bytes(hasher.finalize().into())
 }
 
-/// What a line says of its place in the chain.
+/// What a line says of its raw in the chain.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) seq: u64,
@@ -160,7 +160,7 @@ pub(super) struct Link {
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct RawLink {
     seq: u64,
     prev: ContentHash,
     hash: ContentHash,
@@ -168,7 +168,7 @@ struct Place {
 
 /// Reads a line without its line break; its hash is checked against its content.
 pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
-    let place: Place = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
+    let raw: RawLink = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
     let (body, seal) = line
         .len()
         .checked_sub(SEAL)
@@ -176,14 +176,14 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
         .ok_or(BreakReason::Changed)?;
     let mut sealed = body.to_vec();
     sealed.push(b'}');
-    let hash = link(&place.prev, &sealed);
+    let hash = link(&raw.prev, &sealed);
     let expected = format!("{HASH_OPENS}{hash}{HASH_CLOSES}");
-    if expected.as_bytes() != seal || hash != place.hash {
+    if expected.as_bytes() != seal || hash != raw.hash {
         return Err(BreakReason::Changed);
     }
     Ok(Link {
-        seq: place.seq,
-        prev: place.prev,
+        seq: raw.seq,
+        prev: raw.prev,
         hash,
     })
 }

@@ -18,7 +18,7 @@ use crate::scope::{Scope, ScopePattern};
 
 /// A record, read back.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Past {
+pub(crate) struct PastRecord {
     /// The version of its form; records of the first version do not say.
     #[serde(default)]
     format: u16,
@@ -125,8 +125,8 @@ pub(crate) struct PastChange {
 }
 
 /// Reads a line whose place in the chain is known.
-pub(crate) fn past(line: &[u8]) -> Result<Past, BreakReason> {
-    let past: Past = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
+pub(crate) fn past(line: &[u8]) -> Result<PastRecord, BreakReason> {
+    let past: PastRecord = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
     if past.format > FORMAT {
         return Err(BreakReason::NewerFormat { found: past.format });
     }

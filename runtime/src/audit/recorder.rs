@@ -19,7 +19,7 @@ use crate::error::{CallError, Code};
 /// How many events may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
 /// How long the writer lets events gather after a batch: waking it costs the caller more than handing over.
-const GATHER: Duration = Duration::from_millis(1);
+const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// How long the writer waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -70,17 +70,17 @@ impl From<AuditError> for CallError {
 enum Message {
     Record(AuditEvent),
     Together(Vec<AuditEvent>),
-    Commit(AuditEvent, Unwritten, SyncSender<Result<(), AuditError>>),
+    Commit(AuditEvent, OnWriteError, SyncSender<Result<(), AuditError>>),
     Flush(Flushed),
 }
 
 /// What happens to a committed event that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unwritten {
+enum OnWriteError {
     /// Its step does not happen, so another event is recorded instead.
-    Refused,
+    Discard,
     /// Its step has happened, so it is kept until it can be written.
-    Kept,
+    Retry,
 }
 
 /// Told once what was handed over before is written, or that it is not.
@@ -98,10 +98,10 @@ struct Status {
 ///
 /// The writer ends once the last clone is gone and everything handed over is written.
 #[derive(Clone, Debug)]
-pub(crate) struct Audit(Arc<Way>);
+pub(crate) struct Audit(Arc<AuditSender>);
 
 #[derive(Debug)]
-struct Way {
+struct AuditSender {
     sender: SyncSender<Message>,
     writer: Thread,
     status: Arc<Status>,
@@ -110,7 +110,7 @@ struct Way {
 /// The way into an audit for whoever may outlive it: the writer does not wait for this.
 #[cfg(feature = "oauth")]
 #[derive(Clone, Debug)]
-pub(crate) struct WeakAudit(Weak<Way>);
+pub(crate) struct WeakAudit(Weak<AuditSender>);
 
 #[cfg(feature = "oauth")]
 impl WeakAudit {
@@ -135,7 +135,7 @@ impl Audit {
         let thread = thread::Builder::new()
             .name("bailiwick-audit".to_owned())
             .spawn(move || writer.run(&receiver))?;
-        Ok(Self(Arc::new(Way {
+        Ok(Self(Arc::new(AuditSender {
             sender,
             writer: thread.thread().clone(),
             status,
@@ -149,13 +149,13 @@ impl Audit {
 
     /// Hands `event` over without waiting; on an error the step must be refused.
     pub(crate) fn record(&self, event: AuditEvent) -> Result<(), AuditError> {
-        self.hand_over(Message::Record(event), 1)
+        self.send(Message::Record(event), 1)
     }
 
     /// Hands all of these over without waiting, or none of them; they are written together.
     pub(crate) fn record_all(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
         let count = events.len() as u64;
-        self.hand_over(Message::Together(events), count)
+        self.send(Message::Together(events), count)
     }
 
     /// Hands over the events of an effect that has begun. Unlike others they are taken while the sink fails, and are
@@ -172,7 +172,7 @@ impl Audit {
         self.try_send(Message::Record(event))
     }
 
-    fn hand_over(&self, message: Message, events: u64) -> Result<(), AuditError> {
+    fn send(&self, message: Message, events: u64) -> Result<(), AuditError> {
         self.try_send(message)
             .inspect_err(|_| self.count_missed(events))
     }
@@ -204,19 +204,19 @@ impl Audit {
     /// What was written survives the end of this process; whether it survives the end of the machine
     /// is up to the sink.
     pub(crate) fn commit(&self, event: AuditEvent) -> Result<(), AuditError> {
-        self.commit_or(event, Unwritten::Refused)
+        self.commit_or(event, OnWriteError::Discard)
     }
 
     /// Like [`Self::commit`], for a step that has happened: after an error the event is written as soon as it can be.
     pub(crate) fn commit_effect(&self, event: AuditEvent) -> Result<(), AuditError> {
-        self.commit_or(event, Unwritten::Kept)
+        self.commit_or(event, OnWriteError::Retry)
     }
 
-    fn commit_or(&self, event: AuditEvent, unwritten: Unwritten) -> Result<(), AuditError> {
+    fn commit_or(&self, event: AuditEvent, on_error: OnWriteError) -> Result<(), AuditError> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.0
             .sender
-            .send(Message::Commit(event, unwritten, reply))
+            .send(Message::Commit(event, on_error, reply))
             .map_err(|_| AuditError::Closed)?;
         self.0.writer.unpark();
         answer.recv().map_err(|_| AuditError::Closed)?
@@ -279,7 +279,7 @@ impl<S: AuditSink> Writer<S> {
                 Err(RecvTimeoutError::Timeout) => self.take(std::iter::empty()),
                 Err(RecvTimeoutError::Disconnected) => return self.take(std::iter::empty()),
             }
-            thread::park_timeout(GATHER);
+            thread::park_timeout(BATCH_DELAY);
         }
     }
 
@@ -290,8 +290,8 @@ impl<S: AuditSink> Writer<S> {
             match message {
                 Message::Record(event) => self.unwritten.push(event),
                 Message::Together(events) => self.unwritten.extend(events),
-                Message::Commit(event, unwritten, reply) => {
-                    commits.push((self.unwritten.len(), unwritten, reply));
+                Message::Commit(event, on_error, reply) => {
+                    commits.push((self.unwritten.len(), on_error, reply));
                     self.unwritten.push(event);
                 }
                 Message::Flush(reply) => flushes.push(reply),
@@ -304,8 +304,8 @@ impl<S: AuditSink> Writer<S> {
         if result.is_err() {
             let refused = commits
                 .iter()
-                .filter(|(_, unwritten, _)| *unwritten == Unwritten::Refused);
-            self.keep_refused(refused.map(|(index, ..)| *index));
+                .filter(|(_, on_error, _)| *on_error == OnWriteError::Discard);
+            self.discard(refused.map(|(index, ..)| *index));
         }
         // A caller that is gone needs no answer.
         for (.., reply) in commits {
@@ -351,7 +351,7 @@ impl<S: AuditSink> Writer<S> {
     /// After a failure: what was to be committed did not happen, and that is what the record will say.
     ///
     /// Events that were only handed over are all kept. Refused commits beyond the bound are counted instead.
-    fn keep_refused(&mut self, commits: impl DoubleEndedIterator<Item = usize>) {
+    fn discard(&mut self, commits: impl DoubleEndedIterator<Item = usize>) {
         for index in commits.rev() {
             if self.unwritten.len() > self.most_unwritten {
                 self.unwritten.remove(index);
@@ -389,7 +389,7 @@ mod tests {
 
     /// A sink that waits or fails when told to.
     #[derive(Clone)]
-    struct Moody {
+    struct FlakySink {
         memory: MemoryAudit,
         mood: Arc<(Mutex<Mood>, Condvar)>,
     }
@@ -401,7 +401,7 @@ mod tests {
         Full,
     }
 
-    impl Moody {
+    impl FlakySink {
         fn new() -> Self {
             Self {
                 memory: MemoryAudit::new(1000),
@@ -430,7 +430,7 @@ mod tests {
         }
     }
 
-    impl AuditSink for Moody {
+    impl AuditSink for FlakySink {
         fn head(&self) -> Head {
             self.memory.head()
         }
@@ -477,7 +477,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_audit_refuses_without_waiting_and_the_next_record_counts_it() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 4).unwrap();
         sink.set(Mood::Asleep);
         let records = (0..101).map(|n| audit.record(failed(&n.to_string())));
@@ -506,7 +506,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_belongs_together_is_taken_whole_or_counted_whole() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 2).unwrap();
         let several = || vec![failed("a"), failed("b"), failed("c")];
         audit.record_all(several()).unwrap();
@@ -530,7 +530,7 @@ mod tests {
 
     #[test]
     fn a_failing_sink_refuses_everything_until_a_write_succeeds() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 100).unwrap();
         audit.commit(failed("first")).unwrap();
         sink.set(Mood::Full);
@@ -557,7 +557,7 @@ mod tests {
 
     #[test]
     fn an_effect_is_kept_as_it_was_until_the_sink_can_be_written() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 10).unwrap();
         sink.set(Mood::Full);
         for effect in ["first", "second"] {
@@ -584,7 +584,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failing_sink_is_tried_again_without_being_asked() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 100).unwrap();
         sink.set(Mood::Full);
         audit.record(failed("kept")).unwrap();
@@ -596,7 +596,7 @@ mod tests {
 
     #[test]
     fn refused_commits_do_not_pile_up_while_the_sink_fails() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 3).unwrap();
         sink.set(Mood::Full);
         for _ in 0..10 {

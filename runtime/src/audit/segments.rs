@@ -263,12 +263,12 @@ mod tests {
     use crate::audit::tests::failed;
 
     /// A folder with an audit whose segments have room for two records.
-    struct Place {
+    struct TestDir {
         dir: tempfile::TempDir,
         audit: PathBuf,
     }
 
-    impl Place {
+    impl TestDir {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let audit = dir.path().join("audit.jsonl");
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn rotated_audit_is_read_and_continued_as_one_chain() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         place.holds(7);
         for number in 1..=3 {
             let length = fs::metadata(place.segment(number)).unwrap().len();
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn audit_with_segments_of_any_size_grows_in_one_file() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = JsonLines::append(&place.audit).unwrap().segment_bytes(0);
         write(&mut sink, 0..7);
         assert_eq!(place.names(), ["audit.jsonl"]);
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn what_is_written_at_once_stays_in_one_segment() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         write(&mut sink, 0..1);
         let mut head = sink.head();
@@ -382,7 +382,7 @@ mod tests {
     fn writer_killed_while_it_rotates_is_continued() {
         // After the rename there is no file, then there is an empty one.
         for live in [None, Some("")] {
-            let place = Place::new();
+            let place = TestDir::new();
             write(&mut place.open(), 0..2);
             fs::rename(&place.audit, place.segment(1)).unwrap();
             if let Some(live) = live {
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn torn_line_after_a_rotation_is_set_aside() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         let mut text = fs::read_to_string(&place.audit).unwrap();
         text.truncate(text.len() - 9);
         fs::write(&place.audit, &text).unwrap();
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn rotation_that_cannot_create_the_next_file_is_completed_later() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         write(&mut sink, 0..2);
         sink.renamed = true;
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn file_that_cannot_be_renamed_grows_on_and_is_tried_again_later() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         fs::write(place.segment(1), "of someone else").unwrap();
         write(&mut sink, 0..4);
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn audit_in_use_is_not_opened_while_it_rotates() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         write(&mut sink, 0..2);
         sink.renamed = true;
@@ -463,14 +463,14 @@ mod tests {
     #[test]
     fn missing_segment_is_named() {
         for (gone, live) in [(1, true), (2, true), (2, false), (3, true)] {
-            let place = Place::rotated();
+            let place = TestDir::rotated();
             fs::remove_file(place.segment(gone)).unwrap();
             if !live {
                 fs::remove_file(&place.audit).unwrap();
             }
             place.broken(&place.segment(gone), "is missing");
         }
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         for number in 1..=3 {
             fs::remove_file(place.segment(number)).unwrap();
         }
@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn audit_is_continued_without_its_archived_segments_and_not_without_the_last() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         let third = fs::read(place.segment(3)).unwrap();
         for number in 1..=3 {
             fs::remove_file(place.segment(number)).unwrap();
@@ -494,7 +494,7 @@ mod tests {
 
     #[test]
     fn file_of_someone_else_is_not_made_a_segment() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         write(&mut sink, 0..2);
         fs::rename(&place.audit, place.dir.path().join("moved")).unwrap();
@@ -513,7 +513,7 @@ mod tests {
 
     #[test]
     fn changed_reordered_or_foreign_segment_is_named() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         let second = fs::read_to_string(place.segment(2)).unwrap();
         fs::write(place.segment(2), second.replacen('3', "9", 1)).unwrap();
         place.broken(&place.segment(2), "Changed");
@@ -533,7 +533,7 @@ mod tests {
 
     #[test]
     fn only_the_end_of_the_last_segment_is_read_at_a_start() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         for number in [1, 2] {
             fs::write(place.segment(number), "damaged\n").unwrap();
         }
@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn last_line_is_found_however_long_it_is() {
-        let place = Place::new();
+        let place = TestDir::new();
         for length in [0, 1, 8_190, 8_191, 8_192, 100_000] {
             for before in ["", "first\n"] {
                 let line = "x".repeat(length);
@@ -565,7 +565,7 @@ mod tests {
 
     #[test]
     fn names_of_further_audits_are_not_those_of_segments() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         for other in [
             ".2",
             ".100000",

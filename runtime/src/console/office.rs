@@ -197,7 +197,7 @@ impl Desk {
         state.sources.push(show::Source {
             run: show::run_name(run),
             server: source.server.name.clone(),
-            roots: mounts.map(|root| root.place.path.clone()).collect(),
+            roots: mounts.map(|root| root.mount.path.clone()).collect(),
             templates: source.templates.iter().map(show::offered).collect(),
             recorded: source.record.is_some(),
         });

@@ -157,7 +157,12 @@ async fn standing(State(office): Here, Path(question): Path<String>) -> Served {
         let expired = QuestionState::Settled(Decision::Expired);
         return answered(&stands(&question, expired, &[]));
     };
-    let standing = desk.grants().broker().standing(id).await.ok_or_else(none)?;
+    let standing = desk
+        .grants()
+        .broker()
+        .question_status(id)
+        .await
+        .ok_or_else(none)?;
     answered(&stands(&question, standing.state, &standing.granted))
 }
 

@@ -30,7 +30,7 @@ use crate::permission::{DecidedBy, GrantAuthority, Question};
 use crate::pipeline::Mode;
 use crate::policy::Verdict;
 use crate::scope::Scope;
-use crate::worker::{Done, Reached, Underway as Begun};
+use crate::worker::{CallEvent, Done, RunningCall};
 
 /// How often a client hears of its call's progress at most.
 const BETWEEN: Duration = Duration::from_millis(250);
@@ -438,7 +438,7 @@ impl Errand {
     }
 
     /// Makes the call, with what was granted to it.
-    fn underway(&self, call: Call) -> Begun {
+    fn underway(&self, call: Call) -> RunningCall {
         let (worker, mode) = (self.served.worker(), self.mode());
         let grants = self.served.grants();
         let Some(grants) = grants.filter(|_| !self.extras.granted.is_empty()) else {
@@ -446,7 +446,7 @@ impl Errand {
         };
         let (grants, worker) = (Arc::clone(grants), worker.clone());
         let granted = self.extras.granted.clone();
-        Begun::unasked(async move {
+        RunningCall::without_questions(async move {
             match mode {
                 Mode::Preview => grants
                     .preview(&worker, call, granted)
@@ -463,7 +463,7 @@ impl Errand {
     async fn run(&self, asks: Asks) -> Result<CallToolResult, CallError> {
         let mut underway = self.underway(self.call(asks));
         loop {
-            if let Reached::End(done) = underway.next().await? {
+            if let CallEvent::End(done) = underway.next().await? {
                 return self.shown(&done);
             }
         }
@@ -538,7 +538,7 @@ mod tests {
     use crate::config::Config;
     use crate::permission::tests::request;
     use crate::permission::{
-        Answer, Broker, BrokerConfig, Claimant, Decision, Deferred, Lifetime, Ruling,
+        Answer, AskOutcome, Broker, BrokerConfig, Decision, Deferred, Lifetime, Requester,
     };
     use crate::policy::Authority;
 
@@ -554,22 +554,22 @@ mod tests {
         let authority = Authority::configured(&Config::new()).unwrap();
         let grants = GrantAuthority::new(broker.clone(), authority, Arc::default());
         let request = request(1, 1, &["write:file:/r/x"]);
-        let claimant = Claimant {
+        let requester = Requester {
             worker: request.worker,
             ancestors: [].into(),
             session: Arc::clone(&request.session),
             agent: "main".into(),
         };
         let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
-        let asking = tokio::spawn(async move { broker.ask(request, claimant, Some(told)).await });
+        let asking = tokio::spawn(async move { broker.ask(request, requester, Some(told)).await });
         let question = hears.recv().await.unwrap();
         assert!(settle(&grants, &question, filled).await.is_ok());
         match asking.await.unwrap().unwrap() {
-            Ruling::Refused { decision, by, .. } => {
+            AskOutcome::Refused { decision, by, .. } => {
                 assert_eq!(decision, Decision::Denied);
                 Some(by)
             }
-            Ruling::Allowed(..) => None,
+            AskOutcome::Allowed(..) => None,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::permission::Question;
 use crate::upstream::{
     Answers, CallRequests, Elicitation, Elicited, Requested, ServerRequests, Wants,
 };
-use crate::worker::{Done, Reached, Underway};
+use crate::worker::{CallEvent, Done, RunningCall};
 
 /// How many lines of a server's message are shown.
 const MAX_LINES: usize = 64;
@@ -186,7 +186,7 @@ fn message(request: &Elicitation) -> String {
 /// A call of a client that is under way.
 #[derive(Debug)]
 pub(super) struct Running {
-    underway: Underway,
+    underway: RunningCall,
     requests: mpsc::UnboundedReceiver<Forwarded>,
     /// Permission questions are put to the client.
     pub(super) asks_client: bool,
@@ -201,7 +201,7 @@ pub(super) enum Event {
 
 impl Running {
     pub(super) fn new(
-        underway: Underway,
+        underway: RunningCall,
         requests: mpsc::UnboundedReceiver<Forwarded>,
         asks_client: bool,
     ) -> Self {
@@ -221,12 +221,12 @@ impl Running {
                 Some(request) = self.requests.recv() => return Ok(Event::Request(request)),
             };
             match reached {
-                Reached::End(done) => return Ok(Event::End(done)),
-                Reached::Question(question) if self.asks_client => {
+                CallEvent::End(done) => return Ok(Event::End(done)),
+                CallEvent::Question(question) if self.asks_client => {
                     return Ok(Event::Question(question));
                 }
                 // Somebody else answers it.
-                Reached::Question(_) => {}
+                CallEvent::Question(_) => {}
             }
         }
     }

@@ -9,7 +9,7 @@ use super::client_roots::ClientRoots;
 use super::door::Served;
 use super::log::Level;
 use super::watch::Watches;
-use crate::rate::Bucket;
+use crate::rate::RateLimiter;
 
 /// What one connection has of its own; that ends with it.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Session {
     /// What it is served with, once it had its handshake.
     pub(super) served: ArcSwapOption<Served>,
     pub(super) roots: ClientRoots,
-    pub(super) bucket: Arc<Bucket>,
+    pub(super) bucket: Arc<RateLimiter>,
     pub(super) watches: Watches,
     pub(super) level: Level,
     /// Held while the person behind the client is asked, since they are asked one thing at a time.
@@ -33,7 +33,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(bucket: Arc<Bucket>) -> Self {
+    pub(super) fn new(bucket: Arc<RateLimiter>) -> Self {
         Self {
             served: ArcSwapOption::empty(),
             roots: ClientRoots::default(),
@@ -59,7 +59,7 @@ impl Session {
     }
 
     /// One that this one can wait for.
-    pub(super) fn heir(&self, bucket: Arc<Bucket>) -> Self {
+    pub(super) fn heir(&self, bucket: Arc<RateLimiter>) -> Self {
         let mut session = Self::new(bucket);
         session.heir = Some(self.heirs.subscribe());
         session

@@ -24,10 +24,10 @@ use crate::supervisor::{Core, TreeLock};
 use crate::tool::{RegistryError, RemoteTools, ToolSet, Tools};
 #[cfg(feature = "mcp")]
 use crate::upstream::Upstreams;
-use crate::worker::{Admission, Deadlines, Pool, Turns};
+use crate::worker::{Admission, Deadlines, PathLocks, Pool};
 
-use super::roots::{Place, opened, pointed};
-use super::{House, Runtime};
+use super::roots::{ConfiguredRoot, opened, pointed};
+use super::{Runtime, RuntimeInner};
 
 /// Why a runtime was not built.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ pub enum BuildError {
 
 /// Puts a runtime together; [`RuntimeBuilder::build`] checks everything at once.
 pub struct RuntimeBuilder {
-    places: Vec<Result<Place, BuildError>>,
+    places: Vec<Result<ConfiguredRoot, BuildError>>,
     /// The mounts of [`RuntimeBuilder::configured`], in the order of its roots.
     configured: Vec<VirtualPath>,
     config: Config,
@@ -183,7 +183,7 @@ impl RuntimeBuilder {
         host: impl AsRef<Path>,
         cross_mounts: bool,
     ) -> Self {
-        self.places.push(Ok(Place {
+        self.places.push(Ok(ConfiguredRoot {
             config: root,
             host: host.as_ref().to_path_buf(),
             cross_mounts,
@@ -231,7 +231,7 @@ impl RuntimeBuilder {
             }
         });
         let default = self.places.is_empty();
-        let place = |mount| Place {
+        let place = |mount| ConfiguredRoot {
             config: RootConfig {
                 default,
                 ..root(mount)
@@ -393,7 +393,8 @@ impl RuntimeBuilder {
         let (config, roots, unavailable) = opened(self.config, self.places, &kept_out)
             .map_err(|error| pointed(error, &self.configured))?;
         let config = config.and(self.grantable, self.allowed);
-        let mut authority = Authority::keeping(&config, Root::kept_from_grants(&kept_out))?;
+        let mut authority =
+            Authority::with_ungrantable(&config, Root::kept_from_grants(&kept_out))?;
         for policy in &self.policies {
             authority = authority.session(&authority.admit(policy, Origin::Human)?);
         }
@@ -427,7 +428,7 @@ impl RuntimeBuilder {
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
             previews: PreviewKey::or_random(self.preview_key).map_err(BuildError::Random)?,
-            turns: Turns::default(),
+            path_locks: PathLocks::default(),
             calls: 0.into(),
             workers: 0.into(),
             registry: dashmap::DashMap::default(),
@@ -436,11 +437,11 @@ impl RuntimeBuilder {
             supervisors: OnceLock::new(),
         });
         threads::supervise(&core).await?;
-        let house = Arc::new(House {
+        let inner = Arc::new(RuntimeInner {
             core,
             #[cfg(feature = "mcp")]
             _upstreams: self.upstreams,
         });
-        Ok((Runtime { house }, grants))
+        Ok((Runtime { inner }, grants))
     }
 }

@@ -28,7 +28,7 @@ impl BuildError {
 
 /// A root as it was configured: what workers see, and where it is.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConfiguredRoot {
     pub(super) config: RootConfig,
     pub(super) host: PathBuf,
     pub(super) cross_mounts: bool,
@@ -53,7 +53,7 @@ pub(super) fn pointed(error: BuildError, configured: &[VirtualPath]) -> BuildErr
 /// and returned, unless no other is left.
 pub(super) fn opened(
     mut config: Config,
-    places: Vec<Result<Place, BuildError>>,
+    places: Vec<Result<ConfiguredRoot, BuildError>>,
     kept_out: &[PathBuf],
 ) -> Result<(Config, RootTable, Vec<UnavailableRoot>), BuildError> {
     let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
@@ -119,7 +119,11 @@ fn may_be_left_out(root: &RootConfig, error: &RootError) -> bool {
     root.optional && (matches!(error, RootError::Open { .. }) || *root == plain)
 }
 
-fn open(place: &Place, others: &[Arc<Root>], kept_out: &[PathBuf]) -> Result<Root, RootError> {
+fn open(
+    place: &ConfiguredRoot,
+    others: &[Arc<Root>],
+    kept_out: &[PathBuf],
+) -> Result<Root, RootError> {
     let mount = place.config.mount.clone();
     let opened = Root::open(mount, &place.host, place.cross_mounts)?;
     for other in others {

@@ -266,10 +266,10 @@ mod tests {
         ];
         let folder = || Some("write:file:/r/a".to_owned());
         assert_eq!(offered(&questions), (folder(), vec![true, true]));
-        questions[0].request.ceiling = vec!["write:file:/r".parse().unwrap()];
-        questions[1].request.ceiling = vec!["write:file:/r/a/b".parse().unwrap()];
+        questions[0].request.max_grantable = vec!["write:file:/r".parse().unwrap()];
+        questions[1].request.max_grantable = vec!["write:file:/r/a/b".parse().unwrap()];
         assert_eq!(offered(&questions), (folder(), vec![true, false]));
-        questions[0].request.ceiling.clear();
+        questions[0].request.max_grantable.clear();
         assert_eq!(offered(&questions), (None, vec![false, false]));
         let everywhere = [
             question(1, 1, &["write:file:/r/x"]),

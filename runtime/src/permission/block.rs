@@ -280,7 +280,7 @@ impl GrantAuthority {
             return Ok((QuestionState::Settled(Decision::Expired), Vec::new()));
         }
         let standing = || async {
-            let standing = self.broker().standing(id).await;
+            let standing = self.broker().question_status(id).await;
             let own = standing.filter(|standing| *standing.session == *session);
             let own = own.map(|standing| (standing.state, standing.granted));
             own.ok_or(AuthorityError::NoQuestion)

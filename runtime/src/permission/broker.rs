@@ -1,6 +1,6 @@
 //! Requests of workers and the word of people in, rulings out: the actor that owns every question and grant.
 
-mod way;
+mod handle;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 use tokio::sync::{mpsc, watch};
 
-use super::desk::{CallOf, Desk};
-use super::grants::{Claimant, GrantView, Redeemed};
-use super::ledger::{AskLimits, Standing};
+use super::broker_state::{BrokerState, CallRef};
+use super::grants::{GrantView, Requester, UsedGrants};
+use super::ledger::{AskLimits, QuestionStatus};
 use super::record::{NOBODY, trace_shown};
 use super::settings::{GrantFilter, Narrowing};
-use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
+use super::store::{GrantStore, PendingSave, StoreFailure, StoreHandle, WallClock, wall_clock};
 use super::{
     Answer, Approver, AuthorityError, BatchAnswer, DecidedBy, Decision, NewGrant, Question,
     Request, RevokeCause, Run, Silenced,
@@ -78,9 +78,9 @@ impl fmt::Debug for BrokerConfig {
 
 /// What was said to a call.
 #[derive(Clone, Debug)]
-pub(crate) enum Ruling {
+pub(crate) enum AskOutcome {
     /// It may, by these patterns, and without these parts of the change.
-    Allowed(Redeemed, Vec<ExcludedHunks>),
+    Allowed(UsedGrants, Vec<ExcludedHunks>),
     /// It may not.
     Refused {
         /// Denied, expired or cancelled.
@@ -93,24 +93,24 @@ pub(crate) enum Ruling {
 }
 
 /// The way to whoever hears that a call waits for a question.
-pub(crate) type Told = mpsc::UnboundedSender<Question>;
+pub(crate) type QuestionSender = mpsc::UnboundedSender<Question>;
 
-pub(super) type AskPort = RpcReplyPort<Result<Ruling, CallError>>;
+pub(super) type AskPort = RpcReplyPort<Result<AskOutcome, CallError>>;
 /// Takes the reply, and with it whether what changed is stored.
-type SavingPort<T> = RpcReplyPort<(T, Saved)>;
+type SavingPort<T> = RpcReplyPort<(T, PendingSave)>;
 
 /// What the broker is told and asked.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A call wants to use grants.
-    Redeem(
-        Claimant,
+    UseGrants(
+        Requester,
         Arc<[Scope]>,
-        CallOf,
-        RpcReplyPort<Option<Redeemed>>,
+        CallRef,
+        RpcReplyPort<Option<UsedGrants>>,
     ),
     /// A call needs a person's word; whoever made it may want to hear of the question.
-    Ask(Box<Request>, Claimant, Option<Told>, AskPort),
+    Ask(Box<Request>, Requester, Option<QuestionSender>, AskPort),
     /// A person answers.
     Answer(QuestionId, Answer, SavingPort<Result<(), AuthorityError>>),
     /// A person answers several questions together, all or none.
@@ -124,7 +124,7 @@ pub(crate) enum Message {
     /// A person wants to see one question.
     Question(QuestionId, RpcReplyPort<Option<Question>>),
     /// Somebody wants to know how a question stands, and whose it is.
-    Standing(QuestionId, RpcReplyPort<Option<Standing>>),
+    QuestionStatus(QuestionId, RpcReplyPort<Option<QuestionStatus>>),
     /// A person wants to see what is open.
     Questions(RpcReplyPort<Vec<Question>>),
     /// A person wants to see what is granted.
@@ -147,9 +147,9 @@ pub(crate) enum Message {
         SavingPort<Result<Option<Arc<Gate>>, AuthorityError>>,
     ),
     /// The store cannot keep what was granted.
-    Unstored(Unstored),
+    StoreFailure(StoreFailure),
     /// The store is to be let go.
-    CloseStore(RpcReplyPort<Saved>),
+    CloseStore(RpcReplyPort<PendingSave>),
     /// A worker is no more.
     ForgetWorker(WorkerId, RpcReplyPort<()>),
     /// A session is over.
@@ -177,7 +177,7 @@ impl Message {
         matches!(
             self,
             Self::Question(..)
-                | Self::Standing(..)
+                | Self::QuestionStatus(..)
                 | Self::Questions(_)
                 | Self::Grants(_)
                 | Self::Silenced(_)
@@ -196,84 +196,84 @@ struct Start {
 #[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for BrokerActor {
     type Msg = Message;
-    type State = Desk;
+    type State = BrokerState;
     type Arguments = Start;
 
     async fn pre_start(
         &self,
         me: ActorRef<Message>,
         mut start: Start,
-    ) -> Result<Desk, ActorProcessingErr> {
+    ) -> Result<BrokerState, ActorProcessingErr> {
         me.send_interval(start.config.tick, || Message::Tick);
         let (broker, wall) = (me.clone(), Arc::clone(&start.config.wall));
         // A broker that is gone has no grants left, and dropping this tells whoever waits.
-        let report = move |unstored| drop(broker.cast(Message::Unstored(unstored)));
-        let (keeper, stored) =
-            Keeper::start(start.config.store.take(), &start.audit, wall, report)?;
+        let report = move |store_failed| drop(broker.cast(Message::StoreFailure(store_failed)));
+        let (store, stored) =
+            StoreHandle::start(start.config.store.take(), &start.audit, wall, report)?;
         let approver = start.approver;
         let show = Box::new(move |question: Question| {
             trace_shown(&question.request, question.id);
             tokio::spawn(decide(Arc::clone(&approver), question, me.clone())).abort_handle()
         });
-        let mut desk = Desk::new(&start.config, start.run, start.audit, keeper, show);
-        desk.restore(stored);
-        Ok(desk)
+        let mut state = BrokerState::new(&start.config, start.run, start.audit, store, show);
+        state.restore(stored);
+        Ok(state)
     }
 
     async fn handle(
         &self,
         _: ActorRef<Message>,
         message: Message,
-        desk: &mut Desk,
+        state: &mut BrokerState,
     ) -> Result<(), ActorProcessingErr> {
         let looks = message.looks();
         match message {
-            Message::Redeem(claimant, needs, call, port) => {
-                tell(port, desk.redeem(&claimant, &needs, call));
+            Message::UseGrants(requester, needs, call, port) => {
+                tell(port, state.use_grants(&requester, &needs, call));
             }
-            Message::Ask(request, claimant, told, port) => {
-                desk.ask(*request, claimant, told, port);
-                desk.refuse_unattended();
+            Message::Ask(request, requester, question_tx, port) => {
+                state.ask(*request, requester, question_tx, port);
+                state.refuse_unattended();
             }
             Message::Answer(id, answer, port) => {
-                let answered = desk.answer(id, answer, DecidedBy::Person);
-                tell(port, (answered, desk.save()));
+                let answered = state.answer(id, answer, DecidedBy::Person);
+                tell(port, (answered, state.save()));
             }
             Message::AnswerBatch(ids, answer, port) => {
-                tell(port, (desk.answer_batch(&ids, answer), desk.save()));
+                tell(port, (state.answer_batch(&ids, answer), state.save()));
             }
-            Message::Decided(id, answer, by) => desk.decide(id, answer, by),
-            Message::Question(id, port) => tell(port, desk.question(id)),
-            Message::Standing(id, port) => tell(port, desk.standing(id)),
-            Message::Questions(port) => tell(port, desk.questions()),
-            Message::Grants(port) => tell(port, desk.grants()),
-            Message::Grant(new, port) => tell(port, (desk.grant(new), desk.save())),
+            Message::Decided(id, answer, by) => state.decide(id, answer, by),
+            Message::Question(id, port) => tell(port, state.question(id)),
+            Message::QuestionStatus(id, port) => tell(port, state.question_status(id)),
+            Message::Questions(port) => tell(port, state.questions()),
+            Message::Grants(port) => tell(port, state.grants()),
+            Message::Grant(new, port) => tell(port, (state.grant(new), state.save())),
             Message::Revoke(id, port) => {
-                tell(port, (desk.revoke(id, RevokeCause::Person), desk.save()));
+                tell(port, (state.revoke(id, RevokeCause::Person), state.save()));
             }
             Message::GrantAll(grants, port) => {
-                tell(port, (desk.enter_all(grants), desk.save()));
+                tell(port, (state.enter_all(grants), state.save()));
             }
             Message::RevokeWhere(filter, port) => {
-                tell(port, (desk.revoke_where(&filter), desk.save()));
+                tell(port, (state.revoke_where(&filter), state.save()));
             }
             Message::Narrow(id, change, port) => {
-                tell(port, (desk.narrow(id, &change), desk.save()));
+                tell(port, (state.narrow(id, &change), state.save()));
             }
-            Message::Unstored(unstored) => desk.unstored(unstored),
-            Message::CloseStore(port) => tell(port, desk.close_store()),
+            Message::StoreFailure(store_failed) => state.store_failed(store_failed),
+            Message::CloseStore(port) => tell(port, state.close_store()),
             Message::ForgetWorker(worker, port) => {
-                desk.forget_worker(worker);
+                state.forget_worker(worker);
                 tell(port, ());
             }
-            Message::EndSession(session, port) => tell(port, desk.end_session(&session)),
-            Message::Silenced(port) => tell(port, desk.silenced()),
-            Message::AskAgain(silenced, port) => tell(port, desk.ask_again_about(silenced)),
-            Message::Unattended => desk.leave_unattended(),
-            Message::Tick => desk.tick(),
+            Message::EndSession(session, port) => tell(port, state.end_session(&session)),
+            Message::Silenced(port) => tell(port, state.silenced()),
+            Message::AskAgain(silenced, port) => tell(port, state.ask_again_about(silenced)),
+            Message::Unattended => state.leave_unattended(),
+            Message::Tick => state.tick(),
         }
         // Where nobody waits: what cannot be stored is taken back and logged.
-        drop(desk.save());
+        drop(state.save());
         if !looks {
             self.0.send_replace(());
         }
@@ -377,8 +377,8 @@ mod tests {
     use crate::error::Code;
     use crate::permission::tests::request;
     use crate::permission::{
-        Deciding, Deferred, DeniedCalls, DenyAll, GrantHolder, GrantWriteError, Lifetime, Ruling,
-        Scripted, Terminal,
+        AskOutcome, Deciding, Deferred, DeniedCalls, DenyAll, GrantHolder, GrantWriteError,
+        Lifetime, Scripted, Terminal,
     };
     use std::io;
     use std::num::NonZeroU32;
@@ -418,16 +418,16 @@ mod tests {
         async fn asking(
             &self,
             request: Request,
-        ) -> tokio::task::JoinHandle<Result<Ruling, CallError>> {
-            let (broker, claimant) = (self.broker.clone(), claimant(&request));
-            let asking = tokio::spawn(async move { broker.ask(request, claimant, None).await });
+        ) -> tokio::task::JoinHandle<Result<AskOutcome, CallError>> {
+            let (broker, requester) = (self.broker.clone(), requester(&request));
+            let asking = tokio::spawn(async move { broker.ask(request, requester, None).await });
             tokio::task::yield_now().await;
             asking
         }
 
-        async fn ask(&self, request: Request) -> Result<Ruling, CallError> {
-            let claimant = claimant(&request);
-            self.broker.ask(request, claimant, None).await
+        async fn ask(&self, request: Request) -> Result<AskOutcome, CallError> {
+            let requester = requester(&request);
+            self.broker.ask(request, requester, None).await
         }
 
         /// The one question that is open, as soon as there is one.
@@ -450,8 +450,8 @@ mod tests {
         }
     }
 
-    fn claimant(request: &Request) -> Claimant {
-        Claimant {
+    fn requester(request: &Request) -> Requester {
+        Requester {
             worker: request.worker,
             ancestors: [].into(),
             session: Arc::clone(&request.session),
@@ -459,8 +459,8 @@ mod tests {
         }
     }
 
-    fn call_of() -> CallOf {
-        CallOf {
+    fn call_ref() -> CallRef {
+        CallRef {
             call: crate::id::CallId(1),
             tool: crate::id::ToolName::new("edit_file"),
             origin: Origin::Model,
@@ -480,26 +480,26 @@ mod tests {
         }
     }
 
-    fn refusal(answered: Result<Ruling, CallError>) -> Decision {
+    fn refusal(answered: Result<AskOutcome, CallError>) -> Decision {
         match answered.unwrap() {
-            Ruling::Refused { decision, .. } => decision,
-            Ruling::Allowed(redeemed, _) => panic!("{redeemed:?}"),
+            AskOutcome::Refused { decision, .. } => decision,
+            AskOutcome::Allowed(used, _) => panic!("{used:?}"),
         }
     }
 
-    fn allowed(answered: Result<Ruling, CallError>) -> Redeemed {
+    fn allowed(answered: Result<AskOutcome, CallError>) -> UsedGrants {
         match answered.unwrap() {
-            Ruling::Allowed(redeemed, _) => redeemed,
-            refused @ Ruling::Refused { .. } => panic!("{refused:?}"),
+            AskOutcome::Allowed(used, _) => used,
+            refused @ AskOutcome::Refused { .. } => panic!("{refused:?}"),
         }
     }
 
     #[tokio::test]
     async fn a_yes_for_once_serves_the_call_that_asked_and_enters_no_book() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Once)).await;
-        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
         let need: Scope = NEED[0].parse().unwrap();
-        assert_eq!(redeemed.patterns, [crate::scope::Coverage::of(&need)]);
+        assert_eq!(used.patterns, [crate::scope::Coverage::of(&need)]);
         assert_eq!(stage.broker.grants().await.unwrap(), []);
         assert_eq!(
             refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await),
@@ -511,12 +511,12 @@ mod tests {
     async fn a_two_use_answer_makes_the_third_call_ask() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
         let first = request(1, 1, NEED);
-        let (claimant, needs): (_, Arc<[Scope]>) = (claimant(&first), first.needs.clone().into());
+        let (requester, needs): (_, Arc<[Scope]>) = (requester(&first), first.needs.clone().into());
         assert_eq!(allowed(stage.ask(first).await).ids.len(), 1);
         for expected in [true, false] {
             let again = stage
                 .broker
-                .redeem(claimant.clone(), Arc::clone(&needs), call_of())
+                .use_grants(requester.clone(), Arc::clone(&needs), call_ref())
                 .await
                 .unwrap();
             assert_eq!(again.is_some(), expected);
@@ -557,8 +557,8 @@ mod tests {
         let (mut allowed, mut denied) = (0, 0);
         for call in asking {
             match call.await.unwrap().unwrap() {
-                Ruling::Allowed(..) => allowed += 1,
-                Ruling::Refused { .. } => denied += 1,
+                AskOutcome::Allowed(..) => allowed += 1,
+                AskOutcome::Refused { .. } => denied += 1,
             }
         }
         assert_eq!((allowed, denied), (30, 34), "a no answers all who wait");
@@ -594,11 +594,11 @@ mod tests {
         let needs: Arc<[Scope]> = sample.needs.clone().into();
         let calls: Vec<_> = (0..64)
             .map(|_| {
-                let (broker, claimant, needs) =
-                    (stage.broker.clone(), claimant(&sample), Arc::clone(&needs));
+                let (broker, requester, needs) =
+                    (stage.broker.clone(), requester(&sample), Arc::clone(&needs));
                 tokio::spawn(async move {
                     broker
-                        .redeem(claimant, needs, call_of())
+                        .use_grants(requester, needs, call_ref())
                         .await
                         .unwrap()
                         .is_some()
@@ -625,8 +625,8 @@ mod tests {
         let sample = request(1, 1, NEED);
         let (gone, _) = tokio::sync::oneshot::channel();
         let needs = sample.needs.clone().into();
-        let redeem = Message::Redeem(claimant(&sample), needs, call_of(), gone.into());
-        stage.broker.actor.cast(redeem).unwrap();
+        let use_grants = Message::UseGrants(requester(&sample), needs, call_ref(), gone.into());
+        stage.broker.actor.cast(use_grants).unwrap();
         assert_eq!(stage.broker.grants().await.unwrap(), []);
         let used = |step: &Step| matches!(step, Step::GrantUsed { grants, .. } if **grants == [id]);
         assert_eq!(
@@ -845,11 +845,11 @@ mod tests {
     #[tokio::test]
     async fn revoking_waits_for_the_effect_under_way_and_lets_none_begin() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(1))).await;
-        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
-        let gate = Arc::clone(&redeemed.gates[0]);
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
+        let gate = Arc::clone(&used.gates[0]);
         let pass = gate.pass().unwrap();
         let broker = stage.broker.clone();
-        let revoking = tokio::spawn(async move { broker.revoke_grant(redeemed.ids[0]).await });
+        let revoking = tokio::spawn(async move { broker.revoke_grant(used.ids[0]).await });
         while !gate.is_closed() {
             tokio::task::yield_now().await;
         }
@@ -891,11 +891,11 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_a_session_takes_its_grants_and_is_in_the_audit() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
-        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
         stage.broker.end_session("another").await.unwrap();
-        assert!(!redeemed.gates[0].is_closed());
+        assert!(!used.gates[0].is_closed());
         stage.broker.end_session("session").await.unwrap();
-        assert!(redeemed.gates[0].is_closed());
+        assert!(used.gates[0].is_closed());
         assert_eq!(
             names(&stage).await,
             [
@@ -911,10 +911,10 @@ mod tests {
     #[tokio::test]
     async fn a_worker_is_forgotten_even_while_its_effect_hangs() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
-        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
-        let pass = redeemed.gates[0].pass().unwrap();
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
+        let pass = used.gates[0].pass().unwrap();
         stage.broker.forget_worker(WorkerId(1)).await;
-        assert!(redeemed.gates[0].is_closed());
+        assert!(used.gates[0].is_closed());
         drop(pass);
     }
 
@@ -955,9 +955,9 @@ mod tests {
     /// Who answered the last question: as the call was told, and by decision, word and origin as it was recorded.
     async fn answered(
         stage: &Stage,
-        ruling: Result<Ruling, CallError>,
+        ruling: Result<AskOutcome, CallError>,
     ) -> (DecidedBy, Decision, DecidedBy, Origin) {
-        let Ruling::Refused { by, .. } = ruling.unwrap() else {
+        let AskOutcome::Refused { by, .. } = ruling.unwrap() else {
             panic!("it was allowed");
         };
         stage.audit.flush().await.unwrap();
@@ -1184,10 +1184,10 @@ mod tests {
             .await
             .unwrap();
         let sample = request(1, 1, NEED);
-        let claimant = claimant(&sample);
+        let requester = requester(&sample);
         audit.record(crate::audit::tests::failed("x")).unwrap();
         audit.flush().await.unwrap_err();
-        let refused = broker.ask(sample, claimant, None).await.unwrap_err();
+        let refused = broker.ask(sample, requester, None).await.unwrap_err();
         assert_eq!(
             (refused.code(), shown.load(Ordering::SeqCst)),
             (Code::Io, 0)

@@ -90,11 +90,11 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
 
 /// Returns what a person can choose from, the narrowest first.
 ///
-/// Each choice covers every need, and none reaches above `ceiling`. A sensitive call has no choice but the first, which is
-/// there even where the ceiling does not reach: whether it may be granted is the judge's word.
+/// Each choice covers every need, and none reaches above `max_grantable`. A sensitive call has no choice but the first, which is
+/// there even where the max_grantable does not reach: whether it may be granted is the judge's word.
 pub(crate) fn choices(
     needs: &[Scope],
-    ceiling: &[ScopePattern],
+    max_grantable: &[ScopePattern],
     roots: &[VirtualPath],
     sensitive: bool,
 ) -> Vec<Choice> {
@@ -115,7 +115,11 @@ pub(crate) fn choices(
         } else {
             merged(patterns)
         };
-        let granted = |one: &Coverage| ceiling.iter().any(|top| top.covers_pattern(one.pattern()));
+        let granted = |one: &Coverage| {
+            max_grantable
+                .iter()
+                .any(|top| top.covers_pattern(one.pattern()))
+        };
         let allowed = breadth == Breadth::Asked || (!sensitive && patterns.iter().all(granted));
         if !allowed || choices.iter().any(|choice| choice.patterns == patterns) {
             continue;
@@ -220,11 +224,18 @@ mod tests {
     }
 
     /// Each choice as its breadth and its sentence.
-    fn offered(needs: &[&str], ceiling: &[&str], roots: &[&str]) -> Vec<(Breadth, String, bool)> {
+    fn offered(
+        needs: &[&str],
+        max_grantable: &[&str],
+        roots: &[&str],
+    ) -> Vec<(Breadth, String, bool)> {
         let needs: Vec<Scope> = needs.iter().map(|text| scope(text)).collect();
-        let ceiling: Vec<ScopePattern> = ceiling.iter().map(|text| text.parse().unwrap()).collect();
+        let max_grantable: Vec<ScopePattern> = max_grantable
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
         let roots: Vec<VirtualPath> = roots.iter().map(|text| path(text)).collect();
-        let choices = choices(&needs, &ceiling, &roots, false);
+        let choices = choices(&needs, &max_grantable, &roots, false);
         let told = choices.iter().map(|choice| {
             assert!(
                 needs
@@ -238,8 +249,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(needs: &[&str], ceiling: &[&str], expected: &[(Breadth, &str, bool)]) {
-        let offered = offered(needs, ceiling, &["/home/me/repo", "/r"]);
+    fn check(needs: &[&str], max_grantable: &[&str], expected: &[(Breadth, &str, bool)]) {
+        let offered = offered(needs, max_grantable, &["/home/me/repo", "/r"]);
         let offered: Vec<(Breadth, &str, bool)> = offered
             .iter()
             .map(|(breadth, text, confirm)| (*breadth, text.as_str(), *confirm))
@@ -382,8 +393,8 @@ mod tests {
     #[test]
     fn choices_end_below_the_ceiling_and_a_sensitive_call_has_one() {
         let need = "change write:file:/r/a/x";
-        let breadths = |ceiling: &[&str]| -> Vec<Breadth> {
-            let offered = offered(&[need], ceiling, &["/r"]);
+        let breadths = |max_grantable: &[&str]| -> Vec<Breadth> {
+            let offered = offered(&[need], max_grantable, &["/r"]);
             offered.iter().map(|(breadth, ..)| *breadth).collect()
         };
         assert_eq!(

@@ -1,8 +1,8 @@
 //! Reads from an audit what was asked, decided, granted and taken back.
 
+mod builder;
 mod call;
 mod denial;
-mod fold;
 mod report;
 
 use std::io::BufRead;
@@ -23,10 +23,10 @@ use crate::effect::{ExcludedHunks, Op};
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Coverage, Scope, ScopePattern};
 
+use builder::HistoryBuilder;
 pub use call::{CallOutcome, PastCall};
 pub use denial::Denial;
 use denial::Exported;
-use fold::Fold;
 pub use report::{CallTally, GrantUse, HistoryReport, RepeatedQuestion, Tally};
 
 /// What an audit says of questions, grants and calls, in the order it was recorded.
@@ -62,7 +62,7 @@ pub use report::{CallTally, GrantUse, HistoryReport, RepeatedQuestion, Tally};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    fold: Fold,
+    builder: HistoryBuilder,
     head: Head,
 }
 
@@ -298,7 +298,7 @@ impl History {
     /// # Errors
     /// [`BreakReason::NotARecord`] if a step of permissions lacks what it should hold.
     pub fn add(&mut self, record: &Record) -> Result<(), BreakReason> {
-        self.fold.take(past(record.line().as_bytes())?);
+        self.builder.take(past(record.line().as_bytes())?);
         Ok(())
     }
 
@@ -308,7 +308,7 @@ impl History {
     /// [`AuditBroken`], as from [`verify_after`](crate::verify_after); what stands before the break is added. A torn last
     /// line is one too: the writer died, or is about to write the rest.
     pub fn read(&mut self, reader: impl BufRead) -> Result<Verified, AuditBroken> {
-        let verified = follow(self.head, reader, self.fold.records())?;
+        let verified = follow(self.head, reader, self.builder.records())?;
         self.head = verified.head;
         Ok(verified)
     }
@@ -318,7 +318,7 @@ impl History {
     /// # Errors
     /// [`AuditFileError`], as from [`verify_file`](crate::verify_file); what stands before the break is added.
     pub fn read_file(&mut self, audit: impl AsRef<Path>) -> Result<Verified, AuditFileError> {
-        let verified = follow_file(self.head, audit.as_ref(), self.fold.records())?;
+        let verified = follow_file(self.head, audit.as_ref(), self.builder.records())?;
         self.head = verified.head;
         Ok(verified)
     }
@@ -330,14 +330,14 @@ impl History {
     /// [`AuditBroken`], as from [`Self::read`], but for a torn last line.
     #[cfg(all(feature = "ui", feature = "http"))]
     pub(crate) fn read_on(&mut self, reader: impl BufRead) -> Result<End, AuditBroken> {
-        let end = walk(self.head, reader, self.fold.records())?;
+        let end = walk(self.head, reader, self.builder.records())?;
         self.head = end.head;
         Ok(end)
     }
 
     /// What was asked, decided, granted and taken back.
     pub fn entries(&self) -> impl Iterator<Item = &HistoryEntry> {
-        self.fold.entries()
+        self.builder.entries()
     }
 
     /// The entries that `filter` admits as JSON, one a line; what was not let through has its [`Denial`] as `denial`.
@@ -353,7 +353,7 @@ impl History {
     /// Counts of questions and grants among the entries that `filter` admits.
     #[must_use]
     pub fn report(&self, filter: &HistoryFilter) -> HistoryReport {
-        report::report(self.entries(), self.fold.grants(), filter)
+        report::report(self.entries(), self.builder.grants(), filter)
     }
 }
 

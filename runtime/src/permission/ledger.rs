@@ -93,7 +93,7 @@ impl<W> Open<W> {
 
 /// What is remembered of a question that ended.
 #[derive(Debug)]
-struct Past {
+struct EndedQuestion {
     id: QuestionId,
     session: Arc<str>,
     decision: Decision,
@@ -102,7 +102,7 @@ struct Past {
 
 /// How a question stands, as the conversation it belongs to may know.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct QuestionStatus {
     pub(crate) session: Arc<str>,
     pub(crate) state: QuestionState,
     /// What was granted, if it was.
@@ -129,7 +129,7 @@ pub(crate) struct Ledger<W> {
     /// What people do not want to be asked about for the rest of a session.
     silenced: BTreeMap<SilencedId, Silenced>,
     next_silenced: u64,
-    ended: VecDeque<Past>,
+    ended: VecDeque<EndedQuestion>,
 }
 
 impl<W> Ledger<W> {
@@ -355,20 +355,20 @@ impl<W> Ledger<W> {
 
     /// How a question stands; none if there was none, or it ended too long ago.
     pub(crate) fn state(&self, id: QuestionId) -> Option<QuestionState> {
-        self.standing(id).map(|standing| standing.state)
+        self.question_status(id).map(|status| status.state)
     }
 
     /// How a question stands, and whose it is.
-    pub(crate) fn standing(&self, id: QuestionId) -> Option<Standing> {
+    pub(crate) fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {
         if let Some(open) = self.open.get(&id) {
-            return Some(Standing {
+            return Some(QuestionStatus {
                 session: Arc::clone(&open.question.request.session),
                 state: QuestionState::Pending,
                 granted: Vec::new(),
             });
         }
         let past = self.ended.iter().find(|past| past.id == id)?;
-        Some(Standing {
+        Some(QuestionStatus {
             session: Arc::clone(&past.session),
             state: QuestionState::Settled(past.decision),
             granted: past.granted.clone(),
@@ -395,7 +395,7 @@ impl<W> Ledger<W> {
             self.ended.pop_front();
         }
         let session = Arc::clone(&question.request.session);
-        self.ended.push_back(Past {
+        self.ended.push_back(EndedQuestion {
             id,
             session,
             decision,

@@ -132,11 +132,11 @@ mod tests {
     use crate::config::{Config, RootConfig};
     use crate::error::CallError;
     use crate::id::WorkerId;
-    use crate::permission::broker::{Broker, BrokerConfig, Ruling};
+    use crate::permission::broker::{AskOutcome, Broker, BrokerConfig};
     use crate::permission::tests::shown;
     use crate::permission::{
-        Claimant, DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, NotBatchable,
-        Request,
+        DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, NotBatchable, Request,
+        Requester,
     };
     use crate::policy::Authority;
     use crate::scope::Verb;
@@ -172,8 +172,8 @@ mod tests {
         Stage { grants, audit, log }
     }
 
-    fn claimant(request: &Request) -> Claimant {
-        Claimant {
+    fn requester(request: &Request) -> Requester {
+        Requester {
             worker: request.worker,
             ancestors: [].into(),
             session: Arc::clone(&request.session),
@@ -196,17 +196,17 @@ mod tests {
         async fn serves(&self, need: &str) -> bool {
             let request = request(1, 1, &[need]);
             let needs = request.needs.clone().into();
-            let call = crate::permission::CallOf {
+            let call = crate::permission::CallRef {
                 call: request.call,
                 tool: request.tool.clone(),
                 origin: request.origin,
             };
-            let redeemed = self
+            let used = self
                 .grants
                 .broker()
-                .redeem(claimant(&request), needs, call)
+                .use_grants(requester(&request), needs, call)
                 .await;
-            redeemed.unwrap().is_some()
+            used.unwrap().is_some()
         }
 
         async fn steps(&self) -> Vec<Step> {
@@ -220,14 +220,14 @@ mod tests {
         async fn asking(
             &self,
             requests: Vec<Request>,
-        ) -> Vec<tokio::task::JoinHandle<Result<Ruling, CallError>>> {
+        ) -> Vec<tokio::task::JoinHandle<Result<AskOutcome, CallError>>> {
             let asked = requests.len();
             let mut waiting = Vec::new();
             for request in requests {
                 let broker = self.grants.broker().clone();
-                let claimant = claimant(&request);
+                let requester = requester(&request);
                 waiting.push(tokio::spawn(async move {
-                    broker.ask(request, claimant, None).await
+                    broker.ask(request, requester, None).await
                 }));
             }
             while self.grants.questions().await.unwrap().len() < asked {
@@ -439,9 +439,9 @@ mod tests {
             .collect();
         assert_eq!(left, [ids[1]]);
         let denied = waiting.remove(2).await.unwrap().unwrap();
-        assert!(matches!(denied, Ruling::Refused { .. }));
+        assert!(matches!(denied, AskOutcome::Refused { .. }));
         let allowed = waiting.remove(0).await.unwrap().unwrap();
-        assert!(matches!(allowed, Ruling::Allowed(..)));
+        assert!(matches!(allowed, AskOutcome::Allowed(..)));
     }
 
     fn allowed(pattern: Option<&str>, lifetime: Lifetime) -> BatchAnswer {
@@ -477,7 +477,7 @@ mod tests {
     ];
 
     /// Four questions of two workers.
-    async fn four(stage: &Stage) -> Vec<tokio::task::JoinHandle<Result<Ruling, CallError>>> {
+    async fn four(stage: &Stage) -> Vec<tokio::task::JoinHandle<Result<AskOutcome, CallError>>> {
         let requests = (1..).zip(WANTED);
         let requests = requests.map(|(n, (worker, need))| request(worker, n, &[need]));
         stage.asking(requests.collect()).await
@@ -505,13 +505,16 @@ mod tests {
         });
         assert_eq!(holders.collect::<Vec<_>>(), [1, 2]);
         for call in waiting.drain(..3) {
-            assert!(matches!(call.await.unwrap().unwrap(), Ruling::Allowed(..)));
+            assert!(matches!(
+                call.await.unwrap().unwrap(),
+                AskOutcome::Allowed(..)
+            ));
         }
         let deny = BatchAnswer::Deny {
             note: Some("not now".to_owned()),
         };
         stage.grants.answer_batch([ids[3]], deny).await.unwrap();
-        let Ruling::Refused { note, by, .. } = waiting.remove(0).await.unwrap().unwrap() else {
+        let AskOutcome::Refused { note, by, .. } = waiting.remove(0).await.unwrap().unwrap() else {
             panic!("it was allowed");
         };
         assert_eq!((note.as_deref(), by), (Some("not now"), DecidedBy::Person));
@@ -523,9 +526,9 @@ mod tests {
         async fn is_heard(&self, argument: u64) -> bool {
             let asked = self.open().await.len();
             let request = request(1, argument, &["write:file:/r/a/x"]);
-            let (broker, claimant) = (self.grants.broker().clone(), claimant(&request));
+            let (broker, requester) = (self.grants.broker().clone(), requester(&request));
             let asking =
-                tokio::spawn(async move { broker.ask(request, claimant, None).await.is_ok() });
+                tokio::spawn(async move { broker.ask(request, requester, None).await.is_ok() });
             while !asking.is_finished() && self.open().await.len() == asked {
                 tokio::task::yield_now().await;
             }
@@ -560,8 +563,8 @@ mod tests {
                 let broker = stage.grants.broker().clone();
                 move || {
                     let (broker, request) = (broker.clone(), request.clone());
-                    let claimant = claimant(&request);
-                    tokio::spawn(async move { broker.ask(request, claimant, None).await })
+                    let requester = requester(&request);
+                    tokio::spawn(async move { broker.ask(request, requester, None).await })
                 }
             });
         let (one, same, other) = (first(), first(), second());
@@ -574,7 +577,10 @@ mod tests {
         stage.grants.answer_batch(ids, answer).await.unwrap();
         for call in [one, other] {
             let ruling = tokio::time::timeout(std::time::Duration::from_secs(20), call).await;
-            assert!(matches!(ruling.unwrap().unwrap(), Ok(Ruling::Allowed(..))));
+            assert!(matches!(
+                ruling.unwrap().unwrap(),
+                Ok(AskOutcome::Allowed(..))
+            ));
         }
         assert!(!same.is_finished());
         assert_eq!(stage.open().await, [3], "the second call asks again");
@@ -656,7 +662,10 @@ mod tests {
         let answer = allowed(Some("write:file:/r/a"), once);
         stage.grants.answer_batch(ids, answer).await.unwrap();
         for call in waiting.into_iter().take(2) {
-            assert!(matches!(call.await.unwrap().unwrap(), Ruling::Allowed(..)));
+            assert!(matches!(
+                call.await.unwrap().unwrap(),
+                AskOutcome::Allowed(..)
+            ));
         }
         assert_eq!(stage.grants.grants().await.unwrap(), []);
     }

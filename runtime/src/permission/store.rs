@@ -9,7 +9,7 @@
 
 mod edit;
 mod format;
-mod keeper;
+mod handle;
 mod writer;
 
 use std::io;
@@ -27,7 +27,7 @@ use format::{MOST_BYTES, Unread, VERSION};
 pub use edit::GrantEditError;
 pub use format::GrantDamage;
 pub(super) use format::{Contents, MOST_GRANTS};
-pub(super) use keeper::{Keeper, Saved, Unstored, WallClock, wall_clock};
+pub(super) use handle::{PendingSave, StoreFailure, StoreHandle, WallClock, wall_clock};
 pub use writer::GrantWriteError;
 
 /// A grant to an agent as it is stored: it holds for every worker of that name, now and later.

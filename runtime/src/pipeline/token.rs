@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::Facts;
+use super::CallInfo;
 use crate::effect::{ContentHash, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::tool::AnyPlan;
@@ -53,26 +53,26 @@ impl PreviewKey {
 }
 
 /// The same worker, tool, arguments and present state give the same token.
-pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
+pub(crate) fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
     let state = serde_json::to_vec(&plan.changes);
     let state = state.map_err(|error| {
         let message = format!("the plan cannot be written as JSON: {error}");
         CallError::new(Code::Internal, message)
     })?;
-    Ok(token(facts, &state))
+    Ok(token(info, &state))
 }
 
 /// The same worker, tool, arguments and word of the server give the same token.
-pub(crate) fn remote_token(facts: &Facts, shown: &str) -> PreviewToken {
-    token(facts, shown.as_bytes())
+pub(crate) fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
+    token(info, shown.as_bytes())
 }
 
-fn token(facts: &Facts, state: &[u8]) -> PreviewToken {
-    let arguments = canonical(&facts.arguments);
-    let call = serde_json::json!([facts.worker.0, facts.tool.as_str(), arguments]).to_string();
+fn token(info: &CallInfo, state: &[u8]) -> PreviewToken {
+    let arguments = canonical(&info.arguments);
+    let call = serde_json::json!([info.worker.0, info.tool.as_str(), arguments]).to_string();
     // No JSON has this byte, so where the call ends is certain.
-    let whole = facts.key.hash(&[call.as_bytes(), &[0], state].concat());
-    let of_call = facts.key.hash(call.as_bytes());
+    let whole = info.key.hash(&[call.as_bytes(), &[0], state].concat());
+    let of_call = info.key.hash(call.as_bytes());
     let mut bytes = *whole.as_bytes();
     for (byte, of_call) in bytes.iter_mut().zip(of_call.as_bytes()).take(OF_CALL) {
         *byte = *of_call;

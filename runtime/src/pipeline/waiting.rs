@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::way::Way;
+use super::context::CallContext;
 use super::{Granted, Parsed, Step, Waiting};
 use crate::capability::ReadPermit;
 use crate::error::{CallError, Code};
@@ -17,7 +17,7 @@ use crate::tool::{Job, WriteJob};
 impl Step<Waiting> {
     /// The arguments as people see them: canonical JSON, or what arguments that are none were understood as.
     pub(crate) fn arguments(&self) -> Value {
-        self.way.arguments(&self.facts.arguments)
+        self.context.arguments(&self.info.arguments)
     }
 
     /// Exactly the needs that a person must allow, sorted.
@@ -28,14 +28,14 @@ impl Step<Waiting> {
     /// The needs to change protected files, each with the reason why it is protected.
     pub(crate) fn protected(&self) -> Vec<(Scope, &'static str)> {
         let asks = self.state.asks.iter();
-        asks.filter_map(|need| Some((need.clone(), self.way.protection_reason(need)?)))
+        asks.filter_map(|need| Some((need.clone(), self.context.protection_reason(need)?)))
             .collect()
     }
 
     /// Whether live grants were not yet looked through for one of the needs; from now on they were. A grant may
     /// cover a need and still not satisfy it, as that of a folder does for a protected name in it.
-    pub(crate) fn untried(&mut self) -> bool {
-        let tried = &mut self.way.tried;
+    pub(crate) fn has_untried_needs(&mut self) -> bool {
+        let tried = &mut self.context.tried;
         let fresh: Vec<_> = self
             .state
             .asks
@@ -49,7 +49,7 @@ impl Step<Waiting> {
 
     /// What was granted to this call before it was made, as far as it covers what is asked as it is now; and the rest of it.
     pub(crate) fn offered(&self) -> (Vec<ScopePattern>, Vec<Scope>) {
-        let offered = &self.way.offered;
+        let offered = &self.context.offered;
         let used = |pattern: &&ScopePattern| self.state.asks.iter().any(|need| pattern.binds(need));
         let covered = |need: &&Scope| offered.iter().any(|pattern| pattern.binds(need));
         let rest = self.state.asks.iter().filter(|need| !covered(need));
@@ -61,9 +61,9 @@ impl Step<Waiting> {
 
     /// The refusal for when nobody can be asked. It also names what was granted with this call alone: the next one needs
     /// all of it again.
-    pub(crate) fn unasked(&self) -> CallError {
+    pub(crate) fn scope_required(&self) -> CallError {
         let mut needs = self.state.asks.clone();
-        needs.extend(self.way.replayed.iter().cloned());
+        needs.extend(self.context.replayed.iter().cloned());
         needs.sort();
         needs.dedup();
         let mut message = must_allow(&needs);
@@ -75,16 +75,16 @@ impl Step<Waiting> {
     }
 
     /// What a mutating call is planned with before anybody is asked; none if its targets may not be read.
-    pub(crate) fn look(&self) -> Option<(Arc<dyn WriteJob>, ReadPermit)> {
-        let Job::Write(job) = &self.way.job else {
+    pub(crate) fn early_plan(&self) -> Option<(Arc<dyn WriteJob>, ReadPermit)> {
+        let Job::Write(job) = &self.context.job else {
             return None;
         };
-        let Way {
+        let CallContext {
             needs,
             authority,
             granted,
             ..
-        } = &*self.way;
+        } = &*self.context;
         let readable =
             |need: &Scope| authority.judge(&need.with_verb(Verb::Read), granted) == Verdict::Allow;
         if !needs.iter().all(readable) {
@@ -96,21 +96,24 @@ impl Step<Waiting> {
             .filter(|need| need.verb() == Verb::Write)
             .map(Coverage::of);
         let supposed = granted.iter().cloned().chain(supposed).collect();
-        Some((Arc::clone(job), ReadPermit::mint(self.terms(supposed))))
+        Some((
+            Arc::clone(job),
+            ReadPermit::mint(self.permit_scope(supposed)),
+        ))
     }
 
     /// Takes up what a person granted, or granted before; the call is judged anew.
     pub(crate) fn granted(mut self, granted: Granted) -> Step<Parsed> {
-        let Granted { redeemed, outside } = granted;
-        let replayed = |need: &&Scope| redeemed.brought.iter().any(|grant| grant.binds(need));
+        let Granted { used, outside } = granted;
+        let replayed = |need: &&Scope| used.brought.iter().any(|grant| grant.binds(need));
         let asks = self.state.asks.iter();
-        self.way.replayed.extend(asks.filter(replayed).cloned());
-        self.way.granted.extend(redeemed.patterns);
-        self.way.grant_gates.extend(redeemed.gates);
-        self.way.outside.extend(outside);
+        self.context.replayed.extend(asks.filter(replayed).cloned());
+        self.context.granted.extend(used.patterns);
+        self.context.grant_gates.extend(used.gates);
+        self.context.outside.extend(outside);
         Step {
-            facts: self.facts,
-            way: self.way,
+            info: self.info,
+            context: self.context,
             state: Parsed,
         }
     }

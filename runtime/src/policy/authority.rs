@@ -39,8 +39,8 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 ///
 /// No layer can be taken away, and none can be made but by [`Authority::admit`]:
 /// ```compile_fail
-/// fn widened(held: bailiwick::Authority) -> bailiwick::Authority {
-///     bailiwick::Authority { layers: [].into(), ..held } // private
+/// fn widened(entry: bailiwick::Authority) -> bailiwick::Authority {
+///     bailiwick::Authority { layers: [].into(), ..entry } // private
 /// }
 /// ```
 /// ```compile_fail
@@ -50,20 +50,20 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 /// ```
 /// What can be done is to add one:
 /// ```
-/// fn narrowed(held: &bailiwick::Authority, layer: &bailiwick::Layer) -> bailiwick::Authority {
-///     held.narrow(layer)
+/// fn narrowed(entry: &bailiwick::Authority, layer: &bailiwick::Layer) -> bailiwick::Authority {
+///     entry.narrow(layer)
 /// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Authority {
     base: Arc<Base>,
-    layers: Arc<[Held]>,
+    layers: Arc<[LayerEntry]>,
     total: Arc<Total>,
 }
 
 /// A layer and where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct LayerEntry {
     pub(crate) name: LayerName,
     pub(crate) layer: Layer,
     /// Whether it is an ancestor's, so that what was only to be handed on has been.
@@ -84,11 +84,14 @@ impl Authority {
     /// # Errors
     /// [`PolicyError`] if a glob or a builder's text cannot be read.
     pub fn configured(config: &Config) -> Result<Self, PolicyError> {
-        Self::keeping(config, Vec::new())
+        Self::with_ungrantable(config, Vec::new())
     }
 
-    /// What a configuration gives on a host where no grant opens the paths `kept`, or what holds one of them.
-    pub(crate) fn keeping(config: &Config, kept: Vec<VirtualPath>) -> Result<Self, PolicyError> {
+    /// What a configuration gives on a host where no grant opens the paths `ungrantable`, or what holds one of them.
+    pub(crate) fn with_ungrantable(
+        config: &Config,
+        ungrantable: Vec<VirtualPath>,
+    ) -> Result<Self, PolicyError> {
         let mut budget = PatternBudget::configuration();
         let policy = config.policy.configured();
         let first = policy.compile(Limits::default(), &mut budget)?;
@@ -101,15 +104,15 @@ impl Authority {
             total = total.tighter(Total::of(&layer));
             layers.push(layer);
         }
-        let held = |layer| Held {
+        let entry = |layer| LayerEntry {
             name: LayerName::Configuration,
             layer,
             inherited: false,
         };
         Ok(Self {
-            base: Arc::new(Base::compile(config, &mut budget)?.keeping(kept)),
+            base: Arc::new(Base::compile(config, &mut budget)?.with_ungrantable(ungrantable)),
             total: Arc::new(total),
-            layers: layers.into_iter().map(held).collect(),
+            layers: layers.into_iter().map(entry).collect(),
         })
     }
 
@@ -140,11 +143,11 @@ impl Authority {
     /// The authority of a child that is kept to `layer`.
     #[must_use]
     pub fn narrow(&self, layer: &Layer) -> Self {
-        let agents = |held: &&Held| matches!(held.name, LayerName::Agent(_));
+        let agents = |entry: &&LayerEntry| matches!(entry.name, LayerName::Agent(_));
         let index = self.layers.iter().filter(agents).count();
-        let inherited = self.layers.iter().map(|held| Held {
+        let inherited = self.layers.iter().map(|entry| LayerEntry {
             inherited: true,
-            ..held.clone()
+            ..entry.clone()
         });
         self.with(inherited.collect(), LayerName::Agent(index), layer)
     }
@@ -161,8 +164,8 @@ impl Authority {
         self.with(self.layers.to_vec(), LayerName::Call, layer)
     }
 
-    fn with(&self, mut layers: Vec<Held>, name: LayerName, layer: &Layer) -> Self {
-        layers.push(Held {
+    fn with(&self, mut layers: Vec<LayerEntry>, name: LayerName, layer: &Layer) -> Self {
+        layers.push(LayerEntry {
             name,
             layer: layer.clone(),
             inherited: false,
@@ -189,18 +192,21 @@ impl Authority {
 
     fn rule(&self, need: &Need<'_>) -> Ruling {
         let mut ruling = self.base.judge(need);
-        for held in &*self.layers {
+        for entry in &*self.layers {
             if ruling.verdict == Verdict::Deny {
                 break;
             }
-            ruling = ruling.tighter(self.rule_of(held, need));
+            ruling = ruling.tighter(self.rule_of(entry, need));
         }
         ruling
     }
 
-    pub(crate) fn rule_of(&self, held: &Held, need: &Need<'_>) -> Ruling {
-        let ruling = held.layer.0.judge(need, self.base.mounts(), held.inherited);
-        let confined = !held.layer.0.flags.allow_escape;
+    pub(crate) fn rule_of(&self, entry: &LayerEntry, need: &Need<'_>) -> Ruling {
+        let ruling = entry
+            .layer
+            .0
+            .judge(need, self.base.mounts(), entry.inherited);
+        let confined = !entry.layer.0.flags.allow_escape;
         let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
@@ -215,21 +221,21 @@ impl Authority {
         &self.base
     }
 
-    pub(crate) fn layers(&self) -> &[Held] {
+    pub(crate) fn layers(&self) -> &[LayerEntry] {
         &self.layers
     }
 
     /// Whether a policy of the call itself is among the layers.
     pub(crate) fn has_call_policy(&self) -> bool {
         let mut layers = self.layers.iter();
-        layers.any(|held| held.name == LayerName::Call)
+        layers.any(|entry| entry.name == LayerName::Call)
     }
 
     /// About how many bytes the policies of the call itself hold.
     pub(crate) fn call_size(&self) -> usize {
         let layers = self.layers.iter();
-        let of_call = layers.filter(|held| held.name == LayerName::Call);
-        of_call.map(|held| held.layer.size()).sum()
+        let of_call = layers.filter(|entry| entry.name == LayerName::Call);
+        of_call.map(|entry| entry.layer.size()).sum()
     }
 
     /// The limits, each the tightest of all layers.
@@ -255,7 +261,7 @@ impl Authority {
     }
 
     fn all(&self, test: impl Fn(&Layer) -> bool) -> bool {
-        self.layers.iter().all(|held| test(&held.layer))
+        self.layers.iter().all(|entry| test(&entry.layer))
     }
 
     /// The tools that are left, if any layer lists them.
@@ -263,7 +269,7 @@ impl Authority {
         let mut lists = self
             .layers
             .iter()
-            .filter_map(|held| held.layer.0.sets.tools.as_ref());
+            .filter_map(|entry| entry.layer.0.sets.tools.as_ref());
         let first = lists.next()?.iter().map(String::as_str);
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
@@ -325,7 +331,7 @@ impl Authority {
     /// Whether anything at or beneath `prefix` could be other than denied; true when in doubt.
     #[must_use]
     pub fn reaches(&self, prefix: &VirtualPath) -> bool {
-        let reaches = |held: &Held| held.layer.0.reaches(prefix, held.inherited);
+        let reaches = |entry: &LayerEntry| entry.layer.0.reaches(prefix, entry.inherited);
         self.base.reaches(prefix) && self.layers.iter().all(reaches)
     }
 
@@ -342,7 +348,7 @@ impl Authority {
     /// Whether a layer blocks the subtree at `path`.
     pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
         let layers = &mut self.layers.iter();
-        self.base.blocks(path) || layers.any(|held| held.layer.0.roots.blocks(path))
+        self.base.blocks(path) || layers.any(|entry| entry.layer.0.roots.blocks(path))
     }
 
     /// Whether all of `wanted` may be handed on.
@@ -371,22 +377,22 @@ impl Authority {
     }
 
     /// The widest that a person may grant: the roots, and what is configured as grantable beyond them.
-    pub(crate) fn ceiling(&self) -> Vec<ScopePattern> {
-        self.base.ceiling()
+    pub(crate) fn max_grantable(&self) -> Vec<ScopePattern> {
+        self.base.max_grantable()
     }
 
     /// The mounts of the served roots.
     pub(crate) fn served(&self) -> Vec<VirtualPath> {
         let roots = self.base.listed();
-        roots.map(|root| root.place.path.clone()).collect()
+        roots.map(|root| root.mount.path.clone()).collect()
     }
 
     /// The subtrees that a worker with this authority can see anyway.
     pub(crate) fn visible(&self) -> Value {
-        let mounts = self.base.listed().map(|root| root.place.path.clone());
+        let mounts = self.base.listed().map(|root| root.mount.path.clone());
         let layers = self.layers.iter();
-        let left = layers.fold(mounts.collect::<Vec<_>>(), |left, held| {
-            held.layer.0.roots.narrow(&left)
+        let left = layers.fold(mounts.collect::<Vec<_>>(), |left, entry| {
+            entry.layer.0.roots.narrow(&left)
         });
         left.iter().map(VirtualPath::as_str).collect()
     }

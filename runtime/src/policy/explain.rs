@@ -67,19 +67,19 @@ impl Explanation {
         let looked = Need::new(need);
         let mut ruling = authority.base().judge(&looked);
         let mut decider = None;
-        for held in authority.layers() {
-            let tightest = ruling.tighter(authority.rule_of(held, &looked));
+        for layer_entry in authority.layers() {
+            let tightest = ruling.tighter(authority.rule_of(layer_entry, &looked));
             if tightest != ruling {
                 ruling = tightest;
-                decider = Some(held);
+                decider = Some(layer_entry);
             }
         }
         let pattern = match decider {
-            Some(held) => entry(&held.layer, authority, &looked, ruling),
+            Some(layer_entry) => entry(&layer_entry.layer, authority, &looked, ruling),
             None => authority
                 .base()
                 .entries()
-                .find_map(|root| root.culprit(&looked, ruling.rule))
+                .find_map(|root| root.matching_glob(&looked, ruling.rule))
                 .map(str::to_owned)
                 .filter(|_| is_glob(ruling.rule)),
         };
@@ -89,7 +89,7 @@ impl Explanation {
         Self {
             need: need.clone(),
             verdict: granted_by.map_or(ruling.verdict, |_| Verdict::Allow),
-            layer: decider.map_or(LayerName::Configuration, |held| held.name),
+            layer: decider.map_or(LayerName::Configuration, |layer_entry| layer_entry.name),
             key,
             pattern,
             rule,
@@ -146,14 +146,14 @@ fn entry(layer: &Layer, authority: &Authority, need: &Need<'_>, ruling: Ruling) 
     };
     let roots = layer.0.roots.entries().iter();
     roots
-        .filter_map(|root| root.culprit(need, ruling.rule))
+        .filter_map(|root| root.matching_glob(need, ruling.rule))
         .map(str::to_owned)
         .next()
         .or_else(|| {
             let globs = everywhere.as_ref()?;
             let mut found = None;
             need.any_beneath(authority.base().mounts(), |path| {
-                found = globs.culprit(path).map(str::to_owned);
+                found = globs.matching_glob(path).map(str::to_owned);
                 found.is_some()
             });
             found
@@ -170,7 +170,7 @@ fn describe(rule: Rule) -> (&'static str, &'static str) {
         Rule::Open => ("", "no rule speaks against it"),
         Rule::Base => ("roots", "the configuration gives it"),
         Rule::Outside => ("roots", "no configured root holds it with that access"),
-        Rule::Kept => (
+        Rule::Ungrantable => (
             "grantable",
             "no grant opens the top of the file system, the home directory, files of the kernel or of this host",
         ),

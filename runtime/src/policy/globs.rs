@@ -9,11 +9,11 @@ use regex_automata::PatternSet;
 use super::error::PolicyError;
 use super::fold::fold;
 use super::matcher::Matcher;
-use super::names::{Names, Told, is_plain};
+use super::names::{NameMatch, Names, is_plain};
 use super::need::Spelling;
 use super::patterns::{PatternBudget, PatternCost};
 use super::verdict::{Rule, Ruling};
-use super::{braces, kept, need};
+use super::{braces, cache, need};
 use crate::scope::Verb;
 
 /// The longest glob accepted, in bytes.
@@ -70,12 +70,12 @@ impl Globs {
         if texts.is_empty() {
             return Ok(None);
         }
-        let globs = match kept::find(reading, texts) {
+        let globs = match cache::get(reading, texts) {
             Some(found) => found,
             None => {
                 let built = Arc::new(Self::build(reading, texts, at, budget)?);
                 if budget.keeps() {
-                    kept::keep(reading, &built);
+                    cache::insert(reading, &built);
                 }
                 built
             }
@@ -149,15 +149,15 @@ impl Globs {
 
     fn covers(&self, path: &str) -> bool {
         let matches = |matcher: &Matcher| matcher.matches(path) != Some(false);
-        match self.names.tell(path) {
-            Told::Covered => true,
-            Told::Clear => false,
-            Told::Unclear => self.matcher.as_ref().is_some_and(matches),
+        match self.names.check(path) {
+            NameMatch::Covered => true,
+            NameMatch::Clear => false,
+            NameMatch::Unclear => self.matcher.as_ref().is_some_and(matches),
         }
     }
 
     /// The first text of a deny list that covers the path.
-    pub(crate) fn culprit(&self, path: Spelling<'_>) -> Option<&str> {
+    pub(crate) fn matching_glob(&self, path: Spelling<'_>) -> Option<&str> {
         let spellings = std::iter::once(path.folded).chain(path.written);
         let covering = spellings.filter_map(|path| self.first_covering(path));
         let text = covering.min().and_then(|index| self.texts.get(index));
@@ -170,7 +170,7 @@ impl Globs {
             for glob in variants(Reading::Deny, text).unwrap_or_default() {
                 names.take(&glob);
             }
-            names.tell(path) == Told::Covered
+            names.check(path) == NameMatch::Covered
         });
         let matching = self.matcher.as_ref().map(|matcher| matcher.matching(path));
         let matching = matching.iter().flat_map(PatternSet::iter);
@@ -370,12 +370,12 @@ fn escaped_plain(plain: &str) -> Option<char> {
 
 /// Deny and immutable globs that hold in every root.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Everywhere {
+pub(crate) struct GlobalGlobs {
     pub(crate) deny: Option<Arc<Globs>>,
     pub(crate) immutable: Option<Arc<Globs>>,
 }
 
-impl Everywhere {
+impl GlobalGlobs {
     pub(crate) fn compile(
         deny: &[String],
         immutable: &[String],
@@ -398,7 +398,7 @@ impl Everywhere {
             || verb == Verb::Write && self.immutable.as_ref().is_some_and(covers)
     }
 
-    pub(crate) fn judge(&self, need: &need::Need<'_>, mounts: &[need::Place]) -> Ruling {
+    pub(crate) fn judge(&self, need: &need::Need<'_>, mounts: &[need::MountPoint]) -> Ruling {
         let hit = |globs: &Option<Arc<Globs>>| {
             globs
                 .as_ref()
@@ -540,7 +540,7 @@ mod tests {
                 folded: path,
                 written: None,
             };
-            assert_eq!(globs.culprit(spelling), expected, "{path}");
+            assert_eq!(globs.matching_glob(spelling), expected, "{path}");
             assert_eq!(globs.denies(spelling), expected.is_some(), "{path}");
         }
     }
@@ -557,15 +557,16 @@ mod tests {
             let globs = Globs::intern(Reading::Deny, &texts(index), "", &mut budget);
             globs.unwrap().unwrap()
         };
-        let enough = 2 * kept::MAX_KEPT / intern(0, PatternBudget::of(Origin::Model).once()).size();
+        let enough =
+            2 * cache::MAX_CACHED / intern(0, PatternBudget::of(Origin::Model).once()).size();
         let once = texts(0);
-        assert!(kept::find(Reading::Deny, &once).is_none());
+        assert!(cache::get(Reading::Deny, &once).is_none());
         for index in 0..enough {
             intern(index, PatternBudget::of(Origin::Model));
-            assert!(kept::bytes() <= kept::MAX_KEPT);
+            assert!(cache::bytes() <= cache::MAX_CACHED);
         }
-        assert!(kept::find(Reading::Deny, &texts(0)).is_none());
-        assert!(kept::find(Reading::Deny, &texts(enough - 1)).is_some());
+        assert!(cache::get(Reading::Deny, &texts(0)).is_none());
+        assert!(cache::get(Reading::Deny, &texts(enough - 1)).is_some());
     }
 
     proptest! {

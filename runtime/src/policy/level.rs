@@ -13,7 +13,7 @@ impl Authority {
             && self.access() >= Access::Interact
             && self.has_verb(Verb::Write)
             && !self.closes_files(Verb::Write)
-            && self.ceiling().iter().any(is_of_writing)
+            && self.max_grantable().iter().any(is_of_writing)
             && self
                 .layers()
                 .iter()

@@ -21,9 +21,9 @@ pub(super) struct Names {
     unbound: bool,
 }
 
-/// What the names of a path tell.
+/// What the names of a path check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum NameMatch {
     Covered,
     Clear,
     /// The other globs must be tried.
@@ -64,13 +64,13 @@ impl Names {
         }
     }
 
-    pub(super) fn tell(&self, path: &str) -> Told {
+    pub(super) fn check(&self, path: &str) -> NameMatch {
         if self
             .anchored
             .iter()
             .any(|stem| beneath(path, stem).is_some())
         {
-            return Told::Covered;
+            return NameMatch::Covered;
         }
         let mut unclear = self.unbound;
         let mut rest = Some(path);
@@ -81,12 +81,16 @@ impl Names {
                 .into_iter()
                 .any(|stem| stem.is_empty() || beneath(after, stem).is_some());
             if covered || self.endings.iter().any(|end| name.ends_with(&**end)) {
-                return Told::Covered;
+                return NameMatch::Covered;
             }
             unclear = unclear || self.needed.contains(name);
             rest = Some(after).filter(|after| !after.is_empty());
         }
-        if unclear { Told::Unclear } else { Told::Clear }
+        if unclear {
+            NameMatch::Unclear
+        } else {
+            NameMatch::Clear
+        }
     }
 }
 

@@ -101,7 +101,7 @@ impl Authority {
     fn boundaries(&self) -> Vec<VirtualPath> {
         let mut paths = Vec::new();
         let mut add = |entry: &Subtree| {
-            let root = &entry.place.path;
+            let root = &entry.mount.path;
             let globs = entry.allow_texts().unwrap_or_default().iter();
             let literal = globs.flat_map(|glob| literal_paths(glob));
             paths.extend(literal.filter_map(|path| VirtualPath::parse(&path, Some(root)).ok()));

@@ -48,12 +48,12 @@ impl Size {
 
 /// A JSON value and the pointer to it.
 #[derive(Clone, Debug)]
-pub(crate) struct At<'v> {
+pub(crate) struct Pointer<'v> {
     pointer: String,
     value: &'v Value,
 }
 
-impl<'v> At<'v> {
+impl<'v> Pointer<'v> {
     pub(crate) fn top(value: &'v Value) -> Self {
         Self {
             pointer: String::new(),
@@ -167,7 +167,7 @@ impl Policy {
         let mut policy = Self::new();
         let mut size = Size::default();
         // Before anything is read, since reading costs more than counting.
-        for (_, at) in At::top(value).members()? {
+        for (_, at) in Pointer::top(value).members()? {
             size.add(at.value);
             if size.entries > MAX_ENTRIES {
                 let reason = format!(
@@ -182,7 +182,7 @@ impl Policy {
                 return Err(PolicyError::invalid(at.pointer, reason));
             }
         }
-        for (key, at) in At::top(value).members()? {
+        for (key, at) in Pointer::top(value).members()? {
             Key::check(key, KeyScope::Policy, at.pointer())?;
             policy.set(key, &at)?;
         }
@@ -190,7 +190,7 @@ impl Policy {
     }
 
     /// Sets the field of that key, which is known to be one of a policy.
-    pub(crate) fn set(&mut self, key: &str, at: &At<'_>) -> Result<(), PolicyError> {
+    pub(crate) fn set(&mut self, key: &str, at: &Pointer<'_>) -> Result<(), PolicyError> {
         match key {
             "roots" => self.roots = Some(at.each(root)?),
             "deny" => self.deny = at.globs()?,
@@ -207,7 +207,7 @@ impl Policy {
                 self.sets.verbs = Some(at.each(|item| item.one_of(&Verb::ALL, Verb::as_str))?);
             }
             "write_modes" => {
-                let read = |item: &At<'_>| item.one_of(&WriteMode::ALL, WriteMode::as_str);
+                let read = |item: &Pointer<'_>| item.one_of(&WriteMode::ALL, WriteMode::as_str);
                 self.sets.write_modes = Some(at.each(read)?);
             }
             "access" => self.access = Some(at.one_of(&Access::ALL, Access::as_str)?),
@@ -216,7 +216,7 @@ impl Policy {
         Ok(())
     }
 
-    fn set_figure(&mut self, key: &str, at: &At<'_>) -> Result<(), PolicyError> {
+    fn set_figure(&mut self, key: &str, at: &Pointer<'_>) -> Result<(), PolicyError> {
         let (flags, limits) = (&mut self.flags, &mut self.limits);
         let flag = match key {
             "allow_escape" => &mut flags.allow_escape,
@@ -249,7 +249,7 @@ impl Policy {
     }
 }
 
-fn root(at: &At<'_>) -> Result<PolicyRoot, PolicyError> {
+fn root(at: &Pointer<'_>) -> Result<PolicyRoot, PolicyError> {
     let mut root = PolicyRoot::new(VirtualPath::top());
     let mut path = None;
     for (key, at) in at.members()? {
@@ -267,7 +267,7 @@ fn root(at: &At<'_>) -> Result<PolicyRoot, PolicyError> {
     Ok(root)
 }
 
-fn budget(at: &At<'_>) -> Result<Budget, PolicyError> {
+fn budget(at: &Pointer<'_>) -> Result<Budget, PolicyError> {
     let mut budget = Budget::default();
     for (key, at) in at.members()? {
         let figure = match key {

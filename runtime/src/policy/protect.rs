@@ -1,7 +1,7 @@
 //! Names of files whose change would run code later, or change what an agent is told or may do.
 
 use super::globs::{Globs, Reading};
-use super::need::{Need, Place};
+use super::need::{MountPoint, Need};
 use super::patterns::PatternBudget;
 
 /// Names that are protected for the same reason.
@@ -195,7 +195,7 @@ pub(crate) fn is_protected_name(last: &str) -> bool {
 }
 
 /// Why `need`, which is protected, is so.
-pub(crate) fn reason(need: &Need<'_>, mounts: &[Place]) -> &'static str {
+pub(crate) fn reason(need: &Need<'_>, mounts: &[MountPoint]) -> &'static str {
     let last = need.folded().rsplit('/').next().unwrap_or_default();
     let covers = |group: &&Group| {
         let texts: Vec<String> = group.globs.iter().map(|glob| (*glob).to_owned()).collect();

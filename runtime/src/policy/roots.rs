@@ -8,7 +8,7 @@ use super::Policy;
 use super::authority::Authority;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
-use super::need::{Need, Place, Spelling};
+use super::need::{MountPoint, Need, Spelling};
 use super::patterns::PatternBudget;
 use super::strict;
 use super::verdict::{Rule, Ruling};
@@ -22,7 +22,7 @@ pub struct PolicyRoot {
     /// Whether the subtree is taken away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<bool>,
-    /// Only what these globs cover is kept; everything if absent, nothing if empty.
+    /// Only what these globs cover is allowed; everything if absent, nothing if empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
     /// What these globs cover is taken away.
@@ -83,18 +83,18 @@ impl Policy {
 
 /// Which paths an allow list leaves.
 #[derive(Clone, Debug)]
-enum Kept {
+enum AllowSet {
     All,
     None,
-    These(Arc<Globs>),
+    Matching(Arc<Globs>),
 }
 
 /// One compiled entry; the configuration's roots are such entries too.
 #[derive(Clone, Debug)]
 pub(crate) struct Subtree {
-    pub(crate) place: Place,
+    pub(crate) mount: MountPoint,
     pub(crate) blocked: bool,
-    kept: Kept,
+    allowed: AllowSet,
     deny: Option<Arc<Globs>>,
     immutable: Option<Arc<Globs>>,
 }
@@ -105,15 +105,15 @@ impl Subtree {
         at: &str,
         budget: &mut PatternBudget,
     ) -> Result<Self, PolicyError> {
-        let kept = match &root.allow {
-            None => Kept::All,
+        let allowed = match &root.allow {
+            None => AllowSet::All,
             Some(texts) => Globs::intern(Reading::Allow, texts, &format!("{at}/allow"), budget)?
-                .map_or(Kept::None, Kept::These),
+                .map_or(AllowSet::None, AllowSet::Matching),
         };
         Ok(Self {
-            place: Place::new(root.path.clone()),
+            mount: MountPoint::new(root.path.clone()),
             blocked: root.is_blocked(),
-            kept,
+            allowed,
             deny: Globs::intern(Reading::Deny, &root.deny, &format!("{at}/deny"), budget)?,
             immutable: Globs::intern(
                 Reading::Deny,
@@ -133,9 +133,9 @@ impl Subtree {
         path: &VirtualPath,
         depth: Option<usize>,
     ) -> Option<Spelling<'n>> {
-        let here = Some(self.place.depth);
-        let decides = here > depth || here == depth && path.starts_with(&self.place.path);
-        need.beneath(&self.place).filter(|_| decides)
+        let here = Some(self.mount.depth);
+        let decides = here > depth || here == depth && path.starts_with(&self.mount.path);
+        need.beneath(&self.mount).filter(|_| decides)
     }
 
     /// Whether this entry leaves a path at all.
@@ -143,12 +143,12 @@ impl Subtree {
     /// # Errors
     /// The rule that does not.
     pub(crate) fn leaves(&self, path: Spelling<'_>) -> Result<(), Rule> {
-        let kept = match &self.kept {
-            Kept::All => true,
-            Kept::None => false,
-            Kept::These(globs) => globs.allows(path.as_written()),
+        let allowed = match &self.allowed {
+            AllowSet::All => true,
+            AllowSet::None => false,
+            AllowSet::Matching(globs) => globs.allows(path.as_written()),
         };
-        match (self.blocked, kept) {
+        match (self.blocked, allowed) {
             (true, _) => Err(Rule::Blocked),
             (false, false) => Err(Rule::AllowGlobs),
             (false, true) => Ok(()),
@@ -157,7 +157,7 @@ impl Subtree {
 
     /// What the deny and immutable globs of this entry take away, also in entries that lie within it.
     pub(crate) fn globs(&self, need: &Need<'_>) -> Ruling {
-        let Some(path) = need.beneath(&self.place) else {
+        let Some(path) = need.beneath(&self.mount) else {
             return Ruling::OPEN;
         };
         let covers = |globs: &Option<Arc<Globs>>| globs.as_ref().is_some_and(|g| g.denies(path));
@@ -172,21 +172,21 @@ impl Subtree {
     }
 
     pub(crate) fn allow_texts(&self) -> Option<&[String]> {
-        match &self.kept {
-            Kept::All => None,
-            Kept::None => Some(&[]),
-            Kept::These(globs) => Some(globs.texts()),
+        match &self.allowed {
+            AllowSet::All => None,
+            AllowSet::None => Some(&[]),
+            AllowSet::Matching(globs) => Some(globs.texts()),
         }
     }
 
     /// The glob that takes `need` away.
-    pub(crate) fn culprit(&self, need: &Need<'_>, rule: Rule) -> Option<&str> {
-        let path = need.beneath(&self.place)?;
+    pub(crate) fn matching_glob(&self, need: &Need<'_>, rule: Rule) -> Option<&str> {
+        let path = need.beneath(&self.mount)?;
         let globs = match rule {
             Rule::ImmutableGlob => &self.immutable,
             _ => &self.deny,
         };
-        globs.as_ref()?.culprit(path)
+        globs.as_ref()?.matching_glob(path)
     }
 }
 
@@ -242,7 +242,7 @@ impl Roots {
             let Some(spelling) = entry.decides(need, path, depth) else {
                 continue;
             };
-            let otherwise_spelt = depth != Some(entry.place.depth);
+            let otherwise_spelt = depth != Some(entry.mount.depth);
             match entry.leaves(spelling) {
                 Err(rule) if otherwise_spelt || rule == Rule::Blocked => return Err(rule),
                 Ok(()) if !otherwise_spelt => left = Ok(()),
@@ -270,7 +270,7 @@ impl Roots {
         !self.closed
             || self
                 .listed()
-                .any(|entry| path.starts_with(&entry.place.path))
+                .any(|entry| path.starts_with(&entry.mount.path))
     }
 
     /// Whether a blocked entry decides on the subtree at `path`.
@@ -280,8 +280,8 @@ impl Roots {
 
     /// Whether something at or beneath `prefix` may be left.
     pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
-        let beneath = |entry: &Subtree| entry.place.path.starts_with(prefix);
-        let touches = |entry: &Subtree| touch(&entry.place.path, prefix);
+        let beneath = |entry: &Subtree| entry.mount.path.starts_with(prefix);
+        let touches = |entry: &Subtree| touch(&entry.mount.path, prefix);
         self.listed().any(beneath)
             || !self.blocks(prefix) && (!self.closed || self.listed().any(touches))
     }
@@ -293,7 +293,7 @@ impl Roots {
         }
         let pairs = visible
             .iter()
-            .flat_map(|held| self.listed().map(move |entry| (held, &entry.place.path)));
+            .flat_map(|held| self.listed().map(move |entry| (held, &entry.mount.path)));
         let mut left: Vec<_> = pairs
             .filter(|(held, listed)| touch(held, listed))
             .map(|(held, listed)| {
@@ -316,8 +316,8 @@ pub(crate) fn depth_of<'e>(
     entries: impl Iterator<Item = &'e Subtree>,
     path: &VirtualPath,
 ) -> Option<usize> {
-    let holding = entries.filter(|entry| path.starts_with(&entry.place.path));
-    holding.map(|entry| entry.place.depth).max()
+    let holding = entries.filter(|entry| path.starts_with(&entry.mount.path));
+    holding.map(|entry| entry.mount.depth).max()
 }
 
 /// Whether a blocked entry is among the innermost ones that hold `path`.
@@ -326,8 +326,8 @@ pub(crate) fn blocks<'e>(
     path: &VirtualPath,
 ) -> bool {
     let depth = depth_of(entries.clone(), path);
-    let mut blocked = entries.filter(|entry| entry.blocked && Some(entry.place.depth) == depth);
-    blocked.any(|entry| path.starts_with(&entry.place.path))
+    let mut blocked = entries.filter(|entry| entry.blocked && Some(entry.mount.depth) == depth);
+    blocked.any(|entry| path.starts_with(&entry.mount.path))
 }
 
 /// Whether one of two subtrees holds the other.

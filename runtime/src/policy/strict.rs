@@ -23,14 +23,14 @@ type Dfa = dense::DFA<Vec<u32>>;
 
 /// Refuses `allow` if it names paths that some layer of the issuer does not list.
 pub(super) fn admit(
-    place: &VirtualPath,
+    mount: &VirtualPath,
     allow: &[String],
     issuer: &Authority,
     at: &str,
 ) -> Result<(), PolicyError> {
     let too_hard =
         |_| PolicyError::invalid(at, "is too intricate to compare with the issuer's globs");
-    let wanted = automaton(&absolute(place, Some(allow)).map_err(too_hard)?).map_err(too_hard)?;
+    let wanted = automaton(&absolute(mount, Some(allow)).map_err(too_hard)?).map_err(too_hard)?;
     let base: Vec<&Subtree> = issuer.base().listed().collect();
     let closed = issuer
         .layers()
@@ -63,13 +63,13 @@ struct TooHard;
 fn language(entries: &[&Subtree]) -> Result<Vec<String>, TooHard> {
     let mut all = Vec::new();
     for entry in entries {
-        all.extend(absolute(&entry.place.path, entry.allow_texts())?);
+        all.extend(absolute(&entry.mount.path, entry.allow_texts())?);
     }
     Ok(all)
 }
 
-fn absolute(place: &VirtualPath, allow: Option<&[String]>) -> Result<Vec<String>, TooHard> {
-    let stem = globset::escape(place.as_str().trim_start_matches('/'));
+fn absolute(mount: &VirtualPath, allow: Option<&[String]>) -> Result<Vec<String>, TooHard> {
+    let stem = globset::escape(mount.as_str().trim_start_matches('/'));
     let beneath = |glob: &str| match (stem.as_str(), glob) {
         ("", glob) => glob.to_owned(),
         (stem, "") => stem.to_owned(),

@@ -53,7 +53,7 @@ pub(crate) enum Rule {
     /// It lies in no configured root with that access.
     Outside,
     /// It lies outside every root, and no grant opens it.
-    Kept,
+    Ungrantable,
     /// The resource is not on the base list.
     Unnamed,
     /// A need about files that names none cannot be judged.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ractor::Actor;
 
 use super::Core;
-use super::tree::NoPlace;
+use super::tree::InsertError;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Origin;
@@ -16,7 +16,7 @@ use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
 use crate::path::VirtualPath;
-use crate::pipeline::{Holder, canonical};
+use crate::pipeline::{WorkerHandles, canonical};
 use crate::policy::{Authority, Policy, PolicyError, Verdict};
 use crate::scope::{Scope, Verb};
 use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
@@ -75,11 +75,11 @@ impl SpawnError {
     }
 }
 
-impl From<NoPlace> for SpawnError {
-    fn from(reason: NoPlace) -> Self {
+impl From<InsertError> for SpawnError {
+    fn from(reason: InsertError) -> Self {
         match reason {
-            NoPlace::Orphan => Self::Orphan,
-            NoPlace::Closed => Self::Closed,
+            InsertError::ParentRevoked => Self::Orphan,
+            InsertError::Closed => Self::Closed,
         }
     }
 }
@@ -114,26 +114,26 @@ struct Starting<'c> {
     parent: Option<&'c Arc<Shared>>,
     /// What its parent is charged for it.
     charge: Option<Charge<'c>>,
-    placed: Option<Arc<Shared>>,
+    registered: Option<Arc<Shared>>,
 }
 
 impl Starting<'_> {
     /// Registers the worker and adds it to the tree.
-    fn place(&mut self, shared: &Arc<Shared>) -> Result<(), NoPlace> {
+    fn register(&mut self, shared: &Arc<Shared>) -> Result<(), InsertError> {
         let (id, parent) = (shared.id, self.parent.map(|parent| parent.id));
         // Known before it is in the tree: whoever revokes it must find it there.
         self.core.registry.insert(id, Arc::clone(shared));
-        let gate = Arc::clone(&shared.holder.gate);
-        let placed = self.core.tree.lock().insert(id, parent, gate);
-        match placed {
-            Ok(()) => self.placed = Some(Arc::clone(shared)),
+        let gate = Arc::clone(&shared.handles.gate);
+        let registered = self.core.tree.lock().insert(id, parent, gate);
+        match registered {
+            Ok(()) => self.registered = Some(Arc::clone(shared)),
             Err(_) => drop(self.core.registry.remove(&id)),
         }
-        placed
+        registered
     }
 
     fn done(mut self) {
-        self.placed = None;
+        self.registered = None;
         if let Some(charge) = &mut self.charge {
             charge.keep_all();
         }
@@ -142,7 +142,7 @@ impl Starting<'_> {
 
 impl Drop for Starting<'_> {
     fn drop(&mut self) {
-        if let Some(shared) = self.placed.take() {
+        if let Some(shared) = self.registered.take() {
             if shared.gate().close() {
                 shared.note(AuditStep::Revoked);
             }
@@ -229,7 +229,7 @@ impl Core {
             core: self,
             parent,
             charge: charge.transpose()?,
-            placed: None,
+            registered: None,
         };
         let limits = authority.limits();
         let budget = budget.tighter(limits.budget).tighter(Budget {
@@ -238,14 +238,14 @@ impl Core {
         });
         let id = WorkerId(self.workers.fetch_add(1, Ordering::Relaxed));
         let meter = Meter::new(budget, parent.map(|parent| Arc::clone(&parent.meter)));
-        let holder = Holder {
+        let handles = WorkerHandles {
             roots: Arc::new(self.roots.reached_by(&authority)),
             gate: Arc::new(Gate::default()),
         };
         let shared = Arc::new(Shared::new(
-            id, &name, session, parent, authority, names, holder, meter, self,
+            id, &name, session, parent, authority, names, handles, meter, self,
         ));
-        starting.place(&shared)?;
+        starting.register(&shared)?;
         self.begin(&shared, parent.map(|parent| parent.id), written)
             .await?;
         if shared.gate().is_closed() {

@@ -35,9 +35,9 @@ pub(super) struct Revoked {
 
 /// Why a worker has no place in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum InsertError {
     /// The parent was revoked.
-    Orphan,
+    ParentRevoked,
     /// The runtime is shut down.
     Closed,
 }
@@ -49,14 +49,17 @@ impl Tree {
         id: WorkerId,
         parent: Option<WorkerId>,
         gate: Arc<Gate>,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<(), InsertError> {
         if self.closed {
-            return Err(NoPlace::Closed);
+            return Err(InsertError::Closed);
         }
         if let Some(parent) = parent {
             let parent = self.nodes.get_mut(&parent);
             let parent = parent.filter(|node| !node.gate.is_closed());
-            parent.ok_or(NoPlace::Orphan)?.children.insert(id);
+            parent
+                .ok_or(InsertError::ParentRevoked)?
+                .children
+                .insert(id);
         }
         let node = Node {
             parent,
@@ -133,7 +136,7 @@ mod tests {
         (5, None),
     ];
 
-    fn insert(tree: &mut Tree, id: u64, parent: Option<u64>) -> Result<(), NoPlace> {
+    fn insert(tree: &mut Tree, id: u64, parent: Option<u64>) -> Result<(), InsertError> {
         tree.insert(WorkerId(id), parent.map(WorkerId), Arc::default())
     }
 
@@ -186,12 +189,18 @@ mod tests {
     fn nothing_is_added_beneath_a_revoked_worker() {
         let mut tree = family();
         tree.revoke(WorkerId(2));
-        assert_eq!(insert(&mut tree, 6, Some(3)), Err(NoPlace::Orphan));
+        assert_eq!(
+            insert(&mut tree, 6, Some(3)),
+            Err(InsertError::ParentRevoked)
+        );
         assert_eq!(insert(&mut tree, 6, Some(4)), Ok(()));
         for id in [3, 2] {
             tree.ended(WorkerId(id));
         }
-        assert_eq!(insert(&mut tree, 7, Some(3)), Err(NoPlace::Orphan));
+        assert_eq!(
+            insert(&mut tree, 7, Some(3)),
+            Err(InsertError::ParentRevoked)
+        );
     }
 
     #[test]
@@ -200,7 +209,7 @@ mod tests {
         assert_eq!(insert(&mut tree, 6, None), Ok(()));
         assert_eq!(tree.close().len(), 6);
         for parent in [None, Some(1)] {
-            assert_eq!(insert(&mut tree, 7, parent), Err(NoPlace::Closed));
+            assert_eq!(insert(&mut tree, 7, parent), Err(InsertError::Closed));
         }
     }
 }

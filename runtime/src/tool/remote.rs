@@ -23,21 +23,21 @@ use crate::scope::{Marks, Scope};
 
 /// What a server answered.
 #[derive(Debug)]
-pub(crate) struct Carried {
+pub(crate) struct RemoteReply {
     pub(crate) reply: Reply,
     /// What stands for a preview, so that the call can be tied to it.
     pub(crate) preview: Option<String>,
 }
 
 /// A call under way at a server; dropping it cancels the call there.
-pub(crate) type Carrying = Pin<Box<dyn Future<Output = Result<Carried, Interrupt>> + Send>>;
+pub(crate) type RemoteFuture = Pin<Box<dyn Future<Output = Result<RemoteReply, Interrupt>> + Send>>;
 
 /// A call, as the requests that its server makes within it need to know it.
 #[cfg_attr(
     not(feature = "mcp"),
     expect(dead_code, reason = "only MCP servers make requests")
 )]
-pub(crate) trait CallContext: Send + Sync + fmt::Debug {
+pub(crate) trait RemoteContext: Send + Sync + fmt::Debug {
     /// Who answers them; none if only the host does.
     #[cfg(feature = "mcp")]
     fn requests(&self) -> Option<&crate::CallRequests>;
@@ -64,8 +64,8 @@ pub(crate) trait RemoteJob: Send + Sync + fmt::Debug {
         self: Arc<Self>,
         permit: &CallPermit,
         tied: Option<String>,
-        context: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError>;
+        context: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError>;
     /// Whether it may change something.
     fn mutates(&self) -> bool;
 }

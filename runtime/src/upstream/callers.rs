@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::requests::CallRequests;
 use crate::audit::{RequestOutcome, Step};
 use crate::path::VirtualPath;
-use crate::tool::CallContext;
+use crate::tool::RemoteContext;
 
 /// How many requests of a server one call may have.
 const MAX_REQUESTS: usize = 20;
@@ -24,7 +24,7 @@ const LINGER: Duration = Duration::from_secs(30);
 /// One call at a server.
 #[derive(Debug)]
 pub(super) struct Caller {
-    context: Arc<dyn CallContext>,
+    context: Arc<dyn RemoteContext>,
     requests: Mutex<Requests>,
 }
 
@@ -37,7 +37,7 @@ struct Requests {
 }
 
 impl Caller {
-    pub(super) fn new(context: Arc<dyn CallContext>) -> Arc<Self> {
+    pub(super) fn new(context: Arc<dyn RemoteContext>) -> Arc<Self> {
         Arc::new(Self {
             context,
             requests: Mutex::default(),

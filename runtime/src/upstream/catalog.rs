@@ -32,8 +32,8 @@ use crate::id::ToolName;
 use crate::intent::IntentTemplate;
 use crate::scope::Scope;
 use crate::tool::{
-    Arguments, CallContext, Carried, Carrying, Catalog, CatalogItem, Entry, GET_PROMPT, Job,
-    READ_RESOURCE, Remote, RemoteJob, ToolSpec,
+    Arguments, Catalog, CatalogItem, Entry, GET_PROMPT, Job, READ_RESOURCE, Remote, RemoteContext,
+    RemoteFuture, RemoteJob, RemoteReply, ToolSpec,
 };
 
 /// The most resources, templates or prompts of one server.
@@ -350,8 +350,8 @@ impl RemoteJob for Read {
         self: Arc<Self>,
         _: &CallPermit,
         _: Option<String>,
-        context: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError> {
+        context: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError> {
         let server = Arc::clone(&self.server);
         carried(server, context, move |peer| async move {
             match self.kind {
@@ -369,9 +369,9 @@ impl RemoteJob for Read {
 /// Carries out a request that is not a call of a tool: it takes a place among the calls, and ends with the connection.
 pub(super) fn carried<F>(
     server: Arc<Server>,
-    context: Arc<dyn CallContext>,
+    context: Arc<dyn RemoteContext>,
     request: impl FnOnce(Peer<RoleClient>) -> F + Send + 'static,
-) -> Result<Carrying, CallError>
+) -> Result<RemoteFuture, CallError>
 where
     F: Future<Output = Result<Value, CallError>> + Send,
 {
@@ -390,7 +390,7 @@ where
             content: Vec::new(),
             output: Arc::new(output?),
         };
-        Ok(Carried {
+        Ok(RemoteReply {
             reply,
             preview: None,
         })

@@ -15,7 +15,9 @@ use super::server::Server;
 use crate::capability::CallPermit;
 use crate::error::CallError;
 use crate::id::ToolName;
-use crate::tool::{Arguments, CallContext, Carrying, Entry, Job, Remote, RemoteJob, ToolSpec};
+use crate::tool::{
+    Arguments, Entry, Job, Remote, RemoteContext, RemoteFuture, RemoteJob, ToolSpec,
+};
 
 /// MCP's method.
 pub(crate) const COMPLETE: &str = "completion/complete";
@@ -103,8 +105,8 @@ impl RemoteJob for Complete {
         self: Arc<Self>,
         _: &CallPermit,
         _: Option<String>,
-        context: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError> {
+        context: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError> {
         let server = Arc::clone(&self.server);
         carried(server, context, move |peer| async move {
             let completed = peer.complete(self.request.clone()).await;

@@ -25,7 +25,7 @@ use crate::call::Progress;
 use crate::capability::{CallPermit, Interrupt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
-use crate::tool::{CallContext, Carried, Carrying, RemoteJob};
+use crate::tool::{RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
 
 /// How often a server may ask for more before it answers.
 const MOST_ROUNDS: usize = 10;
@@ -69,8 +69,8 @@ impl RemoteJob for Errand {
         self: Arc<Self>,
         permit: &CallPermit,
         tied: Option<String>,
-        context: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError> {
+        context: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError> {
         let ready = self.ready(permit, tied, context)?;
         self.begun.store(false, Ordering::Relaxed);
         Ok(Box::pin(async move {
@@ -110,7 +110,7 @@ impl Errand {
         &self,
         permit: &CallPermit,
         tied: Option<String>,
-        context: Arc<dyn CallContext>,
+        context: Arc<dyn RemoteContext>,
     ) -> Result<Ready, CallError> {
         let place = self.server.place()?;
         if !self.server.still_offers(&self.offer) {
@@ -132,7 +132,7 @@ impl Errand {
         })
     }
 
-    async fn run(&self, ready: Ready) -> Result<Carried, Interrupt> {
+    async fn run(&self, ready: Ready) -> Result<RemoteReply, Interrupt> {
         let entered = ready.live.line.callers.enter(Arc::clone(&ready.caller));
         let result = self.answered(&ready).await;
         entered.answered();
@@ -148,7 +148,7 @@ impl Errand {
         let preview = ready.preview.then(|| shown(&result)).transpose()?;
         let most = self.server.bounds.result_bytes;
         let reply = answer::reply(&result, &self.offer, most).await?;
-        Ok(Carried { reply, preview })
+        Ok(RemoteReply { reply, preview })
     }
 
     /// What goes to the server. Nothing of it but the arguments is the model's.

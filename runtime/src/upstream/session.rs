@@ -23,7 +23,7 @@ use super::failure::ServerFailure;
 use super::line::Line;
 use super::lines::ValueCounter;
 use super::pages::Weight;
-use crate::rate::{Bucket, Rate};
+use crate::rate::{Rate, RateLimiter};
 
 /// How long a server may take to say whether it asks back before it is sent requests all the same.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ pub(super) struct Session<C: StreamableHttpClient> {
     settled: watch::Sender<Option<Arc<str>>>,
     line: Arc<Line>,
     cause: Cause<C>,
-    streams: Arc<Bucket>,
+    streams: Arc<RateLimiter>,
 }
 
 impl<C: StreamableHttpClient> Session<C> {
@@ -59,7 +59,7 @@ impl<C: StreamableHttpClient> Session<C> {
             cause,
             line: Arc::clone(line),
             settled: watch::Sender::default(),
-            streams: Arc::new(Bucket::new(&STREAMS)),
+            streams: Arc::new(RateLimiter::new(&STREAMS)),
         }
     }
 

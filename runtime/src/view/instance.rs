@@ -18,7 +18,7 @@ use super::tools::Sorted;
 use super::wire::{Fault, Fields, REFUSED};
 use super::{ViewLimits, ViewState, tools};
 use crate::error::{CallError, Code};
-use crate::rate::Bucket;
+use crate::rate::RateLimiter;
 use crate::upstream::{Fingerprint, Offer, ServerTool, Upstreams, Weight};
 use crate::worker::Worker;
 
@@ -43,7 +43,7 @@ pub(super) struct Instance {
     pub(super) modes: Vec<DisplayMode>,
     pub(super) limits: ViewLimits,
     /// What it may still want of people.
-    pub(super) wishes: Bucket,
+    pub(super) wishes: RateLimiter,
     pub(super) state: watch::Sender<ViewState>,
     pub(super) pinned: AtomicBool,
     pub(super) guest: OnceLock<Guest>,
@@ -174,7 +174,9 @@ impl Instance {
         let forms = forms.map(|offer| (Arc::clone(&offer.tool), offer.form));
         self.said().offered = forms.collect();
         let entries = offers.iter().map(|offer| tools::entry(self, offer));
-        self.worker.apps().put(&self.name, &self.label, entries);
+        self.worker
+            .apps()
+            .set_tools(&self.name, &self.label, entries);
         self.said().seen = seen;
         self.host.heard(ViewNews::Tools);
     }

@@ -13,7 +13,7 @@ use super::wire::Fields;
 use crate::capability::{CallPermit, Interrupt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
-use crate::tool::{CallContext, Carried, Carrying, Entry, Remote, RemoteJob};
+use crate::tool::{Entry, Remote, RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
 use crate::upstream::{Offer, Provider, ServerTool, Unoffered, carried, failure, listed, reply};
 
 /// What a guest listed.
@@ -121,8 +121,8 @@ impl RemoteJob for Errand {
         self: Arc<Self>,
         permit: &CallPermit,
         _: Option<String>,
-        _: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError> {
+        _: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError> {
         if permit.is_preview() {
             let message = "the tools of apps have no previews; it would be carried out";
             return Err(CallError::new(Code::InvalidArguments, message));
@@ -141,7 +141,7 @@ impl RemoteJob for Errand {
 }
 
 impl Errand {
-    async fn run(&self) -> Result<Carried, CallError> {
+    async fn run(&self) -> Result<RemoteReply, CallError> {
         let Self {
             instance,
             offer,
@@ -169,7 +169,7 @@ impl Errand {
             return Err(failure(&result));
         }
         let reply = reply(&result, offer, instance.limits.message).await?;
-        Ok(Carried {
+        Ok(RemoteReply {
             reply,
             preview: None,
         })

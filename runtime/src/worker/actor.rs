@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::Shared;
-use super::docket::{Docket, Prepared};
-use super::inbox::Incoming;
+use super::admission::Incoming;
+use super::call_table::{CallTable, Prepared};
 use super::jobs::Ended;
 use crate::capability::{Interrupt, StopReason};
 use crate::effect::{ExcludedHunks, Preview};
@@ -25,17 +25,17 @@ pub(crate) enum WorkerMsg {
     /// A call was judged again under the policy that came with it.
     Judged(CallId, Box<Judged>),
     /// Whether live grants cover what a call must ask for.
-    Redeemed(CallId, Result<Option<Granted>, CallError>),
+    UsedGrants(CallId, Result<Option<Granted>, CallError>),
     /// The plan that is shown with the question.
-    Looked(CallId, Box<Result<(AnyPlan, Preview), Interrupt>>),
+    Planned(CallId, Box<Result<(AnyPlan, Preview), Interrupt>>),
     /// What a person said, and what of the change they left out.
     Answered(CallId, Result<(Granted, Vec<ExcludedHunks>), CallError>),
     /// A mutating call has its paths for itself now.
-    Turn(CallId),
+    PathsLocked(CallId),
     /// A pool thread is done with a call.
     Ended(CallId, Box<Ended>),
     /// A server answered a call, or did not.
-    Carried(CallId, Box<Ended>),
+    RemoteEnded(CallId, Box<Ended>),
     /// The server of a call waits for a person, or does so no more.
     Suspended(CallId, bool),
     /// The time of a call is over.
@@ -57,40 +57,40 @@ pub(crate) struct WorkerActor;
 #[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for WorkerActor {
     type Msg = WorkerMsg;
-    type State = Docket;
+    type State = CallTable;
     type Arguments = Arc<Shared>;
 
     async fn pre_start(
         &self,
         me: ActorRef<WorkerMsg>,
         shared: Arc<Shared>,
-    ) -> Result<Docket, ActorProcessingErr> {
+    ) -> Result<CallTable, ActorProcessingErr> {
         shared.attach(me);
-        Ok(Docket::new(shared))
+        Ok(CallTable::new(shared))
     }
 
     async fn handle(
         &self,
         me: ActorRef<WorkerMsg>,
         msg: WorkerMsg,
-        docket: &mut Docket,
+        calls: &mut CallTable,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
-            WorkerMsg::Call(incoming) => docket.receive(*incoming),
-            WorkerMsg::Prepared(call, step) => docket.prepared(call, *step),
-            WorkerMsg::Judged(call, judged) => docket.judged_again(call, *judged),
-            WorkerMsg::Redeemed(call, granted) => docket.redeemed(call, granted),
-            WorkerMsg::Looked(call, plan) => docket.looked(call, *plan),
-            WorkerMsg::Answered(call, answer) => docket.answered(call, answer),
-            WorkerMsg::Turn(call) => docket.turn(call),
-            WorkerMsg::Ended(call, ended) => docket.ended(call, *ended),
-            WorkerMsg::Carried(call, ended) => docket.carried(call, *ended),
-            WorkerMsg::Suspended(call, suspended) => docket.suspend(call, suspended),
-            WorkerMsg::Expired(call) => docket.give_up(call, StopReason::Expired),
-            WorkerMsg::Cancel(call) => docket.give_up(call, StopReason::Cancelled),
-            WorkerMsg::Close => docket.close(),
+            WorkerMsg::Call(incoming) => calls.receive(*incoming),
+            WorkerMsg::Prepared(call, step) => calls.prepared(call, *step),
+            WorkerMsg::Judged(call, judged) => calls.judged_again(call, *judged),
+            WorkerMsg::UsedGrants(call, granted) => calls.used(call, granted),
+            WorkerMsg::Planned(call, plan) => calls.planned(call, *plan),
+            WorkerMsg::Answered(call, answer) => calls.answered(call, answer),
+            WorkerMsg::PathsLocked(call) => calls.paths_locked(call),
+            WorkerMsg::Ended(call, ended) => calls.ended(call, *ended),
+            WorkerMsg::RemoteEnded(call, ended) => calls.remote_ended(call, *ended),
+            WorkerMsg::Suspended(call, suspended) => calls.suspend(call, suspended),
+            WorkerMsg::Expired(call) => calls.abort(call, StopReason::Expired),
+            WorkerMsg::Cancel(call) => calls.abort(call, StopReason::Cancelled),
+            WorkerMsg::Close => calls.close(),
         }
-        if docket.is_over() {
+        if calls.is_over() {
             me.stop(None);
         }
         Ok(())
@@ -99,9 +99,9 @@ impl Actor for WorkerActor {
     async fn post_stop(
         &self,
         _: ActorRef<WorkerMsg>,
-        docket: &mut Docket,
+        calls: &mut CallTable,
     ) -> Result<(), ActorProcessingErr> {
-        docket.stopped();
+        calls.stopped();
         Ok(())
     }
 }

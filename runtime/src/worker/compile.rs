@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::inbox::busy;
-use super::intake::{explained, narrowed};
+use super::admission::busy;
+use super::prepare::{explained, narrowed};
 use super::{Shared, Worker};
 use crate::call::{Call, Origin};
 use crate::capability::{StopFlag, StopReason};

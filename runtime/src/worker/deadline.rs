@@ -13,7 +13,7 @@ struct State {
     next: u64,
     /// When the thread wakes by itself; none if it sleeps until it is woken.
     wakes: Option<Instant>,
-    /// How often the thread has looked for what is due.
+    /// How often the thread has planned for what is due.
     #[cfg(test)]
     looks: usize,
     started: bool,
@@ -26,8 +26,8 @@ pub(crate) struct Deadlines {
     inner: Arc<(Mutex<State>, Condvar)>,
 }
 
-/// One armed deadline; dropping it disarms it.
-pub(crate) struct Armed {
+/// One deadline_guard deadline; dropping it disarms it.
+pub(crate) struct DeadlineGuard {
     key: (Instant, u64),
     deadlines: Deadlines,
 }
@@ -38,9 +38,9 @@ impl fmt::Debug for Deadlines {
     }
 }
 
-impl fmt::Debug for Armed {
+impl fmt::Debug for DeadlineGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Armed")
+        f.debug_struct("DeadlineGuard")
             .field("at", &self.key.0)
             .finish_non_exhaustive()
     }
@@ -48,7 +48,11 @@ impl fmt::Debug for Armed {
 
 impl Deadlines {
     /// Calls `then` once, `after` from now or a little later, unless the result is dropped before.
-    pub(crate) fn arm(&self, after: Duration, then: impl FnOnce() + Send + 'static) -> Armed {
+    pub(crate) fn arm(
+        &self,
+        after: Duration,
+        then: impl FnOnce() + Send + 'static,
+    ) -> DeadlineGuard {
         let now = Instant::now();
         // A deadline beyond what the clock can express is none; a century stands for it.
         let at = now
@@ -63,13 +67,13 @@ impl Deadlines {
         if state.wakes.is_none_or(|wakes| at < wakes) {
             self.inner.1.notify_one();
         }
-        Armed {
+        DeadlineGuard {
             key,
             deadlines: self.clone(),
         }
     }
 
-    /// Ends the thread; what is still armed never calls back.
+    /// Ends the thread; what is still deadline_guard never calls back.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.inner.1.notify_one();
@@ -122,7 +126,7 @@ impl Deadlines {
     }
 }
 
-impl Drop for Armed {
+impl Drop for DeadlineGuard {
     fn drop(&mut self) {
         let callback = self.deadlines.lock().due.remove(&self.key);
         // Outside the lock: it may hold the last handle on a worker, which has deadlines of its own.

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Shared;
-use super::inbox::Done;
+use super::admission::Done;
 use crate::artifact::{self, Kind, Parts};
 #[cfg(feature = "ui")]
-use crate::artifact::{Around, Review};
+use crate::artifact::{OldTexts, Review};
 use crate::audit::{ChangeSummary, Step as AuditStep};
 use crate::budget::Budget;
 use crate::capability::{BudgetExceeded, Interrupt, ReadPermit, revoked};
 use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
-use crate::pipeline::{Cleared, Facts, Mode, Planned, Step, Work, token_of};
+use crate::pipeline::{CallInfo, Cleared, Mode, Planned, Step, Work, token_of};
 use crate::tool::{AnyPlan, WriteJob};
 
 /// How a job ended.
@@ -111,32 +111,32 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
 }
 
 fn carry_out(shared: &Shared, step: Step<Planned>) -> Result<Done, CallError> {
-    let (facts, token) = (Arc::clone(step.facts()), step.token());
-    shared.audit_commit(&facts, planned(token, step.plan()))?;
-    match facts.mode {
+    let (info, token) = (Arc::clone(step.info()), step.token());
+    shared.audit_commit(&info, planned(token, step.plan()))?;
+    match info.mode {
         Mode::Preview => {
             affordable(shared, step.limits().budget, step.plan().cost)?;
-            shared.audit_commit(&facts, AuditStep::Previewed { token })?;
-            Ok(Done::Preview(shown(shared, &facts, step.plan(), token)))
+            shared.audit_commit(&info, AuditStep::Previewed { token })?;
+            Ok(Done::Preview(shown(shared, &info, step.plan(), token)))
         }
-        Mode::Apply => apply(shared, &facts, step).map(Done::Outcome),
+        Mode::Apply => apply(shared, &info, step).map(Done::Outcome),
     }
 }
 
 /// Plans a change that a person will be asked about; what it shows goes with the question.
 pub(super) fn look(
     shared: &Shared,
-    facts: &Facts,
+    info: &CallInfo,
     job: &dyn WriteJob,
     permit: &ReadPermit,
 ) -> Result<(AnyPlan, Preview), Interrupt> {
     let plan = guarded(|| job.plan(permit))?;
-    let token = token_of(facts, &plan)?;
-    shared.audit_commit(facts, planned(token, &plan))?;
+    let token = token_of(info, &plan)?;
+    shared.audit_commit(info, planned(token, &plan))?;
     // Nobody is shown or asked for a change that no budget is left for.
     affordable(shared, permit.limits().budget, plan.cost)?;
-    shared.audit_commit(facts, AuditStep::Previewed { token })?;
-    let preview = shown(shared, facts, &plan, token);
+    shared.audit_commit(info, AuditStep::Previewed { token })?;
+    let preview = shown(shared, info, &plan, token);
     Ok((plan, preview))
 }
 
@@ -154,10 +154,10 @@ fn planned(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
     }
 }
 
-fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) -> Preview {
-    let artifacts = artifacts(shared, facts, plan, Mode::Preview);
+fn shown(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken) -> Preview {
+    let artifacts = artifacts(shared, info, plan, Mode::Preview);
     Preview {
-        intent: shared.intent(facts, &[]),
+        intent: shared.intent(info, &[]),
         base: shared.base(&plan.changes),
         changes: plan.changes.clone(),
         reply: plan.reply.clone(),
@@ -166,7 +166,7 @@ fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) ->
     }
 }
 
-fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome, CallError> {
+fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcome, CallError> {
     let (token, budget) = (step.token(), step.limits().budget);
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
@@ -175,7 +175,7 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
     // The log names an effect before it is made.
     shared.audit_commit(
-        facts,
+        info,
         AuditStep::Applying {
             token,
             bytes: cost.bytes,
@@ -189,18 +189,18 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
     let _passes = passes.ok_or_else(revoked)?;
     if let Err(error) = guarded(|| Ok(job.apply(steps, permit)?)) {
         let error = CallError::from(error);
-        if facts.stop.has_begun() {
+        if info.stop.has_begun() {
             charge.keep(made(cost, &error));
         }
         return Err(error);
     }
     charge.keep(cost);
     // The effect is complete, so nothing from here on may fail the call.
-    let recorded = shared.audit_effect(facts, AuditStep::Applied { token });
+    let recorded = shared.audit_effect(info, AuditStep::Applied { token });
     if let Err(error) = &recorded {
-        tracing::error!(%error, call = %facts.id, "an effect was made and could not be recorded");
+        tracing::error!(%error, call = %info.id, "an effect was made and could not be recorded");
     }
-    let by_products = || artifacts(shared, facts, &plan, Mode::Apply);
+    let by_products = || artifacts(shared, info, &plan, Mode::Apply);
     let artifacts = catch_unwind(AssertUnwindSafe(by_products)).unwrap_or_default();
     Ok(Outcome {
         reply: plan.reply,
@@ -228,7 +228,7 @@ fn made(cost: Cost, error: &CallError) -> Cost {
 }
 
 /// Keeps the diff for people. A call does not fail for want of room for it: it has none then, and the log says why.
-fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
+fn artifacts(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
     if plan.changes.is_empty() {
         return Vec::new();
     }
@@ -242,13 +242,12 @@ fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> Vec<
     let parts = Parts {
         kept: std::iter::once(diff).chain(json).collect(),
         #[cfg(feature = "ui")]
-        review: Some(review(shared, facts, plan, mode)),
+        review: Some(review(shared, info, plan, mode)),
     };
-    let kept =
-        shared
-            .core
-            .artifacts
-            .put(&facts.tool, shared.id, Arc::clone(&shared.lineage), parts);
+    let kept = shared
+        .core
+        .artifacts
+        .put(&info.tool, shared.id, Arc::clone(&shared.lineage), parts);
     let (refs, steps) = match kept {
         Ok(refs) => {
             let steps = refs
@@ -269,18 +268,18 @@ fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> Vec<
     };
     for step in steps {
         // The artifact is a by-product; what it shows was audited before.
-        let _ = shared.audit(facts, step);
+        let _ = shared.audit(info, step);
     }
     refs
 }
 
 /// What a person will review; the page is made once somebody reads it.
 #[cfg(feature = "ui")]
-fn review(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> (Arc<Review>, Around) {
+fn review(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> (Arc<Review>, OldTexts) {
     let about = artifact::About {
-        tool: facts.tool.clone(),
+        tool: info.tool.clone(),
         agent: Arc::clone(&shared.agent),
-        intent: shared.intent(facts, &[]),
+        intent: shared.intent(info, &[]),
         preview: mode == Mode::Preview,
     };
     let (review, around) = Review::new(about, plan.changes.clone());

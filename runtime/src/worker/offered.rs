@@ -4,7 +4,7 @@ use serde_json::Value;
 #[cfg(feature = "mcp")]
 use tokio::sync::watch;
 
-use super::{Worker, intake, preview_arguments};
+use super::{Worker, prepare, preview_arguments};
 use crate::call::Origin;
 use crate::error::CallError;
 use crate::policy::Authority;
@@ -36,7 +36,7 @@ impl Worker {
     /// # Errors
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
     pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
-        let authority = intake::narrowed(&self.shared, policy, origin)?;
+        let authority = prepare::narrowed(&self.shared, policy, origin)?;
         Ok(self.left(&authority, false))
     }
 
@@ -44,7 +44,7 @@ impl Worker {
         let entries = self.shared.tools();
         let entries = entries.iter();
         let left = entries
-            .filter(|entry| entry.spec.app_only == app_only && intake::is_left(entry, authority));
+            .filter(|entry| entry.spec.app_only == app_only && prepare::is_left(entry, authority));
         left.map(|entry| info(entry, authority)).collect()
     }
 }
@@ -128,7 +128,7 @@ impl Worker {
     /// One of [`Worker::tools`].
     pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
         let entry = self.shared.tool(name)?;
-        let offered = intake::is_left(&entry, &self.shared.authority) && !entry.spec.app_only;
+        let offered = prepare::is_left(&entry, &self.shared.authority) && !entry.spec.app_only;
         offered.then(|| info(&entry, &self.shared.authority))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::inbox::{self, Done, Terms};
+use super::admission::{self, CallOptions, Done};
 use super::{Worker, outcome};
 use crate::call::Call;
 use crate::effect::Outcome;
@@ -27,7 +27,7 @@ pub enum CallProgress {
 #[derive(Debug)]
 pub struct PendingCall {
     question: Question,
-    underway: Underway,
+    underway: RunningCall,
 }
 
 impl PendingCall {
@@ -55,15 +55,15 @@ impl Worker {
         self.underway(call, Mode::Apply).begun().await
     }
 
-    pub(crate) fn underway(&self, call: Call, mode: Mode) -> Underway {
-        let (told, questions) = mpsc::unbounded_channel();
-        let terms = Terms {
-            told: Some(told),
-            ..Terms::new(mode)
+    pub(crate) fn underway(&self, call: Call, mode: Mode) -> RunningCall {
+        let (question_tx, questions) = mpsc::unbounded_channel();
+        let options = CallOptions {
+            question_tx: Some(question_tx),
+            ..CallOptions::new(mode)
         };
         let shared = Arc::clone(&self.shared);
-        Underway {
-            call: Box::pin(async move { inbox::submit(&shared, call, terms).await }),
+        RunningCall {
+            call: Box::pin(async move { admission::submit(&shared, call, options).await }),
             questions,
         }
     }
@@ -71,21 +71,21 @@ impl Worker {
 
 /// The next thing that becomes of a call under way.
 #[derive(Debug)]
-pub(crate) enum Reached {
+pub(crate) enum CallEvent {
     End(Box<Done>),
     Question(Box<Question>),
 }
 
 /// A call under way; dropping it cancels the call.
-pub(crate) struct Underway {
+pub(crate) struct RunningCall {
     call: Pin<Box<dyn Future<Output = Result<Done, CallError>> + Send>>,
     questions: mpsc::UnboundedReceiver<Question>,
 }
 
-impl Underway {
+impl RunningCall {
     /// A call that nobody is asked about.
     #[cfg(feature = "mcp")]
-    pub(crate) fn unasked(
+    pub(crate) fn without_questions(
         call: impl Future<Output = Result<Done, CallError>> + Send + 'static,
     ) -> Self {
         let (_, questions) = mpsc::unbounded_channel();
@@ -96,18 +96,18 @@ impl Underway {
     }
 
     /// Waits until the call ends or asks. Nothing is lost if the future is dropped; after the end there is no next.
-    pub(crate) async fn next(&mut self) -> Result<Reached, CallError> {
+    pub(crate) async fn next(&mut self) -> Result<CallEvent, CallError> {
         tokio::select! {
             biased;
-            done = &mut self.call => Ok(Reached::End(Box::new(done?))),
-            Some(question) = self.questions.recv() => Ok(Reached::Question(Box::new(question))),
+            done = &mut self.call => Ok(CallEvent::End(Box::new(done?))),
+            Some(question) = self.questions.recv() => Ok(CallEvent::Question(Box::new(question))),
         }
     }
 
     async fn begun(mut self) -> Result<CallProgress, CallError> {
         Ok(match self.next().await? {
-            Reached::End(done) => CallProgress::Ended(Box::new(outcome(*done)?)),
-            Reached::Question(question) => CallProgress::Pending(Box::new(PendingCall {
+            CallEvent::End(done) => CallProgress::Ended(Box::new(outcome(*done)?)),
+            CallEvent::Question(question) => CallProgress::Pending(Box::new(PendingCall {
                 question: *question,
                 underway: self,
             })),
@@ -115,8 +115,8 @@ impl Underway {
     }
 }
 
-impl fmt::Debug for Underway {
+impl fmt::Debug for RunningCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Underway").finish_non_exhaustive()
+        f.debug_struct("RunningCall").finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use serde::ser::{Error as _, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::inbox::Done;
+use super::admission::Done;
 use crate::call::Call;
 use crate::effect::{Content, Output, Preview, PreviewToken, Reply, Utf8};
 use crate::error::{CallError, Code};

@@ -8,8 +8,8 @@ use ractor::ActorRef;
 use serde_json::Value;
 
 use super::actor::WorkerMsg;
-use super::deadline::Armed;
-use super::inbox::{Done, Load, Port};
+use super::admission::{Done, Load, ReplySender};
+use super::deadline::DeadlineGuard;
 use super::remote::Previews;
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::call::{Call, Origin};
@@ -19,8 +19,8 @@ use crate::effect::Change;
 use crate::error::CallError;
 use crate::id::{ToolName, WorkerId};
 use crate::path::VirtualPath;
-use crate::permission::Redeemed;
-use crate::pipeline::{Facts, Holder, Judged, Parsed, Step};
+use crate::permission::UsedGrants;
+use crate::pipeline::{CallInfo, Judged, Parsed, Step, WorkerHandles};
 use crate::policy::Authority;
 use crate::root::Root;
 use crate::scope::Scope;
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) names: Namespace,
     pub(crate) meter: Arc<Meter>,
     pub(crate) core: Arc<Core>,
-    pub(crate) holder: Arc<Holder>,
+    pub(crate) handles: Arc<WorkerHandles>,
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
     /// Held while the policy of a request that is no call is compiled.
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     #[cfg(feature = "mcp")]
     pub(super) apps: super::apps::Apps,
     /// The end of the worker's life, if its policy sets one.
-    end: OnceLock<Armed>,
+    end: OnceLock<DeadlineGuard>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
 }
 
@@ -75,7 +75,7 @@ impl Shared {
         parent: Option<&Arc<Self>>,
         authority: Authority,
         names: Namespace,
-        holder: Holder,
+        handles: WorkerHandles,
         meter: Meter,
         core: &Arc<Core>,
     ) -> Self {
@@ -105,7 +105,7 @@ impl Shared {
             names,
             meter: Arc::new(meter),
             core: Arc::clone(core),
-            holder: Arc::new(holder),
+            handles: Arc::new(handles),
             load: Load::default(),
             lost: Arc::default(),
             #[cfg(feature = "mcp")]
@@ -119,7 +119,7 @@ impl Shared {
     }
 
     pub(crate) fn gate(&self) -> &Gate {
-        &self.holder.gate
+        &self.handles.gate
     }
 
     /// The tool of that name: one of the runtime's or of another server, else of an app.
@@ -150,7 +150,7 @@ impl Shared {
     }
 
     /// Takes up when the worker's life ends, whichever actor it has then.
-    pub(crate) fn end_with(&self, end: Armed) {
+    pub(crate) fn end_with(&self, end: DeadlineGuard) {
         // A worker is started once, so there is none yet.
         let _ = self.end.set(end);
     }
@@ -192,17 +192,17 @@ impl Shared {
         if self.gate().is_closed() {
             return Judged::Refused(revoked());
         }
-        let (facts, needs) = (Arc::clone(step.facts()), Arc::from(step.needs()));
+        let (info, needs) = (Arc::clone(step.info()), Arc::from(step.needs()));
         let (judged, why) = step.judge();
         let verdict = judged.verdict();
-        let Facts { id: call, tool, .. } = &*facts;
+        let CallInfo { id: call, tool, .. } = &*info;
         tracing::debug!(worker = %self.id, %call, %tool, verdict = verdict.as_str(), "checked");
         let step = AuditStep::Judged {
             verdict,
             needs,
             rule: why.map(|why| why.to_string().into()),
         };
-        match self.audit(&facts, step) {
+        match self.audit(&info, step) {
             Ok(()) => judged,
             Err(error) => Judged::Refused(error),
         }
@@ -210,43 +210,48 @@ impl Shared {
 
     /// Audits what came with a call, if it uses that: the broker records the grants it uses, and an answer for this once is
     /// in the record already.
-    pub(super) fn redeemed(&self, facts: &Facts, granted: &Redeemed) -> Result<(), CallError> {
+    pub(super) fn used(&self, info: &CallInfo, granted: &UsedGrants) -> Result<(), CallError> {
         if granted.brought.is_empty() {
             return Ok(());
         }
         let grants = [].into();
         let brought = granted.brought.as_slice().into();
-        self.audit(facts, AuditStep::GrantUsed { grants, brought })
+        self.audit(info, AuditStep::GrantUsed { grants, brought })
     }
 
     /// Audits how a call ended and answers it. A caller that gave up is no error.
-    pub(super) fn finished(&self, facts: &Facts, port: Port, result: Result<Done, CallError>) {
-        let Facts { id: call, tool, .. } = facts;
+    pub(super) fn finished(
+        &self,
+        info: &CallInfo,
+        port: ReplySender,
+        result: Result<Done, CallError>,
+    ) {
+        let CallInfo { id: call, tool, .. } = info;
         let code = result
             .as_ref()
             .map_or_else(|error| error.code().as_str(), |_| "OK");
         tracing::debug!(worker = %self.id, %call, %tool, code, "ended");
         match &result {
-            Err(error) => self.refused(facts, error),
+            Err(error) => self.refused(info, error),
             Ok(done) => {
                 let bytes = done.bytes();
                 // The answer stands whether or not the log has room: its verdict and effect were audited before,
                 // and the log counts what it missed.
-                let _ = self.audit(facts, AuditStep::Finished { code: None, bytes });
+                let _ = self.audit(info, AuditStep::Finished { code: None, bytes });
             }
         }
         drop(port.send(result));
     }
 
     /// Audits that a call got no result: it was denied, or it failed. The answer stands whether or not the log has room.
-    pub(super) fn refused(&self, facts: &Facts, error: &CallError) {
-        let begun = facts.stop.has_begun() || facts.stop.was_sent();
+    pub(super) fn refused(&self, info: &CallInfo, error: &CallError) {
+        let begun = info.stop.has_begun() || info.stop.was_sent();
         let code = Some(error.code());
         let steps = [
             AuditStep::without_result(error, begun),
             AuditStep::Finished { code, bytes: 0 },
         ];
-        let events = steps.map(|step| self.event(Some(facts), step)).into();
+        let events = steps.map(|step| self.event(Some(info), step)).into();
         let audit = &self.core.audit;
         let _ = if begun {
             audit.record_effect(events)
@@ -267,37 +272,37 @@ impl Shared {
         let _ = self.core.audit.record(event);
     }
 
-    fn event(&self, facts: Option<&Facts>, step: AuditStep) -> AuditEvent {
+    fn event(&self, info: Option<&CallInfo>, step: AuditStep) -> AuditEvent {
         AuditEvent {
             worker: Some(self.id),
             agent: Arc::clone(&self.agent),
-            call: facts.map(|facts| facts.id),
-            tool: facts.map(|facts| facts.tool.clone()),
-            origin: facts.map_or(Origin::Human, |facts| facts.origin),
+            call: info.map(|info| info.id),
+            tool: info.map(|info| info.tool.clone()),
+            origin: info.map_or(Origin::Human, |info| info.origin),
             step,
         }
     }
 
     /// Audits a step of a call, or refuses to go on.
-    pub(super) fn audit(&self, facts: &Facts, step: AuditStep) -> Result<(), CallError> {
+    pub(super) fn audit(&self, info: &CallInfo, step: AuditStep) -> Result<(), CallError> {
         self.core
             .audit
-            .record(self.event(Some(facts), step))
+            .record(self.event(Some(info), step))
             .map_err(CallError::from)
     }
 
     /// Audits a step of a call and waits until it is written; only on pool threads.
-    pub(super) fn audit_commit(&self, facts: &Facts, step: AuditStep) -> Result<(), CallError> {
+    pub(super) fn audit_commit(&self, info: &CallInfo, step: AuditStep) -> Result<(), CallError> {
         self.core
             .audit
-            .commit(self.event(Some(facts), step))
+            .commit(self.event(Some(info), step))
             .map_err(CallError::from)
     }
 
     /// Audits a step of a call that has happened, and waits until it is written; only on pool threads. After an error the
     /// step is written later.
-    pub(super) fn audit_effect(&self, facts: &Facts, step: AuditStep) -> Result<(), AuditError> {
-        self.core.audit.commit_effect(self.event(Some(facts), step))
+    pub(super) fn audit_effect(&self, info: &CallInfo, step: AuditStep) -> Result<(), AuditError> {
+        self.core.audit.commit_effect(self.event(Some(info), step))
     }
 
     /// Audits a step of the worker's life, or refuses to go on.
@@ -312,13 +317,13 @@ impl Shared {
 
     /// The root that holds all of a call's changes, or the top of the namespace.
     pub(super) fn base(&self, changes: &[Change]) -> VirtualPath {
-        crate::artifact::base(changes, self.holder.roots.iter().map(Root::mount))
+        crate::artifact::base(changes, self.handles.roots.iter().map(Root::mount))
     }
 
     /// The root that most of a call's work is on.
     pub(super) fn root_of(&self, needs: &[Scope]) -> Option<VirtualPath> {
         let path = needs.iter().find_map(Scope::path)?;
-        self.holder
+        self.handles
             .roots
             .find(path)
             .map(|(root, _)| root.mount().clone())

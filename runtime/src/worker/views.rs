@@ -6,13 +6,13 @@ use ractor::ActorCell;
 use serde_json::{Value, json};
 
 use super::apps::Apps;
-use super::{Worker, intake};
+use super::{Worker, prepare};
 use crate::audit::Step;
 use crate::call::Origin;
 use crate::capability::{StopFlag, revoked};
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName};
-use crate::pipeline::{Facts, Mode, arguments_hash};
+use crate::pipeline::{CallInfo, Mode, arguments_hash};
 use crate::policy::Verdict;
 use crate::scope::Scope;
 use crate::tool::{Entry, RemoteTools};
@@ -49,7 +49,7 @@ impl Worker {
             None => tools.own(tool),
         };
         let reached = |entry: &Arc<Entry>| {
-            entry.is_for(Origin::View, true) && intake::is_left(entry, &self.shared.authority)
+            entry.is_for(Origin::View, true) && prepare::is_left(entry, &self.shared.authority)
         };
         entry.filter(reached)
     }
@@ -68,11 +68,11 @@ impl Worker {
     }
 
     fn refuse(&self, tool: &str, origin: Origin, error: CallError) -> CallError {
-        let facts = Facts {
+        let info = CallInfo {
             origin,
             ..self.of_view(tool, Value::Null)
         };
-        self.shared.refused(&facts, &error);
+        self.shared.refused(&info, &error);
         error
     }
 
@@ -89,14 +89,14 @@ impl Worker {
         server: &str,
         label: &str,
         uri: &str,
-    ) -> Result<Facts, CallError> {
-        let facts = self.of_view(READ, json!({ "uri": uri }));
-        let judged = self.judge_reading(&facts, server, label);
-        judged.inspect_err(|error| self.shared.refused(&facts, error))?;
-        Ok(facts)
+    ) -> Result<CallInfo, CallError> {
+        let info = self.of_view(READ, json!({ "uri": uri }));
+        let judged = self.judge_reading(&info, server, label);
+        judged.inspect_err(|error| self.shared.refused(&info, error))?;
+        Ok(info)
     }
 
-    fn judge_reading(&self, facts: &Facts, server: &str, label: &str) -> Result<(), CallError> {
+    fn judge_reading(&self, info: &CallInfo, server: &str, label: &str) -> Result<(), CallError> {
         if self.shared.gate().is_closed() {
             return Err(revoked());
         }
@@ -110,7 +110,7 @@ impl Worker {
             needs: [need.clone()].into(),
             rule: (verdict != Verdict::Allow).then(|| why.to_string().into()),
         };
-        self.shared.audit(facts, step)?;
+        self.shared.audit(info, step)?;
         match verdict {
             Verdict::Allow => {}
             Verdict::Ask => {
@@ -127,26 +127,26 @@ impl Worker {
             server: server.into(),
             tool_there: READ.into(),
             preview: false,
-            arguments_sha256: arguments_hash(&facts.arguments),
+            arguments_sha256: arguments_hash(&info.arguments),
         };
-        self.shared.audit(facts, step)
+        self.shared.audit(info, step)
     }
 
     /// Records how a page's reading ended: with so many bytes, or with an error.
-    pub(crate) fn view_read(&self, facts: &Facts, ended: Result<u64, &CallError>) {
+    pub(crate) fn view_read(&self, info: &CallInfo, ended: Result<u64, &CallError>) {
         match ended {
             Ok(bytes) => {
                 // What was read was recorded before; the log counts what it missed.
                 let _ = self
                     .shared
-                    .audit(facts, Step::Finished { code: None, bytes });
+                    .audit(info, Step::Finished { code: None, bytes });
             }
-            Err(error) => self.shared.refused(facts, error),
+            Err(error) => self.shared.refused(info, error),
         }
     }
 
-    fn of_view(&self, tool: &str, arguments: Value) -> Facts {
-        Facts {
+    fn of_view(&self, tool: &str, arguments: Value) -> CallInfo {
+        CallInfo {
             id: self.shared.core.next_call(),
             worker: self.shared.id,
             tool: ToolName::new(tool),

@@ -54,13 +54,13 @@ impl Serialize for Row {
 
 /// How lines are shown.
 #[derive(Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct LineStyle {
     /// Line ends of both kinds stand in changed lines, so they are shown there.
     ends: bool,
     most: usize,
 }
 
-impl Look {
+impl LineStyle {
     pub(super) fn of(diff: &FileDiff, whole: bool) -> Self {
         let lines = diff.hunks.iter().flat_map(|hunk| &hunk.lines);
         let mut changed = lines.filter(|line| line.op != ' ').peekable();
@@ -108,7 +108,7 @@ impl Look {
 }
 
 /// The rows `from..to` of one hunk.
-pub(super) fn of_hunk(hunk: &Hunk, from: usize, to: usize, look: Look) -> Vec<Row> {
+pub(super) fn of_hunk(hunk: &Hunk, from: usize, to: usize, look: LineStyle) -> Vec<Row> {
     // A side without lines is named by the line before it.
     let mut old = hunk.old_start + usize::from(hunk.old_lines == 0);
     let mut new = hunk.new_start + usize::from(hunk.new_lines == 0);
@@ -160,7 +160,7 @@ impl Block<'_> {
         self.removed.len() + self.added.len()
     }
 
-    fn row(&self, at: usize, look: Look) -> Option<Row> {
+    fn row(&self, at: usize, look: LineStyle) -> Option<Row> {
         let is_removed = at < self.removed.len();
         let (kind, line, numbers) = if is_removed {
             ('-', self.removed.get(at)?, (self.old + at, 0))
@@ -172,7 +172,7 @@ impl Block<'_> {
     }
 
     /// The rows `from..to`, with the words marked in which they differ.
-    fn rows(&self, from: usize, to: usize, look: Look) -> Vec<Row> {
+    fn rows(&self, from: usize, to: usize, look: LineStyle) -> Vec<Row> {
         let (removed, added) = (self.removed.len(), self.added.len());
         let mut rows: Vec<Row> = (from..to).filter_map(|at| self.row(at, look)).collect();
         if removed == added {

@@ -37,7 +37,7 @@ impl Log {
         };
         let line = serde_json::json!({ "format": 2, "seq": 0, "at_ms": self.at, "event": event })
             .to_string();
-        self.history.fold.take(past(line.as_bytes()).unwrap());
+        self.history.builder.take(past(line.as_bytes()).unwrap());
     }
 
     pub(crate) fn spawn(&mut self, worker: u64, agent: &str) {
@@ -171,7 +171,7 @@ impl Log {
             "lifetime": "agent", "descendants": descendants,
         });
         let line = serde_json::json!({ "at": at, "event": event }).to_string();
-        self.history.fold.take(past(line.as_bytes()).unwrap());
+        self.history.builder.take(past(line.as_bytes()).unwrap());
     }
 
     pub(crate) fn ruled(&mut self, agent: &str, need: &str) {
@@ -432,7 +432,7 @@ fn ids_begin_anew_with_each_run_and_what_was_open_has_expired() {
     let cut_off = log.history.entries().next().unwrap();
     assert_eq!(cut_off.denial(), None);
     // Another chain is another runtime, and says nothing of what this one has open.
-    log.history.fold.begin_chain();
+    log.history.builder.begin_chain();
     log.spawn(1, "main");
     assert!(log.told()[2].starts_with("3 main - q1"));
 }
@@ -614,7 +614,7 @@ fn entries_and_grants_are_told_apart_by_session_and_server() {
         r#"{"agent":"main","worker":1,"step":"answered","question":1,"decision":"denied"}"#,
     ] {
         let line = format!(r#"{{"at":1,"event":{event}}}"#);
-        older.fold.take(past(line.as_bytes()).unwrap());
+        older.builder.take(past(line.as_bytes()).unwrap());
     }
     let entry = older.entries().next().unwrap();
     assert_eq!((entry.session.as_ref(), &*entry.agent), (None, "main"));
@@ -897,7 +897,7 @@ fn who_decided_is_told_as_recorded_and_older_records_are_read_without_it() {
         let mut history = History::new();
         let event = format!(r#"{{"agent":"main","worker":1,"step":"{step}"{more}}}"#);
         let line = format!(r#"{{"at":1,"event":{event}}}"#);
-        history.fold.take(past(line.as_bytes()).unwrap());
+        history.builder.take(past(line.as_bytes()).unwrap());
         let entry = history.entries().next().unwrap();
         serde_json::to_value(entry).unwrap()["by"].clone()
     };

@@ -33,18 +33,18 @@ fn audit() -> Audit {
 }
 
 /// A keeper over `path` whose clock stands still, and what it reports as not stored.
-fn keeper(path: &Path) -> (Keeper, Contents, mpsc::Receiver<Unstored>) {
+fn keeper(path: &Path) -> (StoreHandle, Contents, mpsc::Receiver<StoreFailure>) {
     let (sender, unstored) = mpsc::channel();
     let store = GrantStore::open(path).unwrap();
     let (keeper, contents) =
-        Keeper::start(Some(store), &audit(), Arc::new(|| 7), move |unstored| {
+        StoreHandle::start(Some(store), &audit(), Arc::new(|| 7), move |unstored| {
             sender.send(unstored).unwrap();
         })
         .unwrap();
     (keeper, contents, unstored)
 }
 
-fn wait(saved: Saved) -> Result<(), GrantWriteError> {
+fn wait(saved: PendingSave) -> Result<(), GrantWriteError> {
     let tokio = tokio::runtime::Builder::new_current_thread();
     { tokio }.build().unwrap().block_on(saved.done())
 }
@@ -514,7 +514,8 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     let clock = Arc::clone(&time);
     let store = GrantStore::open(&path).unwrap();
     let wall: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let (mut keeper, _) = Keeper::start(Some(store), &audit(), Arc::clone(&wall), drop).unwrap();
+    let (mut keeper, _) =
+        StoreHandle::start(Some(store), &audit(), Arc::clone(&wall), drop).unwrap();
     keeper.give(GrantId(1), &new("main", "write:file:/r"));
     let left = |pattern: &str| GrantView {
         id: GrantId(1),
@@ -536,7 +537,7 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     wait(keeper.close()).unwrap();
 
     let store = GrantStore::open(&path).unwrap();
-    let (mut keeper, _) = Keeper::start(Some(store), &audit(), wall, drop).unwrap();
+    let (mut keeper, _) = StoreHandle::start(Some(store), &audit(), wall, drop).unwrap();
     keeper.keep_less(&left("write:file:/r/a/b"));
     wait(keeper.save()).unwrap();
     assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));

@@ -271,7 +271,7 @@ proptest! {
         prop_assert_eq!(one.limits(), other.limits());
         prop_assert_eq!(one.flags(), other.flags());
         prop_assert_eq!((one.access(), one.is_strict()), (other.access(), other.is_strict()));
-        prop_assert_eq!(one.ceiling(), other.ceiling());
+        prop_assert_eq!(one.max_grantable(), other.max_grantable());
         prop_assert_eq!(one.visible(), other.visible());
         prop_assert_eq!(config.access_level(), read.access_level());
         let default = |config: &Config| config.namespace().default_root().cloned();

@@ -595,7 +595,7 @@ fn what_lies_outside_every_root_is_asked_for_unless_a_layer_keeps_inside() {
 fn what_no_grant_opens_is_denied() {
     let config = Config::parse(&json!({ "roots": [{ "path": "/r" }], "grantable": ["*:file"] }));
     let kept = vec![path("/home/me"), path("/var/log/audit")];
-    let host = Authority::keeping(&config.unwrap(), kept).unwrap();
+    let host = Authority::with_ungrantable(&config.unwrap(), kept).unwrap();
     for need in [
         "read:file:/",
         "read:file:/home",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Gate, Terms};
+use super::{Gate, PermitScope};
 #[cfg(feature = "mcp")]
 use crate::call::Progress;
 use crate::error::CallError;
@@ -11,14 +11,14 @@ use crate::error::CallError;
 /// Proof that a call was judged and may be sent to the server that carries it out; made by the pipeline alone.
 #[derive(Debug)]
 pub(crate) struct CallPermit {
-    terms: Arc<Terms>,
+    scope: Arc<PermitScope>,
     /// Only what it would do is asked for.
     preview: bool,
 }
 
 impl CallPermit {
-    pub(crate) fn mint(terms: Arc<Terms>, preview: bool) -> Self {
-        Self { terms, preview }
+    pub(crate) fn mint(scope: Arc<PermitScope>, preview: bool) -> Self {
+        Self { scope, preview }
     }
 
     pub(crate) fn is_preview(&self) -> bool {
@@ -27,20 +27,20 @@ impl CallPermit {
 
     #[cfg(feature = "mcp")]
     pub(crate) fn progress(&self) -> Option<Progress> {
-        self.terms.stop.progress.clone()
+        self.scope.stop.progress.clone()
     }
 
     pub(crate) fn checkpoint(&self) -> Result<(), CallError> {
-        self.terms.checkpoint()
+        self.scope.checkpoint()
     }
 
     /// Says that the call is on its way: whatever comes now, the server may carry it out.
     pub(crate) fn sent(&self) {
-        self.terms.stop.sent.store(true, Ordering::Release);
+        self.scope.stop.sent.store(true, Ordering::Release);
     }
 
     /// What is closed when the worker or a grant it uses is revoked.
     pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
-        self.terms.shared_gates()
+        self.scope.shared_gates()
     }
 }

@@ -1,7 +1,7 @@
 //! The calls of one worker in, each moved on as far as it goes without waiting out.
 
-mod line;
 mod prepare;
+mod queue;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use tracing::field::Empty;
 
 use super::Shared;
 use super::actor::WorkerMsg;
-use super::asking::Asking;
+use super::admission::{Admitted, Done, Incoming, ReplySender, lost};
+use super::approval::Asking;
 use super::blocking::Ticket;
-use super::deadline::Armed;
-use super::inbox::{Admitted, Done, Incoming, Port, lost};
-use super::intake::Request;
+use super::deadline::DeadlineGuard;
 use super::jobs::{self, Approved};
-use super::remote::Sending;
-use super::turns::Claim;
+use super::path_locks::PathLockGuard;
+use super::prepare::Request;
+use super::remote::RemoteTask;
 use crate::audit::Step as AuditStep;
 use crate::call::Asks;
 use crate::capability::{Interrupt, StopReason};
 use crate::effect::{ExcludedHunks, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
-use crate::permission::Told;
-use crate::pipeline::{Cleared, Facts, Granted, Judged, Mode, Parsed, Step, Waiting};
+use crate::permission::QuestionSender;
+use crate::pipeline::{CallInfo, Cleared, Granted, Judged, Mode, Parsed, Step, Waiting};
 use crate::policy::Limits;
 use crate::tool::AnyPlan;
 
@@ -41,10 +41,10 @@ enum Stage {
     Preparing(Option<Request>),
     /// It waits for a thread to be judged again under its own policy, or has one.
     Judging(Option<Step<Parsed>>, Judging),
-    /// Live grants are looked through.
-    Redeeming(Step<Waiting>),
+    /// Live grants are planned through.
+    CheckingGrants(Step<Waiting>),
     /// It waits for a thread to make the plan that is shown with the question, or has one.
-    Looking(Step<Waiting>),
+    Planning(Step<Waiting>),
     /// A person was asked.
     Asking(Step<Waiting>, Option<AnyPlan>),
     /// It waits for its turn to write, or for a thread.
@@ -52,7 +52,7 @@ enum Stage {
     /// A pool thread has it.
     Running,
     /// A server has it.
-    Sent { _until: Sending },
+    Remote { _task: RemoteTask },
 }
 
 /// Why a call is judged.
@@ -67,37 +67,37 @@ enum Judging {
 /// Who waits for a call, and what it holds.
 #[derive(Debug)]
 struct Caller {
-    facts: Arc<Facts>,
+    info: Arc<CallInfo>,
     /// What tracing sees of the call; nothing unless a subscriber wants it.
     span: Span,
-    port: Port,
+    port: ReplySender,
     /// How long after the call before it came.
     since: Option<Duration>,
     /// When it came.
     came: Instant,
     /// How long its work may take; waiting for people is not work.
     limit: Duration,
-    armed: Option<Armed>,
+    deadline_guard: Option<DeadlineGuard>,
     /// Its job, from when the pool has it.
     ticket: Option<Arc<Ticket>>,
     /// Its paths, from when it is first in line to write until its job has them.
-    claim: Option<Claim>,
+    path_lock: Option<PathLockGuard>,
     /// What it asked, from when it asked until it is answered.
     asking: Option<Asking>,
     asks: Asks,
     /// Who hears of each question that it waits for.
-    told: Option<Told>,
+    question_tx: Option<QuestionSender>,
     admitted: Admitted,
 }
 
-/// What one life of a worker knows; a restart begins with an empty docket.
+/// What one life of a worker knows; a restart begins with an empty calls.
 #[derive(Debug)]
-pub(crate) struct Docket {
+pub(crate) struct CallTable {
     shared: Arc<Shared>,
     calls: HashMap<CallId, (Stage, Caller), FixedState>,
     /// Mutating calls in the order they became ready; only the first claims its paths.
     writes: VecDeque<CallId>,
-    /// Calls that wait for one of this worker's places in the pool.
+    /// Calls that wait for one of this worker's max_jobs in the pool.
     ready: VecDeque<CallId>,
     /// Calls with a place in the pool, those whose callers gave up included.
     running: HashSet<CallId, FixedState>,
@@ -111,7 +111,7 @@ pub(crate) struct Docket {
     closing: bool,
 }
 
-impl Docket {
+impl CallTable {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
@@ -142,39 +142,39 @@ impl Docket {
             request,
             deadline,
             asks,
-            told,
+            question_tx,
             admitted,
             port,
         } = incoming;
         let now = Instant::now();
         let since = self.last.map(|last| now.duration_since(last));
-        if let Err(error) = soon_enough(self.shared.authority.limits(), since) {
-            return self.shared.finished(&request.facts, port, Err(error));
+        if let Err(error) = check_interval(self.shared.authority.limits(), since) {
+            return self.shared.finished(&request.info, port, Err(error));
         }
         self.last = Some(now);
-        let (id, facts) = (request.facts.id, Arc::clone(&request.facts));
+        let (id, info) = (request.info.id, Arc::clone(&request.info));
         let limit = self.shared.core.limit(deadline);
         let span = tracing::debug_span!(
             "call",
             worker = %self.shared.agent,
             call = %id,
-            tool = %facts.tool,
-            origin = ?facts.origin,
+            tool = %info.tool,
+            origin = ?info.origin,
             verdict = Empty,
         );
         let mut caller = Caller {
-            facts,
+            info,
             span,
             port,
             since,
             came: now,
             limit,
-            armed: None,
+            deadline_guard: None,
             ticket: None,
-            claim: None,
+            path_lock: None,
             asking: None,
             asks,
-            told,
+            question_tx,
             admitted,
         };
         if request.policy.is_none() {
@@ -229,9 +229,9 @@ impl Docket {
         caller.span.record("verdict", judged.verdict().as_str());
         match judged {
             Judged::Refused(error) => self.answer(id, caller, Err(error)),
-            Judged::Ask(waiting) => self.look_for_grants(id, waiting, caller),
+            Judged::Ask(waiting) => self.find_grants(id, waiting, caller),
             Judged::Run(cleared) => match jobs::read_now(&cleared) {
-                None => self.line_up(id, cleared, None, caller),
+                None => self.enqueue(id, cleared, None, caller),
                 Some(Ok(done)) => self.answer(id, caller, Ok(done)),
                 Some(Err(interrupt)) => {
                     self.judge_or_answer(id, cleared.interrupted(interrupt), caller)
@@ -244,67 +244,70 @@ impl Docket {
     fn approved(&mut self, id: CallId, judged: Judged, approved: Option<Approved>, caller: Caller) {
         match judged {
             Judged::Run(cleared) => {
-                let (worker, tool) = (self.shared.id, &caller.facts.tool);
+                let (worker, tool) = (self.shared.id, &caller.info.tool);
                 tracing::debug!(%worker, call = %id, %tool, "retried");
-                self.line_up(id, cleared, approved, caller);
+                self.enqueue(id, cleared, approved, caller);
             }
             // The answer was narrower than the need: asking again at once would be a trick.
-            Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.unasked())),
+            Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.scope_required())),
             Judged::Refused(error) => self.answer(id, caller, Err(error)),
         }
     }
 
     /// A preview of what may be read asks nobody: it changes nothing.
-    fn look_for_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Caller) {
-        caller.armed = None;
-        let shown = caller.facts.mode == Mode::Preview && waiting.look().is_some();
-        if shown || !waiting.untried() {
+    fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Caller) {
+        caller.deadline_guard = None;
+        let shown = caller.info.mode == Mode::Preview && waiting.early_plan().is_some();
+        if shown || !waiting.has_untried_needs() {
             return self.look(id, waiting, caller);
         }
         caller.asking = Some(self.shared.redeem(id, &waiting));
-        self.calls.insert(id, (Stage::Redeeming(waiting), caller));
+        self.calls
+            .insert(id, (Stage::CheckingGrants(waiting), caller));
     }
 
-    pub(super) fn redeemed(&mut self, id: CallId, granted: Result<Option<Granted>, CallError>) {
+    pub(super) fn used(&mut self, id: CallId, granted: Result<Option<Granted>, CallError>) {
         match (self.calls.remove(&id), granted) {
-            (Some((Stage::Redeeming(waiting), caller)), Ok(Some(granted))) => {
-                match self.shared.redeemed(&caller.facts, &granted.redeemed) {
+            (Some((Stage::CheckingGrants(waiting), caller)), Ok(Some(granted))) => {
+                match self.shared.used(&caller.info, &granted.used) {
                     Ok(()) => self.judge(id, waiting.granted(granted), caller),
                     Err(error) => self.answer(id, caller, Err(error)),
                 }
             }
-            (Some((Stage::Redeeming(waiting), caller)), Ok(None)) => self.look(id, waiting, caller),
-            (Some((Stage::Redeeming(_), caller)), Err(error)) => {
+            (Some((Stage::CheckingGrants(waiting), caller)), Ok(None)) => {
+                self.look(id, waiting, caller)
+            }
+            (Some((Stage::CheckingGrants(_), caller)), Err(error)) => {
                 self.answer(id, caller, Err(error));
             }
-            (other, _) => self.put_back(id, other),
+            (other, _) => self.reinsert(id, other),
         }
     }
 
     /// Plans a change before anybody is asked, if its targets may be read.
     fn look(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
-        if waiting.look().is_none() {
+        if waiting.early_plan().is_none() {
             return self.question(id, waiting, None, caller);
         }
         caller.arm(id, &self.shared);
-        self.calls.insert(id, (Stage::Looking(waiting), caller));
+        self.calls.insert(id, (Stage::Planning(waiting), caller));
         self.wait_for_thread(id);
     }
 
-    pub(super) fn looked(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Interrupt>) {
+    pub(super) fn planned(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Interrupt>) {
         match (self.returned(id), plan) {
-            (Some((Stage::Looking(_), caller)), Ok((_, preview)))
-                if caller.facts.mode == Mode::Preview =>
+            (Some((Stage::Planning(_), caller)), Ok((_, preview)))
+                if caller.info.mode == Mode::Preview =>
             {
                 self.answer(id, caller, Ok(Done::Preview(preview)));
             }
-            (Some((Stage::Looking(waiting), caller)), Ok(plan)) => {
+            (Some((Stage::Planning(waiting), caller)), Ok(plan)) => {
                 self.question(id, waiting, Some(plan), caller);
             }
-            (Some((Stage::Looking(waiting), caller)), Err(interrupt)) => {
+            (Some((Stage::Planning(waiting), caller)), Err(interrupt)) => {
                 self.judge_or_answer(id, waiting.interrupted(interrupt), caller);
             }
-            (other, _) => self.put_back(id, other),
+            (other, _) => self.reinsert(id, other),
         }
         self.start_ready();
     }
@@ -317,13 +320,14 @@ impl Docket {
         plan: Option<(AnyPlan, Preview)>,
         mut caller: Caller,
     ) {
-        caller.armed = None;
+        caller.deadline_guard = None;
         let (plan, preview) = plan.unzip();
         let held = plan.as_ref().map_or(0, AnyPlan::weight);
         let allowed = self.shared.may_ask(&waiting, caller.asks);
         let asked = allowed.and_then(|()| caller.admitted.hold(held)).map(|()| {
-            let (asks, told) = (caller.asks, caller.told.clone());
-            self.shared.question(id, &waiting, preview, asks, told)
+            let (asks, question_tx) = (caller.asks, caller.question_tx.clone());
+            self.shared
+                .question(id, &waiting, preview, asks, question_tx)
         });
         match asked {
             Ok(asking) => {
@@ -342,9 +346,9 @@ impl Docket {
     ) {
         match (self.calls.remove(&id), answer) {
             (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {
-                let (worker, tool) = (self.shared.id, &caller.facts.tool);
+                let (worker, tool) = (self.shared.id, &caller.info.tool);
                 tracing::debug!(%worker, call = %id, %tool, "continued");
-                if let Err(error) = self.shared.redeemed(&caller.facts, &granted.redeemed) {
+                if let Err(error) = self.shared.used(&caller.info, &granted.used) {
                     return self.answer(id, caller, Err(error));
                 }
                 let approved = plan.map(|plan| Approved { plan, left_out });
@@ -352,16 +356,16 @@ impl Docket {
                 self.judge_for(id, waiting.granted(granted), why, caller);
             }
             (Some((Stage::Asking(..), caller)), Err(error)) => self.answer(id, caller, Err(error)),
-            (other, _) => self.put_back(id, other),
+            (other, _) => self.reinsert(id, other),
         }
     }
 }
 
-impl Drop for Docket {
+impl Drop for CallTable {
     /// Answers the open calls of a worker that dies, and records their ends. Nothing of them begins any more.
     fn drop(&mut self) {
         for (_, (stage, caller)) in std::mem::take(&mut self.calls) {
-            caller.facts.stop.raise(StopReason::Cancelled);
+            caller.info.stop.raise(StopReason::Cancelled);
             if let Some(ticket) = &caller.ticket {
                 // Whether it began does not matter: what did not never will, and what did ends by itself.
                 let _ = self.pool_of(&stage).abandon(ticket);
@@ -372,7 +376,7 @@ impl Drop for Docket {
 }
 
 /// Refuses a call that comes sooner after the one before it than `limits` allow.
-fn soon_enough(limits: &Limits, since: Option<Duration>) -> Result<(), CallError> {
+fn check_interval(limits: &Limits, since: Option<Duration>) -> Result<(), CallError> {
     let least = Duration::from_millis(limits.min_interval_ms);
     let wait = since.and_then(|since| least.checked_sub(since));
     let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
@@ -388,24 +392,24 @@ fn soon_enough(limits: &Limits, since: Option<Duration>) -> Result<(), CallError
 
 impl Caller {
     /// Holds the call to the lifetime that its own policy gives it.
-    fn keep_to(&mut self, limits: &Limits) {
+    fn limit_to(&mut self, limits: &Limits) {
         let life = Duration::from_millis(limits.ttl_ms);
         if life < self.limit {
             self.limit = life.saturating_sub(self.came.elapsed());
-            self.armed = None;
+            self.deadline_guard = None;
         }
     }
 
     /// Answers the call. It gives its place back first: whoever has the answer may at once make the next call.
     fn told(self, shared: &Shared, result: Result<Done, CallError>) {
         drop(self.admitted);
-        shared.finished(&self.facts, self.port, result);
+        shared.finished(&self.info, self.port, result);
     }
 
     fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
-        if self.armed.is_none() {
-            let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.facts.stop));
-            self.armed = Some(shared.core.deadlines.arm(self.limit, move || {
+        if self.deadline_guard.is_none() {
+            let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.info.stop));
+            self.deadline_guard = Some(shared.core.deadlines.arm(self.limit, move || {
                 // The job sees the flag at its next checkpoint even while the mailbox is busy.
                 stop.raise(StopReason::Expired);
                 worker.post(WorkerMsg::Expired(id));

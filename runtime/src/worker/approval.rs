@@ -13,9 +13,10 @@ use crate::escape::listed;
 use crate::id::CallId;
 use crate::path::VirtualPath;
 use crate::permission::{
-    CallOf, Claimant, DecidedBy, Decision, Redeemed, Request, Ruling, Told, choices,
+    AskOutcome, CallRef, DecidedBy, Decision, QuestionSender, Request, Requester, UsedGrants,
+    choices,
 };
-use crate::pipeline::{Facts, Granted, Step, Waiting};
+use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern};
 use crate::tool::Remote;
@@ -35,8 +36,8 @@ impl Drop for Asking {
 }
 
 impl Shared {
-    pub(super) fn claimant(&self) -> Claimant {
-        Claimant {
+    pub(super) fn requester(&self) -> Requester {
+        Requester {
             worker: self.id,
             ancestors: Arc::clone(&self.lineage),
             session: Arc::clone(&self.session),
@@ -49,24 +50,24 @@ impl Shared {
         let shared = Arc::clone(self);
         let needs = waiting.asks().to_vec();
         let (offered, mut rest) = waiting.offered();
-        if waiting.facts().confirm {
+        if waiting.info().confirm {
             // What was granted before is no word on this call.
             rest.clear();
         }
-        let facts = waiting.facts();
-        let call = CallOf {
-            call: facts.id,
-            tool: facts.tool.clone(),
-            origin: facts.origin,
+        let info = waiting.info();
+        let call = CallRef {
+            call: info.id,
+            tool: info.tool.clone(),
+            origin: info.origin,
         };
         let task = tokio::spawn(async move {
-            let redeemed = shared.redeemable(offered, rest.into(), call).await;
+            let used = shared.redeemable(offered, rest.into(), call).await;
             // What was granted and cannot be opened is refused: asking for it again would help nobody.
-            let granted = match redeemed {
-                Some(redeemed) => shared.opened(redeemed, &needs).await.map(Some),
+            let granted = match used {
+                Some(used) => shared.opened(used, &needs).await.map(Some),
                 None => Ok(None),
             };
-            shared.post(WorkerMsg::Redeemed(id, granted));
+            shared.post(WorkerMsg::UsedGrants(id, granted));
         });
         Asking(task.abort_handle())
     }
@@ -76,26 +77,30 @@ impl Shared {
         &self,
         offered: Vec<ScopePattern>,
         rest: Arc<[Scope]>,
-        call: CallOf,
-    ) -> Option<Redeemed> {
+        call: CallRef,
+    ) -> Option<UsedGrants> {
         let live = if rest.is_empty() {
             None
         } else {
             // A broker that is gone has nothing to give.
-            let redeemed = self.core.broker.redeem(self.claimant(), rest, call).await;
-            redeemed.ok().flatten()
+            let used = self
+                .core
+                .broker
+                .use_grants(self.requester(), rest, call)
+                .await;
+            used.ok().flatten()
         };
         match live {
-            Some(mut redeemed) => {
-                redeemed.patterns.extend(bare(&offered));
-                redeemed.brought = offered;
-                Some(redeemed)
+            Some(mut used) => {
+                used.patterns.extend(bare(&offered));
+                used.brought = offered;
+                Some(used)
             }
             None if offered.is_empty() => None,
-            None => Some(Redeemed {
+            None => Some(UsedGrants {
                 patterns: bare(&offered).collect(),
                 brought: offered,
-                ..Redeemed::default()
+                ..UsedGrants::default()
             }),
         }
     }
@@ -105,7 +110,7 @@ impl Shared {
     pub(super) fn may_ask(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
         match asks {
             Asks::Wait | Asks::WaitAlone if self.core.asks => fits_one_question(waiting.asks()),
-            Asks::Wait | Asks::WaitAlone | Asks::Refuse => Err(waiting.unasked()),
+            Asks::Wait | Asks::WaitAlone | Asks::Refuse => Err(waiting.scope_required()),
         }
     }
 
@@ -116,20 +121,20 @@ impl Shared {
         waiting: &Step<Waiting>,
         preview: Option<Preview>,
         asks: Asks,
-        told: Option<Told>,
+        question_tx: Option<QuestionSender>,
     ) -> Asking {
         let request = Request {
-            alone: asks == Asks::WaitAlone || waiting.facts().confirm,
+            alone: asks == Asks::WaitAlone || waiting.info().confirm,
             ..self.request(waiting, preview)
         };
         let shared = Arc::clone(self);
         let task = tokio::spawn(async move {
             let needs = request.needs.clone();
             let broker = &shared.core.broker;
-            let ruling = broker.ask(request, shared.claimant(), told).await;
+            let ruling = broker.ask(request, shared.requester(), question_tx).await;
             let granted = match ruling.and_then(ruled) {
-                Ok((redeemed, left_out)) => {
-                    let opened = shared.opened(redeemed, &needs).await;
+                Ok((used, left_out)) => {
+                    let opened = shared.opened(used, &needs).await;
                     opened.map(|granted| (granted, left_out))
                 }
                 Err(error) => Err(error),
@@ -140,16 +145,16 @@ impl Shared {
     }
 
     /// Opens what of the needs was granted beyond the worker's roots; without such a grant nothing is opened.
-    async fn opened(&self, redeemed: Redeemed, needs: &[Scope]) -> Result<Granted, CallError> {
-        let granted = |need: &&Scope| redeemed.patterns.iter().any(|one| one.covers(need));
+    async fn opened(&self, used: UsedGrants, needs: &[Scope]) -> Result<Granted, CallError> {
+        let granted = |need: &&Scope| used.patterns.iter().any(|one| one.covers(need));
         let outside = needs.iter().filter(granted).filter_map(Scope::path);
         let outside: Vec<VirtualPath> = outside
-            .filter(|path| self.holder.roots.find(path).is_none())
+            .filter(|path| self.handles.roots.find(path).is_none())
             .cloned()
             .collect();
         if outside.is_empty() {
             return Ok(Granted {
-                redeemed,
+                used,
                 outside: Vec::new(),
             });
         }
@@ -165,25 +170,25 @@ impl Shared {
             .map_err(|_| CallError::new(Code::Internal, "what was granted could not be opened"))?;
         let outside =
             opened.map_err(|error| CallError::new(Code::PermissionDenied, error.to_string()))?;
-        Ok(Granted { redeemed, outside })
+        Ok(Granted { used, outside })
     }
 
     fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>) -> Request {
-        let facts = waiting.facts();
-        let ceiling = self.core.authority.ceiling();
+        let info = waiting.info();
+        let max_grantable = self.core.authority.max_grantable();
         Request {
-            intent: self.intent(facts, waiting.needs()),
+            intent: self.intent(info, waiting.needs()),
             before: preview.as_ref().map(|preview| preview.token),
             divisible: preview.is_some() && waiting.divisible(),
             preview,
-            server: self.server_of(facts),
-            ..self.about(waiting, ceiling)
+            server: self.server_of(info),
+            ..self.about(waiting, max_grantable)
         }
     }
 
     /// What a call asks, without a word for people and with nothing to show.
-    fn about(&self, waiting: &Step<Waiting>, ceiling: Vec<ScopePattern>) -> Request {
-        let (facts, arguments) = (waiting.facts(), waiting.arguments());
+    fn about(&self, waiting: &Step<Waiting>, max_grantable: Vec<ScopePattern>) -> Request {
+        let (info, arguments) = (waiting.info(), waiting.arguments());
         let needs = waiting.asks().to_vec();
         let (protected, mut reasons): (Vec<Scope>, Vec<&'static str>) =
             waiting.protected().into_iter().unzip();
@@ -193,21 +198,21 @@ impl Shared {
         let roots = self.core.authority.served();
         Request {
             worker: self.id,
-            call: facts.id,
-            origin: facts.origin,
+            call: info.id,
+            origin: info.origin,
             agent_path: self.agent.split('/').map(str::to_owned).collect(),
             session: Arc::clone(&self.session),
-            tool: facts.tool.clone(),
+            tool: info.tool.clone(),
             arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
             arguments,
             intent: String::new(),
-            choices: choices(&needs, &ceiling, &roots, sensitive),
+            choices: choices(&needs, &max_grantable, &roots, sensitive),
             roots,
             needs,
             before: None,
             divisible: false,
             preview: None,
-            ceiling,
+            max_grantable,
             sensitive,
             protected,
             protected_because: reasons,
@@ -217,19 +222,19 @@ impl Shared {
     }
 
     /// The server that carries a call out, if it is another's.
-    fn server_of(&self, facts: &Facts) -> Option<Arc<str>> {
-        let entry = self.tool(facts.tool.as_str())?;
+    fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
+        let entry = self.tool(info.tool.as_str())?;
         entry.remote.as_ref().map(|it| Arc::clone(&it.server))
     }
 
     /// One sentence for people: what the tool does, and to what. Where the tool's template cannot be filled, its title
     /// and what the call needs.
-    pub(super) fn intent(&self, facts: &Facts, needs: &[Scope]) -> String {
-        let entry = self.tool(facts.tool.as_str());
+    pub(super) fn intent(&self, info: &CallInfo, needs: &[Scope]) -> String {
+        let entry = self.tool(info.tool.as_str());
         let entry = entry.as_deref();
         let template = entry.and_then(|entry| entry.intent.as_ref());
-        let sentence = template.and_then(|template| template.render_quoted(&facts.arguments));
-        let title = entry.map_or(facts.tool.as_str(), |entry| &entry.spec.title);
+        let sentence = template.and_then(|template| template.render_quoted(&info.arguments));
+        let title = entry.map_or(info.tool.as_str(), |entry| &entry.spec.title);
         if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
             let name = crate::escape(tool);
             let call = format!("Call `{name}` of {shown}");
@@ -279,10 +284,10 @@ fn bare(offered: &[ScopePattern]) -> impl Iterator<Item = Coverage> {
     offered.iter().cloned().map(Coverage::from)
 }
 
-fn ruled(ruling: Ruling) -> Result<(Redeemed, Vec<ExcludedHunks>), CallError> {
+fn ruled(ruling: AskOutcome) -> Result<(UsedGrants, Vec<ExcludedHunks>), CallError> {
     let (decision, by, note) = match ruling {
-        Ruling::Allowed(granted, left_out) => return Ok((granted, left_out)),
-        Ruling::Refused { decision, by, note } => (decision, by, note),
+        AskOutcome::Allowed(granted, left_out) => return Ok((granted, left_out)),
+        AskOutcome::Refused { decision, by, note } => (decision, by, note),
     };
     let (code, message) = match (decision, by) {
         (Decision::Cancelled, _) => (Code::Cancelled, "the question was withdrawn"),
@@ -367,7 +372,7 @@ mod tests {
             ),
         ] {
             let note = Some("no".to_owned());
-            let error = ruled(Ruling::Refused { decision, by, note }).unwrap_err();
+            let error = ruled(AskOutcome::Refused { decision, by, note }).unwrap_err();
             assert_eq!((error.code(), error.message()), (code, expected));
             let denied_by = error.details().get("denied_by").and_then(|by| by.as_str());
             let denied = code == Code::PermissionDenied;

@@ -31,13 +31,13 @@ type Outcome = Result<(), GrantWriteError>;
 
 /// Grants that were given and cannot be stored; they have to go.
 #[derive(Debug)]
-pub(crate) struct Unstored {
+pub(crate) struct StoreFailure {
     pub(crate) grants: Vec<GrantId>,
     error: GrantWriteError,
     reply: oneshot::Sender<Outcome>,
 }
 
-impl Unstored {
+impl StoreFailure {
     /// Tells whoever waits, once the grants are gone.
     pub(crate) fn told(self) {
         // A caller that is gone needs no answer.
@@ -47,9 +47,9 @@ impl Unstored {
 
 /// Whether a change is stored; it is at once where there is nothing to store.
 #[derive(Debug, Default)]
-pub(crate) struct Saved(Option<oneshot::Receiver<Outcome>>);
+pub(crate) struct PendingSave(Option<oneshot::Receiver<Outcome>>);
 
-impl Saved {
+impl PendingSave {
     pub(crate) async fn done(self) -> Outcome {
         match self.0 {
             Some(outcome) => outcome.await.unwrap_or(Err(GrantWriteError::Closed)),
@@ -59,7 +59,7 @@ impl Saved {
 }
 
 /// The desk's side of the store: it gathers what one message changes, and hands it over without waiting.
-pub(crate) struct Keeper(Option<Open>);
+pub(crate) struct StoreHandle(Option<Open>);
 
 struct Open {
     /// Without a bound: what waits in it are grants, which are bounded, and what ends them.
@@ -70,19 +70,19 @@ struct Open {
     taken: Vec<GrantId>,
     wall: WallClock,
     /// Tells the broker what cannot be stored.
-    report: Arc<dyn Fn(Unstored) + Send + Sync>,
+    report: Arc<dyn Fn(StoreFailure) + Send + Sync>,
     audit: Audit,
     /// How many changes were handed over.
     changes: u64,
 }
 
-impl Keeper {
+impl StoreHandle {
     /// Starts the writer of `store`, if there is one, and says what is in it.
     pub(crate) fn start(
         store: Option<GrantStore>,
         audit: &Audit,
         wall: WallClock,
-        report: impl Fn(Unstored) + Send + Sync + 'static,
+        report: impl Fn(StoreFailure) + Send + Sync + 'static,
     ) -> io::Result<(Self, Contents)> {
         let Some(store) = store else {
             return Ok((Self(None), Contents::default()));
@@ -160,27 +160,27 @@ impl Keeper {
     }
 
     /// Hands over what was noted since the last time.
-    pub(crate) fn save(&mut self) -> Saved {
+    pub(crate) fn save(&mut self) -> PendingSave {
         match &mut self.0 {
             Some(open) if !open.given.is_empty() || !open.taken.is_empty() => open.save(),
-            _ => Saved::default(),
+            _ => PendingSave::default(),
         }
     }
 
     /// Lets go of the file once everything is stored; from now on nothing can be.
-    pub(crate) fn close(&mut self) -> Saved {
+    pub(crate) fn close(&mut self) -> PendingSave {
         let Some(writer) = self.0.as_mut().and_then(|open| open.writer.take()) else {
-            return Saved::default();
+            return PendingSave::default();
         };
         let (reply, outcome) = oneshot::channel();
         // A writer that is gone drops the reply, which says so.
         let _ = writer.send(Message::Close(told(reply)));
-        Saved(Some(outcome))
+        PendingSave(Some(outcome))
     }
 }
 
 impl Open {
-    fn save(&mut self) -> Saved {
+    fn save(&mut self) -> PendingSave {
         let given = std::mem::take(&mut self.given);
         let taken = std::mem::take(&mut self.taken);
         let (reply, outcome) = oneshot::channel();
@@ -193,7 +193,7 @@ impl Open {
             let report = Arc::clone(&self.report);
             Box::new(move |outcome| match outcome {
                 Ok(()) => told(reply)(Ok(())),
-                Err(error) => report(Unstored {
+                Err(error) => report(StoreFailure {
                     grants,
                     error,
                     reply,
@@ -210,7 +210,7 @@ impl Open {
                 self.audit.flush_then(|flushed| recorded.tell(flushed));
             }
         }
-        Saved(Some(outcome))
+        PendingSave(Some(outcome))
     }
 }
 
@@ -221,8 +221,10 @@ fn told(reply: oneshot::Sender<Outcome>) -> Done {
     })
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for StoreHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Keeper").field(&self.0.is_some()).finish()
+        f.debug_tuple("StoreHandle")
+            .field(&self.0.is_some())
+            .finish()
     }
 }

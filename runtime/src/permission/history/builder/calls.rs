@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{CallOutcome, HistoryEvent, PastCall};
-use super::Fold;
+use super::HistoryBuilder;
 use crate::audit::{PastEvent, PastFailure};
 use crate::effect::Op;
 use crate::error::Code;
@@ -35,7 +35,7 @@ impl CallBuilder {
     }
 }
 
-impl Fold {
+impl HistoryBuilder {
     /// The question that a call asked, by its entry.
     fn question_of(&self, call: Option<CallId>) -> Option<usize> {
         self.run.calls.get(&call?)?.question

@@ -1,9 +1,9 @@
-//! Messages to the broker in, replies and audit events out: the ledger of questions and the book of grants together.
+//! Messages to the broker in, replies and audit events out: the ledger of questions and the grants of grants together.
 
 mod answers;
 mod edits;
 mod ends;
-mod kept;
+mod restore;
 mod views;
 
 use std::collections::{HashMap, VecDeque};
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use super::broker::{AskPort, BrokerConfig, Ruling, TimeSource, Told};
-use super::grants::{Claimant, GrantBook, Redeemed};
+use super::broker::{AskOutcome, AskPort, BrokerConfig, QuestionSender, TimeSource};
+use super::grants::{GrantTable, Requester, UsedGrants};
 use super::ledger::{Asked, Ledger};
 use super::record::{about, of_grant, trace_blocked};
-use super::store::Keeper;
+use super::store::StoreHandle;
 use super::{AuthorityError, DecidedBy, NewGrant, Question, Request, RevokeCause, Run, Silenced};
 use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::call::Origin;
@@ -31,7 +31,7 @@ type Draft = (GrantId, NewGrant);
 
 /// The call that uses grants, as records name it.
 #[derive(Clone, Debug)]
-pub(crate) struct CallOf {
+pub(crate) struct CallRef {
     pub(crate) call: CallId,
     pub(crate) tool: ToolName,
     pub(crate) origin: Origin,
@@ -40,25 +40,25 @@ pub(crate) struct CallOf {
 /// A call that waits for an answer.
 #[derive(Debug)]
 struct Waiter {
-    claimant: Claimant,
+    requester: Requester,
     /// The call itself: the question may have been asked for another.
     call: CallId,
-    told: Option<Told>,
+    question_tx: Option<QuestionSender>,
     port: AskPort,
 }
 
 impl Waiter {
-    fn tell(self, reply: Result<Ruling, CallError>) {
+    fn tell(self, reply: Result<AskOutcome, CallError>) {
         // The call may have been cancelled meanwhile.
         let _ = self.port.send(reply);
     }
 }
 
 /// The broker's state. Nothing here waits.
-pub(super) struct Desk {
+pub(super) struct BrokerState {
     ledger: Ledger<Waiter>,
-    book: GrantBook,
-    keeper: Keeper,
+    grants: GrantTable,
+    store: StoreHandle,
     next_grant: u64,
     max_grants: usize,
     audit: Audit,
@@ -73,18 +73,18 @@ pub(super) struct Desk {
     pub(super) unattended: bool,
 }
 
-impl Desk {
+impl BrokerState {
     pub(super) fn new(
         config: &BrokerConfig,
         run: Run,
         audit: Audit,
-        keeper: Keeper,
+        store: StoreHandle,
         show: Box<dyn Fn(Question) -> AbortHandle + Send>,
     ) -> Self {
         Self {
             ledger: Ledger::new(config.limits, config.patience, run),
-            book: GrantBook::default(),
-            keeper,
+            grants: GrantTable::default(),
+            store,
             next_grant: 1,
             max_grants: config.max_grants,
             audit,
@@ -97,18 +97,18 @@ impl Desk {
     }
 
     /// Spends one use of each grant that a call needs, and records that first: the call may be gone by then.
-    pub(super) fn redeem(
+    pub(super) fn use_grants(
         &mut self,
-        claimant: &Claimant,
+        requester: &Requester,
         needs: &[Scope],
-        call: CallOf,
-    ) -> Option<Redeemed> {
+        call: CallRef,
+    ) -> Option<UsedGrants> {
         let now = (self.clock)();
-        let grants = self.book.usable(claimant, needs, now)?;
-        let CallOf { call, tool, origin } = call;
+        let grants = self.grants.usable(requester, needs, now)?;
+        let CallRef { call, tool, origin } = call;
         let event = AuditEvent {
-            worker: Some(claimant.worker),
-            agent: Arc::clone(&claimant.agent),
+            worker: Some(requester.worker),
+            agent: Arc::clone(&requester.agent),
             call: Some(call),
             tool: Some(tool),
             origin,
@@ -119,41 +119,46 @@ impl Desk {
         };
         // What cannot be recorded is not used: the call is asked about.
         self.audit.record(event).ok()?;
-        self.book.redeem(claimant, needs, now)
+        self.grants.use_grants(requester, needs, now)
     }
 
     pub(super) fn ask(
         &mut self,
         request: Request,
-        claimant: Claimant,
-        told: Option<Told>,
+        requester: Requester,
+        question_tx: Option<QuestionSender>,
         port: AskPort,
     ) {
         let now = self.end_overdue();
         let call = request.call;
         let waiter = Waiter {
-            claimant,
+            requester,
             call,
-            told: told.clone(),
+            question_tx: question_tx.clone(),
             port,
         };
         let id = match self.ledger.ask(request, waiter, now) {
             Asked::Opened(id) | Asked::Joined(id) => id,
             Asked::Refused(waiter, reason) => return waiter.tell(Err(reason.into())),
         };
-        self.put_or_withdraw(id, call, told);
+        self.put_or_withdraw(id, call, question_tx);
     }
 
     /// Asks again for a call that waited for a question whose answer let other calls through.
     fn ask_again(&mut self, request: Request, waiter: Waiter, now: Duration) {
-        let (call, told) = (waiter.call, waiter.told.clone());
+        let (call, question_tx) = (waiter.call, waiter.question_tx.clone());
         let id = self.ledger.ask_again(request, waiter, now);
-        self.put_or_withdraw(id, call, told);
+        self.put_or_withdraw(id, call, question_tx);
     }
 
     /// Puts the question for the call that joined it last, which goes without an answer if that cannot be recorded.
-    fn put_or_withdraw(&mut self, id: QuestionId, call: CallId, told: Option<Told>) {
-        if let Err(error) = self.put(id, call, told)
+    fn put_or_withdraw(
+        &mut self,
+        id: QuestionId,
+        call: CallId,
+        question_tx: Option<QuestionSender>,
+    ) {
+        if let Err(error) = self.put(id, call, question_tx)
             && let Some(waiter) = self.ledger.withdraw(id)
         {
             waiter.tell(Err(error.into()));
@@ -161,7 +166,12 @@ impl Desk {
     }
 
     /// Records that `call` asks, then shows the question unless it is shown already.
-    fn put(&mut self, id: QuestionId, call: CallId, told: Option<Told>) -> Result<(), AuditError> {
+    fn put(
+        &mut self,
+        id: QuestionId,
+        call: CallId,
+        question_tx: Option<QuestionSender>,
+    ) -> Result<(), AuditError> {
         let Some(question) = self.ledger.question(id) else {
             return Ok(());
         };
@@ -175,9 +185,9 @@ impl Desk {
         event.call = Some(call);
         self.audit.record(event)?;
         trace_blocked(request, call, id);
-        if let Some(told) = told {
+        if let Some(question_tx) = question_tx {
             // Whoever made the call may have gone meanwhile.
-            let _ = told.send(question.clone());
+            let _ = question_tx.send(question.clone());
         }
         if !self.shown.contains_key(&id) {
             self.shown.insert(id, (self.show)(question.clone()));
@@ -219,7 +229,7 @@ impl Desk {
         if !new.is_sound() {
             return Err(AuthorityError::DoesNotFit);
         }
-        if self.book.len() + others >= self.max_grants {
+        if self.grants.len() + others >= self.max_grants {
             return Err(AuthorityError::TooMany);
         }
         let id = GrantId(self.next_grant.saturating_add(others as u64));
@@ -240,8 +250,8 @@ impl Desk {
         let mut entered = Vec::new();
         for (id, new) in drafts {
             self.next_grant = id.0.saturating_add(1);
-            self.keeper.give(id, &new);
-            self.book.insert(id, new, (self.clock)());
+            self.store.give(id, &new);
+            self.grants.insert(id, new, (self.clock)());
             entered.push(id);
         }
         entered
@@ -249,9 +259,9 @@ impl Desk {
 
     /// Closes the grant's gate; whoever revokes waits until it is idle.
     pub(super) fn revoke(&mut self, id: GrantId, cause: RevokeCause) -> Option<Arc<Gate>> {
-        let live = self.book.view(id, (self.clock)()).is_some();
-        let (holder, gate) = self.book.revoke(id)?;
-        self.keeper.take(id);
+        let live = self.grants.view(id, (self.clock)()).is_some();
+        let (holder, gate) = self.grants.revoke(id)?;
+        self.store.take(id);
         if !live {
             // It ended by its uses or its time: nobody took it back, but a call under way by it is stopped.
             return Some(gate);
@@ -280,12 +290,12 @@ impl Desk {
         for ended in self.ledger.cancel_worker(worker) {
             self.conclude(ended);
         }
-        self.revoke_all(&self.book.of_worker(worker), RevokeCause::WorkerEnded);
+        self.revoke_all(&self.grants.of_worker(worker), RevokeCause::WorkerEnded);
     }
 
     pub(super) fn end_session(&mut self, session: &str) -> Vec<Arc<Gate>> {
         self.ledger.end_session(session);
-        self.revoke_all(&self.book.of_session(session), RevokeCause::SessionEnded)
+        self.revoke_all(&self.grants.of_session(session), RevokeCause::SessionEnded)
     }
 
     fn revoke_all(&mut self, grants: &[GrantId], cause: RevokeCause) -> Vec<Arc<Gate>> {
@@ -305,7 +315,7 @@ impl Desk {
     pub(super) fn tick(&mut self) {
         self.record_revoked();
         self.end_overdue();
-        self.book.collect((self.clock)());
+        self.grants.collect((self.clock)());
     }
 
     /// Ends questions whose time is over and those that nobody waits for. What is open then is open at the time that it
@@ -322,7 +332,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for BrokerState {
     fn drop(&mut self) {
         for shown in self.shown.values() {
             shown.abort();
@@ -330,11 +340,11 @@ impl Drop for Desk {
     }
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for BrokerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("BrokerState")
             .field("ledger", &self.ledger)
-            .field("book", &self.book)
+            .field("grants", &self.grants)
             .finish_non_exhaustive()
     }
 }

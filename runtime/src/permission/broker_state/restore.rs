@@ -1,10 +1,10 @@
 //! Stored grants in, live ones out; and what changed since, handed to the store.
 
-use super::super::store::{Contents, Saved, Unstored};
+use super::super::store::{Contents, PendingSave, StoreFailure};
 use super::super::{GrantHolder, Lifetime, NewGrant, RevokeCause};
-use super::Desk;
+use super::BrokerState;
 
-impl Desk {
+impl BrokerState {
     /// Takes up what was granted before.
     pub(in super::super) fn restore(&mut self, stored: Contents) {
         for grant in stored.grants.into_values() {
@@ -14,28 +14,28 @@ impl Desk {
                 lifetime: Lifetime::Agent,
                 descendants: grant.descendants,
             };
-            self.book.insert(grant.id, new, (self.clock)());
+            self.grants.insert(grant.id, new, (self.clock)());
         }
         self.next_grant = stored.next;
     }
 
     /// Hands what changed to the store.
-    pub(in super::super) fn save(&mut self) -> Saved {
-        self.keeper.save()
+    pub(in super::super) fn save(&mut self) -> PendingSave {
+        self.store.save()
     }
 
     /// Takes back what could not be stored.
-    pub(in super::super) fn unstored(&mut self, unstored: Unstored) {
-        self.revoke_all(&unstored.grants, RevokeCause::NotStored);
-        unstored.told();
+    pub(in super::super) fn store_failed(&mut self, store_failed: StoreFailure) {
+        self.revoke_all(&store_failed.grants, RevokeCause::NotStored);
+        store_failed.told();
     }
 
     /// Lets go of the store once everything is in it. The runtime ends, so this is the last word to the audit.
-    pub(in super::super) fn close_store(&mut self) -> Saved {
+    pub(in super::super) fn close_store(&mut self) -> PendingSave {
         for event in std::mem::take(&mut self.unrecorded) {
             // What it cannot take now either, it counts as missing.
             let _ = self.audit.record(event);
         }
-        self.keeper.close()
+        self.store.close()
     }
 }

@@ -1,10 +1,10 @@
-//! What a call learns on its way in, what it needs and how a refusal reads out.
+//! What a call learns on its context in, what it needs and how a refusal reads out.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Holder, canonical};
+use super::{WorkerHandles, canonical};
 use crate::capability::{Gate, Interrupt};
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
@@ -13,13 +13,13 @@ use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::Job;
 
-/// What a call gathers on its way.
+/// What a call gathers on its context.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct CallContext {
     pub(super) job: Job,
     pub(super) needs: Vec<Scope>,
     pub(super) authority: Authority,
-    pub(super) holder: Arc<Holder>,
+    pub(super) handles: Arc<WorkerHandles>,
     pub(super) granted: Vec<Coverage>,
     /// Changes of files that are protected by what stands around them, not by their names.
     pub(super) protected: Vec<VirtualPath>,
@@ -36,7 +36,7 @@ pub(super) struct Way {
     pub(super) rounds: u8,
 }
 
-impl Way {
+impl CallContext {
     pub(super) fn arguments(&self, json: &Value) -> Value {
         match (json, &self.job) {
             (Value::Null, Job::Read(job)) => format!("{job:?}").into(),
@@ -68,7 +68,7 @@ impl Way {
             if known.any(|known| same(known) && known.includes(&need)) {
                 continue;
             }
-            // What it found on its way says more of the same, such as a directory with all it holds.
+            // What it found on its context says more of the same, such as a directory with all it holds.
             self.needs
                 .retain(|known| !(same(known) && need.includes(known)));
             self.needs.push(need);

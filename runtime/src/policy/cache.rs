@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use super::globs::{Globs, Reading};
 
 /// The most bytes of compiled lists that are kept for policies to come.
-pub(super) const MAX_KEPT: usize = 32 << 20;
+pub(super) const MAX_CACHED: usize = 32 << 20;
 /// What a list counts at least, which bounds how many there are.
 const MIN_COUNTED: usize = 4 << 10;
 
@@ -37,7 +37,7 @@ fn counted(globs: &Globs) -> usize {
 }
 
 /// The compiled list of these texts, if it is kept.
-pub(super) fn find(reading: Reading, texts: &[String]) -> Option<Arc<Globs>> {
+pub(super) fn get(reading: Reading, texts: &[String]) -> Option<Arc<Globs>> {
     let key: Key = (reading, texts.into());
     let mut lists = lists();
     lists.uses += 1;
@@ -48,9 +48,9 @@ pub(super) fn find(reading: Reading, texts: &[String]) -> Option<Arc<Globs>> {
 }
 
 /// Keeps a compiled list, and drops others until all fit.
-pub(super) fn keep(reading: Reading, globs: &Arc<Globs>) {
+pub(super) fn insert(reading: Reading, globs: &Arc<Globs>) {
     let size = counted(globs);
-    if size > MAX_KEPT {
+    if size > MAX_CACHED {
         return;
     }
     let mut lists = lists();
@@ -65,7 +65,7 @@ pub(super) fn keep(reading: Reading, globs: &Arc<Globs>) {
     lists.bytes += size;
     lists.bytes -= replaced.as_ref().map_or(0, |entry| counted(&entry.globs));
     let mut dropped = Vec::new();
-    while lists.bytes > MAX_KEPT {
+    while lists.bytes > MAX_CACHED {
         let oldest = lists
             .by_texts
             .iter()

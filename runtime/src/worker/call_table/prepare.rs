@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Caller, Docket, Judging, Stage, soon_enough};
+use super::{CallTable, Caller, Judging, Stage, check_interval};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Judged, Parsed, Step};
 use crate::policy::Limits;
 use crate::worker::Shared;
 use crate::worker::actor::WorkerMsg;
-use crate::worker::intake::Request;
 use crate::worker::jobs;
+use crate::worker::prepare::Request;
 
 /// A call whose own policy was compiled.
 #[derive(Debug)]
@@ -25,10 +25,10 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Compiles the policy of a call that came `since` the one before it, and judges the call; only on pool threads.
     fn of(request: Request, shared: &Shared, since: Option<Duration>) -> Result<Self, CallError> {
-        let stop = Arc::clone(&request.facts.stop);
+        let stop = Arc::clone(&request.info.stop);
         stop.check()?;
         let step = request.prepare(shared)?;
-        soon_enough(step.limits(), since)?;
+        check_interval(step.limits(), since)?;
         stop.check()?;
         Ok(Self {
             limits: *step.limits(),
@@ -38,7 +38,7 @@ impl Prepared {
     }
 }
 
-impl Docket {
+impl CallTable {
     pub(in crate::worker) fn prepared(
         &mut self,
         id: CallId,
@@ -47,7 +47,7 @@ impl Docket {
         self.compiling.take_if(|compiling| *compiling == id);
         match (self.returned(id), prepared) {
             (Some((Stage::Preparing(None), mut caller)), Ok(prepared)) => {
-                caller.keep_to(&prepared.limits);
+                caller.limit_to(&prepared.limits);
                 match caller.admitted.hold(prepared.size) {
                     Ok(()) => self.judged(id, prepared.judged, caller),
                     Err(error) => self.answer(id, caller, Err(error)),
@@ -56,7 +56,7 @@ impl Docket {
             (Some((Stage::Preparing(None), caller)), Err(error)) => {
                 self.answer(id, caller, Err(error));
             }
-            (other, _) => self.put_back(id, other),
+            (other, _) => self.reinsert(id, other),
         }
         self.compile_next();
         self.start_ready();
@@ -67,7 +67,7 @@ impl Docket {
         self.compiling.take_if(|compiling| *compiling == id);
         match self.returned(id) {
             Some((Stage::Judging(None, why), caller)) => self.judged_for(id, judged, why, caller),
-            other => self.put_back(id, other),
+            other => self.reinsert(id, other),
         }
         self.compile_next();
         self.start_ready();
@@ -85,7 +85,7 @@ impl Docket {
                 Some((Stage::Judging(Some(step), why), caller)) => {
                     self.start_judging(id, step, why, caller);
                 }
-                other => self.put_back(id, other),
+                other => self.reinsert(id, other),
             }
         }
     }
@@ -206,7 +206,7 @@ mod tests {
         }
 
         fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
-            Ok(Reply::text("looked", Value::Null))
+            Ok(Reply::text("planned", Value::Null))
         }
     }
 
@@ -239,10 +239,10 @@ mod tests {
         let question = open().await;
         assert_eq!(worker.shared.core.cpu.queued(), 1);
         grants.answer(question, Answer::ONCE).await.unwrap();
-        assert_eq!(other.await.unwrap().unwrap().text(), "looked");
+        assert_eq!(other.await.unwrap().unwrap().text(), "planned");
         assert!(!call_of_policy.is_finished());
         drop(threads);
-        assert_eq!(call_of_policy.await.unwrap().unwrap().text(), "looked");
+        assert_eq!(call_of_policy.await.unwrap().unwrap().text(), "planned");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! A call with what a person granted to it alone in, its answer out; nothing of the grant is kept.
 
-use super::inbox::Terms;
-use super::{Worker, inbox, outcome, preview};
+use super::admission::CallOptions;
+use super::{Worker, admission, outcome, preview};
 use crate::call::Call;
 use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
@@ -22,11 +22,11 @@ impl GrantAuthority {
         granted: Vec<ScopePattern>,
     ) -> Result<Outcome, CallError> {
         self.speaks_for(worker)?;
-        let terms = Terms {
+        let options = CallOptions {
             offered: granted,
-            ..Terms::new(Mode::Apply)
+            ..CallOptions::new(Mode::Apply)
         };
-        outcome(inbox::submit(&worker.shared, call, terms).await?)
+        outcome(admission::submit(&worker.shared, call, options).await?)
     }
 
     /// Shows what such a call would do; `granted` counts for this preview alone.
@@ -40,11 +40,11 @@ impl GrantAuthority {
         granted: Vec<ScopePattern>,
     ) -> Result<Preview, CallError> {
         self.speaks_for(worker)?;
-        let terms = Terms {
+        let options = CallOptions {
             offered: granted,
-            ..Terms::new(Mode::Preview)
+            ..CallOptions::new(Mode::Preview)
         };
-        preview(inbox::submit(&worker.shared, call, terms).await?)
+        preview(admission::submit(&worker.shared, call, options).await?)
     }
 
     fn speaks_for(&self, worker: &Worker) -> Result<(), CallError> {

@@ -8,7 +8,7 @@ use crate::policy::Verdict;
 use crate::scope::{Scope, Verb};
 
 impl Worker {
-    /// The verdict on doing `verb` to `path`. Nothing is looked at: it is the same whether something stands there or
+    /// The verdict on doing `verb` to `path`. Nothing is planned at: it is the same whether something stands there or
     /// not, links are not followed, and what people granted is not counted.
     #[must_use]
     pub fn judge(&self, verb: Verb, path: &VirtualPath) -> Verdict {

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{Caller, Docket, Stage};
+use super::{CallTable, Caller, Stage};
 use crate::capability::{Interrupt, StopReason};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::pipeline::{Cleared, Mode, Step, Waiting};
 use crate::worker::actor::WorkerMsg;
+use crate::worker::admission::{Done, busy};
 use crate::worker::blocking::{Full, Pool, Ticket};
-use crate::worker::inbox::{Done, busy};
 use crate::worker::jobs::{self, Approved, Ended};
 
-impl Docket {
+impl CallTable {
     /// Queues a cleared call: for its turn if it changes something, else for a thread.
-    pub(super) fn line_up(
+    pub(super) fn enqueue(
         &mut self,
         id: CallId,
         step: Step<Cleared>,
@@ -25,84 +25,85 @@ impl Docket {
             caller.arm(id, &self.shared);
             let until = self.shared.send(id, step);
             self.calls
-                .insert(id, (Stage::Sent { _until: until }, caller));
+                .insert(id, (Stage::Remote { _task: until }, caller));
             return;
         }
-        let ordered = step.mutates() && caller.facts.mode == Mode::Apply;
+        let ordered = step.mutates() && caller.info.mode == Mode::Apply;
         caller.arm(id, &self.shared);
         self.calls
             .insert(id, (Stage::Ready(step, approved), caller));
         if ordered {
             self.writes.push_back(id);
             if self.writes.len() == 1 {
-                self.claim_first();
+                self.lock_first();
             }
         } else {
             self.wait_for_thread(id);
         }
     }
 
-    /// Queues a call for one of this worker's places in the pool.
+    /// Queues a call for one of this worker's max_jobs in the pool.
     pub(super) fn wait_for_thread(&mut self, id: CallId) {
         self.ready.push_back(id);
         self.start_ready();
     }
 
     /// Claims the paths of the first write in line.
-    fn claim_first(&mut self) {
+    fn lock_first(&mut self) {
         let first = self
             .writes
             .front()
             .and_then(|id| Some((*id, self.calls.get_mut(id)?)));
         if let Some((id, (Stage::Ready(step, _), caller))) = first {
-            caller.claim = Some(
-                self.shared
-                    .core
-                    .turns
-                    .claim(id, step.written(), &self.shared),
-            );
+            caller.path_lock = Some(self.shared.core.path_locks.lock(
+                id,
+                step.written(),
+                &self.shared,
+            ));
         }
     }
 
-    pub(in crate::worker) fn turn(&mut self, id: CallId) {
+    pub(in crate::worker) fn paths_locked(&mut self, id: CallId) {
         if self.calls.contains_key(&id) {
             self.wait_for_thread(id);
         }
     }
 
-    /// Hands ready calls to the pool while this worker has places there.
+    /// Hands ready calls to the pool while this worker has max_jobs there.
     pub(super) fn start_ready(&mut self) {
-        while self.running.len() < self.places() {
+        while self.running.len() < self.max_jobs() {
             let Some(id) = self.ready.pop_front() else {
                 return;
             };
             match self.calls.remove(&id) {
-                Some((Stage::Looking(waiting), caller)) => self.start_looking(id, waiting, caller),
+                Some((Stage::Planning(waiting), caller)) => {
+                    self.start_planning(id, waiting, caller)
+                }
                 Some((Stage::Ready(step, approved), caller)) => {
                     self.start_running(id, step, approved, caller)
                 }
-                other => self.put_back(id, other),
+                other => self.reinsert(id, other),
             }
         }
     }
 
-    fn places(&self) -> usize {
+    fn max_jobs(&self) -> usize {
         usize::try_from(self.shared.core.admission.jobs).unwrap_or(usize::MAX)
     }
 
-    fn start_looking(&mut self, id: CallId, waiting: Step<Waiting>, caller: Caller) {
-        let Some((job, permit)) = waiting.look() else {
+    fn start_planning(&mut self, id: CallId, waiting: Step<Waiting>, caller: Caller) {
+        let Some((job, permit)) = waiting.early_plan() else {
             return self.question(id, waiting, None, caller);
         };
-        let (shared, facts) = (Arc::clone(&self.shared), Arc::clone(&caller.facts));
+        let (shared, info) = (Arc::clone(&self.shared), Arc::clone(&caller.info));
         let work = move || {
-            let look = || jobs::look(&shared, &facts, &*job, &permit);
+            let look = || jobs::look(&shared, &info, &*job, &permit);
             let plan = jobs::whole(look, |error| Err(Interrupt::Failed(error)));
-            shared.post(WorkerMsg::Looked(id, Box::new(plan)));
+            shared.post(WorkerMsg::Planned(id, Box::new(plan)));
         };
         let root = self.shared.root_of(waiting.needs());
         let handed = self.shared.core.io.submit(root, &self.shared.lost, work);
-        self.handed_over(id, Stage::Looking(waiting), caller, handed);
+        self.handed_over(id, Stage::Planning(waiting), caller, handed);
     }
 
     fn start_running(
@@ -112,14 +113,14 @@ impl Docket {
         approved: Option<Approved>,
         mut caller: Caller,
     ) {
-        let (shared, claim) = (Arc::clone(&self.shared), caller.claim.take());
+        let (shared, path_lock) = (Arc::clone(&self.shared), caller.path_lock.take());
         let root = self.shared.root_of(step.needs());
         let span = caller.span.clone();
         let work = move || {
             let run = || span.in_scope(|| jobs::run(&shared, step, approved));
             let ended = jobs::whole(run, |error| Ended::Done(Err(error)));
             // The paths are free before anybody hears of the result.
-            drop(claim);
+            drop(path_lock);
             shared.post(WorkerMsg::Ended(id, Box::new(ended)));
         };
         let handed = self.shared.core.io.submit(root, &self.shared.lost, work);
@@ -130,12 +131,12 @@ impl Docket {
     pub(super) fn pool_of(&self, stage: &Stage) -> &Pool {
         match stage {
             Stage::Preparing(_) | Stage::Judging(..) => &self.shared.core.cpu,
-            Stage::Redeeming(_)
-            | Stage::Looking(_)
+            Stage::CheckingGrants(_)
+            | Stage::Planning(_)
             | Stage::Asking(..)
             | Stage::Ready(..)
             | Stage::Running
-            | Stage::Sent { .. } => &self.shared.core.io,
+            | Stage::Remote { .. } => &self.shared.core.io,
         }
     }
 
@@ -162,7 +163,7 @@ impl Docket {
 
     pub(in crate::worker) fn ended(&mut self, id: CallId, ended: Ended) {
         let call = self.returned(id);
-        self.leave_line(id);
+        self.dequeue(id);
         match (call, ended) {
             (Some((_, caller)), Ended::Done(result)) => self.answer(id, caller, result),
             (Some((_, caller)), Ended::Interrupted(step, interrupt)) => {
@@ -174,23 +175,23 @@ impl Docket {
     }
 
     /// A server is done with a call.
-    pub(in crate::worker) fn carried(&mut self, id: CallId, ended: Ended) {
+    pub(in crate::worker) fn remote_ended(&mut self, id: CallId, ended: Ended) {
         match (self.calls.remove(&id), ended) {
-            (Some((Stage::Sent { .. }, caller)), Ended::Done(result)) => {
+            (Some((Stage::Remote { .. }, caller)), Ended::Done(result)) => {
                 self.answer(id, caller, result);
             }
-            (Some((Stage::Sent { .. }, mut caller)), Ended::Interrupted(step, interrupt)) => {
-                caller.armed = None;
+            (Some((Stage::Remote { .. }, mut caller)), Ended::Interrupted(step, interrupt)) => {
+                caller.deadline_guard = None;
                 self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
-            (other, _) => self.put_back(id, other),
+            (other, _) => self.reinsert(id, other),
         }
     }
 
     /// Waiting for a person is not work: the deadline of a call that is at its server is suspended, or set anew.
     pub(in crate::worker) fn suspend(&mut self, id: CallId, suspended: bool) {
-        if let Some((Stage::Sent { .. }, caller)) = self.calls.get_mut(&id) {
-            caller.armed = None;
+        if let Some((Stage::Remote { .. }, caller)) = self.calls.get_mut(&id) {
+            caller.deadline_guard = None;
             if !suspended {
                 caller.arm(id, &self.shared);
             }
@@ -198,11 +199,11 @@ impl Docket {
     }
 
     /// Answers a call that is over before its end. If its thread hangs it keeps its place until it is back.
-    pub(in crate::worker) fn give_up(&mut self, id: CallId, why: StopReason) {
+    pub(in crate::worker) fn abort(&mut self, id: CallId, why: StopReason) {
         let Some((stage, mut caller)) = self.calls.remove(&id) else {
             return;
         };
-        caller.facts.stop.raise(why);
+        caller.info.stop.raise(why);
         let never_began = match caller.ticket.take() {
             Some(ticket) if self.running.contains(&id) => self.pool_of(&stage).abandon(&ticket),
             Some(_) | None => true,
@@ -210,10 +211,10 @@ impl Docket {
         if never_began {
             self.running.remove(&id);
             self.compiling.take_if(|compiling| *compiling == id);
-            self.leave_line(id);
+            self.dequeue(id);
         }
-        let sent = matches!(stage, Stage::Sent { .. }) && caller.facts.stop.was_sent();
-        let error = caller.facts.stop.check().err().unwrap_or_else(begun);
+        let sent = matches!(stage, Stage::Remote { .. }) && caller.info.stop.was_sent();
+        let error = caller.info.stop.check().err().unwrap_or_else(begun);
         // Nobody can tell how far the server came.
         let error = if sent {
             error.with("begun", true)
@@ -229,8 +230,8 @@ impl Docket {
     pub(in crate::worker) fn close(&mut self) {
         self.closing = true;
         let begun = |caller: &Caller| {
-            caller.facts.stop.raise(StopReason::Revoked);
-            caller.facts.stop.has_begun()
+            caller.info.stop.raise(StopReason::Revoked);
+            caller.info.stop.has_begun()
         };
         let calls = self.calls.iter();
         let ended: Vec<CallId> = calls
@@ -238,21 +239,21 @@ impl Docket {
             .map(|(id, _)| *id)
             .collect();
         for id in ended {
-            self.give_up(id, StopReason::Revoked);
+            self.abort(id, StopReason::Revoked);
         }
     }
 
     pub(super) fn answer(&mut self, id: CallId, caller: Caller, result: Result<Done, CallError>) {
-        self.leave_line(id);
+        self.dequeue(id);
         caller.told(&self.shared, result);
     }
 
     /// Takes a call out of the line of writes; the next one claims its paths.
-    pub(super) fn leave_line(&mut self, id: CallId) {
+    pub(super) fn dequeue(&mut self, id: CallId) {
         let first = self.writes.front() == Some(&id);
         self.writes.retain(|waiting| *waiting != id);
         if first {
-            self.claim_first();
+            self.lock_first();
         }
     }
 
@@ -267,7 +268,7 @@ impl Docket {
     }
 
     /// A message came for a call that is elsewhere by now: it is not for this stage.
-    pub(super) fn put_back(&mut self, id: CallId, call: Option<(Stage, Caller)>) {
+    pub(super) fn reinsert(&mut self, id: CallId, call: Option<(Stage, Caller)>) {
         self.calls.extend(call.map(|call| (id, call)));
     }
 }

@@ -12,15 +12,15 @@ use tokio::sync::oneshot;
 
 use super::Shared;
 use super::actor::WorkerMsg;
-use super::intake::Request;
+use super::prepare::Request;
 use super::preview_arguments;
 use crate::call::{Asks, Call};
 use crate::capability::{StopFlag, StopReason, revoked};
 use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
-use crate::permission::Told;
-use crate::pipeline::{Facts, Mode};
+use crate::permission::QuestionSender;
+use crate::pipeline::{CallInfo, Mode};
 use crate::scope::ScopePattern;
 
 /// The deepest arguments, as deep as JSON text is read: what goes through them level by level must not end the stack.
@@ -131,28 +131,28 @@ impl Done {
 
 /// How a call is to be carried out.
 #[derive(Debug)]
-pub(super) struct Terms {
+pub(super) struct CallOptions {
     pub(super) mode: Mode,
     /// Arguments of the tool's own type, in place of JSON.
     pub(super) typed: Option<Box<dyn Any + Send>>,
     /// What a person granted to this call alone, before it was made.
     pub(super) offered: Vec<ScopePattern>,
     /// Who hears of each question that the call waits for.
-    pub(super) told: Option<Told>,
+    pub(super) question_tx: Option<QuestionSender>,
 }
 
-impl Terms {
+impl CallOptions {
     pub(super) fn new(mode: Mode) -> Self {
         Self {
             mode,
             typed: None,
             offered: Vec::new(),
-            told: None,
+            question_tx: None,
         }
     }
 }
 
-pub(super) type Port = oneshot::Sender<Result<Done, CallError>>;
+pub(super) type ReplySender = oneshot::Sender<Result<Done, CallError>>;
 
 /// An admitted call in the mailbox.
 #[derive(Debug)]
@@ -160,9 +160,9 @@ pub(crate) struct Incoming {
     pub(super) request: Request,
     pub(super) deadline: Option<Duration>,
     pub(super) asks: Asks,
-    pub(super) told: Option<Told>,
+    pub(super) question_tx: Option<QuestionSender>,
     pub(super) admitted: Admitted,
-    pub(super) port: Port,
+    pub(super) port: ReplySender,
 }
 
 /// Tells the worker that nobody waits any more, unless the answer came.
@@ -186,7 +186,7 @@ impl Drop for Waiter {
 pub(super) async fn submit(
     shared: &Arc<Shared>,
     mut call: Call,
-    mut terms: Terms,
+    mut options: CallOptions,
 ) -> Result<Done, CallError> {
     if let Some(meant) = shared.meant(&call) {
         (call.tool, call.arguments) = meant;
@@ -194,9 +194,9 @@ pub(super) async fn submit(
     let previewed = preview_arguments::take(shared, &mut call);
     let shows = matches!(previewed, Ok(true));
     if shows {
-        terms.mode = Mode::Preview;
+        options.mode = Mode::Preview;
     }
-    let done = post(shared, call, terms, previewed.map(drop)).await;
+    let done = post(shared, call, options, previewed.map(drop)).await;
     if shows {
         return done.map(preview_arguments::for_model);
     }
@@ -207,7 +207,7 @@ pub(super) async fn submit(
 async fn post(
     shared: &Arc<Shared>,
     call: Call,
-    terms: Terms,
+    options: CallOptions,
     understood: Result<(), CallError>,
 ) -> Result<Done, CallError> {
     let admitted = if shared.gate().is_closed() {
@@ -221,12 +221,12 @@ async fn post(
         arguments,
         meta,
     } = call;
-    let facts = Arc::new(Facts {
+    let info = Arc::new(CallInfo {
         id: shared.core.next_call(),
         worker: shared.id,
         tool,
         origin: meta.origin,
-        mode: terms.mode,
+        mode: options.mode,
         token: meta.preview_token,
         key: shared.core.previews,
         confirm: meta.confirm,
@@ -235,25 +235,25 @@ async fn post(
         #[cfg(feature = "mcp")]
         requests: meta.requests,
     });
-    let admitted = admitted.inspect_err(|error| shared.refused(&facts, error))?;
+    let admitted = admitted.inspect_err(|error| shared.refused(&info, error))?;
     let request = Request {
-        facts: Arc::clone(&facts),
-        typed: terms.typed,
+        info: Arc::clone(&info),
+        typed: options.typed,
         policy: meta.policy,
-        offered: terms.offered,
+        offered: options.offered,
     };
     let (port, answer) = oneshot::channel();
     let mut waiter = Waiter {
         shared: Arc::clone(shared),
-        call: facts.id,
-        stop: Arc::clone(&facts.stop),
+        call: info.id,
+        stop: Arc::clone(&info.stop),
         answered: false,
     };
     let posted = shared.post(WorkerMsg::Call(Box::new(Incoming {
         request,
         deadline: meta.deadline,
         asks: meta.asks,
-        told: terms.told,
+        question_tx: options.question_tx,
         admitted,
         port,
     })));
@@ -261,7 +261,7 @@ async fn post(
     waiter.answered = true;
     answer.unwrap_or_else(|| {
         let error = lost(shared);
-        shared.refused(&facts, &error);
+        shared.refused(&info, &error);
         Err(error)
     })
 }

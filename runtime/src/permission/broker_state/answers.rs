@@ -4,21 +4,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::super::batch::{BatchAnswer, NotBatchable, apart};
-use super::super::broker::Ruling;
-use super::super::grants::Redeemed;
+use super::super::broker::AskOutcome;
+use super::super::grants::UsedGrants;
 use super::super::record::{NOBODY, UNUSABLE, answered, holder, refused, trace_answered};
 use super::super::{
     Answer, AuthorityError, DecidedBy, Decision, DeniedCalls, Lifetime, NewGrant, Question,
     QuestionState, Request,
 };
-use super::{CallOf, Desk, Draft, Waiter};
+use super::{BrokerState, CallRef, Draft, Waiter};
 use crate::audit::AnsweredStep;
 use crate::effect::ExcludedHunks;
 use crate::id::{GrantId, QuestionId};
 use crate::scope::Coverage;
 
-/// A yes that fits its question.
-struct Yes {
+/// A approval that fits its question.
+struct Approval {
     question: QuestionId,
     request: Request,
     patterns: Vec<Coverage>,
@@ -27,7 +27,7 @@ struct Yes {
     left_out: Vec<ExcludedHunks>,
 }
 
-impl Yes {
+impl Approval {
     fn new(
         question: &Question,
         patterns: &[Coverage],
@@ -84,7 +84,7 @@ impl Yes {
     }
 }
 
-impl Desk {
+impl BrokerState {
     /// Ends a question as was said, or says why that has no effect.
     pub(in super::super) fn answer(
         &mut self,
@@ -109,8 +109,8 @@ impl Desk {
                 descendants,
                 left_out,
             } => {
-                let yes = Yes::new(question, &patterns, lifetime, descendants, left_out)?;
-                self.allow(&[yes], by, now)
+                let approval = Approval::new(question, &patterns, lifetime, descendants, left_out)?;
+                self.allow(&[approval], by, now)
             }
         }
     }
@@ -148,14 +148,14 @@ impl Desk {
                 descendants,
             } => {
                 let patterns: Vec<Coverage> = pattern.into_iter().collect();
-                let yes = |id: &QuestionId| {
+                let approval = |id: &QuestionId| {
                     self.open(*id)
                         .and_then(|question| {
-                            Yes::new(question, &patterns, lifetime, descendants, Vec::new())
+                            Approval::new(question, &patterns, lifetime, descendants, Vec::new())
                         })
                         .map_err(|error| of(*id, error))
                 };
-                let all = ids.iter().map(yes).collect::<Result<Vec<_>, _>>()?;
+                let all = ids.iter().map(approval).collect::<Result<Vec<_>, _>>()?;
                 self.allow(&all, DecidedBy::Person, now)
             }
         }
@@ -226,14 +226,19 @@ impl Desk {
     }
 
     /// Records all of it together, then enters the grants and tells the calls.
-    fn allow(&mut self, all: &[Yes], by: DecidedBy, now: Duration) -> Result<(), AuthorityError> {
+    fn allow(
+        &mut self,
+        all: &[Approval],
+        by: DecidedBy,
+        now: Duration,
+    ) -> Result<(), AuthorityError> {
         let mut drafts: Vec<Draft> = Vec::new();
         let mut events = Vec::new();
-        for yes in all {
+        for approval in all {
             let mut grants = Vec::new();
-            for new in yes.grants() {
+            for new in approval.grants() {
                 // Uses are counted for each question; without a count one grant serves for equal ones.
-                let counted = matches!(yes.lifetime, Lifetime::Uses(_));
+                let counted = matches!(approval.lifetime, Lifetime::Uses(_));
                 let same = |(_, other): &&Draft| !counted && *other == new;
                 if let Some((id, _)) = drafts.iter().find(same) {
                     grants.push(*id);
@@ -244,7 +249,7 @@ impl Desk {
                 drafts.push(draft);
                 events.push(event);
             }
-            events.push(answered(&yes.request, yes.step(by, grants)));
+            events.push(answered(&approval.request, approval.step(by, grants)));
         }
         self.audit.record_all(events)?;
         self.enter(drafts);
@@ -254,56 +259,58 @@ impl Desk {
 
     /// Ends the questions and lets as many of the calls that wait for them go on as each answer allows; the others are
     /// asked about again.
-    fn tell(&mut self, all: &[Yes], now: Duration) {
+    fn tell(&mut self, all: &[Approval], now: Duration) {
         let (mut first, mut more) = (Vec::new(), Vec::new());
-        for yes in all {
-            trace_answered(&yes.request, yes.question, Decision::Granted);
-            let ended = self.ledger.answer(yes.question, Some(&yes.patterns), now);
-            self.hide(yes.question);
+        for approval in all {
+            trace_answered(&approval.request, approval.question, Decision::Granted);
+            let ended = self
+                .ledger
+                .answer(approval.question, Some(&approval.patterns), now);
+            self.hide(approval.question);
             // A call that is gone must not spend a use.
             let waiting = ended.into_iter().flat_map(|ended| ended.waiters);
             let waiting = waiting.filter(|waiter| !waiter.port.is_closed());
             let mut waiting = (1..)
                 .zip(waiting)
-                .map(|(place, waiter)| (yes, place, waiter));
+                .map(|(place, waiter)| (approval, place, waiter));
             first.extend(waiting.next());
             more.extend(waiting);
         }
         // No call that shares a question takes the use that another question was allowed.
         let mut unserved = Vec::new();
-        for (yes, place, waiter) in first.into_iter().chain(more) {
-            match self.serve(yes, place, &waiter) {
+        for (approval, place, waiter) in first.into_iter().chain(more) {
+            match self.serve(approval, place, &waiter) {
                 Some(ruling) => waiter.tell(Ok(ruling)),
-                None => unserved.push((yes, waiter)),
+                None => unserved.push((approval, waiter)),
             }
         }
-        for (yes, waiter) in unserved {
+        for (approval, waiter) in unserved {
             let again = Request {
                 call: waiter.call,
-                ..yes.request.clone()
+                ..approval.request.clone()
             };
             self.ask_again(again, waiter, now);
         }
     }
 
-    /// What the call at `place` among those that wait may do by a yes; none if that lets no further call through.
-    fn serve(&mut self, yes: &Yes, place: u32, waiter: &Waiter) -> Option<Ruling> {
-        let redeemed = match yes.lifetime.waiting_calls() {
+    /// What the call at `place` among those that wait may do by a approval; none if that lets no further call through.
+    fn serve(&mut self, approval: &Approval, place: u32, waiter: &Waiter) -> Option<AskOutcome> {
+        let used = match approval.lifetime.waiting_calls() {
             Some(calls) if place > calls.get() => return None,
-            Some(_) => Redeemed {
-                patterns: yes.patterns.clone(),
-                ..Redeemed::default()
+            Some(_) => UsedGrants {
+                patterns: approval.patterns.clone(),
+                ..UsedGrants::default()
             },
             None => {
-                let of = CallOf {
+                let of = CallRef {
                     call: waiter.call,
-                    tool: yes.request.tool.clone(),
-                    origin: yes.request.origin,
+                    tool: approval.request.tool.clone(),
+                    origin: approval.request.origin,
                 };
-                self.redeem(&waiter.claimant, &yes.request.needs, of)?
+                self.use_grants(&waiter.requester, &approval.request.needs, of)?
             }
         };
-        Some(Ruling::Allowed(redeemed, yes.left_out.clone()))
+        Some(AskOutcome::Allowed(used, approval.left_out.clone()))
     }
 }
 
@@ -314,7 +321,7 @@ mod tests {
     use crate::id::WorkerId;
     use crate::path::VirtualPath;
     use crate::permission::choices::{choices, sentence};
-    use crate::permission::grants::{Claimant, GrantBook};
+    use crate::permission::grants::{GrantTable, Requester};
     use crate::permission::tests::request;
     use crate::permission::{Run, WaitingCalls};
     use crate::scope::{Operation, Reach, Scope, ScopePattern};
@@ -406,7 +413,7 @@ mod tests {
             let choice = request.choices[pick.index(request.choices.len())].clone();
             let told = request.covers(&choice.patterns);
             prop_assert_eq!(&told, &choice.sentence(&request.roots));
-            let claimant = Claimant {
+            let requester = Requester {
                 worker: WorkerId(1),
                 ancestors: [].into(),
                 session: request.session.clone(),
@@ -420,26 +427,26 @@ mod tests {
                 request,
                 calls: WaitingCalls::default(),
             };
-            let yes = Yes::new(&question, &choice.patterns, lifetime, false, Vec::new()).unwrap();
-            prop_assert!(yes.request.needs.iter().all(|need| describes(&told, need)));
-            let mut book = GrantBook::default();
-            for (id, new) in (1..).zip(yes.grants()) {
+            let approval = Approval::new(&question, &choice.patterns, lifetime, false, Vec::new()).unwrap();
+            prop_assert!(approval.request.needs.iter().all(|need| describes(&told, need)));
+            let mut grants = GrantTable::default();
+            for (id, new) in (1..).zip(approval.grants()) {
                 let alone = sentence(std::slice::from_ref(&new.pattern), &question.request.roots);
                 let alone = alone.split("; ").next().unwrap().to_owned();
                 prop_assert!(told.split("; ").any(|part| part == alone), "{} in {}", alone, told);
-                book.insert(GrantId(id), new, Duration::ZERO);
+                grants.insert(GrantId(id), new, Duration::ZERO);
             }
             let lasts = lifetime.waiting_calls().is_none();
             for needs in later {
-                let unasked = book.redeem(&claimant, &needs, Duration::from_secs(1)).is_some();
+                let unasked = grants.use_grants(&requester, &needs, Duration::from_secs(1)).is_some();
                 let described = needs.iter().all(|need| describes(&told, need));
                 prop_assert_eq!(unasked, lasts && described, "{:?} by {:?}", needs, told);
                 // Once, the sentence is what the one call may do.
                 let once = needs.iter().all(|need| choice.patterns.iter().any(|one| one.covers(need)));
                 prop_assert_eq!(once, described, "{:?} by {:?}", needs, told);
             }
-            let other = Claimant { worker: WorkerId(2), session: "other".into(), agent: "other".into(), ..claimant };
-            prop_assert!(book.redeem(&other, &yes.request.needs, Duration::from_secs(1)).is_none());
+            let other = Requester { worker: WorkerId(2), session: "other".into(), agent: "other".into(), ..requester };
+            prop_assert!(grants.use_grants(&other, &approval.request.needs, Duration::from_secs(1)).is_none());
         }
     }
 }

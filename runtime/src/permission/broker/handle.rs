@@ -7,18 +7,18 @@ use ractor::RpcReplyPort;
 use ractor::rpc::CallResult;
 use tokio::sync::watch;
 
-use super::super::desk::CallOf;
-use super::super::grants::{Claimant, GrantView, Redeemed};
-use super::super::ledger::Standing;
+use super::super::broker_state::CallRef;
+use super::super::grants::{GrantView, Requester, UsedGrants};
+use super::super::ledger::QuestionStatus;
 use super::super::settings::{GrantFilter, Narrowing};
-use super::super::store::Saved;
+use super::super::store::PendingSave;
 use super::super::{
     Answer, AuthorityError, BatchAnswer, GrantWriteError, GrantsRevoked, NewGrant, Question,
     Request, Run, Silenced,
 };
 #[cfg(feature = "mcp")]
 use super::super::{DecidedBy, record::UNUSABLE};
-use super::{Broker, Message, Ruling, Told};
+use super::{AskOutcome, Broker, Message, QuestionSender};
 use crate::capability::{Gate, settled};
 use crate::error::{CallError, Code};
 use crate::id::{GrantId, QuestionId, SilencedId, WorkerId};
@@ -26,13 +26,13 @@ use crate::scope::Scope;
 
 impl Broker {
     /// Spends one use of each grant needed, if live grants cover all `needs`.
-    pub(crate) async fn redeem(
+    pub(crate) async fn use_grants(
         &self,
-        claimant: Claimant,
+        requester: Requester,
         needs: Arc<[Scope]>,
-        call: CallOf,
-    ) -> Result<Option<Redeemed>, CallError> {
-        self.call(|port| Message::Redeem(claimant, needs, call, port))
+        call: CallRef,
+    ) -> Result<Option<UsedGrants>, CallError> {
+        self.call(|port| Message::UseGrants(requester, needs, call, port))
             .await
             .ok_or_else(closed)
     }
@@ -42,10 +42,10 @@ impl Broker {
     pub(crate) async fn ask(
         &self,
         request: Request,
-        claimant: Claimant,
-        told: Option<Told>,
-    ) -> Result<Ruling, CallError> {
-        self.call(|port| Message::Ask(Box::new(request), claimant, told, port))
+        requester: Requester,
+        question_tx: Option<QuestionSender>,
+    ) -> Result<AskOutcome, CallError> {
+        self.call(|port| Message::Ask(Box::new(request), requester, question_tx, port))
             .await
             .ok_or_else(closed)?
     }
@@ -86,8 +86,8 @@ impl Broker {
         question.ok_or(AuthorityError::Closed)
     }
 
-    pub(crate) async fn standing(&self, id: QuestionId) -> Option<Standing> {
-        self.call(|port| Message::Standing(id, port))
+    pub(crate) async fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {
+        self.call(|port| Message::QuestionStatus(id, port))
             .await
             .flatten()
     }
@@ -172,7 +172,7 @@ impl Broker {
     async fn taken(
         &self,
         gates: &[Arc<Gate>],
-        saved: Saved,
+        saved: PendingSave,
     ) -> Result<GrantsRevoked, AuthorityError> {
         let revoked = self.ended(gates).await;
         match saved.done().await {
@@ -245,7 +245,9 @@ impl Broker {
 }
 
 /// What came of a person's word, once it is stored.
-async fn stored<T>(reply: Option<(Result<T, AuthorityError>, Saved)>) -> Result<T, AuthorityError> {
+async fn stored<T>(
+    reply: Option<(Result<T, AuthorityError>, PendingSave)>,
+) -> Result<T, AuthorityError> {
     let (reply, saved) = reply.ok_or(AuthorityError::Closed)?;
     let value = reply?;
     saved.done().await.map_err(AuthorityError::Store)?;

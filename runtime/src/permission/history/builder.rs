@@ -10,8 +10,8 @@ use calls::CallBuilder;
 use super::report::GrantUse;
 use super::{HistoryEntry, HistoryEvent, PastQuestion};
 use crate::audit::{
-    AnsweredStep, BreakReason, GrantedStep, NarrowedStep, Past, PastEvent, PastStep, SignedInStep,
-    past,
+    AnsweredStep, BreakReason, GrantedStep, NarrowedStep, PastEvent, PastRecord, PastStep,
+    SignedInStep, past,
 };
 use crate::call::Origin;
 use crate::effect::Op;
@@ -21,18 +21,18 @@ use crate::scope::Scope;
 
 /// What was told so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fold {
+pub(super) struct HistoryBuilder {
     /// Entries that turned out to be part of another are gone.
     entries: Vec<Option<HistoryEntry>>,
     grants: BTreeMap<(u64, GrantId), GrantUse>,
     runs: u64,
-    run: Run,
+    run: RunState,
 }
 
 /// What is known of the run that is being told of; places are those in the lists of all runs.
 #[derive(Clone, Debug, Default)]
-struct Run {
-    workers: BTreeMap<WorkerId, Life>,
+struct RunState {
+    workers: BTreeMap<WorkerId, WorkerInfo>,
     questions: BTreeMap<QuestionId, usize>,
     open: BTreeSet<usize>,
     /// The calls that have not ended.
@@ -47,12 +47,12 @@ struct Run {
 
 /// What is known of a worker.
 #[derive(Clone, Debug)]
-struct Life {
+struct WorkerInfo {
     agent: Arc<str>,
     session: Option<Arc<str>>,
 }
 
-impl Fold {
+impl HistoryBuilder {
     pub(super) fn entries(&self) -> impl Iterator<Item = &HistoryEntry> {
         self.entries.iter().flatten()
     }
@@ -75,7 +75,7 @@ impl Fold {
     /// Another chain is another runtime. What the one before has open may be answered yet.
     pub(super) fn begin_chain(&mut self) {
         self.runs += 1;
-        self.run = Run::default();
+        self.run = RunState::default();
     }
 
     /// Another runtime continues the chain: the one before has ended, and so have its questions and calls.
@@ -89,7 +89,7 @@ impl Fold {
         self.begin_chain();
     }
 
-    pub(super) fn take(&mut self, past: Past) {
+    pub(super) fn take(&mut self, past: PastRecord) {
         if self.runs == 0 || self.begins_a_run(&past.event) {
             self.begin_run();
         }
@@ -97,14 +97,14 @@ impl Fold {
             past.event.step,
             PastStep::GrantRestored(_) | PastStep::Other
         );
-        let Past {
+        let PastRecord {
             at_ms: at, event, ..
         } = past;
         match event.step {
             PastStep::Spawned { session } => {
                 let agent = event.agent;
-                let life = Life { agent, session };
-                let worker = event.worker.map(|worker| (worker, life));
+                let info = WorkerInfo { agent, session };
+                let worker = event.worker.map(|worker| (worker, info));
                 self.run.workers.extend(worker);
             }
             PastStep::Judged {
@@ -209,13 +209,13 @@ impl Fold {
             .worker
             .and_then(|worker| self.run.workers.get(&worker));
         let agent = known.filter(|_| event.agent.is_empty());
-        let agent = agent.map_or(&event.agent, |life| &life.agent);
+        let agent = agent.map_or(&event.agent, |info| &info.agent);
         self.entries.push(Some(HistoryEntry {
             run: self.runs,
             at,
             agent: Arc::clone(agent),
             worker: event.worker,
-            session: known.and_then(|life| life.session.clone()),
+            session: known.and_then(|info| info.session.clone()),
             tool: event.tool.clone(),
             origin: event.origin,
             decision,
@@ -357,8 +357,8 @@ impl Fold {
         let (agent, session) = match &step.holder {
             GrantHolder::Agent(agent) => (Some(Arc::clone(agent)), None),
             GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
-                let life = self.run.workers.get(worker).cloned();
-                life.map_or((None, None), |life| (Some(life.agent), life.session))
+                let info = self.run.workers.get(worker).cloned();
+                info.map_or((None, None), |info| (Some(info.agent), info.session))
             }
         };
         self.run.grants.insert(step.grant);

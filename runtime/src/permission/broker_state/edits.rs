@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::super::record::of_grant;
 use super::super::settings::{GrantFilter, Narrowing};
 use super::super::{AuthorityError, DecidedBy, RevokeCause};
-use super::Desk;
+use super::BrokerState;
 use crate::audit::{NarrowedStep, Step};
 use crate::capability::Gate;
 use crate::id::GrantId;
 
-impl Desk {
+impl BrokerState {
     /// Takes back every live grant that is meant; each has a record of its own.
     pub(in super::super) fn revoke_where(&mut self, filter: &GrantFilter) -> Vec<Arc<Gate>> {
         let live = self.grants().into_iter();
@@ -28,7 +28,7 @@ impl Desk {
         change: &Narrowing,
     ) -> Result<Option<Arc<Gate>>, AuthorityError> {
         let now = (self.clock)();
-        let view = self.book.view(id, now).ok_or(AuthorityError::NoGrant)?;
+        let view = self.grants.view(id, now).ok_or(AuthorityError::NoGrant)?;
         if !change.narrows(&view, now) {
             return Err(AuthorityError::Wider);
         }
@@ -38,9 +38,9 @@ impl Desk {
         }));
         self.audit
             .record(of_grant(&view.holder, DecidedBy::Person, step))?;
-        let gate = self.book.narrow(id, change, now);
-        if let Some(left) = self.book.view(id, now) {
-            self.keeper.keep_less(&left);
+        let gate = self.grants.narrow(id, change, now);
+        if let Some(left) = self.grants.view(id, now) {
+            self.store.keep_less(&left);
         }
         Ok(gate)
     }

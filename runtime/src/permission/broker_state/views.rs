@@ -2,17 +2,17 @@
 
 use super::super::Question;
 use super::super::grants::GrantView;
-use super::super::ledger::Standing;
-use super::Desk;
+use super::super::ledger::QuestionStatus;
+use super::BrokerState;
 use crate::id::QuestionId;
 
-impl Desk {
+impl BrokerState {
     pub(in super::super) fn question(&self, id: QuestionId) -> Option<Question> {
         self.ledger.question(id).cloned()
     }
 
-    pub(in super::super) fn standing(&self, id: QuestionId) -> Option<Standing> {
-        self.ledger.standing(id)
+    pub(in super::super) fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {
+        self.ledger.question_status(id)
     }
 
     pub(in super::super) fn questions(&self) -> Vec<Question> {
@@ -20,6 +20,6 @@ impl Desk {
     }
 
     pub(in super::super) fn grants(&self) -> Vec<GrantView> {
-        self.book.views((self.clock)())
+        self.grants.views((self.clock)())
     }
 }

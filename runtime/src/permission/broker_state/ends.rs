@@ -1,13 +1,13 @@
 //! A question that ended in, its record and what everybody who waited is told out.
 
-use super::super::broker::Ruling;
+use super::super::broker::AskOutcome;
 use super::super::ledger::Ended;
 use super::super::record::{answered, refused, trace_answered};
 use super::super::{DecidedBy, Question};
-use super::{Desk, Waiter};
+use super::{BrokerState, Waiter};
 use crate::id::QuestionId;
 
-impl Desk {
+impl BrokerState {
     pub(super) fn conclude(&mut self, ended: Ended<Waiter>) {
         self.record_ended(Some(&ended), DecidedBy::Nobody, None);
         self.refuse(Some(ended), DecidedBy::Nobody, None);
@@ -24,7 +24,7 @@ impl Desk {
         trace_answered(request, *id, ended.decision);
         self.hide(*id);
         for waiter in ended.waiters {
-            waiter.tell(Ok(Ruling::Refused {
+            waiter.tell(Ok(AskOutcome::Refused {
                 decision: ended.decision,
                 by,
                 note: note.map(str::to_owned),

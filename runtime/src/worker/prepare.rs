@@ -13,15 +13,15 @@ use crate::call::{Call, Origin};
 use crate::capability::BudgetExceeded;
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
-use crate::pipeline::{Facts, Mode, Parsed, Step, explain_needs};
+use crate::pipeline::{CallInfo, Mode, Parsed, Step, explain_needs};
 use crate::policy::{Authority, Explanation, Policy, Verdict};
 use crate::scope::{ScopePattern, Verb};
 use crate::tool::{Arguments, Entry};
 
-/// A call that nobody looked at yet.
+/// A call that nobody planned at yet.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) facts: Arc<Facts>,
+    pub(super) info: Arc<CallInfo>,
     /// Arguments of the tool's own type, in place of JSON.
     pub(super) typed: Option<Box<dyn Any + Send>>,
     /// A policy for this call alone.
@@ -34,7 +34,7 @@ impl Request {
     /// Understands the call; its own policy is admitted against what its worker holds.
     pub(super) fn prepare(self, shared: &Shared) -> Result<Step<Parsed>, CallError> {
         let Self {
-            facts,
+            info,
             typed,
             policy,
             offered,
@@ -42,20 +42,20 @@ impl Request {
         let (authority, names) = match policy {
             None => (shared.authority.clone(), Cow::Borrowed(&shared.names)),
             Some(fragment) => {
-                let authority = narrowed(shared, &fragment, facts.origin)?;
-                let names = narrowed_names(shared, &fragment, facts.origin, &authority)?;
+                let authority = narrowed(shared, &fragment, info.origin)?;
+                let names = narrowed_names(shared, &fragment, info.origin, &authority)?;
                 (authority, Cow::Owned(names))
             }
         };
-        let tool = facts.tool.as_str();
+        let tool = info.tool.as_str();
         let entry = shared
             .tool(tool)
             .filter(|entry| {
-                let watched = facts.mode == Mode::Preview || facts.confirm;
-                authority.allows_tool(tool) && entry.is_for(facts.origin, watched)
+                let watched = info.mode == Mode::Preview || info.confirm;
+                authority.allows_tool(tool) && entry.is_for(info.origin, watched)
             })
             .ok_or_else(|| CallError::unknown_tool(tool))?;
-        if facts.mode == Mode::Preview && !entry.mutates {
+        if info.mode == Mode::Preview && !entry.mutates {
             return Err(CallError::new(
                 Code::InvalidArguments,
                 "this tool only reads; call it",
@@ -64,7 +64,7 @@ impl Request {
         if lacks_preview(&entry, &authority) {
             return Err(unpreviewable(tool));
         }
-        let authority = confirmed(authority, facts.confirm)?;
+        let authority = confirmed(authority, info.confirm)?;
         let most = authority.limits().budget.calls;
         let spent = BudgetExceeded {
             what: "calls",
@@ -79,16 +79,16 @@ impl Request {
         charged.map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
         let arguments = match typed {
             Some(typed) => Arguments::Typed(typed),
-            None => Arguments::Json(&facts.arguments),
+            None => Arguments::Json(&info.arguments),
         };
         let prepared = || Ok(entry.prepare(arguments, &names)?);
         let (needs, job) = guarded(prepared).map_err(CallError::from)?;
-        if facts.confirm && entry.mutates && needs.iter().all(|need| need.verb() == Verb::Read) {
+        if info.confirm && entry.mutates && needs.iter().all(|need| need.verb() == Verb::Read) {
             let message = "this call names no change that a person could allow";
             return Err(CallError::new(Code::PermissionDenied, message));
         }
-        let holder = Arc::clone(&shared.holder);
-        let step = || Ok(Step::new(facts, job, needs, authority, holder, offered));
+        let handles = Arc::clone(&shared.handles);
+        let step = || Ok(Step::new(info, job, needs, authority, handles, offered));
         guarded(step).map_err(CallError::from)
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn explained(
     };
     let prepared = || Ok(entry.prepare(Arguments::Json(arguments), &names)?);
     let (needs, job) = guarded(prepared)?;
-    let explained = || Ok(explain_needs(&job, needs, &authority, &shared.holder));
+    let explained = || Ok(explain_needs(&job, needs, &authority, &shared.handles));
     guarded(explained).map_err(CallError::from)
 }
 
