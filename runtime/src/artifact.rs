@@ -1,4 +1,4 @@
-//! Changes in, by-products for people out, each behind a `ui://` address.
+//! Artifacts of calls, each behind a `ui://` address: diffs, JSON and review pages.
 
 mod parts;
 mod render;

@@ -1,4 +1,4 @@
-//! What happened in, one line of a hash-chained record out.
+//! Audit events and the hash-chained records that hold them.
 //!
 //! One event a step, refusals included. An event is cheap to build: it becomes JSON, gets its time and
 //! its place in the chain on the thread that writes it.

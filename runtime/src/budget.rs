@@ -1,4 +1,4 @@
-//! What a person allows over a worker's life in, the bounds that a meter charges against out.
+//! Budgets of a worker and its descendants.
 
 use serde::{Deserialize, Serialize};
 

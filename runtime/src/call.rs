@@ -1,4 +1,4 @@
-//! A tool's name, arguments and metadata in, one call to be judged out.
+//! Calls: tool name, arguments and metadata.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A judged call in, a permit out: the proof without which nothing is read and nothing is changed.
+//! Permits: proof that a call was authorised, required for every read and every change.
 
 mod gate;
 mod meter;

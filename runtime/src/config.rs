@@ -1,4 +1,4 @@
-//! What a person configures in, the namespace and the outermost policy layer out.
+//! Configuration: the roots and the outermost policy layer, and the table of all keys.
 
 mod error;
 mod join;

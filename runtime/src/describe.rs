@@ -1,4 +1,4 @@
-//! Tools, an effective configuration and an author's words in, what programs and models are told of a server out.
+//! Descriptions of a server for programs and models, generated from its tools and configuration.
 //!
 //! Everything that can be read from the tools is read from them, so it cannot say anything else than they do. Nothing
 //! of it is read from the machine: no path, no variable, no secret can get in.

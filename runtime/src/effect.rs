@@ -1,4 +1,4 @@
-//! The present state in, a plan of what a call would do out; a preview shows it, an outcome reports it.
+//! Plans, previews and outcomes of calls.
 
 mod content;
 mod hash;

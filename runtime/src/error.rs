@@ -1,4 +1,4 @@
-//! What went wrong in, one stable code and a message that says what to do next out.
+//! Errors of calls: a stable code and a message.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Text from files, names and models in, text that a terminal, log or dialog shows as it is out.
+//! Escapes text from files, names and models for terminals, logs and dialogs.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};

@@ -1,4 +1,4 @@
-//! Directories, tools, an approver and a log in, one runtime that spawns workers out: the one door.
+//! The runtime: the public entry point, which spawns workers.
 
 mod builder;
 mod roots;

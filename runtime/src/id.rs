@@ -1,4 +1,4 @@
-//! Identifiers in, the same identifiers out: newtypes that cannot be mistaken for one another.
+//! Identifier newtypes.
 
 use std::fmt;
 use std::str::FromStr;

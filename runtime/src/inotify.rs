@@ -1,4 +1,4 @@
-//! Watches names in directories for changes, all through one inotify instance where possible: the system gives a user few.
+//! File watcher that shares one inotify instance: the system limits them per user.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;

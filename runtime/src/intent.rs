@@ -1,4 +1,4 @@
-//! A tool's template and a call's arguments in, one sentence for people out.
+//! Intent templates: one sentence for people, rendered from the arguments of a call.
 //!
 //! ```text
 //! template    = { text | placeholder | group }

@@ -1,4 +1,4 @@
-//! A path as a model wrote it in, a normalised virtual path out; or the reason why it is none.
+//! Virtual paths: parsed from what a model wrote, normalised.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A need that only a person can allow in, the question they are asked and the answer they give out.
+//! Permissions: questions to people, their answers, and grants.
 
 mod approver;
 mod authority;

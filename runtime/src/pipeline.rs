@@ -1,4 +1,4 @@
-//! A prepared call in; judged, asked about, planned and permitted in that order; a permit or a refusal out.
+//! Typestate of a call: parsed, authorised, planned, permitted.
 //!
 //! The order is in the types: only [`Step<Parsed>::judge`] yields a [`Step<Cleared>`], only a cleared step
 //! mints permits, and only a planned one mints the permit to write. Nothing here looks at a clock or a file.

@@ -1,4 +1,4 @@
-//! What a policy says in, one layer of an authority out: fields are judged, admitted and narrowed one by one.
+//! Policies: layers that restrict an authority.
 
 mod access;
 mod authority;

@@ -1,4 +1,4 @@
-//! A small file that only its owner writes: its folder, its lock and its atomic replacement.
+//! Small file that only its owner writes: its folder, its lock and its atomic replacement.
 //!
 //! Everything goes through one handle of the folder.
 

@@ -1,4 +1,4 @@
-//! How often something may happen in, a call of a client, a wish of a page, a stream of a server; whether it comes too soon out.
+//! Token-bucket rate limiter.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};

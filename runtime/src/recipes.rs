@@ -1,4 +1,4 @@
-//! How frameworks and clients are joined to a runtime: what they call a tool, and how they ask a person.
+//! Recipes for agent frameworks and clients: names of tools and ways of asking a person.
 //!
 //! # Tools for an agent framework
 //! Frameworks that take tools as objects want a name, a definition with a JSON Schema, and a call of JSON text with text

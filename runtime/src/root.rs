@@ -1,4 +1,4 @@
-//! A directory that a person configured in, the handle through which workers see it out.
+//! Roots: directories that a person configured, opened with ambient authority.
 //!
 //! This is the only file that takes ambient authority.
 

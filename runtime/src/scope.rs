@@ -1,4 +1,4 @@
-//! `verb:resource[:detail]` in, a scope (what one call needs) or a pattern (what a rule covers) out.
+//! Scopes: `verb:resource[:detail]`, what a call needs.
 
 mod coverage;
 mod marks;

@@ -1,4 +1,4 @@
-//! Workers come and go here: spawned under admitted policies, restarted when they die, revoked with their subtrees.
+//! Worker lifecycle: workers are spawned under admitted policies, restarted when they die, and revoked with their subtrees.
 
 mod restart;
 mod spawn;

@@ -1,4 +1,4 @@
-//! Arguments in, needs and a job out; the job reads, or plans and then applies.
+//! Tool traits: a read tool returns a reply; a write tool plans, then applies.
 
 mod formats;
 mod notes;

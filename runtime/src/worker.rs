@@ -1,4 +1,4 @@
-//! One sub-agent's task: calls in, answers out, under an authority that can only shrink.
+//! Workers: each serves one sub-agent task under an authority that can only shrink.
 
 mod actor;
 mod admission;

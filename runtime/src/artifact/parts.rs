@@ -1,4 +1,4 @@
-//! The by-products of a call in, each of them as it is read out: kept, or made when somebody reads it.
+//! Parts of an artifact set, stored or rendered on demand.
 
 #[cfg(feature = "ui")]
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Changes in, a unified diff and its JSON out.
+//! Renders changes as a unified diff and as JSON.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! A call and what it changes in, what a person reviews out: a page with its first rows in it, and the other rows by page.
+//! Review page of a call: its changes as a page with the first rows, and further rows on demand.
 
 mod marks;
 mod rows;

@@ -1,4 +1,4 @@
-//! The by-products of a call in, unguessable addresses out; and an address and a reader in, the bytes out.
+//! Bounded in-memory store of artifacts behind unguessable addresses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! An event and the head of a chain in, the line that continues the chain out; and a line in, its raw out.
+//! Hash chain of audit records: seals events and checks lines.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A line of an audit in, what it says of permissions out.
+//! Parses audit records for the permission history.
 
 use std::sync::Arc;
 

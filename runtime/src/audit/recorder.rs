@@ -1,4 +1,4 @@
-//! Events from any thread in, records in one order out to the sink; full or failing is said, never passed over.
+//! Audit writer thread and the handle that sends events to it; full queues and failing sinks are reported.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The lines of an audit in, the head of an unbroken chain out; or the first line that breaks it.
+//! Verifies the hash chain of an audit.
 
 use std::io::{self, BufRead, Read as _};
 

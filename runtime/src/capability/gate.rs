@@ -1,4 +1,4 @@
-//! Revocation in, no further effect out: an epoch that commits pass through and revocation closes.
+//! Revocation gates: once closed, no effect begins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

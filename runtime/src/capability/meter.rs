@@ -1,4 +1,4 @@
-//! Budgets of a worker and its ancestors: what is charged, and what is given back if it did not happen.
+//! Meters that charge budgets of a worker and its ancestors, and refund what did not happen.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

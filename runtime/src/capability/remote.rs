@@ -1,4 +1,4 @@
-//! A judged call for another server in, the proof without which it is not sent out.
+//! Permit to send a call to another server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! A source of the configuration and what is wrong in it in, an error that names the place where a person wrote it out.
+//! Errors of configuration sources, which name the flag, variable or file at fault.
 
 use std::fmt;
 

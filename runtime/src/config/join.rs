@@ -1,4 +1,4 @@
-//! Joins what two sources of the configuration say, so that the later one never loosens the earlier one.
+//! Joins the values of two configuration sources, so that the later one never loosens the earlier one.
 
 use serde_json::{Map, Value, json};
 

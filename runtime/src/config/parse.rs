@@ -1,4 +1,4 @@
-//! JSON in, a configuration out; or the JSON pointer of the member that cannot be read.
+//! Parses a configuration from JSON; errors name the JSON pointer.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The table of keys in, the JSON Schemas of configuration and policy out.
+//! JSON Schemas of configuration and policy, generated from the table of keys.
 
 use serde_json::{Map, Value, json};
 

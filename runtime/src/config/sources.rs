@@ -1,4 +1,4 @@
-//! Puts the configuration together from its sources, and remembers where each key comes from.
+//! Merges configuration sources and records where each key comes from.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Reads the texts of flags and variables as JSON values; a text without such a value is left for the parser to refuse.
+//! Parses the values of flags and environment variables.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! A description in, its help out: sections that are markdown for models and JSON for programs.
+//! AI help: sections as markdown and as JSON.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! A server or a tool in, its `dashdash` object out.
+//! The `dashdash` object of a server or a tool.
 
 use std::collections::BTreeSet;
 

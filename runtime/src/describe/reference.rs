@@ -1,4 +1,4 @@
-//! A tool in, its entry in the reference out, as markdown and as JSON, both from its schemas and its spec.
+//! Reference entry of a tool, as markdown and as JSON.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! A description in, an entry for a registry of servers out.
+//! Server entry for registries.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! A JSON Schema of an object in, its members in words out.
+//! Describes the members of a JSON Schema in words.
 
 use serde_json::{Value, json};
 

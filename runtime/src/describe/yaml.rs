@@ -1,4 +1,4 @@
-//! Facts with keys in camelCase in, YAML front matter with keys in kebab-case out.
+//! YAML front matter.
 
 use serde_json::{Map, Value};
 

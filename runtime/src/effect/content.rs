@@ -1,4 +1,4 @@
-//! What a tool found in, blocks of content for a model out.
+//! Content blocks of results.
 
 use std::fmt;
 use std::sync::Arc;

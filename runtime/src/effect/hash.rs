@@ -1,4 +1,4 @@
-//! Bytes in, the hash that stands for them out.
+//! SHA-256 hashes of file contents.
 
 use std::fmt;
 

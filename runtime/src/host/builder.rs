@@ -1,4 +1,4 @@
-//! What a person configures in, a runtime or every reason why not out.
+//! Builder of a runtime; reports every fault that it finds.
 
 mod grants;
 #[cfg(feature = "mcp")]

@@ -1,4 +1,4 @@
-//! Directories as they were configured in, opened roots or the one that is refused out.
+//! Opens the configured roots.
 
 use std::error::Error as _;
 use std::path::PathBuf;

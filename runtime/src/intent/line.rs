@@ -1,4 +1,4 @@
-//! Characters in, clean text on one line out, no longer than it may be.
+//! Single-line text buffer with a length limit.
 
 use crate::escape::is_deceptive;
 

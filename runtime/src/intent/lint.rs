@@ -1,4 +1,4 @@
-//! Segments and the JSON Schema of a tool's arguments in, what is discouraged out.
+//! Lints of intent templates against the JSON Schema of the arguments.
 
 use std::fmt;
 

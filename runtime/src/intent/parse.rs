@@ -1,4 +1,4 @@
-//! The text of a template in, its segments or the place of its first fault out.
+//! Parses intent templates.
 
 use std::iter::Peekable;
 use std::mem;

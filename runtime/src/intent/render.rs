@@ -1,4 +1,4 @@
-//! Segments and arguments in, a sentence out, with the same bounds whatever the arguments.
+//! Renders intent templates with bounded work and length.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Segments and arguments in, a line for a POSIX shell out in which no value is read as anything but itself.
+//! Renders templates as POSIX shell commands with quoted values.
 
 use serde_json::Value;
 

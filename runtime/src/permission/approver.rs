@@ -1,4 +1,4 @@
-//! A question in, an answer out: whoever stands for the person.
+//! Approvers: whoever answers questions.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! A person's word in, grants and answers out: the one handle that can widen what workers may do.
+//! `GrantAuthority`: the only handle that grants and answers questions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Open questions in, groups that a person can look at and answer together out, and the widest pattern to do it by.
+//! Batches of open questions that can be answered together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A question in, the message block of a chat that shows it out; and the chat's word back.
+//! Permission blocks: questions as chat messages, and the replies to them.
 //!
 //! The forms are those of DeepChat's permission requests, key by key: a block of the conversation
 //! ([`PermissionBlock`]), what a tool call answers while it waits ([`PermissionRequired`]), and the continuation

@@ -1,4 +1,4 @@
-//! Requests of workers and the word of people in, rulings out: the actor that owns every question and grant.
+//! Actor that owns all questions and grants.
 
 mod handle;
 
@@ -172,8 +172,8 @@ impl ractor::Message for Message {}
 struct BrokerActor(watch::Sender<()>);
 
 impl Message {
-    /// Whether it only looks.
-    fn looks(&self) -> bool {
+    /// Whether it only is_query.
+    fn is_query(&self) -> bool {
         matches!(
             self,
             Self::Question(..)
@@ -226,10 +226,10 @@ impl Actor for BrokerActor {
         message: Message,
         state: &mut BrokerState,
     ) -> Result<(), ActorProcessingErr> {
-        let looks = message.looks();
+        let is_query = message.is_query();
         match message {
             Message::UseGrants(requester, needs, call, port) => {
-                tell(port, state.use_grants(&requester, &needs, call));
+                reply(port, state.use_grants(&requester, &needs, call));
             }
             Message::Ask(request, requester, question_tx, port) => {
                 state.ask(*request, requester, question_tx, port);
@@ -237,53 +237,53 @@ impl Actor for BrokerActor {
             }
             Message::Answer(id, answer, port) => {
                 let answered = state.answer(id, answer, DecidedBy::Person);
-                tell(port, (answered, state.save()));
+                reply(port, (answered, state.save()));
             }
             Message::AnswerBatch(ids, answer, port) => {
-                tell(port, (state.answer_batch(&ids, answer), state.save()));
+                reply(port, (state.answer_batch(&ids, answer), state.save()));
             }
             Message::Decided(id, answer, by) => state.decide(id, answer, by),
-            Message::Question(id, port) => tell(port, state.question(id)),
-            Message::QuestionStatus(id, port) => tell(port, state.question_status(id)),
-            Message::Questions(port) => tell(port, state.questions()),
-            Message::Grants(port) => tell(port, state.grants()),
-            Message::Grant(new, port) => tell(port, (state.grant(new), state.save())),
+            Message::Question(id, port) => reply(port, state.question(id)),
+            Message::QuestionStatus(id, port) => reply(port, state.question_status(id)),
+            Message::Questions(port) => reply(port, state.questions()),
+            Message::Grants(port) => reply(port, state.grants()),
+            Message::Grant(new, port) => reply(port, (state.grant(new), state.save())),
             Message::Revoke(id, port) => {
-                tell(port, (state.revoke(id, RevokeCause::Person), state.save()));
+                reply(port, (state.revoke(id, RevokeCause::Person), state.save()));
             }
             Message::GrantAll(grants, port) => {
-                tell(port, (state.enter_all(grants), state.save()));
+                reply(port, (state.enter_all(grants), state.save()));
             }
             Message::RevokeWhere(filter, port) => {
-                tell(port, (state.revoke_where(&filter), state.save()));
+                reply(port, (state.revoke_where(&filter), state.save()));
             }
             Message::Narrow(id, change, port) => {
-                tell(port, (state.narrow(id, &change), state.save()));
+                reply(port, (state.narrow(id, &change), state.save()));
             }
             Message::StoreFailure(store_failed) => state.store_failed(store_failed),
-            Message::CloseStore(port) => tell(port, state.close_store()),
+            Message::CloseStore(port) => reply(port, state.close_store()),
             Message::ForgetWorker(worker, port) => {
                 state.forget_worker(worker);
-                tell(port, ());
+                reply(port, ());
             }
-            Message::EndSession(session, port) => tell(port, state.end_session(&session)),
-            Message::Silenced(port) => tell(port, state.silenced()),
-            Message::AskAgain(silenced, port) => tell(port, state.ask_again_about(silenced)),
+            Message::EndSession(session, port) => reply(port, state.end_session(&session)),
+            Message::Silenced(port) => reply(port, state.silenced()),
+            Message::AskAgain(silenced, port) => reply(port, state.ask_again_about(silenced)),
             Message::Unattended => state.leave_unattended(),
             Message::Tick => state.tick(),
         }
         // Where nobody waits: what cannot be stored is taken back and logged.
         drop(state.save());
-        if !looks {
+        if !is_query {
             self.0.send_replace(());
         }
         Ok(())
     }
 }
 
-fn tell<T: Send + 'static>(port: RpcReplyPort<T>, reply: T) {
+fn reply<T: Send + 'static>(port: RpcReplyPort<T>, value: T) {
     // Whoever asked may have gone meanwhile.
-    let _ = port.send(reply);
+    let _ = port.send(value);
 }
 
 /// Lets the approver decide; if it panics, that is a no.

@@ -1,4 +1,4 @@
-//! Messages to the broker in, replies and audit events out: the ledger of questions and the grants of grants together.
+//! State of the broker: the ledger of questions and the table of grants.
 
 mod answers;
 mod edits;
@@ -48,7 +48,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    fn tell(self, reply: Result<AskOutcome, CallError>) {
+    fn reply(self, reply: Result<AskOutcome, CallError>) {
         // The call may have been cancelled meanwhile.
         let _ = self.port.send(reply);
     }
@@ -139,7 +139,7 @@ impl BrokerState {
         };
         let id = match self.ledger.ask(request, waiter, now) {
             Asked::Opened(id) | Asked::Joined(id) => id,
-            Asked::Refused(waiter, reason) => return waiter.tell(Err(reason.into())),
+            Asked::Refused(waiter, reason) => return waiter.reply(Err(reason.into())),
         };
         self.put_or_withdraw(id, call, question_tx);
     }
@@ -161,7 +161,7 @@ impl BrokerState {
         if let Err(error) = self.put(id, call, question_tx)
             && let Some(waiter) = self.ledger.withdraw(id)
         {
-            waiter.tell(Err(error.into()));
+            waiter.reply(Err(error.into()));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a person can choose from at a prompt, each with the sentence that says what it would grant.
+//! Choices of scope that a person has at a prompt, each with a sentence that describes the grant.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! An answer or an end in, the one whose it is and why out: the words that records have for it.
+//! Who decided a question and why a grant was revoked, as the audit names it.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Grants and the needs of a call in, the narrowest grants that cover them all out, one use of each spent.
+//! Table of grants: finds the narrowest grants that cover the needs of a call and counts their uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;

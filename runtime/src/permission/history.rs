@@ -1,4 +1,4 @@
-//! Reads from an audit what was asked, decided, granted and taken back.
+//! History of questions, decisions, grants and revocations, read from an audit.
 
 mod builder;
 mod call;

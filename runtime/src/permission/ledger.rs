@@ -1,4 +1,4 @@
-//! Requests, answers and the time in, what to tell whom out; no clock, no channel, and an end is an end.
+//! Ledger of questions: a state machine without clock or channels in which each question ends once.
 
 mod refused;
 

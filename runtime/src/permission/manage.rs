@@ -1,4 +1,4 @@
-//! What a person does with many questions and grants in, one answer for each out.
+//! Operations of people on many questions and grants.
 
 use super::batch::{Batch, BatchAnswer, batches};
 use super::settings::{GrantFilter, Narrowing};

@@ -1,4 +1,4 @@
-//! A question in, a short list of named answers for clients that show buttons out.
+//! Answers to a question as a short list of named options, for clients that show buttons.
 //!
 //! The form is that of the Agent Client Protocol's `session/request_permission`: an option has an id, a name and one of
 //! its kinds. One option stands for a width and a time; the list names few, the narrowest first. A refusal is an

@@ -1,4 +1,4 @@
-//! What becomes of questions and grants in, the audit events and the trace that tell of it out.
+//! Audit events and trace events of questions and grants.
 
 use std::sync::Arc;
 

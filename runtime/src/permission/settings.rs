@@ -1,4 +1,4 @@
-//! Grants and what a person wants of them in, those that are meant and whether a change only narrows out.
+//! Filters and narrowing of grants.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

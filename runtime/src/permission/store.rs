@@ -1,4 +1,4 @@
-//! The name of a file in, the agent grants that it keeps out; while it is open, nobody else writes it.
+//! Grant store: a file with the grants of agents, locked while it is open.
 //!
 //! A small file that is replaced as a whole: it changes at the speed of people, holds 10,000 grants at most, and
 //! people can read it. That is why it is no database.

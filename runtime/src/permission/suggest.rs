@@ -1,4 +1,4 @@
-//! A history in, rules that would have spared a person questions out; what was refused, or is delicate, never is one.
+//! Suggests rules that would have saved a person questions, from a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

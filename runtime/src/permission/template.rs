@@ -1,4 +1,4 @@
-//! A named set of patterns and the directories it is for in, grants for a person to look at and give out.
+//! Permission templates: named sets of patterns with the directories that they apply to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A question in, a prompt on a terminal and the line typed there read, an answer out.
+//! Approver that asks on a terminal.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a call learns on its context in, what it needs and how a refusal reads out.
+//! Context of a call: its needs, grants and followed links.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Preview tokens: each stands for one call and what it would do.
+//! Preview tokens: each identifies one call and its plan.
 //!
 //! The first half says which call it is of and the second which plan, so that a token of another call can be told from one
 //! whose files changed. Both are keyed: only runtimes with the key can make one.

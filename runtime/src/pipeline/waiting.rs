@@ -1,4 +1,4 @@
-//! A call that must ask in; what it asks, what it may look at meanwhile, and the call anew once it is granted, out.
+//! Calls that wait for approval.
 
 use std::sync::Arc;
 

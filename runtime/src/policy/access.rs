@@ -1,4 +1,4 @@
-//! An access level in, the verbs it leaves out.
+//! Access levels and the verbs that they allow.
 
 use serde::{Deserialize, Serialize};
 

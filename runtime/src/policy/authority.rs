@@ -1,4 +1,4 @@
-//! A configuration and policies in, the verdict of all layers on each need out.
+//! Authority: the conjunction of the configuration and all policy layers.
 
 use std::sync::Arc;
 

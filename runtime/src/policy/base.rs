@@ -1,4 +1,4 @@
-//! A configuration in, the ruling of the outermost layer out.
+//! Outermost layer, compiled from the configuration.
 
 use std::sync::Arc;
 

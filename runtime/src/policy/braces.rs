@@ -1,4 +1,4 @@
-//! A glob with `{a,b}` in, the globs without braces that mean the same out.
+//! Expands `{a,b}` in globs.
 
 /// The most globs that one glob may stand for.
 const MAX_EXPANDED: usize = 64;

@@ -1,4 +1,4 @@
-//! What a host says about a policy in, the policy out; texts that cannot be read are told when it is admitted.
+//! Builder methods of a policy; invalid text is reported when the policy is admitted.
 
 use std::str::FromStr;
 

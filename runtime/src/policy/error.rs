@@ -1,4 +1,4 @@
-//! What is wrong with a policy in, an error that programs and people can act on out.
+//! Policy errors.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A need in, which layer and which rule decide it and what would help out.
+//! Explanations: which layer and rule decide on a need, and which grant would help.
 
 use std::fmt;
 

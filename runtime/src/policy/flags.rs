@@ -1,4 +1,4 @@
-//! Flags in, the tightest of each out: what opens is joined by `and`, what closes by `or`.
+//! Boolean fields of a policy; those that open merge by `and`, those that close by `or`.
 
 use serde::Serialize;
 

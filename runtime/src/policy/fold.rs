@@ -1,4 +1,4 @@
-//! A name as someone spelt it in, the form in which spellings of the same file are equal out.
+//! Folds names, so that different spellings of one file name compare equal.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Lists of globs, as policies write them: checked, compiled and matched. A glob without `/` is for names at any depth.
+//! Lists of globs: checked, compiled and matched. A glob without `/` matches names at any depth.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

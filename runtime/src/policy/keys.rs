@@ -1,4 +1,4 @@
-//! A key in, where it may stand, who may write it, what values it takes and how it restricts out.
+//! Keys of configuration and policy: where they are valid, who may write them, their values and how layers merge.
 
 mod table;
 

@@ -1,4 +1,4 @@
-//! What an authority leaves at all: the one word that a description says of it, and the kinds of scope.
+//! Access level of an authority and the kinds of scope that it leaves.
 
 use super::access::Access;
 use super::authority::Authority;

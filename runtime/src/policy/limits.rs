@@ -1,4 +1,4 @@
-//! Limits of several layers in, the tightest of each out.
+//! Numeric limits of a policy; the tightest of all layers holds.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Matches many globs at once, with an automaton whose memory is bounded.
+//! Matches many globs at once with an automaton of bounded memory.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Deny globs made of plain names in, whether a path is covered out, without a regular expression.
+//! Matches deny globs that are plain names, without a regular expression.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! What a call needs in, the same with the spellings that rules compare out.
+//! A need with its folded path, and the mount points that it is compared with.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The folders that an authority leaves open.
+//! Folders that an authority leaves open.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How much the globs of one policy may cost to compile and hold.
+//! Budget for compiling the globs of one policy.
 
 use super::error::PolicyError;
 use crate::call::Origin;

@@ -1,4 +1,4 @@
-//! Names of files whose change would run code later, or change what an agent is told or may do.
+//! Protected names: files whose change would run code later, or change what an agent is told or may do.
 
 use super::globs::{Globs, Reading};
 use super::need::{MountPoint, Need};

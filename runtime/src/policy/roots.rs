@@ -1,4 +1,4 @@
-//! Listed and blocked subtrees in, a ruling on where a path lies out.
+//! Listed and blocked subtrees of a policy.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Allow, ask, deny and delegate-only patterns in, a ruling on a need out.
+//! Allow, ask, deny and delegate-only scope lists of a policy.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Lists of tools, verbs and write modes in, their intersection out.
+//! Lists of tools, verbs and write modes; layers intersect.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Two lists of allow globs in, a path that the first covers and the second does not out.
+//! Finds a path that one list of allow globs covers and another does not, for `strict`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Rulings of single rules in, the tightest out.
+//! Verdicts, and the rules that they come from.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Opens what a person granted outside every root.
+//! Opens directories that a person granted outside all roots.
 
 use std::path::{Path, PathBuf};
 

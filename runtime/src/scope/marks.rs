@@ -1,4 +1,4 @@
-//! What servers of others are now in, a pattern that names them with the marks that they have out.
+//! Marks that pin scope patterns to the current form of third-party servers and tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

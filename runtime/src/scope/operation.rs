@@ -1,4 +1,4 @@
-//! What exactly is done to a resource, and how far it reaches.
+//! Operations on a resource, and how far they reach.
 
 use std::fmt;
 use std::ops::BitOr;

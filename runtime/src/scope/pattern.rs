@@ -1,4 +1,4 @@
-//! `verb:resource[:detail]` with an open end in, what a rule covers out.
+//! Scope patterns: `verb[:resource[:detail]]`, what a rule covers.
 
 use std::fmt;
 use std::str::FromStr;

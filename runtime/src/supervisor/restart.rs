@@ -1,4 +1,4 @@
-//! Deaths of one worker in, whether it may be started again out.
+//! Limits restarts of a worker.
 
 use std::collections::VecDeque;
 use std::time::Duration;

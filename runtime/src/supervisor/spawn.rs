@@ -1,4 +1,4 @@
-//! A parent and what a new worker shall be in, the worker or every reason why not out.
+//! Spawns workers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

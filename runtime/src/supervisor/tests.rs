@@ -1,4 +1,4 @@
-//! Tests of workers that die, and of spawns that are dropped.
+//! Tests of workers that die and of spawns that are dropped.
 
 use std::pin::pin;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-//! Tools in the forms in which model providers take them.
+//! Tool definitions in the formats of model providers.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! What the author of a tool knows and no schema says: examples, failures, and what takes a call back.
+//! Notes of tool authors: examples, failures and reverse operations.
 
 use crate::error::Code;
 

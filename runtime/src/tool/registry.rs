@@ -1,4 +1,4 @@
-//! Tools of many types in, one table by name out.
+//! Table of tools by name.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Tools of other servers in, one table with the runtime's own out; a call of one is a future, not work for a thread.
+//! Tools of third-party servers; their calls are futures and use no pool thread.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Messages in, steps of calls and answers out. `handle` moves them; the pipeline decides.
+//! Worker actor; `handle` only dispatches messages to the call table.
 
 use std::sync::Arc;
 

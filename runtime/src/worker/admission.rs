@@ -1,4 +1,4 @@
-//! A call from outside in, admitted and posted to its worker, or refused at once, out.
+//! Admission control: bounds calls before they are posted to the worker's mailbox.
 //!
 //! A ractor mailbox has no bound, so the bound stands here, before anything is posted.
 

@@ -1,4 +1,4 @@
-//! A call that must ask in, what a grant or a person says out.
+//! Looks up grants for a call and asks people.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Shared {
     }
 
     /// Looks for live grants that cover what a call must ask for.
-    pub(super) fn redeem(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> Asking {
+    pub(super) fn check_grants(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> Asking {
         let shared = Arc::clone(self);
         let needs = waiting.asks().to_vec();
         let (offered, mut rest) = waiting.offered();
@@ -61,7 +61,7 @@ impl Shared {
             origin: info.origin,
         };
         let task = tokio::spawn(async move {
-            let used = shared.redeemable(offered, rest.into(), call).await;
+            let used = shared.usable_grants(offered, rest.into(), call).await;
             // What was granted and cannot be opened is refused: asking for it again would help nobody.
             let granted = match used {
                 Some(used) => shared.opened(used, &needs).await.map(Some),
@@ -73,7 +73,7 @@ impl Shared {
     }
 
     /// What was offered with the call, and live grants for the rest of what it needs.
-    async fn redeemable(
+    async fn usable_grants(
         &self,
         offered: Vec<ScopePattern>,
         rest: Arc<[Scope]>,

@@ -1,4 +1,4 @@
-//! What the apps beside a worker offer in, one table with the tools it has anyway out: each by its name, or all behind two.
+//! Tools of the apps that are open beside a worker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Jobs that may block in, threads of our own that run them out; a thread lost in the kernel is replaced up to a cap.
+//! Thread pool for jobs that may block; threads lost in the kernel are replaced up to a cap.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The calls of one worker in, each moved on as far as it goes without waiting out.
+//! State of the calls of one worker.
 
 mod prepare;
 mod queue;
@@ -74,7 +74,7 @@ struct Caller {
     /// How long after the call before it came.
     since: Option<Duration>,
     /// When it came.
-    came: Instant,
+    received: Instant,
     /// How long its work may take; waiting for people is not work.
     limit: Duration,
     deadline_guard: Option<DeadlineGuard>,
@@ -167,7 +167,7 @@ impl CallTable {
             span,
             port,
             since,
-            came: now,
+            received: now,
             limit,
             deadline_guard: None,
             ticket: None,
@@ -259,9 +259,9 @@ impl CallTable {
         caller.deadline_guard = None;
         let shown = caller.info.mode == Mode::Preview && waiting.early_plan().is_some();
         if shown || !waiting.has_untried_needs() {
-            return self.look(id, waiting, caller);
+            return self.plan_early(id, waiting, caller);
         }
-        caller.asking = Some(self.shared.redeem(id, &waiting));
+        caller.asking = Some(self.shared.check_grants(id, &waiting));
         self.calls
             .insert(id, (Stage::CheckingGrants(waiting), caller));
     }
@@ -275,7 +275,7 @@ impl CallTable {
                 }
             }
             (Some((Stage::CheckingGrants(waiting), caller)), Ok(None)) => {
-                self.look(id, waiting, caller)
+                self.plan_early(id, waiting, caller)
             }
             (Some((Stage::CheckingGrants(_), caller)), Err(error)) => {
                 self.answer(id, caller, Err(error));
@@ -285,7 +285,7 @@ impl CallTable {
     }
 
     /// Plans a change before anybody is asked, if its targets may be read.
-    fn look(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
+    fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
         if waiting.early_plan().is_none() {
             return self.question(id, waiting, None, caller);
         }
@@ -295,7 +295,7 @@ impl CallTable {
     }
 
     pub(super) fn planned(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Interrupt>) {
-        match (self.returned(id), plan) {
+        match (self.take_finished(id), plan) {
             (Some((Stage::Planning(_), caller)), Ok((_, preview)))
                 if caller.info.mode == Mode::Preview =>
             {
@@ -370,7 +370,7 @@ impl Drop for CallTable {
                 // Whether it began does not matter: what did not never will, and what did ends by itself.
                 let _ = self.pool_of(&stage).abandon(ticket);
             }
-            caller.told(&self.shared, Err(lost(&self.shared)));
+            caller.finish(&self.shared, Err(lost(&self.shared)));
         }
     }
 }
@@ -395,13 +395,13 @@ impl Caller {
     fn limit_to(&mut self, limits: &Limits) {
         let life = Duration::from_millis(limits.ttl_ms);
         if life < self.limit {
-            self.limit = life.saturating_sub(self.came.elapsed());
+            self.limit = life.saturating_sub(self.received.elapsed());
             self.deadline_guard = None;
         }
     }
 
     /// Answers the call. It gives its place back first: whoever has the answer may at once make the next call.
-    fn told(self, shared: &Shared, result: Result<Done, CallError>) {
+    fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
         drop(self.admitted);
         shared.finished(&self.info, self.port, result);
     }

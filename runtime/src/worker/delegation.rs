@@ -1,4 +1,4 @@
-//! A worker in, what it may do by its policies alone and who works beneath it out.
+//! A worker's own authority and the workers beneath it.
 
 use super::Worker;
 #[cfg(all(feature = "mcp", feature = "ui"))]

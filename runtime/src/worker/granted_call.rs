@@ -1,4 +1,4 @@
-//! A call with what a person granted to it alone in, its answer out; nothing of the grant is kept.
+//! Calls with grants for that call alone.
 
 use super::admission::CallOptions;
 use super::{Worker, admission, outcome, preview};

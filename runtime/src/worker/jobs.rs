@@ -1,4 +1,4 @@
-//! A cleared call in, what its tool made of it out; this runs on pool threads.
+//! Jobs that run on pool threads: plan, preview, apply.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) enum Ended {
 }
 
 /// Runs what a tool does, so that its panic is an answer and not the end of a thread.
-pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Interrupt>) -> Result<T, Interrupt> {
+pub(super) fn catch_tool_panic<T>(run: impl FnOnce() -> Result<T, Interrupt>) -> Result<T, Interrupt> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Interrupt::Failed(panicked())))
 }
 
@@ -62,7 +62,7 @@ pub(super) fn panicked() -> CallError {
 }
 
 /// Runs a whole job, so that whatever panics in it, somebody hears that it ended.
-pub(super) fn whole<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallError) -> T) -> T {
+pub(super) fn catch_panic<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallError) -> T) -> T {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| failed(panicked()))
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Approved {
 /// Runs a cleared call to its end, by the plan that a person saw, if one was asked.
 pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Approved>) -> Ended {
     match step.work() {
-        Work::Read(job, permit) => match guarded(|| {
+        Work::Read(job, permit) => match catch_tool_panic(|| {
             permit
                 .checkpoint()
                 .map_err(Interrupt::from)
@@ -97,7 +97,7 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
                     left_out: Vec::new(),
                 })
             };
-            match approved.map_or_else(|| guarded(fresh), Ok) {
+            match approved.map_or_else(|| catch_tool_panic(fresh), Ok) {
                 Ok(Approved { plan, left_out }) => Ended::Done(
                     step.planned(plan)
                         .and_then(|planned| planned.without(&left_out))
@@ -112,31 +112,31 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
 
 fn carry_out(shared: &Shared, step: Step<Planned>) -> Result<Done, CallError> {
     let (info, token) = (Arc::clone(step.info()), step.token());
-    shared.audit_commit(&info, planned(token, step.plan()))?;
+    shared.audit_commit(&info, planned_step(token, step.plan()))?;
     match info.mode {
         Mode::Preview => {
             affordable(shared, step.limits().budget, step.plan().cost)?;
             shared.audit_commit(&info, AuditStep::Previewed { token })?;
-            Ok(Done::Preview(shown(shared, &info, step.plan(), token)))
+            Ok(Done::Preview(preview(shared, &info, step.plan(), token)))
         }
         Mode::Apply => apply(shared, &info, step).map(Done::Outcome),
     }
 }
 
 /// Plans a change that a person will be asked about; what it shows goes with the question.
-pub(super) fn look(
+pub(super) fn plan(
     shared: &Shared,
     info: &CallInfo,
     job: &dyn WriteJob,
     permit: &ReadPermit,
 ) -> Result<(AnyPlan, Preview), Interrupt> {
-    let plan = guarded(|| job.plan(permit))?;
+    let plan = catch_tool_panic(|| job.plan(permit))?;
     let token = token_of(info, &plan)?;
-    shared.audit_commit(info, planned(token, &plan))?;
+    shared.audit_commit(info, planned_step(token, &plan))?;
     // Nobody is shown or asked for a change that no budget is left for.
     affordable(shared, permit.limits().budget, plan.cost)?;
     shared.audit_commit(info, AuditStep::Previewed { token })?;
-    let preview = shown(shared, info, &plan, token);
+    let preview = preview(shared, info, &plan, token);
     Ok((plan, preview))
 }
 
@@ -147,14 +147,14 @@ fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallErr
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))
 }
 
-fn planned(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
+fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
     AuditStep::Planned {
         token,
         changes: plan.changes.iter().map(ChangeSummary::from).collect(),
     }
 }
 
-fn shown(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken) -> Preview {
+fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken) -> Preview {
     let artifacts = artifacts(shared, info, plan, Mode::Preview);
     Preview {
         intent: shared.intent(info, &[]),
@@ -187,7 +187,7 @@ fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcom
     let gates = permit.gates();
     let passes: Option<Vec<_>> = gates.iter().map(|gate| gate.pass()).collect();
     let _passes = passes.ok_or_else(revoked)?;
-    if let Err(error) = guarded(|| Ok(job.apply(steps, permit)?)) {
+    if let Err(error) = catch_tool_panic(|| Ok(job.apply(steps, permit)?)) {
         let error = CallError::from(error);
         if info.stop.has_begun() {
             charge.keep(made(cost, &error));

@@ -1,4 +1,4 @@
-//! Which call wants to change which paths in, whose turn it is out.
+//! First-come, first-served queue of path locks.
 //!
 //! A call holds its paths from plan to the end of its effect. Two calls conflict if one of their paths is
 //! the other's or an ancestor of it. Turns are first come, first served, so nobody starves. A worker requests

@@ -1,4 +1,4 @@
-//! The tools that a worker's policy leaves: for its model, and for the views that people look at.
+//! Tools that a worker's policy leaves, for its model and for views.
 
 use serde_json::Value;
 #[cfg(feature = "mcp")]

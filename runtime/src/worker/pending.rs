@@ -1,4 +1,4 @@
-//! A call begun in, its end or the question that it waits for out.
+//! Calls in progress: a call ends or waits for a question.
 
 use std::fmt;
 use std::pin::Pin;

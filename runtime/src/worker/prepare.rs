@@ -1,4 +1,4 @@
-//! A call as it was posted in, its needs and job under the authority that counts for it out.
+//! Prepares calls: validates arguments, applies the policy of the call and computes its needs.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Shared;
-use super::jobs::guarded;
+use super::jobs::catch_tool_panic;
 use super::preview_arguments;
 use crate::call::{Call, Origin};
 use crate::capability::BudgetExceeded;
@@ -82,14 +82,14 @@ impl Request {
             None => Arguments::Json(&info.arguments),
         };
         let prepared = || Ok(entry.prepare(arguments, &names)?);
-        let (needs, job) = guarded(prepared).map_err(CallError::from)?;
+        let (needs, job) = catch_tool_panic(prepared).map_err(CallError::from)?;
         if info.confirm && entry.mutates && needs.iter().all(|need| need.verb() == Verb::Read) {
             let message = "this call names no change that a person could allow";
             return Err(CallError::new(Code::PermissionDenied, message));
         }
         let handles = Arc::clone(&shared.handles);
         let step = || Ok(Step::new(info, job, needs, authority, handles, offered));
-        guarded(step).map_err(CallError::from)
+        catch_tool_panic(step).map_err(CallError::from)
     }
 }
 
@@ -133,9 +133,9 @@ pub(super) fn explained(
         }
     };
     let prepared = || Ok(entry.prepare(Arguments::Json(arguments), &names)?);
-    let (needs, job) = guarded(prepared)?;
+    let (needs, job) = catch_tool_panic(prepared)?;
     let explained = || Ok(explain_needs(&job, needs, &authority, &shared.handles));
-    guarded(explained).map_err(CallError::from)
+    catch_tool_panic(explained).map_err(CallError::from)
 }
 
 /// Narrows `authority` to the policy of a request, or to several.

@@ -1,4 +1,4 @@
-//! A cleared call of another server's tool in, what the server answered out; no thread waits for it.
+//! Sends calls to third-party servers; no thread waits for the result.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

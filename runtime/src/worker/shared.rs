@@ -1,4 +1,4 @@
-//! What is known of a worker, whichever life its actor is in; messages and audit events go out through it.
+//! State of a worker that survives restarts of its actor; messages and audit events go through it.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! What a page beside a worker wants in, whether the worker may out; every word of it is a view's in the record.
+//! Calls of views, audited as such.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Removed and added lines in, the words of each that differ out; the work is bounded by counts, never by a clock.
+//! Word-level differences between removed and added lines; the work is bounded by counts, never by a clock.
 
 use std::collections::HashMap;
 

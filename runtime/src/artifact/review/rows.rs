@@ -1,4 +1,4 @@
-//! The hunks of one change in, rows of a table out, as many as were asked for.
+//! Table rows of the hunks of a change.
 
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 

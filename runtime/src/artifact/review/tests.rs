@@ -1,4 +1,4 @@
-//! Changes in, what their reviews promise out.
+//! Tests of review pages.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

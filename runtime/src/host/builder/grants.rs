@@ -1,4 +1,4 @@
-//! A store of grants in, what a runtime that takes them up records out.
+//! Restores stored grants and records them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

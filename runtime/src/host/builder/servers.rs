@@ -1,4 +1,4 @@
-//! Servers of others in, a runtime that offers their tools out.
+//! Connects the third-party MCP servers of a runtime.
 
 use std::sync::Arc;
 

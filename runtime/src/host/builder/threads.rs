@@ -1,4 +1,4 @@
-//! A number of threads in, the sizes of the pools out; and one supervisor a core.
+//! Sizes of the thread pools and the number of supervisors.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What holds of every template and all arguments, and that both writings of the rules agree.
+//! Property tests of intent templates, also against the second implementation.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! The rules once more, over strings alone: no tree, no bounds on work, one rule a function.
+//! Second, naive implementation of intent templates for tests.
 #![expect(clippy::string_slice, reason = "a wrong bound fails the test")]
 
 use std::collections::BTreeMap;

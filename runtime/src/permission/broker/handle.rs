@@ -1,4 +1,4 @@
-//! What workers and people want of the broker in, its replies out; and what has to be waited for beside them.
+//! Handle of the broker: sends its messages and waits for the replies.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

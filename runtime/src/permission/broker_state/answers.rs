@@ -1,4 +1,4 @@
-//! Answers of people and approvers in, questions ended, grants entered and everybody who waited told out.
+//! Applies answers: ends questions, adds grants and replies to waiting calls.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -253,13 +253,13 @@ impl BrokerState {
         }
         self.audit.record_all(events)?;
         self.enter(drafts);
-        self.tell(all, now);
+        self.serve_waiters(all, now);
         Ok(())
     }
 
     /// Ends the questions and lets as many of the calls that wait for them go on as each answer allows; the others are
     /// asked about again.
-    fn tell(&mut self, all: &[Approval], now: Duration) {
+    fn serve_waiters(&mut self, all: &[Approval], now: Duration) {
         let (mut first, mut more) = (Vec::new(), Vec::new());
         for approval in all {
             trace_answered(&approval.request, approval.question, Decision::Granted);
@@ -280,7 +280,7 @@ impl BrokerState {
         let mut unserved = Vec::new();
         for (approval, place, waiter) in first.into_iter().chain(more) {
             match self.serve(approval, place, &waiter) {
-                Some(ruling) => waiter.tell(Ok(ruling)),
+                Some(ruling) => waiter.reply(Ok(ruling)),
                 None => unserved.push((approval, waiter)),
             }
         }

@@ -1,4 +1,4 @@
-//! Grants to be taken back or narrowed in, the gates of what used them out.
+//! Revokes and narrows grants on behalf of people.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A question that ended in, its record and what everybody who waited is told out.
+//! Records ended questions and refuses the calls that waited for them.
 
 use super::super::broker::AskOutcome;
 use super::super::ledger::Ended;
@@ -24,7 +24,7 @@ impl BrokerState {
         trace_answered(request, *id, ended.decision);
         self.hide(*id);
         for waiter in ended.waiters {
-            waiter.tell(Ok(AskOutcome::Refused {
+            waiter.reply(Ok(AskOutcome::Refused {
                 decision: ended.decision,
                 by,
                 note: note.map(str::to_owned),

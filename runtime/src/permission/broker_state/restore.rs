@@ -1,4 +1,4 @@
-//! Stored grants in, live ones out; and what changed since, handed to the store.
+//! Restores stored grants and saves changes.
 
 use super::super::store::{Contents, PendingSave, StoreFailure};
 use super::super::{GrantHolder, Lifetime, NewGrant, RevokeCause};
@@ -27,7 +27,7 @@ impl BrokerState {
     /// Takes back what could not be stored.
     pub(in super::super) fn store_failed(&mut self, store_failed: StoreFailure) {
         self.revoke_all(&store_failed.grants, RevokeCause::NotStored);
-        store_failed.told();
+        store_failed.report();
     }
 
     /// Lets go of the store once everything is in it. The runtime ends, so this is the last word to the audit.

@@ -1,4 +1,4 @@
-//! An id or nothing in, the questions and grants that people may see out.
+//! Questions and grants as people see them.
 
 use super::super::Question;
 use super::super::grants::GrantView;

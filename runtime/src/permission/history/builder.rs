@@ -1,4 +1,4 @@
-//! Builds the entries of a history from the records of an audit.
+//! Builds history entries from audit records.
 
 mod calls;
 

@@ -1,4 +1,4 @@
-//! What a history says of a single call: what allowed or denied it, and how it ended.
+//! History entries of single calls.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A decision that let nothing through in, its code, its reason and what a person could do about it out.
+//! Denials: code, reason and remedy of a call that was not let through.
 //!
 //! This is for people alone. An agent is told the code and who refused, and no way around it.
 

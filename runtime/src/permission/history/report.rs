@@ -1,4 +1,4 @@
-//! The entries of a history and the uses of grants in, counts for people out.
+//! Statistics of a history for people.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Audits of small lives in, the history that they tell out.
+//! Tests of the history.
 
 use std::time::Duration;
 
@@ -203,7 +203,7 @@ impl Log {
         self.step(Some(1), "", step);
     }
 
-    fn redeem(&mut self, grants: &[u64]) {
+    fn use_grants(&mut self, grants: &[u64]) {
         let grants = grants.iter().copied().map(GrantId).collect();
         self.call(
             Some(1),
@@ -627,8 +627,8 @@ fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
     log.spawn(1, "main");
     log.grant(1, "write:file:/r", Lifetime::Session);
     log.grant(2, "write:file:/s", Lifetime::Session);
-    log.redeem(&[1, 7]);
-    log.redeem(&[1]);
+    log.use_grants(&[1, 7]);
+    log.use_grants(&[1]);
     for (question, agent) in [(1, "main"), (2, "main"), (3, "main/a")] {
         log.asked(agent, question, NEED, Decision::Granted, None);
     }
@@ -687,10 +687,10 @@ fn a_grant_that_outlives_its_run_is_counted_on() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.for_agent("granted", 10);
-    log.redeem(&[1]);
+    log.use_grants(&[1]);
     log.for_agent("restored", 20);
     log.spawn(1, "main");
-    log.redeem(&[1]);
+    log.use_grants(&[1]);
     log.grant(2, "write:file:/r/b", Lifetime::Session);
     let report = log.history.report(&HistoryFilter::default());
     let told: Vec<_> = report
@@ -723,10 +723,10 @@ fn a_restored_grant_that_no_record_gives_is_told_and_never_taken_for_another() {
         let mut log = Log::default();
         log.spawn(1, "main");
         log.for_agent("granted", 10);
-        log.redeem(&[1]);
+        log.use_grants(&[1]);
         log.kept("restored", 20, pattern, descendants);
         log.spawn(1, "main");
-        log.redeem(&[1]);
+        log.use_grants(&[1]);
         let expected = if merged {
             vec![(1, 1, 2, true)]
         } else {
@@ -749,7 +749,7 @@ fn a_restored_grant_whose_beginning_is_not_in_the_record_is_counted_on() {
     for at in [10, 20, 30] {
         log.for_agent("restored", at);
         log.spawn(1, "main");
-        log.redeem(&[1]);
+        log.use_grants(&[1]);
     }
     assert_eq!(uses(&log), [(1, 1, 3, true)]);
     assert_eq!(
@@ -769,7 +769,7 @@ fn a_grant_that_is_restored_after_other_steps_is_that_of_another_run() {
     log.spawn(1, "main");
     log.for_agent("restored", 10);
     log.spawn(1, "main");
-    log.redeem(&[1]);
+    log.use_grants(&[1]);
     assert_eq!(uses(&log), [(2, 1, 1, true)]);
 }
 

@@ -1,4 +1,4 @@
-//! Why a worker may not ask in, what its call is told out.
+//! Reasons why a question is not asked, and their errors.
 
 use std::fmt;
 use std::time::Duration;

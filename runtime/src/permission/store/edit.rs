@@ -1,4 +1,4 @@
-//! An open store and what a person wants changed in it, the grants that are meant and the file replaced out.
+//! Edits of a grant store without a runtime.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,4 +1,4 @@
-//! Grants in, the bytes of a file that keeps them out; and such bytes in, the grants or what is wrong with them out.
+//! File format of the grant store.
 //!
 //! The first line says what the file is, the next number, how many grants follow, and the hash of all the rest of the
 //! file; then comes one line a grant. Everything is covered by the hash, so a part that is missing or changed is seen.

@@ -1,4 +1,4 @@
-//! Grants as they are given and taken back in, changes for the writer and whether they were stored out.
+//! Broker's handle of the grant store: collects changes and sends them to the writer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,7 +39,7 @@ pub(crate) struct StoreFailure {
 
 impl StoreFailure {
     /// Tells whoever waits, once the grants are gone.
-    pub(crate) fn told(self) {
+    pub(crate) fn report(self) {
         // A caller that is gone needs no answer.
         let _ = self.reply.send(Err(self.error));
     }

@@ -1,4 +1,4 @@
-//! Grants, restarts, damaged files and full disks in, exactly the grants that were acknowledged out.
+//! Tests of the grant store with restarts, damaged files and full disks.
 #![expect(
     clippy::disallowed_methods,
     reason = "the files of a store are damaged here on purpose"
@@ -442,7 +442,7 @@ fn a_store_that_was_let_go_takes_nothing_and_says_so() {
     let late = keeper.save();
     let reported = unstored.try_recv().unwrap();
     assert_eq!(reported.grants, [GrantId(2)]);
-    reported.told();
+    reported.report();
     assert!(matches!(wait(late), Err(GrantWriteError::Closed)));
     keeper.take(GrantId(1));
     assert!(matches!(wait(keeper.save()), Err(GrantWriteError::Closed)));

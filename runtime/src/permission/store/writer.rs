@@ -1,4 +1,4 @@
-//! Writes the grant store: one replacement of the file for all changes that wait.
+//! Writer thread of the grant store: one replacement of the file for all pending changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,4 +1,4 @@
-//! The keys of configuration and policy, one entry a key.
+//! Table of all keys of configuration and policy.
 
 use super::{Audience, EnumKind, Key, KeyScope, Merge, ValueKind};
 

@@ -1,4 +1,4 @@
-//! Every key of the table changes something that can be observed.
+//! Tests that every key has an effect that can be observed.
 
 use serde_json::{Value, json};
 

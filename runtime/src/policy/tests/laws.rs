@@ -1,4 +1,4 @@
-//! The laws of the algebra, on generated configurations, chains of policies, needs and grants.
+//! Property tests on generated configurations, chains of policies, needs and grants.
 
 use std::sync::LazyLock;
 

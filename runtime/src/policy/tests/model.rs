@@ -1,4 +1,4 @@
-//! A small world, every pair of its policies, and an oracle that knows no globs, scopes or layers.
+//! Exhaustive test of a small model against an oracle without globs, scopes or layers.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Roots that lie in each other: every combination of what they say, against an oracle that knows no globs or layers.
+//! Tests of nested roots against an oracle without globs or layers.
 
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -1,4 +1,4 @@
-//! The folders that an authority leaves open: whatever may be used is reached from them.
+//! Tests of open folders: everything that may be used is reachable from them.
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};

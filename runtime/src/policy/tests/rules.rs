@@ -1,4 +1,4 @@
-//! What is open and what is closed: protected names, roots, globs, whole resources.
+//! Tests of protected names, roots, globs and whole resources.
 
 use serde_json::json;
 

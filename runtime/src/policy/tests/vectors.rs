@@ -1,4 +1,4 @@
-//! The vectors of the restrict-only rule and of the scope rules, one test a row.
+//! Test vectors of narrowing and of scopes.
 
 use serde_json::{Value, json};
 

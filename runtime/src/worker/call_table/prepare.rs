@@ -1,4 +1,4 @@
-//! Calls with a policy of their own: compiled and judged on the CPU pool, one of each worker at a time.
+//! Calls with a policy of their own: compiled and judged on the CPU pool, one per worker at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl CallTable {
         prepared: Result<Prepared, CallError>,
     ) {
         self.compiling.take_if(|compiling| *compiling == id);
-        match (self.returned(id), prepared) {
+        match (self.take_finished(id), prepared) {
             (Some((Stage::Preparing(None), mut caller)), Ok(prepared)) => {
                 caller.limit_to(&prepared.limits);
                 match caller.admitted.hold(prepared.size) {
@@ -65,7 +65,7 @@ impl CallTable {
     /// A call was judged again under its own policy.
     pub(in crate::worker) fn judged_again(&mut self, id: CallId, judged: Judged) {
         self.compiling.take_if(|compiling| *compiling == id);
-        match self.returned(id) {
+        match self.take_finished(id) {
             Some((Stage::Judging(None, why), caller)) => self.judged_for(id, judged, why, caller),
             other => self.reinsert(id, other),
         }
@@ -93,23 +93,23 @@ impl CallTable {
     fn start_preparing(&mut self, id: CallId, request: Request, caller: Caller) {
         let (shared, since) = (Arc::clone(&self.shared), caller.since);
         let work = move || {
-            let prepared = jobs::whole(|| Prepared::of(request, &shared, since), Err);
+            let prepared = jobs::catch_panic(|| Prepared::of(request, &shared, since), Err);
             shared.post(WorkerMsg::Prepared(id, Box::new(prepared)));
         };
         let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
         self.compiling = handed.is_ok().then_some(id);
-        self.handed_over(id, Stage::Preparing(None), caller, handed);
+        self.submitted(id, Stage::Preparing(None), caller, handed);
     }
 
     fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, caller: Caller) {
         let shared = Arc::clone(&self.shared);
         let work = move || {
-            let judged = jobs::whole(|| shared.judge(step), Judged::Refused);
+            let judged = jobs::catch_panic(|| shared.judge(step), Judged::Refused);
             shared.post(WorkerMsg::Judged(id, Box::new(judged)));
         };
         let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
         self.compiling = handed.is_ok().then_some(id);
-        self.handed_over(id, Stage::Judging(None, why), caller, handed);
+        self.submitted(id, Stage::Judging(None, why), caller, handed);
     }
 }
 

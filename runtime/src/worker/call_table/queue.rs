@@ -1,4 +1,4 @@
-//! Cleared calls in, their turns, threads and ends out.
+//! Runs authorised calls: path locks, pool threads and results.
 
 use std::sync::Arc;
 
@@ -97,13 +97,13 @@ impl CallTable {
         };
         let (shared, info) = (Arc::clone(&self.shared), Arc::clone(&caller.info));
         let work = move || {
-            let look = || jobs::look(&shared, &info, &*job, &permit);
-            let plan = jobs::whole(look, |error| Err(Interrupt::Failed(error)));
+            let plan = || jobs::plan(&shared, &info, &*job, &permit);
+            let plan = jobs::catch_panic(plan, |error| Err(Interrupt::Failed(error)));
             shared.post(WorkerMsg::Planned(id, Box::new(plan)));
         };
         let root = self.shared.root_of(waiting.needs());
         let handed = self.shared.core.io.submit(root, &self.shared.lost, work);
-        self.handed_over(id, Stage::Planning(waiting), caller, handed);
+        self.submitted(id, Stage::Planning(waiting), caller, handed);
     }
 
     fn start_running(
@@ -118,13 +118,13 @@ impl CallTable {
         let span = caller.span.clone();
         let work = move || {
             let run = || span.in_scope(|| jobs::run(&shared, step, approved));
-            let ended = jobs::whole(run, |error| Ended::Done(Err(error)));
+            let ended = jobs::catch_panic(run, |error| Ended::Done(Err(error)));
             // The paths are free before anybody hears of the result.
             drop(path_lock);
             shared.post(WorkerMsg::Ended(id, Box::new(ended)));
         };
         let handed = self.shared.core.io.submit(root, &self.shared.lost, work);
-        self.handed_over(id, Stage::Running, caller, handed);
+        self.submitted(id, Stage::Running, caller, handed);
     }
 
     /// The pool that a call at this stage is in.
@@ -141,7 +141,7 @@ impl CallTable {
     }
 
     /// Remembers a call whose job the pool took, or refuses it at once.
-    pub(super) fn handed_over(
+    pub(super) fn submitted(
         &mut self,
         id: CallId,
         stage: Stage,
@@ -162,7 +162,7 @@ impl CallTable {
     }
 
     pub(in crate::worker) fn ended(&mut self, id: CallId, ended: Ended) {
-        let call = self.returned(id);
+        let call = self.take_finished(id);
         self.dequeue(id);
         match (call, ended) {
             (Some((_, caller)), Ended::Done(result)) => self.answer(id, caller, result),
@@ -221,7 +221,7 @@ impl CallTable {
         } else {
             error
         };
-        caller.told(&self.shared, Err(error));
+        caller.finish(&self.shared, Err(error));
         self.compile_next();
         self.start_ready();
     }
@@ -245,7 +245,7 @@ impl CallTable {
 
     pub(super) fn answer(&mut self, id: CallId, caller: Caller, result: Result<Done, CallError>) {
         self.dequeue(id);
-        caller.told(&self.shared, result);
+        caller.finish(&self.shared, result);
     }
 
     /// Takes a call out of the line of writes; the next one claims its paths.
@@ -258,7 +258,7 @@ impl CallTable {
     }
 
     /// A pool thread is back. Returns its call, unless its caller is gone or it is of a former life of this worker.
-    pub(super) fn returned(&mut self, id: CallId) -> Option<(Stage, Caller)> {
+    pub(super) fn take_finished(&mut self, id: CallId) -> Option<(Stage, Caller)> {
         if !self.running.remove(&id) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Builds the entries of single calls from their steps.
+//! Builds the history entries of single calls.
 
 use std::sync::Arc;
 
