@@ -1,7 +1,7 @@
 //! Typestate of a call: parsed, authorised, planned, permitted.
 //!
-//! The order is in the types: only [`Step<Parsed>::judge`] yields a [`Step<Cleared>`], only a cleared step
-//! mints permits, and only a planned one mints the permit to write. Nothing here looks at a clock or a file.
+//! The types enforce the order: only [`Step<Parsed>::judge`] returns a [`Step<Cleared>`], only a cleared step creates
+//! permits, and only a planned one creates a write permit. The pipeline uses no clock and no files.
 
 mod context;
 mod token;
@@ -29,17 +29,17 @@ use context::CallContext;
 use token::of_one_call;
 pub(crate) use token::{PreviewKey, arguments_hash, canonical, remote_token, token_of};
 
-/// How often a call may find that it needs something else before it is refused.
+/// How often a tool may interrupt a call before the call is refused.
 const MAX_ROUNDS: u8 = 16;
 
-/// Whether a mutating call shows what it would do, or does it.
+/// Whether a mutating call is previewed or applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Preview,
     Apply,
 }
 
-/// What never changes about a call while it is under context.
+/// Properties of a call that never change while it runs.
 #[derive(Debug)]
 pub(crate) struct CallInfo {
     pub(crate) id: CallId,
@@ -48,34 +48,34 @@ pub(crate) struct CallInfo {
     pub(crate) origin: Origin,
     pub(crate) mode: Mode,
     pub(crate) token: Option<PreviewToken>,
-    /// What preview tokens are made with.
+    /// The key of preview tokens.
     pub(crate) key: PreviewKey,
-    /// A person must allow this very call.
+    /// A person must approve this very call.
     pub(crate) confirm: bool,
-    /// As JSON; `Null` for arguments of the tool's own type.
+    /// The arguments as JSON; `Null` for arguments of the tool's own type.
     pub(crate) arguments: Value,
     pub(crate) stop: Arc<StopFlag>,
-    /// Who answers what a server asks within the call.
+    /// Answers requests that a server makes within the call.
     #[cfg(feature = "mcp")]
     pub(crate) requests: Option<crate::CallRequests>,
 }
 
-/// The part of a worker that permits are made of.
+/// The worker's directory handles and its gate, which permits are made from.
 #[derive(Debug)]
 pub(crate) struct WorkerHandles {
     pub(crate) roots: Arc<RootTable>,
     pub(crate) gate: Arc<Gate>,
 }
 
-/// What people granted to a call.
+/// What people granted for a call.
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) used: UsedGrants,
-    /// Handles on what was granted beyond the worker's roots.
+    /// Directories outside the worker's roots that were granted.
     pub(crate) outside: Vec<Arc<Root>>,
 }
 
-/// A call at one point of its context.
+/// A call at one stage of the pipeline.
 #[derive(Debug)]
 pub(crate) struct Step<S> {
     info: Arc<CallInfo>,
@@ -83,11 +83,11 @@ pub(crate) struct Step<S> {
     state: S,
 }
 
-/// The arguments were understood.
+/// The arguments are parsed.
 #[derive(Debug)]
 pub(crate) struct Parsed;
 
-/// A person must allow some needs.
+/// Some needs require approval.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     asks: Vec<Scope>,
@@ -99,7 +99,7 @@ pub(crate) struct Cleared {
     permit_scope: Arc<PermitScope>,
 }
 
-/// What it would do is known.
+/// The plan is known.
 #[derive(Debug)]
 pub(crate) struct Planned {
     job: Arc<dyn WriteJob>,
@@ -108,7 +108,7 @@ pub(crate) struct Planned {
     token: PreviewToken,
 }
 
-/// What judging a call came to.
+/// The result of judging a call.
 #[derive(Debug)]
 pub(crate) enum Judged {
     Run(Step<Cleared>),
@@ -127,7 +127,7 @@ impl Judged {
     }
 }
 
-/// What is left to do for a cleared call.
+/// The work of a cleared call.
 #[derive(Debug)]
 pub(crate) enum Work {
     Read(Arc<dyn ReadJob>, ReadPermit),
@@ -144,7 +144,7 @@ impl<S> Step<S> {
         &self.context.needs
     }
 
-    /// The paths a mutating call may change.
+    /// The paths that a mutating call may change.
     pub(crate) fn written(&self) -> Vec<VirtualPath> {
         let writes = self
             .context
@@ -159,12 +159,12 @@ impl<S> Step<S> {
         self.context.authority.limits()
     }
 
-    /// Whether the call came with a policy of its own.
+    /// Whether the call has a policy of its own.
     pub(crate) fn has_own_policy(&self) -> bool {
         self.context.authority.has_call_policy()
     }
 
-    /// About how many bytes the policy of the call itself holds.
+    /// Approximate size of the call's own policy in bytes.
     pub(crate) fn policy_size(&self) -> usize {
         self.context.authority.call_size()
     }
@@ -183,12 +183,12 @@ impl<S> Step<S> {
         &self.context.authority
     }
 
-    /// Whether another server carries it out.
+    /// Whether a third-party server carries the call out.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self.context.job, Job::Remote(_))
     }
 
-    /// Takes up what a tool found on its context; the call is judged anew.
+    /// Handles an interrupt of the tool; the call is judged again.
     pub(crate) fn interrupted(mut self, interrupt: Interrupt) -> Result<Step<Parsed>, CallError> {
         self.context.rounds += 1;
         if self.context.rounds > MAX_ROUNDS {
@@ -258,8 +258,8 @@ impl Step<Parsed> {
         step
     }
 
-    /// Judges every need: the most closed verdict counts. Says what decided, unless nothing but the layers allows it:
-    /// then no single rule did.
+    /// Judges every need; the strictest verdict counts. Also returns the explanation of the deciding rule, unless all layers
+    /// allow the call without a grant, since no single rule decides then.
     pub(crate) fn judge(self) -> (Judged, Option<Explanation>) {
         let CallContext {
             needs,
@@ -304,14 +304,14 @@ impl Step<Parsed> {
 }
 
 impl Step<Waiting> {
-    /// Whether hunks can be left out of what the call would change.
+    /// Whether hunks can be excluded from the change.
     pub(crate) fn divisible(&self) -> bool {
         matches!(&self.context.job, Job::Write(job) if job.divisible())
     }
 }
 
 impl Step<Cleared> {
-    /// What is to be run, with the permit to look.
+    /// The job to run, with its permit.
     pub(crate) fn work(&self) -> Work {
         let permit = ReadPermit::mint(Arc::clone(&self.state.permit_scope));
         match &self.context.job {
@@ -326,7 +326,7 @@ impl Step<Cleared> {
         }
     }
 
-    /// Refuses a change that must be previewed first and was not.
+    /// Rejects a change that requires a preview and has none.
     pub(crate) fn previewed(&self) -> Result<(), CallError> {
         let blind = self.info.mode == Mode::Apply && self.info.token.is_none();
         if blind && self.mutates() && self.context.authority.requires_preview() {
@@ -335,7 +335,7 @@ impl Step<Cleared> {
         Ok(())
     }
 
-    /// Ties the call to its plan; refused if it was approved by a preview of something else.
+    /// Binds the call to its plan. Fails if the call was approved by the preview of another plan.
     pub(crate) fn planned(self, plan: AnyPlan) -> Result<Step<Planned>, CallError> {
         let Job::Write(job) = &self.context.job else {
             return Err(CallError::new(Code::Internal, "a reading tool has no plan"));
@@ -365,7 +365,7 @@ impl Step<Cleared> {
 }
 
 impl Step<Planned> {
-    /// The same call without the parts that a person left out; the plan that they saw was checked whole.
+    /// Removes the hunks that a person excluded; the plan that they saw was checked as a whole.
     pub(crate) fn without(mut self, left_out: &[ExcludedHunks]) -> Result<Self, CallError> {
         if !left_out.is_empty() {
             let Planned { job, plan, .. } = self.state;
@@ -392,7 +392,7 @@ impl Step<Planned> {
         self.state.token
     }
 
-    /// The plan and the one permit that carries it out.
+    /// The plan and the permit that carries it out.
     pub(crate) fn permit(self) -> (Arc<dyn WriteJob>, AnyPlan, WritePermit) {
         let Planned {
             job,
@@ -404,7 +404,7 @@ impl Step<Planned> {
     }
 }
 
-/// What a call needs because of what its worker may do, without grants.
+/// Further needs of a call that depend on what its worker may do without grants.
 fn also_needs(job: &Job, permit_scope: impl FnOnce() -> Arc<PermitScope>) -> Vec<Scope> {
     match job {
         Job::Write(job) => job.also_needs(&ReadPermit::mint(permit_scope())),
@@ -412,7 +412,7 @@ fn also_needs(job: &Job, permit_scope: impl FnOnce() -> Arc<PermitScope>) -> Vec
     }
 }
 
-/// What decides on each need of a call that is not made.
+/// Explains the verdict on each need of a call without making it.
 pub(crate) fn explain_needs(
     job: &Job,
     mut needs: Vec<Scope>,

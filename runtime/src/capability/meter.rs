@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::budget::Budget;
 use crate::effect::Cost;
 
-/// Which budget of a worker or of one above it is spent.
+/// A budget of a worker or of an ancestor is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the budget of {what} is spent: {limit} allowed")]
 pub struct BudgetExceeded {
-    /// What it counts, such as `children`.
+    /// What the budget counts, such as `children`.
     pub what: &'static str,
-    /// How much of it was allowed.
+    /// The limit.
     pub limit: u64,
 }
 
-/// What was spent, or is to be.
+/// Amounts that were charged, or are to be.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     calls: u64,
@@ -24,7 +24,7 @@ struct Amount {
     children: u64,
 }
 
-/// What one worker and its subtree have spent. A child charges its parent too.
+/// What one worker and its subtree were charged. A child charges its parent, too.
 #[derive(Debug)]
 pub(crate) struct Meter {
     budget: Budget,
@@ -32,7 +32,7 @@ pub(crate) struct Meter {
     parent: Option<Arc<Self>>,
 }
 
-/// A charge for something that is about to happen. What is not kept is given back when this is dropped.
+/// A charge for something that is about to happen. What is not kept is refunded when this is dropped.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Charge<'m> {
@@ -41,13 +41,13 @@ pub(crate) struct Charge<'m> {
 }
 
 impl Charge<'_> {
-    /// Keeps what an effect has cost; it costs no more than was charged.
+    /// Keeps the actual cost of an effect, which is at most what was charged.
     pub(crate) fn keep(&mut self, cost: Cost) {
         self.unused.bytes = self.unused.bytes.saturating_sub(cost.bytes);
         self.unused.files = self.unused.files.saturating_sub(cost.files);
     }
 
-    /// Keeps all of it.
+    /// Keeps the whole charge.
     pub(crate) fn keep_all(&mut self) {
         self.unused = Amount::default();
     }
@@ -60,7 +60,7 @@ impl Drop for Charge<'_> {
 }
 
 impl BudgetExceeded {
-    /// Refuses an effect that alone costs more than `budget` allows: that of a single call has no meter.
+    /// Rejects an effect that costs more than `budget`, the budget of a single call, which has no meter.
     pub(crate) fn check(budget: Budget, cost: Cost) -> Result<(), Self> {
         let Budget {
             calls: _,
@@ -78,7 +78,7 @@ impl BudgetExceeded {
 }
 
 impl Amount {
-    /// The sum, if `budget` allows it.
+    /// Adds both, if `budget` allows the sum.
     fn plus(self, more: Self, budget: Budget) -> Result<Self, BudgetExceeded> {
         let Budget {
             calls,
@@ -132,7 +132,7 @@ impl Meter {
         })
     }
 
-    /// Whether this meter and every one above it could pay for an effect now. Nothing is charged.
+    /// Checks that this meter and all its ancestors can afford an effect now, without charging it.
     pub(crate) fn affords(&self, cost: Cost) -> Result<(), BudgetExceeded> {
         let amount = Amount {
             bytes: cost.bytes,
@@ -148,7 +148,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Charges both figures or neither.
+    /// Charges bytes and files, or neither.
     pub(crate) fn charge_effect(&self, cost: Cost) -> Result<Charge<'_>, BudgetExceeded> {
         self.charge(Amount {
             bytes: cost.bytes,
@@ -165,8 +165,8 @@ impl Meter {
         })
     }
 
-    /// Charges this meter and every one above it, or none of them: a meter stays locked until those above have agreed, so
-    /// nobody sees a charge that is refused. Locks are taken from a child to its parent only.
+    /// Charges this meter and all its ancestors, or none of them. A meter stays locked until its ancestors accept, so
+    /// nobody sees a charge that is refused. Locks are always taken from child to parent.
     fn add(&self, amount: Amount) -> Result<(), BudgetExceeded> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = spent.plus(amount, self.budget)?;

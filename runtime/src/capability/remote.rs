@@ -8,11 +8,11 @@ use super::{Gate, PermitScope};
 use crate::call::Progress;
 use crate::error::CallError;
 
-/// Proof that a call was judged and may be sent to the server that carries it out; made by the pipeline alone.
+/// Proof that a call was authorised and may be sent to its server; only the pipeline creates it.
 #[derive(Debug)]
 pub(crate) struct CallPermit {
     scope: Arc<PermitScope>,
-    /// Only what it would do is asked for.
+    /// The call is a preview.
     preview: bool,
 }
 
@@ -34,12 +34,12 @@ impl CallPermit {
         self.scope.checkpoint()
     }
 
-    /// Says that the call is on its way: whatever comes now, the server may carry it out.
+    /// Marks the call as sent: from now on the server may carry it out.
     pub(crate) fn sent(&self) {
         self.scope.stop.sent.store(true, Ordering::Release);
     }
 
-    /// What is closed when the worker or a grant it uses is revoked.
+    /// The gates that are closed when the worker or a grant that the call uses is revoked.
     pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
         self.scope.shared_gates()
     }

@@ -11,8 +11,8 @@ use crate::policy::{Policy, PolicyError};
 use crate::root::{Root, RootError, RootTable};
 
 impl BuildError {
-    /// The `data` of a JSON-RPC error, if a member of the configuration is to blame; `layer` says where that came from
-    /// if the error does not.
+    /// The `data` of a JSON-RPC error, if a member of the configuration caused it; `layer` names its source if the error
+    /// does not.
     #[must_use]
     pub fn data(&self, layer: &str) -> Option<serde_json::Value> {
         match self {
@@ -26,7 +26,7 @@ impl BuildError {
     }
 }
 
-/// A root as it was configured: what workers see, and where it is.
+/// A configured root and its host directory.
 #[derive(Debug)]
 pub(super) struct ConfiguredRoot {
     pub(super) config: RootConfig,
@@ -34,12 +34,12 @@ pub(super) struct ConfiguredRoot {
     pub(super) cross_mounts: bool,
 }
 
-/// Names the member of the configuration that is to blame, if it is one.
+/// Adds the JSON pointer of the member of the configuration that caused the error, if any.
 pub(super) fn pointed(error: BuildError, configured: &[VirtualPath]) -> BuildError {
     let BuildError::Root(source) = error else {
         return error;
     };
-    // Of two roots with one path the later is refused.
+    // Of two roots with the same path the later is refused.
     match configured.iter().rposition(|path| path == source.mount()) {
         Some(index) => BuildError::Configured {
             field: format!("/roots/{index}/path"),
@@ -49,8 +49,8 @@ pub(super) fn pointed(error: BuildError, configured: &[VirtualPath]) -> BuildErr
     }
 }
 
-/// Opens every root; ambient authority is used here and nowhere else. Optional roots that cannot be opened are left out
-/// and returned, unless no other is left.
+/// Opens all roots; the only use of ambient authority. Optional roots that cannot be opened are left out and returned,
+/// unless no root is left.
 pub(super) fn opened(
     mut config: Config,
     places: Vec<Result<ConfiguredRoot, BuildError>>,
@@ -89,7 +89,7 @@ pub(super) fn opened(
         .iter()
         .flat_map(|earlier| &earlier.roots);
     for root in restricted.map(|root| &root.mount) {
-        // What cannot be opened holds nothing that could have another name.
+        // A directory that cannot be opened contains no aliases.
         let Ok(restricted) = Root::open(root.clone(), root.as_str().as_ref(), false) else {
             continue;
         };
@@ -99,7 +99,7 @@ pub(super) fn opened(
         }
     }
     if !left_out.is_empty() {
-        // What a root takes away from one around it stays taken away, also if its directory is made later.
+        // The restrictions of a nested root hold even if its directory is created later.
         config.restrictions.push(Restriction {
             roots: left_out,
             policy: Policy::new(),
@@ -108,8 +108,7 @@ pub(super) fn opened(
     Ok((config, RootTable::new(roots), unavailable))
 }
 
-/// Whether the others are served without a root that was refused with `error`. One that stands under another name, too,
-/// might restrict that one.
+/// Whether a root that was refused with `error` can be left out. One that is an alias of another might restrict it.
 fn may_be_left_out(root: &RootConfig, error: &RootError) -> bool {
     let plain = RootConfig {
         default: root.default,

@@ -13,7 +13,7 @@ use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::Job;
 
-/// What a call gathers on its context.
+/// State of a call that grows while it passes through the pipeline.
 #[derive(Debug)]
 pub(super) struct CallContext {
     pub(super) job: Job,
@@ -21,17 +21,17 @@ pub(super) struct CallContext {
     pub(super) authority: Authority,
     pub(super) handles: Arc<WorkerHandles>,
     pub(super) granted: Vec<Coverage>,
-    /// Changes of files that are protected by what stands around them, not by their names.
+    /// Files that are protected by what surrounds them, not by their names.
     pub(super) protected: Vec<VirtualPath>,
     pub(super) grant_gates: Vec<Arc<Gate>>,
     pub(super) moved: Vec<(VirtualPath, VirtualPath)>,
-    /// Directories that people granted beyond the worker's roots, for this call.
+    /// Directories outside the worker's roots that people granted for this call.
     pub(super) outside: Vec<Arc<Root>>,
-    /// What a person granted to this call alone, before it was made.
+    /// Grants for this call alone, given before it was made.
     pub(super) offered: Vec<ScopePattern>,
-    /// What the call asked for and was granted by what came with it.
+    /// Needs that were covered by grants sent with the call.
     pub(super) replayed: Vec<Scope>,
-    /// What live grants were looked through for.
+    /// Needs for which live grants were already looked up.
     pub(super) tried: Vec<Scope>,
     pub(super) rounds: u8,
 }
@@ -46,7 +46,7 @@ impl CallContext {
         }
     }
 
-    /// Takes up what a tool found.
+    /// Handles an interrupt of a tool.
     pub(super) fn take_up(&mut self, interrupt: Interrupt) -> Result<(), CallError> {
         match interrupt {
             Interrupt::Failed(error) => Err(error),
@@ -62,13 +62,13 @@ impl CallContext {
     fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
         let mut fresh = false;
         for need in needs {
-            // A protected name takes a grant of its own, however much another need covers.
+            // A protected name requires a grant of its own, however much another need covers.
             let same = |known: &Scope| known.detail() == need.detail();
             let mut known = self.needs.iter();
             if known.any(|known| same(known) && known.includes(&need)) {
                 continue;
             }
-            // What it found on its context says more of the same, such as a directory with all it holds.
+            // The new need replaces those that it includes, such as a directory with everything in it.
             self.needs
                 .retain(|known| !(same(known) && need.includes(known)));
             self.needs.push(need);
@@ -83,7 +83,7 @@ impl CallContext {
         Ok(())
     }
 
-    /// Takes `paths` as changes of protected files.
+    /// Treats `paths` as changes of protected files.
     fn protect(&mut self, paths: Vec<VirtualPath>) -> Result<(), CallError> {
         let before = self.protected.len();
         for path in paths {
@@ -104,7 +104,7 @@ impl CallContext {
         Ok(())
     }
 
-    /// The verdict on `need`: a change of a protected file takes a grant that names that very file.
+    /// The verdict on `need`: a change of a protected file requires a grant that names that very file.
     pub(super) fn judge(&self, need: &Scope) -> Verdict {
         let verdict = self.authority.judge(need, &self.granted);
         let names = |grant: &Coverage| grant.covers(need) && grant.path() == need.path();
@@ -115,13 +115,13 @@ impl CallContext {
         }
     }
 
-    /// Whether `need` would change a file that is protected by what stands around it.
+    /// Whether `need` would change a file that is protected by what surrounds it.
     fn is_protected(&self, need: &Scope) -> bool {
         let path = need.path().filter(|_| need.verb() == Verb::Write);
         path.is_some_and(|path| self.protected.contains(path))
     }
 
-    /// Why `need` must be asked for.
+    /// Explains why `need` requires approval.
     pub(super) fn explain_ask(&self, need: &Scope) -> Explanation {
         let why = self.authority.explain(need, &self.granted);
         if why.verdict == Verdict::Allow {
@@ -131,13 +131,13 @@ impl CallContext {
         }
     }
 
-    /// Why `need` is a change of a protected file; none if it is not.
+    /// Why the file that `need` changes is protected; `None` if it is not.
     pub(super) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
         let by_name = self.authority.protection_reason(need);
         by_name.or_else(|| self.is_protected(need).then_some(REPOSITORY_REASON))
     }
 
-    /// Takes the path that a link leads to in place of the one that was asked for.
+    /// Replaces a requested path by the path that it resolves to.
     fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
         if !self.authority.follows_symlinks() {
             return Err(CallError::not_found(from));
@@ -150,8 +150,8 @@ impl CallContext {
             }
         }
         if !judged {
-            // A path that no need names, such as a directory above one: what it leads to is judged for all that the
-            // tool could do there.
+            // No need names the path, for example an ancestor of one: the target is judged for everything that the tool
+            // could do there.
             self.needs.push(Scope::file(Verb::Read, to.clone()));
             if matches!(self.job, Job::Write(_)) {
                 self.needs.push(Scope::file(Verb::Write, to.clone()));
@@ -164,7 +164,7 @@ impl CallContext {
         Ok(())
     }
 
-    /// The refusal of a denied need. What was found by looking must not be told from what is not there.
+    /// The error for a denied need. A path that was found while the tool ran must look the same as one that does not exist.
     pub(super) fn refusal(&self, need: &Scope) -> CallError {
         match (
             self.moved.iter().find(|(_, to)| need.path() == Some(to)),

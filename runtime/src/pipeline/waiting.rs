@@ -15,12 +15,12 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::{Job, WriteJob};
 
 impl Step<Waiting> {
-    /// The arguments as people see them: canonical JSON, or what arguments that are none were understood as.
+    /// The arguments as people see them: canonical JSON, or the `Debug` form of typed arguments.
     pub(crate) fn arguments(&self) -> Value {
         self.context.arguments(&self.info.arguments)
     }
 
-    /// Exactly the needs that a person must allow, sorted.
+    /// Exactly the needs that require approval, sorted.
     pub(crate) fn asks(&self) -> &[Scope] {
         &self.state.asks
     }
@@ -32,8 +32,8 @@ impl Step<Waiting> {
             .collect()
     }
 
-    /// Whether live grants were not yet looked through for one of the needs; from now on they were. A grant may
-    /// cover a need and still not satisfy it, as that of a folder does for a protected name in it.
+    /// Returns whether live grants were not yet looked up for one of the needs, and marks all as looked up. A grant may
+    /// cover a need and still not satisfy it, such as the grant of a folder for a protected name in it.
     pub(crate) fn has_untried_needs(&mut self) -> bool {
         let tried = &mut self.context.tried;
         let fresh: Vec<_> = self
@@ -47,7 +47,7 @@ impl Step<Waiting> {
         !fresh.is_empty()
     }
 
-    /// What was granted to this call before it was made, as far as it covers what is asked as it is now; and the rest of it.
+    /// Splits the needs that require approval: the grants sent with the call that cover some of them, and the uncovered needs.
     pub(crate) fn offered(&self) -> (Vec<ScopePattern>, Vec<Scope>) {
         let offered = &self.context.offered;
         let used = |pattern: &&ScopePattern| self.state.asks.iter().any(|need| pattern.binds(need));
@@ -59,8 +59,8 @@ impl Step<Waiting> {
         )
     }
 
-    /// The refusal for when nobody can be asked. It also names what was granted with this call alone: the next one needs
-    /// all of it again.
+    /// The `SCOPE_REQUIRED` error for calls that cannot ask. It also names the needs that were covered by grants sent with
+    /// this call, since the next call needs them again.
     pub(crate) fn scope_required(&self) -> CallError {
         let mut needs = self.state.asks.clone();
         needs.extend(self.context.replayed.iter().cloned());
@@ -74,7 +74,7 @@ impl Step<Waiting> {
         CallError::new(Code::ScopeRequired, message).requesting(needs)
     }
 
-    /// What a mutating call is planned with before anybody is asked; none if its targets may not be read.
+    /// The job and permit to plan a mutating call before anybody is asked; `None` if its targets may not be read.
     pub(crate) fn early_plan(&self) -> Option<(Arc<dyn WriteJob>, ReadPermit)> {
         let Job::Write(job) = &self.context.job else {
             return None;
@@ -90,7 +90,7 @@ impl Step<Waiting> {
         if !needs.iter().all(readable) {
             return None;
         }
-        // Planning changes nothing, so it may suppose the answer to the writes it is about to ask for.
+        // Planning changes nothing, so it may assume that the writes will be approved.
         let supposed = needs
             .iter()
             .filter(|need| need.verb() == Verb::Write)
@@ -102,7 +102,7 @@ impl Step<Waiting> {
         ))
     }
 
-    /// Takes up what a person granted, or granted before; the call is judged anew.
+    /// Adds grants to the call, which is then judged again.
     pub(crate) fn granted(mut self, granted: Granted) -> Step<Parsed> {
         let Granted { used, outside } = granted;
         let replayed = |need: &&Scope| used.brought.iter().any(|grant| grant.binds(need));

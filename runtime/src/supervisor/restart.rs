@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How many restarts of one worker are borne within [`WINDOW`].
+/// Maximum number of restarts of one worker within [`WINDOW`].
 const MOST: usize = 5;
-/// The time in which they are counted.
+/// Period in which restarts are counted.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// When one worker was restarted lately.
+/// Times of the recent restarts of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Restarts(VecDeque<Duration>);
 
 impl Restarts {
-    /// Whether one more restart at `now` is within bounds; it is counted if so.
+    /// Whether a restart at `now` is allowed; if so, it is counted.
     pub(super) fn allow(&mut self, now: Duration) -> bool {
         while self
             .0

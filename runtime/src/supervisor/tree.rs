@@ -13,11 +13,11 @@ struct Node {
     parent: Option<WorkerId>,
     children: HashSet<WorkerId, FixedState>,
     gate: Arc<Gate>,
-    /// Neither its actor nor an effect of it is left.
+    /// Its actor and all its effects have ended.
     ended: bool,
 }
 
-/// The workers that live, and the revoked ones that have not ended yet.
+/// Live workers, and revoked ones that have not ended yet.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: HashMap<WorkerId, Node, FixedState>,
@@ -33,7 +33,7 @@ pub(super) struct Revoked {
     pub(super) newly: bool,
 }
 
-/// Why a worker has no place in the tree.
+/// Why a worker cannot be added to the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InsertError {
     /// The parent was revoked.
@@ -71,13 +71,13 @@ impl Tree {
         Ok(())
     }
 
-    /// Closes the gates of `id` and of everything beneath it. Returns all of these that have not ended, also those that
-    /// were revoked before; parents come before their children.
+    /// Closes the gates of `id` and its descendants. Returns all of them that have not ended, including those that were
+    /// revoked before; parents come before their children.
     pub(super) fn revoke(&mut self, id: WorkerId) -> Vec<Revoked> {
         self.revoke_beneath(vec![id])
     }
 
-    /// Closes every gate, and takes no worker from now on.
+    /// Closes all gates and accepts no workers from now on.
     pub(super) fn close(&mut self) -> Vec<Revoked> {
         self.closed = true;
         let tops = self.nodes.iter().filter(|(_, node)| node.parent.is_none());
@@ -103,7 +103,7 @@ impl Tree {
         revoked
     }
 
-    /// Removes a revoked worker that has ended, as soon as everything beneath it has.
+    /// Removes a revoked worker that has ended, once all its descendants have ended.
     pub(super) fn ended(&mut self, id: WorkerId) {
         let Some(node) = self.nodes.get_mut(&id) else {
             return;

@@ -15,34 +15,34 @@ use crate::id::CallId;
 use crate::pipeline::{Granted, Judged};
 use crate::tool::AnyPlan;
 
-/// What reaches a worker.
+/// Message to a worker.
 #[derive(Debug)]
 pub(crate) enum WorkerMsg {
     /// A new call, already admitted.
     Call(Box<Incoming>),
-    /// The policy that came with a call was compiled and the call judged, or refused.
+    /// The policy of a call was compiled and the call judged, or it was refused.
     Prepared(CallId, Box<Result<Prepared, CallError>>),
-    /// A call was judged again under the policy that came with it.
+    /// A call was judged again under its own policy.
     Judged(CallId, Box<Judged>),
-    /// Whether live grants cover what a call must ask for.
-    UsedGrants(CallId, Result<Option<Granted>, CallError>),
-    /// The plan that is shown with the question.
+    /// The live grants that cover the needs of a call were looked up.
+    GrantsChecked(CallId, Result<Option<Granted>, CallError>),
+    /// The plan to show with the question is ready.
     Planned(CallId, Box<Result<(AnyPlan, Preview), Interrupt>>),
-    /// What a person said, and what of the change they left out.
+    /// The question of a call was answered; the answer may exclude hunks.
     Answered(CallId, Result<(Granted, Vec<ExcludedHunks>), CallError>),
-    /// A mutating call has its paths for itself now.
+    /// A mutating call holds its path locks.
     PathsLocked(CallId),
-    /// A pool thread is done with a call.
+    /// The job of a call ended.
     Ended(CallId, Box<Ended>),
-    /// A server answered a call, or did not.
+    /// A call to a server ended.
     RemoteEnded(CallId, Box<Ended>),
-    /// The server of a call waits for a person, or does so no more.
+    /// The server of a call started or stopped waiting for a person.
     Suspended(CallId, bool),
-    /// The time of a call is over.
+    /// The deadline of a call has passed.
     Expired(CallId),
-    /// Nobody waits for a call any more.
+    /// The caller dropped the call.
     Cancel(CallId),
-    /// The worker's authority is gone; it ends once everybody is answered.
+    /// The worker was revoked; it ends once all calls are answered.
     Close,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum WorkerMsg {
 #[cfg(feature = "ractor-cluster")]
 impl ractor::Message for WorkerMsg {}
 
-/// The actor; everything it needs is in [`Shared`].
+/// Worker actor; its data is in [`Shared`].
 #[derive(Debug)]
 pub(crate) struct WorkerActor;
 
@@ -79,7 +79,7 @@ impl Actor for WorkerActor {
             WorkerMsg::Call(incoming) => calls.receive(*incoming),
             WorkerMsg::Prepared(call, step) => calls.prepared(call, *step),
             WorkerMsg::Judged(call, judged) => calls.judged_again(call, *judged),
-            WorkerMsg::UsedGrants(call, granted) => calls.used(call, granted),
+            WorkerMsg::GrantsChecked(call, granted) => calls.grants_checked(call, granted),
             WorkerMsg::Planned(call, plan) => calls.planned(call, *plan),
             WorkerMsg::Answered(call, answer) => calls.answered(call, answer),
             WorkerMsg::PathsLocked(call) => calls.paths_locked(call),

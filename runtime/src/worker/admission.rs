@@ -1,6 +1,6 @@
 //! Admission control: bounds calls before they are posted to the worker's mailbox.
 //!
-//! A ractor mailbox has no bound, so the bound stands here, before anything is posted.
+//! Mailboxes of ractor are unbounded, so calls are bounded before they are posted.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::permission::QuestionSender;
 use crate::pipeline::{CallInfo, Mode};
 use crate::scope::ScopePattern;
 
-/// The deepest arguments, as deep as JSON text is read: what goes through them level by level must not end the stack.
+/// Maximum nesting of arguments, the same as for JSON text, so that recursion over them cannot overflow the stack.
 pub(super) const MAX_NESTING: usize = 128;
 
-/// How much one worker may have under way.
+/// Bounds on the calls in flight of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Calls in flight, people's answers included.
+    /// Calls in flight, including those that wait for people.
     pub calls: u32,
     /// Bytes of arguments in flight.
     pub bytes: u64,
-    /// Jobs on pool threads at one time.
+    /// Concurrent jobs on pool threads.
     pub jobs: u32,
-    /// What a refused caller is told to wait, in milliseconds.
+    /// The `retry_after_ms` of refused calls.
     pub retry_after_ms: u64,
 }
 
@@ -50,7 +50,7 @@ impl Default for Admission {
     }
 }
 
-/// What a worker has under way.
+/// Calls in flight and the bytes of their arguments.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     calls: AtomicU32,
@@ -63,7 +63,7 @@ impl Load {
     }
 }
 
-/// A place under the worker's bound; given back when dropped.
+/// A call's share of the worker's bounds; released when dropped.
 #[derive(Debug)]
 pub(super) struct Admitted {
     shared: Arc<Shared>,
@@ -85,7 +85,7 @@ impl Admitted {
         Ok(admitted)
     }
 
-    /// Charges what the call has come to hold while it waits for a person, beside its arguments.
+    /// Charges further bytes that the call holds while it waits for a person.
     pub(super) fn hold(&mut self, bytes: u64) -> Result<(), CallError> {
         let bounds = self.shared.core.admission;
         let held = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
@@ -107,7 +107,7 @@ impl Drop for Admitted {
     }
 }
 
-/// What a call came to.
+/// Result of a call.
 #[derive(Debug)]
 pub(crate) enum Done {
     Outcome(Outcome),
@@ -115,7 +115,7 @@ pub(crate) enum Done {
 }
 
 impl Done {
-    /// Bytes of content in the answer.
+    /// Bytes of content in the result.
     pub(super) fn bytes(&self) -> u64 {
         let reply = match self {
             Self::Outcome(outcome) => &outcome.reply,
@@ -129,15 +129,15 @@ impl Done {
     }
 }
 
-/// How a call is to be carried out.
+/// Options of a call that its metadata does not have.
 #[derive(Debug)]
 pub(super) struct CallOptions {
     pub(super) mode: Mode,
     /// Arguments of the tool's own type, in place of JSON.
     pub(super) typed: Option<Box<dyn Any + Send>>,
-    /// What a person granted to this call alone, before it was made.
+    /// Grants for this call alone, given before it was made.
     pub(super) offered: Vec<ScopePattern>,
-    /// Who hears of each question that the call waits for.
+    /// Receives each question that the call waits for.
     pub(super) question_tx: Option<QuestionSender>,
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct Incoming {
     pub(super) port: ReplySender,
 }
 
-/// Tells the worker that nobody waits any more, unless the answer came.
+/// Cancels the call when dropped before the answer.
 struct Waiter {
     shared: Arc<Shared>,
     call: CallId,
@@ -182,7 +182,7 @@ impl Drop for Waiter {
     }
 }
 
-/// Admits a call, posts it and waits for its answer. What is not even posted is audited here.
+/// Admits a call, posts it and waits for its result. Calls that are not posted are audited here.
 pub(super) async fn submit(
     shared: &Arc<Shared>,
     mut call: Call,
@@ -203,7 +203,7 @@ pub(super) async fn submit(
     done
 }
 
-/// Posts a call that was `understood` so far.
+/// Posts a call, unless its preview arguments were invalid.
 async fn post(
     shared: &Arc<Shared>,
     call: Call,
@@ -266,7 +266,7 @@ async fn post(
     })
 }
 
-/// Why a worker gave no answer.
+/// The error for a call that its worker did not answer.
 pub(super) fn lost(shared: &Shared) -> CallError {
     if shared.gate().is_closed() {
         return revoked();
@@ -276,7 +276,7 @@ pub(super) fn lost(shared: &Shared) -> CallError {
     CallError::new(Code::WorkerRestarted, message)
 }
 
-/// The refusal of a call beyond the bounds of its worker.
+/// The error for a call that exceeds the bounds of its worker.
 fn over_bounds(bounds: Admission) -> CallError {
     let message = format!(
         "this worker has too much under way: at most {} calls with {} bytes of arguments (`RuntimeBuilder::admission`); \
@@ -286,13 +286,13 @@ fn over_bounds(bounds: Admission) -> CallError {
     CallError::new(Code::Busy, message).with("retry_after_ms", bounds.retry_after_ms)
 }
 
-/// The refusal of work for which no thread is free.
+/// The error for work that no thread is free for.
 pub(super) fn busy(retry_after_ms: u64) -> CallError {
     let message = "all threads of the runtime are busy and too many jobs wait (`RuntimeBuilder::io_threads`); try again later";
     CallError::new(Code::Busy, message).with("retry_after_ms", retry_after_ms)
 }
 
-/// About how many bytes a call holds.
+/// Approximate size of a call in bytes.
 fn measured(call: &Call) -> Result<u64, CallError> {
     let policy = call.meta.policy.as_ref().unwrap_or(&Value::Null);
     let arguments = weight(&call.arguments, MAX_NESTING);
@@ -305,7 +305,7 @@ fn measured(call: &Call) -> Result<u64, CallError> {
         .ok_or_else(nested)
 }
 
-/// About how many bytes a value holds; none if it nests deeper than `levels`.
+/// Approximate size of a value in bytes; `None` if it nests deeper than `levels`.
 pub(super) fn weight(value: &Value, levels: usize) -> Option<u64> {
     let within = levels.checked_sub(1)?;
     let held = match value {

@@ -21,11 +21,11 @@ use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern};
 use crate::tool::Remote;
 
-/// The most permissions that one question asks for, and the most bytes of their text together. Each is shown whole.
+/// Maximum number of permissions in one question, and of bytes of their text. Each is shown in full.
 const MOST_NEEDS: usize = 20;
 const MOST_NEED_BYTES: usize = 8 << 10;
 
-/// A question under way; dropping it withdraws the question.
+/// Task of an open question; dropping it withdraws the question.
 #[derive(Debug)]
 pub(super) struct Asking(AbortHandle);
 
@@ -45,13 +45,13 @@ impl Shared {
         }
     }
 
-    /// Looks for live grants that cover what a call must ask for.
+    /// Looks up live grants that cover the needs of a call.
     pub(super) fn check_grants(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> Asking {
         let shared = Arc::clone(self);
         let needs = waiting.asks().to_vec();
         let (offered, mut rest) = waiting.offered();
         if waiting.info().confirm {
-            // What was granted before is no word on this call.
+            // Earlier grants do not confirm this very call.
             rest.clear();
         }
         let info = waiting.info();
@@ -62,17 +62,17 @@ impl Shared {
         };
         let task = tokio::spawn(async move {
             let used = shared.usable_grants(offered, rest.into(), call).await;
-            // What was granted and cannot be opened is refused: asking for it again would help nobody.
+            // A granted path that cannot be opened is refused, since asking for it again would not help.
             let granted = match used {
                 Some(used) => shared.opened(used, &needs).await.map(Some),
                 None => Ok(None),
             };
-            shared.post(WorkerMsg::UsedGrants(id, granted));
+            shared.post(WorkerMsg::GrantsChecked(id, granted));
         });
         Asking(task.abort_handle())
     }
 
-    /// What was offered with the call, and live grants for the rest of what it needs.
+    /// The grants sent with the call, and live grants for the other needs.
     async fn usable_grants(
         &self,
         offered: Vec<ScopePattern>,
@@ -82,7 +82,7 @@ impl Shared {
         let live = if rest.is_empty() {
             None
         } else {
-            // A broker that is gone has nothing to give.
+            // A closed broker has no grants.
             let used = self
                 .core
                 .broker
@@ -105,8 +105,8 @@ impl Shared {
         }
     }
 
-    /// Refuses a call that needs a person's word if there is nobody to ask, nobody may be asked, or it needs more than one
-    /// question can show.
+    /// Refuses a call that requires approval if there is no approver, the call must not ask, or its needs do not fit into
+    /// one question.
     pub(super) fn may_ask(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
         match asks {
             Asks::Wait | Asks::WaitAlone if self.core.asks => fits_one_question(waiting.asks()),
@@ -114,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// Puts a call to whoever answers, with its preview if it has one; `told` hears that it is open.
+    /// Asks the approver about a call, with its preview if there is one; `question_tx` receives the open question.
     pub(super) fn question(
         self: &Arc<Self>,
         id: CallId,
@@ -144,7 +144,7 @@ impl Shared {
         Asking(task.abort_handle())
     }
 
-    /// Opens what of the needs was granted beyond the worker's roots; without such a grant nothing is opened.
+    /// Opens the granted paths that are outside the worker's roots.
     async fn opened(&self, used: UsedGrants, needs: &[Scope]) -> Result<Granted, CallError> {
         let granted = |need: &&Scope| used.patterns.iter().any(|one| one.covers(need));
         let outside = needs.iter().filter(granted).filter_map(Scope::path);
@@ -186,7 +186,7 @@ impl Shared {
         }
     }
 
-    /// What a call asks, without a word for people and with nothing to show.
+    /// The request of a call without intent and preview.
     fn about(&self, waiting: &Step<Waiting>, max_grantable: Vec<ScopePattern>) -> Request {
         let (info, arguments) = (waiting.info(), waiting.arguments());
         let needs = waiting.asks().to_vec();
@@ -221,14 +221,14 @@ impl Shared {
         }
     }
 
-    /// The server that carries a call out, if it is another's.
+    /// The third-party server that carries a call out, if any.
     fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
         let entry = self.tool(info.tool.as_str())?;
         entry.remote.as_ref().map(|it| Arc::clone(&it.server))
     }
 
-    /// One sentence for people: what the tool does, and to what. Where the tool's template cannot be filled, its title
-    /// and what the call needs.
+    /// One sentence for people: what the tool does, and to what. If the template cannot be rendered, it is the tool's title
+    /// and the needs of the call.
     pub(super) fn intent(&self, info: &CallInfo, needs: &[Scope]) -> String {
         let entry = self.tool(info.tool.as_str());
         let entry = entry.as_deref();
@@ -238,7 +238,7 @@ impl Shared {
         if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
             let name = crate::escape(tool);
             let call = format!("Call `{name}` of {shown}");
-            // A server chooses its words, so they stand apart from the runtime's.
+            // The server's words are quoted to separate them from the runtime's.
             let theirs = sentence.unwrap_or_else(|| title.to_owned());
             if theirs.is_empty() || theirs == *name {
                 return call;
@@ -262,7 +262,7 @@ impl Shared {
     }
 }
 
-/// Refuses needs that a person could not take in at one look.
+/// Refuses needs that are too many or too long for one question.
 fn fits_one_question(needs: &[Scope]) -> Result<(), CallError> {
     let count = needs.len();
     let bytes = needs
@@ -279,7 +279,7 @@ fn fits_one_question(needs: &[Scope]) -> Result<(), CallError> {
     Err(CallError::new(Code::TooLarge, message))
 }
 
-/// What came with a call names no operations: a host says so for this call alone.
+/// Converts grants sent with a call, which name no operations.
 fn bare(offered: &[ScopePattern]) -> impl Iterator<Item = Coverage> {
     offered.iter().cloned().map(Coverage::from)
 }
@@ -309,7 +309,7 @@ fn ruled(ruling: AskOutcome) -> Result<(UsedGrants, Vec<ExcludedHunks>), CallErr
     );
     Err(match decision {
         Decision::Denied => error.with("denied_by", by.as_str()),
-        // Whoever answered too late decided nothing.
+        // An answer that came too late decided nothing.
         Decision::Expired => error.with("denied_by", DecidedBy::Nobody.as_str()),
         Decision::Granted | Decision::Cancelled => error,
     })

@@ -15,21 +15,21 @@ use crate::id::ToolName;
 use crate::policy::Authority;
 use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
 
-/// The two names that tools of apps stand behind, where a host wants no more of them.
+/// The two tools that give access to the tools of apps, if the host does not list those by name.
 const LIST: &str = "list_app_tools";
 const CALL: &str = "call_app_tool";
 
-/// What one app offers.
+/// Tools of one app.
 #[derive(Debug, Default)]
 struct AppTools {
-    /// What tells the app from those that had its name before.
+    /// Distinguishes the app from earlier ones with the same name.
     label: String,
-    /// Its tools are found behind [`LIST`] alone.
+    /// Its tools are listed by [`LIST`] only.
     indirect: bool,
     tools: BTreeMap<ToolName, Arc<Entry>>,
 }
 
-/// The apps that people look at beside one worker, each with its tools, for as long as they do.
+/// The apps that are open beside one worker, with their tools.
 #[derive(Debug, Default)]
 pub(crate) struct Apps {
     by_name: Mutex<BTreeMap<Arc<str>, AppTools>>,
@@ -42,7 +42,7 @@ impl Apps {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the name of an app; false if another has it.
+    /// Registers an app; false if the name is taken.
     pub(crate) fn register(&self, app: &Arc<str>, label: &str, indirect: bool) -> bool {
         let mut by_name = self.by_name();
         if by_name.contains_key(app) {
@@ -59,12 +59,12 @@ impl Apps {
         true
     }
 
-    /// What is told whenever they may be others.
+    /// Notifies of changes of the tools.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Offers what an app offers now, in place of what it offered; nothing once it is gone.
+    /// Replaces the tools of an app, unless it was removed.
     pub(crate) fn set_tools(&self, app: &str, label: &str, entries: impl Iterator<Item = Entry>) {
         let tools = entries.map(|entry| (entry.name.clone(), Arc::new(entry)));
         let tools = tools.collect();
@@ -79,7 +79,7 @@ impl Apps {
         self.changed.send_replace(());
     }
 
-    /// Gives the name of an app back.
+    /// Removes an app.
     pub(crate) fn remove(&self, app: &str, label: &str) {
         let mut by_name = self.by_name();
         if by_name
@@ -100,7 +100,7 @@ impl Apps {
             .cloned()
     }
 
-    /// The tools behind the two names; none if no app is.
+    /// The tools that are reached through the two tools; `None` if no app has any.
     fn behind(&self) -> Option<Vec<Arc<Entry>>> {
         let by_name = self.by_name();
         let mut indirect = by_name
@@ -120,7 +120,7 @@ impl Apps {
         }
     }
 
-    /// `tools`, and after them what apps offer by other names than these have.
+    /// `tools`, followed by the tools of apps whose names are not taken.
     pub(super) fn after(
         &self,
         mut tools: Vec<Arc<Entry>>,
@@ -143,8 +143,8 @@ impl Apps {
         tools
     }
 
-    /// The tool that a call is for, and what it is given, where the call names it in its arguments: it is judged, asked about
-    /// and recorded as a call of that tool.
+    /// Resolves a call of [`CALL`] to the tool and arguments that it names: it is judged, asked about and recorded as a call
+    /// of that tool.
     pub(super) fn meant(&self, tools: &Tools, call: &Call) -> Option<(ToolName, Value)> {
         if call.tool.as_str() != CALL || tools.get(CALL).is_some() {
             return None;
@@ -162,7 +162,7 @@ impl Apps {
     }
 }
 
-/// A list that is read at once.
+/// A list that is returned without I/O.
 #[derive(Debug)]
 struct Listing(Value);
 
@@ -211,7 +211,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
     }
 }
 
-/// What is called in its place is what it names: see [`Apps::meant`].
+/// The entry of [`CALL`], whose calls are resolved by [`Apps::meant`].
 fn calling() -> Entry {
     Entry {
         name: ToolName::new(CALL),

@@ -34,79 +34,79 @@ use crate::tool::AnyPlan;
 
 pub(crate) use prepare::Prepared;
 
-/// Where a call under way is.
+/// Stage of a call in flight.
 #[derive(Debug)]
 enum Stage {
-    /// It waits for a thread to have its own policy compiled, or has one.
+    /// Its own policy is being compiled, or waits for a thread.
     Preparing(Option<Request>),
-    /// It waits for a thread to be judged again under its own policy, or has one.
+    /// It is being judged under its own policy, or waits for a thread.
     Judging(Option<Step<Parsed>>, Judging),
-    /// Live grants are planned through.
+    /// Live grants are being looked up.
     CheckingGrants(Step<Waiting>),
-    /// It waits for a thread to make the plan that is shown with the question, or has one.
+    /// It is being planned for the question, or waits for a thread.
     Planning(Step<Waiting>),
-    /// A person was asked.
+    /// Its question is open.
     Asking(Step<Waiting>, Option<AnyPlan>),
-    /// It waits for its turn to write, or for a thread.
+    /// It waits for its path locks or for a thread.
     Ready(Step<Cleared>, Option<Approved>),
-    /// A pool thread has it.
+    /// It runs on a pool thread.
     Running,
-    /// A server has it.
+    /// It was sent to a server.
     Remote { _task: RemoteTask },
 }
 
 /// Why a call is judged.
 #[derive(Debug)]
 enum Judging {
-    /// It begins, or grants were used, or a tool found something.
+    /// The call is new, uses grants, or was interrupted by its tool.
     Going,
-    /// A person answered, by what was planned for them.
+    /// Its question was answered, with this plan.
     Answered(Option<Approved>),
 }
 
-/// Who waits for a call, and what it holds.
+/// Caller of a call and the resources that the call holds.
 #[derive(Debug)]
 struct Caller {
     info: Arc<CallInfo>,
-    /// What tracing sees of the call; nothing unless a subscriber wants it.
+    /// Tracing span of the call; disabled without a subscriber.
     span: Span,
     port: ReplySender,
-    /// How long after the call before it came.
+    /// Time since the previous call.
     since: Option<Duration>,
-    /// When it came.
+    /// When it was received.
     received: Instant,
-    /// How long its work may take; waiting for people is not work.
+    /// Time limit of its work; waiting for people does not count.
     limit: Duration,
     deadline_guard: Option<DeadlineGuard>,
-    /// Its job, from when the pool has it.
+    /// Its job, once it was submitted to the pool.
     ticket: Option<Arc<Ticket>>,
-    /// Its paths, from when it is first in line to write until its job has them.
+    /// Its path locks, from when it is the first of the writes until its job takes them.
     path_lock: Option<PathLockGuard>,
-    /// What it asked, from when it asked until it is answered.
+    /// Its lookup of grants or its open question.
     asking: Option<Asking>,
     asks: Asks,
-    /// Who hears of each question that it waits for.
+    /// Receives each question that it waits for.
     question_tx: Option<QuestionSender>,
     admitted: Admitted,
 }
 
-/// What one life of a worker knows; a restart begins with an empty calls.
+/// State of the actor; a restarted actor begins with an empty table.
 #[derive(Debug)]
 pub(crate) struct CallTable {
     shared: Arc<Shared>,
     calls: HashMap<CallId, (Stage, Caller), FixedState>,
-    /// Mutating calls in the order they became ready; only the first claims its paths.
+    /// Mutating calls in the order in which they became ready; only the first requests its path locks.
     writes: VecDeque<CallId>,
-    /// Calls that wait for one of this worker's max_jobs in the pool.
+    /// Calls that wait until this worker may run another job in the pool.
     ready: VecDeque<CallId>,
-    /// Calls with a place in the pool, those whose callers gave up included.
+    /// Calls with a job in the pool, including those whose callers gave up.
     running: HashSet<CallId, FixedState>,
-    /// Calls whose own policies are to be compiled, or judged by.
+    /// Calls that wait for their own policies to be compiled or judged by.
     policies: VecDeque<CallId>,
-    /// The call whose policy is being compiled or judged by. A worker has one place for that, so that the policies of one
-    /// do not keep those of others waiting.
+    /// The call whose policy is being compiled or judged by: one per worker, so that one worker's policies do not delay
+    /// those of others.
     compiling: Option<CallId>,
-    /// When the last call came.
+    /// When the last call was received.
     last: Option<Instant>,
     closing: bool,
 }
@@ -126,7 +126,7 @@ impl CallTable {
         }
     }
 
-    /// Whether the worker is to end and owes nobody an answer.
+    /// Whether the worker is closing and all calls are answered.
     pub(super) fn is_over(&self) -> bool {
         self.closing && self.calls.is_empty()
     }
@@ -136,7 +136,7 @@ impl CallTable {
         self.shared.note(AuditStep::WorkerStopped);
     }
 
-    /// Begins a new call. A policy of its own is compiled on the CPU pool, never here.
+    /// Begins a new call. Its own policy is compiled on the CPU pool, never here.
     pub(super) fn receive(&mut self, incoming: Incoming) {
         let Incoming {
             request,
@@ -200,12 +200,12 @@ impl CallTable {
         }
     }
 
-    /// Moves a call on as far as it goes without waiting.
+    /// Advances a call as far as possible without waiting.
     fn judge(&mut self, id: CallId, step: Step<Parsed>, caller: Caller) {
         self.judge_for(id, step, Judging::Going, caller);
     }
 
-    /// Judges a call: here, or on the CPU pool under a policy of its own, which whoever called chose the size of.
+    /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
     fn judge_for(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut caller: Caller) {
         if !step.has_own_policy() {
             let judged = self.shared.judge(step);
@@ -240,7 +240,7 @@ impl CallTable {
         }
     }
 
-    /// Goes on with a call that a person allowed.
+    /// Continues a call that a person allowed.
     fn approved(&mut self, id: CallId, judged: Judged, approved: Option<Approved>, caller: Caller) {
         match judged {
             Judged::Run(cleared) => {
@@ -248,13 +248,13 @@ impl CallTable {
                 tracing::debug!(%worker, call = %id, %tool, "retried");
                 self.enqueue(id, cleared, approved, caller);
             }
-            // The answer was narrower than the need: asking again at once would be a trick.
+            // The answer was narrower than the need. Asking again at once would press the person.
             Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.scope_required())),
             Judged::Refused(error) => self.answer(id, caller, Err(error)),
         }
     }
 
-    /// A preview of what may be read asks nobody: it changes nothing.
+    /// Looks up grants, except for previews of readable targets, which require no approval.
     fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Caller) {
         caller.deadline_guard = None;
         let shown = caller.info.mode == Mode::Preview && waiting.early_plan().is_some();
@@ -266,10 +266,14 @@ impl CallTable {
             .insert(id, (Stage::CheckingGrants(waiting), caller));
     }
 
-    pub(super) fn used(&mut self, id: CallId, granted: Result<Option<Granted>, CallError>) {
+    pub(super) fn grants_checked(
+        &mut self,
+        id: CallId,
+        granted: Result<Option<Granted>, CallError>,
+    ) {
         match (self.calls.remove(&id), granted) {
             (Some((Stage::CheckingGrants(waiting), caller)), Ok(Some(granted))) => {
-                match self.shared.used(&caller.info, &granted.used) {
+                match self.shared.audit_used_grants(&caller.info, &granted.used) {
                     Ok(()) => self.judge(id, waiting.granted(granted), caller),
                     Err(error) => self.answer(id, caller, Err(error)),
                 }
@@ -312,7 +316,7 @@ impl CallTable {
         self.start_ready();
     }
 
-    /// Puts the question; the call waits without a thread, and other calls go on.
+    /// Asks the question. The call waits without a thread, and other calls continue.
     fn question(
         &mut self,
         id: CallId,
@@ -348,7 +352,7 @@ impl CallTable {
             (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {
                 let (worker, tool) = (self.shared.id, &caller.info.tool);
                 tracing::debug!(%worker, call = %id, %tool, "continued");
-                if let Err(error) = self.shared.used(&caller.info, &granted.used) {
+                if let Err(error) = self.shared.audit_used_grants(&caller.info, &granted.used) {
                     return self.answer(id, caller, Err(error));
                 }
                 let approved = plan.map(|plan| Approved { plan, left_out });
@@ -362,12 +366,12 @@ impl CallTable {
 }
 
 impl Drop for CallTable {
-    /// Answers the open calls of a worker that dies, and records their ends. Nothing of them begins any more.
+    /// Answers the open calls of a dying worker and audits their ends. None of them can begin an effect any more.
     fn drop(&mut self) {
         for (_, (stage, caller)) in std::mem::take(&mut self.calls) {
             caller.info.stop.raise(StopReason::Cancelled);
             if let Some(ticket) = &caller.ticket {
-                // Whether it began does not matter: what did not never will, and what did ends by itself.
+                // A job that has begun ends by itself; any other never runs.
                 let _ = self.pool_of(&stage).abandon(ticket);
             }
             caller.finish(&self.shared, Err(lost(&self.shared)));
@@ -375,7 +379,7 @@ impl Drop for CallTable {
     }
 }
 
-/// Refuses a call that comes sooner after the one before it than `limits` allow.
+/// Refuses a call that comes too soon after the previous one.
 fn check_interval(limits: &Limits, since: Option<Duration>) -> Result<(), CallError> {
     let least = Duration::from_millis(limits.min_interval_ms);
     let wait = since.and_then(|since| least.checked_sub(since));
@@ -391,7 +395,7 @@ fn check_interval(limits: &Limits, since: Option<Duration>) -> Result<(), CallEr
 }
 
 impl Caller {
-    /// Holds the call to the lifetime that its own policy gives it.
+    /// Limits the call to the lifetime in its own policy.
     fn limit_to(&mut self, limits: &Limits) {
         let life = Duration::from_millis(limits.ttl_ms);
         if life < self.limit {
@@ -400,7 +404,7 @@ impl Caller {
         }
     }
 
-    /// Answers the call. It gives its place back first: whoever has the answer may at once make the next call.
+    /// Answers the call. Its share of the bounds is released first, so that the caller can make the next call at once.
     fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
         drop(self.admitted);
         shared.finished(&self.info, self.port, result);
@@ -410,7 +414,7 @@ impl Caller {
         if self.deadline_guard.is_none() {
             let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.info.stop));
             self.deadline_guard = Some(shared.core.deadlines.arm(self.limit, move || {
-                // The job sees the flag at its next checkpoint even while the mailbox is busy.
+                // The job sees the flag at its next checkpoint, even while the mailbox is busy.
                 stop.raise(StopReason::Expired);
                 worker.post(WorkerMsg::Expired(id));
             }));

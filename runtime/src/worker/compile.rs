@@ -13,9 +13,9 @@ use crate::error::CallError;
 use crate::policy::{Authority, Explanation};
 
 impl Worker {
-    /// This worker's authority under the policy of one request, if it has one.
+    /// This worker's authority narrowed by the policy of one request, if it has one.
     ///
-    /// A worker compiles one such policy at a time, so that its requests do not keep those of others waiting.
+    /// A worker compiles one such policy at a time, so that its requests do not delay those of others.
     ///
     /// # Errors
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, `BUSY` or `DEADLINE`.

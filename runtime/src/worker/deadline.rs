@@ -11,22 +11,22 @@ type Callback = Box<dyn FnOnce() + Send>;
 struct State {
     due: BTreeMap<(Instant, u64), Callback>,
     next: u64,
-    /// When the thread wakes by itself; none if it sleeps until it is woken.
+    /// When the thread wakes up; `None` if it sleeps until it is notified.
     wakes: Option<Instant>,
-    /// How often the thread has planned for what is due.
+    /// How often the thread has looked for due deadlines.
     #[cfg(test)]
     looks: usize,
     started: bool,
     closed: bool,
 }
 
-/// Calls back when time is over. Arming and disarming cost a map entry, never a timer.
+/// Calls back at deadlines. Arming and disarming one costs a map entry, never a timer.
 #[derive(Clone, Default)]
 pub(crate) struct Deadlines {
     inner: Arc<(Mutex<State>, Condvar)>,
 }
 
-/// One deadline_guard deadline; dropping it disarms it.
+/// An armed deadline; dropping it disarms it.
 pub(crate) struct DeadlineGuard {
     key: (Instant, u64),
     deadlines: Deadlines,
@@ -54,7 +54,7 @@ impl Deadlines {
         then: impl FnOnce() + Send + 'static,
     ) -> DeadlineGuard {
         let now = Instant::now();
-        // A deadline beyond what the clock can express is none; a century stands for it.
+        // A deadline beyond the range of the clock is replaced by one in a century.
         let at = now
             .checked_add(after)
             .unwrap_or_else(|| now + Duration::from_secs(3_153_600_000));
@@ -63,7 +63,7 @@ impl Deadlines {
         let key = (at, state.next);
         state.due.insert(key, Box::new(then));
         self.start(&mut state);
-        // A later deadline is found when the thread wakes for the earlier one.
+        // The thread finds a later deadline when it wakes for the earlier one.
         if state.wakes.is_none_or(|wakes| at < wakes) {
             self.inner.1.notify_one();
         }
@@ -73,14 +73,14 @@ impl Deadlines {
         }
     }
 
-    /// Ends the thread; what is still deadline_guard never calls back.
+    /// Ends the thread; armed deadlines never call back.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.inner.1.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Callbacks run outside the lock, so a poisoned one still holds a whole state.
+        // Callbacks run outside the lock, so the state is consistent even if the lock is poisoned.
         self.inner.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,7 +129,7 @@ impl Deadlines {
 impl Drop for DeadlineGuard {
     fn drop(&mut self) {
         let callback = self.deadlines.lock().due.remove(&self.key);
-        // Outside the lock: it may hold the last handle on a worker, which has deadlines of its own.
+        // Outside the lock: it may hold the last handle of a worker, which has deadlines of its own.
         drop(callback);
     }
 }

@@ -8,8 +8,8 @@ use crate::policy::Verdict;
 use crate::scope::{Scope, Verb};
 
 impl Worker {
-    /// The verdict on doing `verb` to `path`. Nothing is planned at: it is the same whether something stands there or
-    /// not, links are not followed, and what people granted is not counted.
+    /// Returns the verdict on `verb` for `path` by policy alone. The file system is not read, links are not followed, and
+    /// grants do not count.
     #[must_use]
     pub fn judge(&self, verb: Verb, path: &VirtualPath) -> Verdict {
         if self.shared.gate().is_closed() {
@@ -19,7 +19,7 @@ impl Worker {
         self.shared.authority.judge(&need, &[])
     }
 
-    /// The path that a text in a call of this worker stands for; a relative one begins in its working directory.
+    /// The virtual path of `text` in a call of this worker; a relative one begins in the working directory.
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` if it is not a path.
@@ -28,7 +28,7 @@ impl Worker {
         self.shared.names.path(text)
     }
 
-    /// The workers that live beneath this one, in the order in which they were started.
+    /// Returns the live descendants of this worker, in the order in which they were started.
     #[must_use]
     pub fn beneath(&self) -> Vec<Self> {
         let registry = self.shared.core.registry.iter();

@@ -21,14 +21,16 @@ use crate::tool::{AnyPlan, WriteJob};
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// With an answer.
+    /// It has a result.
     Done(Result<Done, CallError>),
-    /// The tool found that more must be judged.
+    /// The tool interrupted it.
     Interrupted(Step<Cleared>, Interrupt),
 }
 
-/// Runs what a tool does, so that its panic is an answer and not the end of a thread.
-pub(super) fn catch_tool_panic<T>(run: impl FnOnce() -> Result<T, Interrupt>) -> Result<T, Interrupt> {
+/// Runs code of a tool and turns a panic into an error.
+pub(super) fn catch_tool_panic<T>(
+    run: impl FnOnce() -> Result<T, Interrupt>,
+) -> Result<T, Interrupt> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Interrupt::Failed(panicked())))
 }
 
@@ -41,7 +43,7 @@ pub(super) fn outcome(reply: Reply) -> Done {
     })
 }
 
-/// Answers a reading call on the worker's own task, if its tool has the answer at hand.
+/// Answers a read call on the worker's own task, if its tool needs no I/O for it.
 pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
     let Work::Read(job, permit) = step.work() else {
         return None;
@@ -61,20 +63,20 @@ pub(super) fn panicked() -> CallError {
     )
 }
 
-/// Runs a whole job, so that whatever panics in it, somebody hears that it ended.
+/// Runs a job and reports a panic as its failure.
 pub(super) fn catch_panic<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallError) -> T) -> T {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| failed(panicked()))
 }
 
-/// What a person allowed after they saw it.
+/// The plan that a person approved.
 #[derive(Debug)]
 pub(super) struct Approved {
     pub(super) plan: AnyPlan,
-    /// What of it they left out.
+    /// The hunks that they excluded.
     pub(super) left_out: Vec<ExcludedHunks>,
 }
 
-/// Runs a cleared call to its end, by the plan that a person saw, if one was asked.
+/// Runs a cleared call, by the approved plan if there is one.
 pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Approved>) -> Ended {
     match step.work() {
         Work::Read(job, permit) => match catch_tool_panic(|| {
@@ -87,7 +89,7 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
             Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
             Err(interrupt) => Ended::Interrupted(step, interrupt),
         },
-        // Those are sent, not run.
+        // Remote calls are sent, not run.
         Work::Remote(..) => Ended::Done(Err(panicked())),
         Work::Write(job, permit) => {
             let fresh = || {
@@ -123,7 +125,7 @@ fn carry_out(shared: &Shared, step: Step<Planned>) -> Result<Done, CallError> {
     }
 }
 
-/// Plans a change that a person will be asked about; what it shows goes with the question.
+/// Plans a change for the question about it, which shows the preview.
 pub(super) fn plan(
     shared: &Shared,
     info: &CallInfo,
@@ -133,14 +135,14 @@ pub(super) fn plan(
     let plan = catch_tool_panic(|| job.plan(permit))?;
     let token = token_of(info, &plan)?;
     shared.audit_commit(info, planned_step(token, &plan))?;
-    // Nobody is shown or asked for a change that no budget is left for.
+    // Nobody is asked about a change that exceeds the budget.
     affordable(shared, permit.limits().budget, plan.cost)?;
     shared.audit_commit(info, AuditStep::Previewed { token })?;
     let preview = preview(shared, info, &plan, token);
     Ok((plan, preview))
 }
 
-/// Refuses a change that costs more than is left. Nothing is charged.
+/// Checks that the budget suffices for a change, without charging it.
 fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallError> {
     BudgetExceeded::check(budget, cost)
         .and_then(|()| shared.meter.affords(cost))
@@ -173,7 +175,7 @@ fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcom
     let mut charge = BudgetExceeded::check(budget, cost)
         .and_then(|()| shared.meter.charge_effect(cost))
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
-    // The log names an effect before it is made.
+    // An effect is audited before it begins.
     shared.audit_commit(
         info,
         AuditStep::Applying {
@@ -195,7 +197,7 @@ fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcom
         return Err(error);
     }
     charge.keep(cost);
-    // The effect is complete, so nothing from here on may fail the call.
+    // The effect is complete, so nothing after it may fail the call.
     let recorded = shared.audit_effect(info, AuditStep::Applied { token });
     if let Err(error) = &recorded {
         tracing::error!(%error, call = %info.id, "an effect was made and could not be recorded");
@@ -210,8 +212,8 @@ fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcom
     })
 }
 
-/// What an effect that failed with `error` had cost by then, as far as its tool says. One that says nothing made nothing,
-/// unless it panicked: then nobody can tell.
+/// The cost of an effect that failed with `error`, as reported by its tool. Without a report nothing was done, unless the
+/// tool panicked: then the whole cost is assumed.
 fn made(cost: Cost, error: &CallError) -> Cost {
     if error.code() == Code::Internal {
         return cost;
@@ -227,7 +229,7 @@ fn made(cost: Cost, error: &CallError) -> Cost {
     }
 }
 
-/// Keeps the diff for people. A call does not fail for want of room for it: it has none then, and the log says why.
+/// Stores the diff for people. If it cannot be stored, the reason is audited and the call succeeds without it.
 fn artifacts(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
     if plan.changes.is_empty() {
         return Vec::new();
@@ -267,13 +269,13 @@ fn artifacts(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> Ve
         }
     };
     for step in steps {
-        // The artifact is a by-product; what it shows was audited before.
+        // The changes were audited before, so an unrecorded artifact does no harm.
         let _ = shared.audit(info, step);
     }
     refs
 }
 
-/// What a person will review; the page is made once somebody reads it.
+/// The review; its page is rendered when it is read.
 #[cfg(feature = "ui")]
 fn review(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> (Arc<Review>, OldTexts) {
     let about = artifact::About {

@@ -1,8 +1,8 @@
 //! First-come, first-served queue of path locks.
 //!
-//! A call holds its paths from plan to the end of its effect. Two calls conflict if one of their paths is
-//! the other's or an ancestor of it. Turns are first come, first served, so nobody starves. A worker requests
-//! for one of its calls at a time, so there are never more requests than workers.
+//! A call holds its locks from its plan to the end of its effect. Two calls conflict if a path of one is equal to or an
+//! ancestor of a path of the other. Locks are granted in order, so no call starves. A worker requests locks for one
+//! of its calls at a time, so there are never more requests than workers.
 
 use crate::id::CallId;
 use crate::path::VirtualPath;
@@ -11,7 +11,7 @@ use crate::path::VirtualPath;
 struct LockRequest<W> {
     call: CallId,
     paths: Vec<VirtualPath>,
-    /// Told when the lock is held; gone once it is.
+    /// Notified when the lock is held; `None` from then on.
     waiting: Option<W>,
 }
 
@@ -26,7 +26,7 @@ impl<W> LockRequest<W> {
     }
 }
 
-/// Claims in the order they came; `W` is whatever waits.
+/// Lock requests in order; `W` is what waits for them.
 #[derive(Debug)]
 pub(crate) struct LockQueue<W> {
     requests: Vec<LockRequest<W>>,
@@ -41,7 +41,7 @@ impl<W> Default for LockQueue<W> {
 }
 
 impl<W> LockQueue<W> {
-    /// Claims `paths`; `waiter` comes back at once if it is this call's turn, else later from [`LockQueue::release`].
+    /// Requests a lock on `paths`. Returns `waiter` if the lock is held at once, else [`LockQueue::release`] returns it later.
     pub(crate) fn request(
         &mut self,
         call: CallId,
@@ -63,7 +63,7 @@ impl<W> LockQueue<W> {
         held
     }
 
-    /// Gives up a lock, held or waiting, and returns those whose turn it is now.
+    /// Releases a lock or withdraws its request, and returns the waiters whose locks are held now.
     pub(crate) fn release(&mut self, call: CallId) -> Vec<W> {
         self.requests.retain(|lock| lock.call != call);
         let mut turns = Vec::new();
@@ -88,7 +88,7 @@ mod tests {
         VirtualPath::parse(text, None).unwrap()
     }
 
-    /// Claims `text` for call number `n`; true if it is held at once.
+    /// Requests a lock on `text` for call number `n`; true if it is held at once.
     fn lock(locks: &mut LockQueue<u64>, n: u64, text: &str) -> bool {
         locks.request(CallId(n), vec![path(text)], n).is_some()
     }

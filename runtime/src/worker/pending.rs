@@ -14,16 +14,16 @@ use crate::error::CallError;
 use crate::permission::Question;
 use crate::pipeline::Mode;
 
-/// How far a call has come that was begun.
+/// Progress of a call.
 #[derive(Debug)]
 pub enum CallProgress {
-    /// It is carried out.
+    /// The call has ended.
     Ended(Box<Outcome>),
-    /// It waits for a person's word.
+    /// The call waits for approval.
     Pending(Box<PendingCall>),
 }
 
-/// A call that waits for a person's word; dropping it cancels the call and withdraws its question.
+/// A call that waits for approval; dropping it cancels the call and withdraws its question.
 #[derive(Debug)]
 pub struct PendingCall {
     question: Question,
@@ -31,13 +31,13 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// What it waits for. Calls that ask the same share a question.
+    /// Returns the question that the call waits for. Equal calls share a question.
     #[must_use]
     pub fn question(&self) -> &Question {
         &self.question
     }
 
-    /// Goes on once the question has ended: to the end of the call, or to another question, should it need one.
+    /// Waits until the question has ended, and then until the call ends or needs another answer.
     ///
     /// # Errors
     /// [`CallError`], as from [`Worker::submit`].
@@ -47,7 +47,7 @@ impl PendingCall {
 }
 
 impl Worker {
-    /// Begins a call and returns when it has ended or waits for a person, whichever comes first.
+    /// Begins a call and returns when it has ended or waits for approval.
     ///
     /// # Errors
     /// [`CallError`], as from [`Worker::submit`].
@@ -69,21 +69,21 @@ impl Worker {
     }
 }
 
-/// The next thing that becomes of a call under way.
+/// Event of a running call.
 #[derive(Debug)]
 pub(crate) enum CallEvent {
     End(Box<Done>),
     Question(Box<Question>),
 }
 
-/// A call under way; dropping it cancels the call.
+/// A call in flight; dropping it cancels the call.
 pub(crate) struct RunningCall {
     call: Pin<Box<dyn Future<Output = Result<Done, CallError>> + Send>>,
     questions: mpsc::UnboundedReceiver<Question>,
 }
 
 impl RunningCall {
-    /// A call that nobody is asked about.
+    /// A call that asks no questions.
     #[cfg(feature = "mcp")]
     pub(crate) fn without_questions(
         call: impl Future<Output = Result<Done, CallError>> + Send + 'static,
@@ -95,7 +95,7 @@ impl RunningCall {
         }
     }
 
-    /// Waits until the call ends or asks. Nothing is lost if the future is dropped; after the end there is no next.
+    /// Waits until the call ends or asks a question. Cancel safe; must not be called after the end.
     pub(crate) async fn next(&mut self) -> Result<CallEvent, CallError> {
         tokio::select! {
             biased;

@@ -18,7 +18,7 @@ use crate::policy::{Authority, Explanation, Policy, Verdict};
 use crate::scope::{ScopePattern, Verb};
 use crate::tool::{Arguments, Entry};
 
-/// A call that nobody planned at yet.
+/// A call that is not parsed yet.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) info: Arc<CallInfo>,
@@ -26,12 +26,12 @@ pub(super) struct Request {
     pub(super) typed: Option<Box<dyn Any + Send>>,
     /// A policy for this call alone.
     pub(super) policy: Option<Value>,
-    /// What a person granted to this call alone, before it was made.
+    /// Grants for this call alone, given before it was made.
     pub(super) offered: Vec<ScopePattern>,
 }
 
 impl Request {
-    /// Understands the call; its own policy is admitted against what its worker holds.
+    /// Parses the call; its own policy is checked against its worker's authority.
     pub(super) fn prepare(self, shared: &Shared) -> Result<Step<Parsed>, CallError> {
         let Self {
             info,
@@ -70,7 +70,7 @@ impl Request {
             what: "calls",
             limit: 0,
         };
-        // A call's own policy may leave it none; more than the one call it cannot limit.
+        // The policy of a call can forbid the call itself; it cannot limit others.
         let charged = if most == Some(0) {
             Err(spent)
         } else {
@@ -93,7 +93,7 @@ impl Request {
     }
 }
 
-/// Says what decides on each need of a call, without looking at anything.
+/// Explains the verdict on each need of a call, without reading the file system.
 pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, CallError> {
     let fragment = call.meta.policy.as_ref();
     let authority = fragment.map_or_else(
@@ -103,7 +103,7 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
     explained(shared, call, authority)
 }
 
-/// The same under `authority`, which counts the call's own policy in.
+/// The same under `authority`, which includes the call's own policy.
 pub(super) fn explained(
     shared: &Shared,
     call: &Call,
@@ -157,9 +157,9 @@ pub(super) fn narrowed(
     Ok(left)
 }
 
-/// How the paths of a call are read that comes with `fragment` and is left `authority`. What a stateless client configures,
-/// which comes first of several, moves where relative paths begin, as it does for a session. A policy for one call does not:
-/// whoever wrote the path need not know of it.
+/// The namespace of a call with the policy `fragment`, narrowed to `authority`. The configuration of a stateless client,
+/// the first of several policies, changes the working directory, as for a session. A policy for one call does not, since
+/// the model that wrote the path may not know it.
 fn narrowed_names(
     shared: &Shared,
     fragment: &Value,
@@ -180,7 +180,7 @@ fn narrowed_names(
     Ok(names.narrowed(begins.default_root().cloned(), authority))
 }
 
-/// The authority under which a call counts that a person must allow: each change must be asked for.
+/// The authority of a call that a person must confirm: every change requires approval.
 fn confirmed(authority: Authority, confirm: bool) -> Result<Authority, CallError> {
     if !confirm {
         return Ok(authority);
@@ -189,7 +189,7 @@ fn confirmed(authority: Authority, confirm: bool) -> Result<Authority, CallError
     Ok(authority.overlay(&asking))
 }
 
-/// Whether a policy leaves a tool: its name, something that its calls need, and previews where they are required.
+/// Whether `authority` allows a tool: its name, some of its needs, and previews if they are required.
 pub(super) fn is_left(entry: &Entry, authority: &Authority) -> bool {
     let left = match &entry.remote {
         Some(remote) => authority.judge(&remote.need, &[]) != Verdict::Deny,
@@ -198,7 +198,7 @@ pub(super) fn is_left(entry: &Entry, authority: &Authority) -> bool {
     left && authority.allows_tool(entry.name.as_str()) && !lacks_preview(entry, authority)
 }
 
-/// Whether changes must be previewed and the tool, which changes something, has no previews.
+/// Whether changes must be previewed and the tool is mutating and has no previews.
 fn lacks_preview(entry: &Entry, authority: &Authority) -> bool {
     authority.requires_preview() && entry.mutates && !entry.previews()
 }
@@ -211,10 +211,9 @@ fn unpreviewable(tool: &str) -> CallError {
     CallError::new(Code::PermissionDenied, message)
 }
 
-/// Whether not all of what a tool says that its calls need is denied. A tool that changes something needs more than to
-/// read.
+/// Whether some of the declared needs of a tool are not denied. A mutating tool needs more than to read.
 fn may_succeed(entry: &Entry, authority: &Authority) -> bool {
-    // What cannot be read as a scope says nothing.
+    // Invalid scopes are ignored.
     let kinds = entry.spec.scopes.iter().map(|kind| kind.parse().ok());
     let kinds: Vec<Option<ScopePattern>> = kinds.collect();
     let changing = |kind: &&Option<ScopePattern>| {

@@ -21,7 +21,7 @@ use crate::pipeline::{CallInfo, Cleared, Mode, Step, Work, arguments_hash, remot
 use crate::policy::{Authority, Verdict};
 use crate::tool::{RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
 
-/// A call under way at a server; dropping it cancels the call.
+/// Task of a call that was sent to a server; dropping it cancels the call.
 #[derive(Debug)]
 pub(super) struct RemoteTask(AbortHandle);
 
@@ -31,7 +31,7 @@ impl Drop for RemoteTask {
     }
 }
 
-/// What a server's requests within a call need to know of it.
+/// Context for requests that a server makes within a call.
 #[derive(Debug)]
 struct Context {
     shared: Arc<Shared>,
@@ -50,7 +50,7 @@ impl RemoteContext for Context {
     fn folders(&self) -> Vec<VirtualPath> {
         let folders = self.authority.open_folders().into_iter();
         let mut outermost: Vec<VirtualPath> = Vec::new();
-        // They come in path order, so a folder comes after those that it is in.
+        // Folders are in path order, so a folder comes after its ancestors.
         for folder in folders.filter(|folder| folder.read == Verdict::Allow) {
             if !outermost.iter().any(|outer| folder.path.starts_with(outer)) {
                 outermost.push(folder.path);
@@ -65,12 +65,12 @@ impl RemoteContext for Context {
     }
 
     fn record(&self, step: AuditStep) {
-        // The call is recorded already, and the log counts what it missed.
+        // The call is audited already, and the audit counts missing records.
         let _ = self.shared.audit(&self.info, step);
     }
 }
 
-/// Tells the worker how the sending ended, however it ends.
+/// Reports the end of the task to the worker when dropped.
 struct Report {
     shared: Arc<Shared>,
     call: CallId,
@@ -88,15 +88,15 @@ impl Drop for Report {
         let ended = self.ended.take();
         let ended = ended.unwrap_or_else(|| Ended::Done(Err(panicked())));
         let carried = WorkerMsg::RemoteEnded(self.call, Box::new(ended));
-        // A worker that is gone answered the call when it went.
+        // A worker that has ended has answered the call.
         self.shared.post(carried);
     }
 }
 
-/// How many previews of servers one worker is remembered to have been shown.
+/// How many previews of servers are remembered per worker.
 const MOST_PREVIEWS: usize = 64;
 
-/// What servers call the previews that one worker was shown, the oldest first.
+/// The servers' tokens of previews that one worker received, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Previews(Mutex<VecDeque<(PreviewToken, String)>>);
 
@@ -114,7 +114,7 @@ impl Previews {
         all.push_back((token, theirs));
     }
 
-    /// What the server calls the preview that a call is tied to; refused if it is the preview of another.
+    /// The server's token of the preview that a call is bound to; an error if it is the preview of another call.
     fn tied(&self, info: &CallInfo) -> Result<Option<String>, CallError> {
         let (Mode::Apply, Some(token)) = (info.mode, info.token) else {
             return Ok(None);
@@ -134,8 +134,8 @@ impl Previews {
     }
 }
 
-/// Carries a call on while all of `gates` are open. A revocation does not wait for the server: it waits only for the
-/// step under way, and no step follows.
+/// Polls a remote call while all of `gates` are open. A revocation does not wait for the server: it waits only for the
+/// current poll, and no other follows.
 async fn while_open(
     gates: &[Arc<Gate>],
     mut carrying: RemoteFuture,
@@ -149,7 +149,7 @@ async fn while_open(
         let passes = gates.iter().map(|gate| gate.pass());
         match passes.collect::<Option<Vec<_>>>() {
             Some(_passes) if !is_closed => carrying.as_mut().poll(context),
-            // Nobody can tell how far the server came.
+            // The server may have carried it out.
             Some(_) | None => Poll::Ready(Err(revoked().with("begun", true).into())),
         }
     })
@@ -186,7 +186,7 @@ impl Shared {
         let passes = gates.iter().map(|gate| gate.pass().ok_or_else(revoked));
         let passes: Vec<_> = passes.collect::<Result<_, _>>()?;
         permit.checkpoint()?;
-        // What is not sent is not said to be: all that may refuse it here has done so when it is written down.
+        // Everything that may fail before sending comes first, so that only calls that are sent are audited as such.
         let context = Arc::new(Context {
             shared: Arc::clone(self),
             info: Arc::clone(info),
@@ -201,7 +201,7 @@ impl Shared {
         Ok(self.answered(info, &permit, &*job, carried))
     }
 
-    /// The log names a call before it is sent. It is waited for where waiting stops nobody.
+    /// Audits a call before it is sent. The audit is awaited on a blocking thread.
     async fn note_sending(
         self: &Arc<Self>,
         info: &Arc<CallInfo>,
@@ -261,7 +261,7 @@ mod tests {
             let (gates, steps) = (gates.clone(), Arc::clone(&steps));
             Box::pin(std::future::poll_fn(move |_| {
                 steps.fetch_add(1, Ordering::SeqCst);
-                // A revocation at this moment would wait.
+                // A concurrent revocation would wait.
                 for gate in &gates {
                     let idle = std::pin::pin!(gate.idle());
                     let context = &mut Context::from_waker(Waker::noop());

@@ -29,15 +29,15 @@ use crate::scope::ScopePattern;
 use crate::supervisor::Core;
 use crate::tool::Entry;
 
-/// How many ignored grants of one call are recorded.
+/// How many ignored grants of one call are audited.
 #[cfg(feature = "mcp")]
 const MOST_IGNORED: usize = 16;
 
-/// One worker as the rest of the runtime sees it; it outlives the actor's deaths.
+/// State of one worker that outlives its actor.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: WorkerId,
-    /// The names from the outermost worker down, such as `main/tests`.
+    /// Path of worker names, such as `main/tests`.
     pub(crate) agent: Arc<str>,
     pub(crate) session: Arc<str>,
     /// Its ancestors, from the nearest to the outermost.
@@ -50,24 +50,21 @@ pub(crate) struct Shared {
     pub(crate) handles: Arc<WorkerHandles>,
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
-    /// Held while the policy of a request that is no call is compiled.
+    /// Held while the policy of a request other than a call is compiled.
     #[cfg(feature = "mcp")]
     pub(super) compiling: Arc<tokio::sync::Mutex<()>>,
-    /// What it was shown by servers of others.
+    /// Previews that it received from third-party servers.
     pub(super) previews: Previews,
-    /// What the apps that people look at beside it offer.
+    /// The apps that are open beside it.
     #[cfg(feature = "mcp")]
     pub(super) apps: super::apps::Apps,
-    /// The end of the worker's life, if its policy sets one.
+    /// Deadline of the worker, if its policy sets one.
     end: OnceLock<DeadlineGuard>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
 }
 
 impl Shared {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the one place where a worker is put together"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "called in one place only")]
     pub(crate) fn new(
         id: WorkerId,
         name: &str,
@@ -122,7 +119,7 @@ impl Shared {
         &self.handles.gate
     }
 
-    /// The tool of that name: one of the runtime's or of another server, else of an app.
+    /// The tool of that name: of the runtime or a third-party server, else of an app.
     pub(crate) fn tool(&self, name: &str) -> Option<Arc<Entry>> {
         let tool = self.core.tools.get(name);
         #[cfg(feature = "mcp")]
@@ -130,7 +127,7 @@ impl Shared {
         tool
     }
 
-    /// The tool that a call is for, and what it is given, where its arguments say so.
+    /// The tool and arguments of a call that names them in its arguments; see [`Apps::meant`](super::apps::Apps::meant).
     pub(super) fn meant(&self, call: &Call) -> Option<(ToolName, Value)> {
         #[cfg(feature = "mcp")]
         return self.apps.meant(&self.core.tools, call);
@@ -141,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Every tool, those of apps last.
+    /// All tools, those of apps last.
     pub(super) fn tools(&self) -> Vec<Arc<Entry>> {
         let tools = self.core.tools.entries();
         #[cfg(feature = "mcp")]
@@ -149,19 +146,19 @@ impl Shared {
         tools
     }
 
-    /// Takes up when the worker's life ends, whichever actor it has then.
+    /// Sets the deadline of the worker, which holds across restarts of its actor.
     pub(crate) fn end_with(&self, end: DeadlineGuard) {
-        // A worker is started once, so there is none yet.
+        // A worker is started once, so none is set yet.
         let _ = self.end.set(end);
     }
 
-    /// Takes up a new life of the actor.
+    /// Attaches a new actor.
     pub(super) fn attach(&self, me: ActorRef<WorkerMsg>) {
         self.core.actors.insert(me.get_id(), self.id);
         self.actor.store(Some(Arc::new(me)));
     }
 
-    /// Posts a message; false if there is nobody to read it.
+    /// Posts a message; false if the actor has ended.
     pub(super) fn post(&self, msg: WorkerMsg) -> bool {
         self.actor
             .load()
@@ -169,15 +166,15 @@ impl Shared {
             .is_some_and(|actor| actor.send_message(msg).is_ok())
     }
 
-    /// Ends the actor once everybody is answered; those whose effect has begun hear how it ended.
+    /// Ends the actor once all calls are answered; those whose effect has begun are answered when it ends.
     pub(crate) fn close(&self) {
         self.post(WorkerMsg::Close);
     }
 
-    /// Waits until the actor has ended, and the end is on its way to the audit.
+    /// Waits until the actor has ended and its end was sent to the audit.
     pub(crate) async fn ended(&self) {
         if let Some(actor) = self.actor.load_full() {
-            // Without a limit of its own it waits for as long as it takes.
+            // Without a timeout it cannot fail.
             let _ = actor.wait(None).await;
         }
     }
@@ -187,7 +184,7 @@ impl Shared {
         self.actor.load().as_ref().unwrap().kill();
     }
 
-    /// Judges a call and audits the verdict before anything follows from it.
+    /// Judges a call and audits the verdict before it takes effect.
     pub(super) fn judge(&self, step: Step<Parsed>) -> Judged {
         if self.gate().is_closed() {
             return Judged::Refused(revoked());
@@ -208,9 +205,12 @@ impl Shared {
         }
     }
 
-    /// Audits what came with a call, if it uses that: the broker records the grants it uses, and an answer for this once is
-    /// in the record already.
-    pub(super) fn used(&self, info: &CallInfo, granted: &UsedGrants) -> Result<(), CallError> {
+    /// Audits the use of grants sent with a call. The broker audits uses of live grants, and answers are audited already.
+    pub(super) fn audit_used_grants(
+        &self,
+        info: &CallInfo,
+        granted: &UsedGrants,
+    ) -> Result<(), CallError> {
         if granted.brought.is_empty() {
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl Shared {
         self.audit(info, AuditStep::GrantUsed { grants, brought })
     }
 
-    /// Audits how a call ended and answers it. A caller that gave up is no error.
+    /// Audits how a call ended and answers it. It is not an error if the caller is gone.
     pub(super) fn finished(
         &self,
         info: &CallInfo,
@@ -235,15 +235,15 @@ impl Shared {
             Err(error) => self.refused(info, error),
             Ok(done) => {
                 let bytes = done.bytes();
-                // The answer stands whether or not the log has room: its verdict and effect were audited before,
-                // and the log counts what it missed.
+                // The result is valid even if the audit is full: verdict and effect were audited before, and the audit counts
+                // missing records.
                 let _ = self.audit(info, AuditStep::Finished { code: None, bytes });
             }
         }
         drop(port.send(result));
     }
 
-    /// Audits that a call got no result: it was denied, or it failed. The answer stands whether or not the log has room.
+    /// Audits that a call was denied or failed. The answer is valid even if the audit is full.
     pub(super) fn refused(&self, info: &CallInfo, error: &CallError) {
         let begun = info.stop.has_begun() || info.stop.was_sent();
         let code = Some(error.code());
@@ -260,7 +260,7 @@ impl Shared {
         };
     }
 
-    /// Audits that a call of an untrusted client came with grants; the log counts what it missed.
+    /// Audits that grants of an untrusted client were ignored; the audit counts missing records.
     #[cfg(feature = "mcp")]
     pub(super) fn ignored_grants(&self, call: &Call, brought: &[ScopePattern]) {
         let brought = brought.iter().take(MOST_IGNORED).cloned().collect();
@@ -283,7 +283,7 @@ impl Shared {
         }
     }
 
-    /// Audits a step of a call, or refuses to go on.
+    /// Audits a step of a call; on an error the step must not happen.
     pub(super) fn audit(&self, info: &CallInfo, step: AuditStep) -> Result<(), CallError> {
         self.core
             .audit
@@ -299,28 +299,28 @@ impl Shared {
             .map_err(CallError::from)
     }
 
-    /// Audits a step of a call that has happened, and waits until it is written; only on pool threads. After an error the
-    /// step is written later.
+    /// Audits a step that has happened and waits until it is written; only on pool threads. After an error the step is
+    /// written later.
     pub(super) fn audit_effect(&self, info: &CallInfo, step: AuditStep) -> Result<(), AuditError> {
         self.core.audit.commit_effect(self.event(Some(info), step))
     }
 
-    /// Audits a step of the worker's life, or refuses to go on.
+    /// Audits a step of the worker; on an error the step must not happen.
     pub(crate) fn record(&self, step: AuditStep) -> Result<(), AuditError> {
         self.core.audit.record(self.event(None, step))
     }
 
-    /// Audits a step of the worker's life that happens in any case; the log counts what it missed.
+    /// Audits a step of the worker that happens in any case; the audit counts missing records.
     pub(crate) fn note(&self, step: AuditStep) {
         let _ = self.record(step);
     }
 
-    /// The root that holds all of a call's changes, or the top of the namespace.
+    /// The root that contains all changes of a call, or the top of the namespace.
     pub(super) fn base(&self, changes: &[Change]) -> VirtualPath {
         crate::artifact::base(changes, self.handles.roots.iter().map(Root::mount))
     }
 
-    /// The root that most of a call's work is on.
+    /// The root of the first path that a call needs.
     pub(super) fn root_of(&self, needs: &[Scope]) -> Option<VirtualPath> {
         let path = needs.iter().find_map(Scope::path)?;
         self.handles

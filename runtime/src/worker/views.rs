@@ -17,7 +17,7 @@ use crate::policy::Verdict;
 use crate::scope::Scope;
 use crate::tool::{Entry, RemoteTools};
 
-/// What stands in the audit where a page reads what its server has.
+/// Name in the audit of a page's reads from its server.
 const READ: &str = "resources/read";
 
 impl Worker {
@@ -30,18 +30,18 @@ impl Worker {
         self.shared.core.supervisor_of(self.shared.id)
     }
 
-    /// Whether a question waits for an answer; of a broker that is gone nobody hears that it does not.
+    /// Whether a question waits for an answer; true if the broker has ended.
     pub(crate) async fn is_asked(&self, question: QuestionId) -> bool {
         let asked = self.shared.core.broker.question(question).await;
         !matches!(asked, Ok(None))
     }
 
-    /// Whether the runtime was built with these.
+    /// Whether the runtime was built with these remote tools.
     pub(crate) fn is_offered(&self, remote: &Arc<RemoteTools>) -> bool {
         self.shared.core.tools.are_of(remote)
     }
 
-    /// The tool of that name among the runtime's own, or among those of a server by the name it has there.
+    /// The tool of that name of the runtime, or of a server by its name there.
     pub(crate) fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
         let tools = &self.shared.core.tools;
         let entry = match server {
@@ -54,12 +54,12 @@ impl Worker {
         entry.filter(reached)
     }
 
-    /// Audits that a call names no tool of this worker.
+    /// Audits a call of an unknown tool.
     pub(crate) fn refuse_unknown(&self, tool: &str, origin: Origin) -> CallError {
         self.refuse(tool, origin, CallError::unknown_tool(tool))
     }
 
-    /// Audits that calls of a connection come too fast.
+    /// Audits that a call exceeded the rate limit of its connection.
     pub(crate) fn refuse_pace(&self, tool: &str, retry_after_ms: u64) -> CallError {
         let message = "calls come too fast; wait and try again";
         let error = CallError::new(Code::RateLimited, message);
@@ -76,14 +76,14 @@ impl Worker {
         error
     }
 
-    /// Audits that a view's call is refused before it is one of any tool.
+    /// Audits that a view's call was refused before its tool was known.
     pub(crate) fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
         self.shared.refused(&self.of_view(tool, arguments), &error);
         error
     }
 
-    /// Judges and records that a page reads what its server has, which is `label` in scopes. Nobody is asked about that.
-    /// [`Worker::view_read`] is to be told what comes of it.
+    /// Judges and audits a page's read from its server, which is called `label` in scopes. Nobody is asked about it.
+    /// Call [`Worker::view_read`] with its result.
     pub(crate) fn view_reads(
         &self,
         server: &str,
@@ -132,11 +132,11 @@ impl Worker {
         self.shared.audit(info, step)
     }
 
-    /// Records how a page's reading ended: with so many bytes, or with an error.
+    /// Audits how a page's read ended: the number of bytes, or an error.
     pub(crate) fn view_read(&self, info: &CallInfo, ended: Result<u64, &CallError>) {
         match ended {
             Ok(bytes) => {
-                // What was read was recorded before; the log counts what it missed.
+                // The read was audited before; the audit counts missing records.
                 let _ = self
                     .shared
                     .audit(info, Step::Finished { code: None, bytes });

@@ -18,12 +18,12 @@ use crate::worker::prepare::Request;
 pub(crate) struct Prepared {
     judged: Judged,
     limits: Limits,
-    /// About how many bytes its policy holds.
+    /// Approximate size of its policy in bytes.
     size: u64,
 }
 
 impl Prepared {
-    /// Compiles the policy of a call that came `since` the one before it, and judges the call; only on pool threads.
+    /// Compiles the policy of a call and judges it; only on pool threads. `since` is the time since the previous call.
     fn of(request: Request, shared: &Shared, since: Option<Duration>) -> Result<Self, CallError> {
         let stop = Arc::clone(&request.info.stop);
         stop.check()?;
@@ -73,7 +73,7 @@ impl CallTable {
         self.start_ready();
     }
 
-    /// Hands the next policy to the pool, unless one of this worker is there.
+    /// Submits the next policy to the pool, unless one of this worker is being compiled.
     pub(super) fn compile_next(&mut self) {
         while self.compiling.is_none()
             && let Some(id) = self.policies.pop_front()
@@ -183,21 +183,21 @@ mod tests {
         assert_eq!(found_out.code(), Code::UnknownTool, "{found_out}");
     }
 
-    /// A tool that needs to read a path, and does not.
-    struct Look;
+    /// A tool that needs to read a path, but does not.
+    struct NeedsRead;
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Target {
         path: String,
     }
 
-    impl ReadTool for Look {
+    impl ReadTool for NeedsRead {
         type Args = Target;
         type Output = Value;
         type Job = ();
 
         fn spec(&self) -> ToolSpec {
-            ToolSpec::new("look", "Look", "Looks.")
+            ToolSpec::new("look", "NeedsRead", "Looks.")
         }
 
         fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<()>, CallError> {
@@ -215,7 +215,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let builder = Runtime::builder()
             .root("r", root.path())
-            .tools(ToolSet::new().reader(Look))
+            .tools(ToolSet::new().reader(NeedsRead))
             .approver(Deferred);
         let (runtime, grants) = builder.build().await.unwrap();
         let worker = runtime.spawn(WorkerSpec::new("one")).await.unwrap();

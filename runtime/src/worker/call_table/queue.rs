@@ -13,7 +13,7 @@ use crate::worker::blocking::{Full, Pool, Ticket};
 use crate::worker::jobs::{self, Approved, Ended};
 
 impl CallTable {
-    /// Queues a cleared call: for its turn if it changes something, else for a thread.
+    /// Queues a cleared call: for its path locks if it changes something, else for a thread.
     pub(super) fn enqueue(
         &mut self,
         id: CallId,
@@ -42,13 +42,13 @@ impl CallTable {
         }
     }
 
-    /// Queues a call for one of this worker's max_jobs in the pool.
+    /// Queues a call for a pool thread.
     pub(super) fn wait_for_thread(&mut self, id: CallId) {
         self.ready.push_back(id);
         self.start_ready();
     }
 
-    /// Claims the paths of the first write in line.
+    /// Requests the path locks of the first queued write.
     fn lock_first(&mut self) {
         let first = self
             .writes
@@ -69,7 +69,7 @@ impl CallTable {
         }
     }
 
-    /// Hands ready calls to the pool while this worker has max_jobs there.
+    /// Submits ready calls to the pool, as many as this worker may run.
     pub(super) fn start_ready(&mut self) {
         while self.running.len() < self.max_jobs() {
             let Some(id) = self.ready.pop_front() else {
@@ -119,7 +119,7 @@ impl CallTable {
         let work = move || {
             let run = || span.in_scope(|| jobs::run(&shared, step, approved));
             let ended = jobs::catch_panic(run, |error| Ended::Done(Err(error)));
-            // The paths are free before anybody hears of the result.
+            // The locks are released before the result is reported.
             drop(path_lock);
             shared.post(WorkerMsg::Ended(id, Box::new(ended)));
         };
@@ -127,7 +127,7 @@ impl CallTable {
         self.submitted(id, Stage::Running, caller, handed);
     }
 
-    /// The pool that a call at this stage is in.
+    /// The pool that runs calls at this stage.
     pub(super) fn pool_of(&self, stage: &Stage) -> &Pool {
         match stage {
             Stage::Preparing(_) | Stage::Judging(..) => &self.shared.core.cpu,
@@ -140,7 +140,7 @@ impl CallTable {
         }
     }
 
-    /// Remembers a call whose job the pool took, or refuses it at once.
+    /// Stores a call whose job was submitted, or refuses it if the pool was full.
     pub(super) fn submitted(
         &mut self,
         id: CallId,
@@ -174,7 +174,7 @@ impl CallTable {
         self.start_ready();
     }
 
-    /// A server is done with a call.
+    /// The call to a server ended.
     pub(in crate::worker) fn remote_ended(&mut self, id: CallId, ended: Ended) {
         match (self.calls.remove(&id), ended) {
             (Some((Stage::Remote { .. }, caller)), Ended::Done(result)) => {
@@ -188,7 +188,7 @@ impl CallTable {
         }
     }
 
-    /// Waiting for a person is not work: the deadline of a call that is at its server is suspended, or set anew.
+    /// Suspends or restarts the deadline of a remote call, since waiting for a person does not count as work.
     pub(in crate::worker) fn suspend(&mut self, id: CallId, suspended: bool) {
         if let Some((Stage::Remote { .. }, caller)) = self.calls.get_mut(&id) {
             caller.deadline_guard = None;
@@ -198,7 +198,7 @@ impl CallTable {
         }
     }
 
-    /// Answers a call that is over before its end. If its thread hangs it keeps its place until it is back.
+    /// Answers a call before it has ended. If its thread hangs, it still counts as running until the thread returns.
     pub(in crate::worker) fn abort(&mut self, id: CallId, why: StopReason) {
         let Some((stage, mut caller)) = self.calls.remove(&id) else {
             return;
@@ -215,7 +215,7 @@ impl CallTable {
         }
         let sent = matches!(stage, Stage::Remote { .. }) && caller.info.stop.was_sent();
         let error = caller.info.stop.check().err().unwrap_or_else(begun);
-        // Nobody can tell how far the server came.
+        // The server may have carried it out.
         let error = if sent {
             error.with("begun", true)
         } else {
@@ -226,7 +226,7 @@ impl CallTable {
         self.start_ready();
     }
 
-    /// Answers everybody but those whose effect has begun: these hear how it ended.
+    /// Aborts all calls except those whose effect has begun, which are answered when it ends.
     pub(in crate::worker) fn close(&mut self) {
         self.closing = true;
         let begun = |caller: &Caller| {
@@ -248,7 +248,7 @@ impl CallTable {
         caller.finish(&self.shared, result);
     }
 
-    /// Takes a call out of the line of writes; the next one claims its paths.
+    /// Removes a call from the queue of writes; the next one requests its path locks.
     pub(super) fn dequeue(&mut self, id: CallId) {
         let first = self.writes.front() == Some(&id);
         self.writes.retain(|waiting| *waiting != id);
@@ -257,7 +257,7 @@ impl CallTable {
         }
     }
 
-    /// A pool thread is back. Returns its call, unless its caller is gone or it is of a former life of this worker.
+    /// A job ended. Returns its call, unless the caller is gone or the call belongs to an earlier actor of this worker.
     pub(super) fn take_finished(&mut self, id: CallId) -> Option<(Stage, Caller)> {
         if !self.running.remove(&id) {
             return None;
@@ -267,13 +267,13 @@ impl CallTable {
         Some((stage, caller))
     }
 
-    /// A message came for a call that is elsewhere by now: it is not for this stage.
+    /// Puts a call back whose stage does not match the message.
     pub(super) fn reinsert(&mut self, id: CallId, call: Option<(Stage, Caller)>) {
         self.calls.extend(call.map(|call| (id, call)));
     }
 }
 
-/// The answer where the effect has begun and its end cannot be waited for.
+/// The error for a call whose effect has begun and may not have ended.
 fn begun() -> CallError {
     let message = "the change had begun and may yet be made; look before you try again";
     CallError::new(Code::Deadline, message).with("begun", true)
