@@ -54,9 +54,9 @@ pub(crate) use globs::{MAX_GLOB, MAX_LIST};
 pub(crate) use parse::Pointer;
 pub(crate) use protect::GIT as REPOSITORY_REASON;
 
-/// What a worker or a call shall be kept to: data that can only restrict what its issuer holds.
+/// Restrictions on a worker or a call: data that can only restrict what its issuer has.
 ///
-/// A key that is absent says nothing; the empty policy keeps to everything the issuer holds.
+/// An absent key restricts nothing; the empty policy allows everything that the issuer has.
 ///
 /// ```
 /// use bailiwick::{Policy, Verdict};
@@ -92,7 +92,7 @@ pub struct Policy {
     flags: flags::FlagFields,
     #[serde(flatten)]
     limits: limits::LimitFields,
-    /// What a builder method could not read; told when the policy is admitted.
+    /// Invalid input of builder methods; reported when the policy is admitted.
     #[serde(skip)]
     faults: Vec<PolicyError>,
 }
@@ -110,12 +110,12 @@ struct Compiled {
     access: Access,
     flags: flags::Flags,
     limits: Limits,
-    /// About how many bytes its globs hold.
+    /// Approximate size of its globs in bytes.
     size: usize,
 }
 
 impl Policy {
-    /// Compiles every field; `defaults` are the limits where the policy names none.
+    /// Compiles all fields; `defaults` are the limits that the policy does not set.
     fn compile(&self, defaults: Limits, budget: &mut PatternBudget) -> Result<Layer, PolicyError> {
         let Self {
             roots,
@@ -145,7 +145,7 @@ impl Policy {
         })))
     }
 
-    /// Refuses to ask for more than `issuer` holds, field by field.
+    /// Checks field by field that the policy requests no more than `issuer` has.
     fn admit(&self, issuer: &Authority, origin: Origin) -> Result<(), PolicyError> {
         let Self {
             roots,
@@ -167,13 +167,12 @@ impl Policy {
         limits.admit(issuer.limits())
     }
 
-    /// The tools that it names, which are all that it leaves if it names any.
+    /// The tools that it lists; others are not allowed if it lists any.
     pub(crate) fn named_tools(&self) -> impl Iterator<Item = &str> {
         self.sets.tools.iter().flatten().map(String::as_str)
     }
 
-    /// The access level of a server that this policy is the configuration of; `writable` says whether its roots let
-    /// anything be changed.
+    /// The access level of a server configured by this policy; `writable` says whether any of its roots is writable.
     pub(crate) fn level(&self, writable: bool) -> Access {
         let changes = self.flags.read_only != Some(true)
             && self.access != Some(Access::Read)
@@ -185,7 +184,7 @@ impl Policy {
         }
     }
 
-    /// This policy with what an unset field means in configuration.
+    /// This policy with the configuration's defaults for unset fields.
     fn configured(&self) -> Self {
         Self {
             flags: self.flags.configured(),
@@ -203,7 +202,7 @@ impl Layer {
         &self.0.scopes
     }
 
-    /// About how many bytes its globs hold.
+    /// Approximate size of its globs in bytes.
     pub(crate) fn size(&self) -> usize {
         self.0.size
     }
@@ -228,14 +227,14 @@ impl Compiled {
             .tighter(sets.judge(need))
             .tighter(access.judge(need))
             .tighter(flags.judge(need));
-        // These globs are tried at every depth of a path outside the roots.
+        // These globs are matched at every depth of a path outside the roots.
         if ruling.verdict == Verdict::Deny {
             return ruling;
         }
         ruling.tighter(everywhere.judge(need, mounts))
     }
 
-    /// Whether something at or beneath `prefix` may be left.
+    /// Whether something at or beneath `prefix` may be allowed.
     fn reaches(&self, prefix: &crate::path::VirtualPath, inherited: bool) -> bool {
         let Self {
             roots,

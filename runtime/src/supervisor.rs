@@ -179,7 +179,7 @@ impl SupervisorState {
             return;
         }
         self.restarts.remove(&id);
-        // Not waited for: other workers of this supervisor may have restart, too.
+        // Not awaited: other workers of this supervisor may have died, too.
         tokio::spawn(async move {
             core.revoke(id).await;
             shared.note(AuditStep::WorkerStopped);

@@ -11,91 +11,91 @@ use crate::id::{QuestionId, ToolName};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Operations, Resource, Scope, Verb};
 
-/// Open questions of one session that ask for the same kind of thing. Each still has an answer of its own.
+/// Open questions of one session with the same verb and kind of resource. Each can still be answered by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Batch {
-    /// The session that asks.
+    /// The session.
     pub session: Arc<str>,
-    /// What is to be done.
+    /// The verb of all needs.
     pub verb: Verb,
-    /// To what kind of thing, such as `file`.
+    /// The kind of resource of all needs, such as `file`.
     pub resource: String,
-    /// The deepest folder that holds all of it, if it is about files.
+    /// The deepest folder that contains all files, if the needs are about files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<VirtualPath>,
-    /// The widest that is offered: what is to be done, beneath that folder. None if it would reach above what may be granted
-    /// for every item, or it is not about files.
+    /// The widest offered pattern: the verb for everything beneath that folder. `None` if it is not grantable for any item,
+    /// or the needs are not about files.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<Coverage>,
-    /// The questions, in the order they were asked.
+    /// The questions, in the order in which they were asked.
     pub items: Vec<BatchItem>,
 }
 
-/// One question of a batch, with what a person needs to tick it.
+/// One question of a batch, with the information that a person needs to select it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BatchItem {
     /// The question.
     pub question: QuestionId,
-    /// The agent that asks, by its path.
+    /// The path of the agent that asks.
     pub agent: String,
     /// The tool.
     pub tool: ToolName,
     /// One sentence on the call.
     pub intent: String,
-    /// What has to be allowed.
+    /// The scopes that require approval.
     pub needs: Vec<Scope>,
     /// Whether [`Batch::pattern`] may be granted for this one.
     pub covered: bool,
-    /// How many equal calls wait for its answer; once lets one of them through.
+    /// How many equal calls wait for its answer; [`Lifetime::Once`] allows one of them.
     pub waiting: usize,
 }
 
-/// One answer to the questions of a batch that a person ticked.
+/// One answer to the selected questions of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum BatchAnswer {
-    /// They may.
+    /// Allow the calls.
     Allow {
-        /// What may be done, such as [`Batch::pattern`]; none for exactly what each of them asks.
+        /// What is allowed, such as [`Batch::pattern`]; `None` for exactly what each question asks.
         #[serde(default)]
         pattern: Option<Coverage>,
-        /// For how long. [`Lifetime::Uses`] counts for each question by itself, so ten uses for three questions are thirty, and a
-        /// later call may use what is left of any of them.
+        /// How long it is allowed. [`Lifetime::Uses`] counts separately for each question: ten uses for three questions are
+        /// thirty, and a later call may use the remaining ones of any question.
         lifetime: Lifetime,
-        /// Whether sub-agents of those who ask may use it too.
+        /// Whether descendants of the workers that ask may use it, too.
         #[serde(default)]
         descendants: bool,
     },
-    /// They may not.
+    /// Deny the calls.
     Deny {
-        /// What the agents are told.
+        /// A note for the agents.
         #[serde(default)]
         note: Option<String>,
     },
 }
 
-/// Why a question is looked at by itself.
+/// Why a question must be answered by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotBatchable {
-    /// What it asks for must not be changed lightly.
+    /// It asks to change something protected.
     #[error("it is about something protected")]
     Sensitive,
-    /// The tool is of another server, so a person has to see whose it is and what it is given.
+    /// The tool is provided by a third-party server, so a person has to see the server and the arguments.
     #[error("it is a call of another server")]
     Server,
-    /// There is nothing that shows what the call would do.
+    /// It has no preview.
     #[error("it does not show what it would do")]
     Unshown,
-    /// The others are of another session.
+    /// It belongs to another session than the others.
     #[error("it is of another session")]
     Session,
 }
 
-/// Returns the questions that can be answered together, in groups of two or more. What has an [`NotBatchable`], or asks for more
-/// than one kind of thing, is in none: it is looked at by itself.
+/// Returns the questions that can be answered together, in groups of two or more. Questions that are [`NotBatchable`] or
+/// ask for several kinds of scopes are in no group.
 #[must_use]
 pub fn batches(questions: &[Question]) -> Vec<Batch> {
     let mut groups: BTreeMap<(&Arc<str>, Verb, &Resource), Vec<&Question>> = BTreeMap::new();
@@ -130,7 +130,7 @@ pub fn batches(questions: &[Question]) -> Vec<Batch> {
     batches
 }
 
-/// Why a question is in no batch at all.
+/// Why a question can be in no batch.
 pub(crate) fn apart(request: &Request) -> Option<NotBatchable> {
     if request.sensitive {
         Some(NotBatchable::Sensitive)
@@ -141,7 +141,7 @@ pub(crate) fn apart(request: &Request) -> Option<NotBatchable> {
     }
 }
 
-/// The one kind of thing that is asked for; none if there are several, or it stands apart.
+/// The verb and resource of all needs; `None` if there are several, or the question cannot be in a batch.
 fn kind(request: &Request) -> Option<(Verb, &Resource)> {
     let mut kinds = request.needs.iter().map(kind_of);
     let first = kinds.next()?;
@@ -152,7 +152,7 @@ fn kind_of(need: &Scope) -> (Verb, &Resource) {
     (need.verb(), need.resource())
 }
 
-/// All that is beneath a folder, for the operations that are asked; none of a folder that is not offered whole.
+/// Everything beneath a folder, for the requested operations; `None` if the folder is not offered as a whole.
 fn pattern(verb: Verb, folder: &VirtualPath, group: &[&Question]) -> Option<Coverage> {
     let roots = &group.first()?.request.roots;
     let needs = group.iter().flat_map(|question| &question.request.needs);
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(item.needs, questions[0].request.needs);
     }
 
-    /// The pattern of the one batch, and what of it that may be granted for.
+    /// The pattern of the only batch, and the items for which it is grantable.
     fn offered(questions: &[Question]) -> (Option<String>, Vec<bool>) {
         let batch = batches(questions).swap_remove(0);
         let covered = batch.items.iter().map(|item| item.covered).collect();

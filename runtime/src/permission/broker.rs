@@ -27,26 +27,26 @@ use crate::error::CallError;
 use crate::id::{GrantId, QuestionId, SilencedId, WorkerId};
 use crate::scope::Scope;
 
-/// Tells the time since the runtime began; it never goes back.
+/// Monotonic time since the runtime began.
 pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// How the broker treats people and workers.
+/// Configuration of the broker.
 pub(crate) struct BrokerConfig {
     pub(crate) limits: AskLimits,
     /// How long a question waits for an answer.
     pub(crate) patience: Duration,
     /// How many grants may be live.
     pub(crate) max_grants: usize,
-    /// How often questions and grants are looked through for what is over.
+    /// How often expired questions and grants are removed.
     pub(crate) tick: Duration,
-    /// How long a revocation waits for effects that had begun.
+    /// How long a revocation waits for effects in progress.
     pub(crate) grace: Duration,
     pub(crate) clock: TimeSource,
-    /// What time it is for people.
+    /// Wall clock.
     pub(crate) wall: WallClock,
-    /// Tells this run of the runtime from all others.
+    /// Distinguishes this run of the runtime from others.
     pub(crate) nonce: u64,
-    /// Where grants to agents are kept; else they end with the runtime.
+    /// Store of grants to agents; without it they end with the runtime.
     pub(crate) store: Option<GrantStore>,
 }
 
@@ -76,30 +76,30 @@ impl fmt::Debug for BrokerConfig {
     }
 }
 
-/// What was said to a call.
+/// How a call's question ended.
 #[derive(Clone, Debug)]
 pub(crate) enum AskOutcome {
-    /// It may, by these patterns, and without these parts of the change.
+    /// The call is allowed by these grants, without these hunks of the change.
     Allowed(UsedGrants, Vec<ExcludedHunks>),
-    /// It may not.
+    /// The call is not allowed.
     Refused {
         /// Denied, expired or cancelled.
         decision: Decision,
         /// Who refused.
         by: DecidedBy,
-        /// What the agent is told.
+        /// A note for the agent.
         note: Option<String>,
     },
 }
 
-/// The way to whoever hears that a call waits for a question.
+/// Receives the question that a call waits for.
 pub(crate) type QuestionSender = mpsc::UnboundedSender<Question>;
 
 pub(super) type AskPort = RpcReplyPort<Result<AskOutcome, CallError>>;
-/// Takes the reply, and with it whether what changed is stored.
+/// Reply port for a value, and for the result of storing the change.
 type SavingPort<T> = RpcReplyPort<(T, PendingSave)>;
 
-/// What the broker is told and asked.
+/// Message to the broker.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A call wants to use grants.
@@ -109,7 +109,7 @@ pub(crate) enum Message {
         CallRef,
         RpcReplyPort<Option<UsedGrants>>,
     ),
-    /// A call needs a person's word; whoever made it may want to hear of the question.
+    /// A call requires approval; the sender receives the question.
     Ask(Box<Request>, Requester, Option<QuestionSender>, AskPort),
     /// A person answers.
     Answer(QuestionId, Answer, SavingPort<Result<(), AuthorityError>>),
@@ -121,46 +121,46 @@ pub(crate) enum Message {
     ),
     /// The approver answers.
     Decided(QuestionId, Answer, DecidedBy),
-    /// A person wants to see one question.
+    /// Returns one question.
     Question(QuestionId, RpcReplyPort<Option<Question>>),
-    /// Somebody wants to know how a question stands, and whose it is.
+    /// Returns the status of a question.
     QuestionStatus(QuestionId, RpcReplyPort<Option<QuestionStatus>>),
-    /// A person wants to see what is open.
+    /// Returns the open questions.
     Questions(RpcReplyPort<Vec<Question>>),
-    /// A person wants to see what is granted.
+    /// Returns the live grants.
     Grants(RpcReplyPort<Vec<GrantView>>),
     /// A person grants.
     Grant(NewGrant, SavingPort<Result<GrantId, AuthorityError>>),
-    /// A person takes a grant back.
+    /// A person revokes a grant.
     Revoke(GrantId, SavingPort<Option<Arc<Gate>>>),
     /// A person grants several things together, all or none.
     GrantAll(
         Vec<NewGrant>,
         SavingPort<Result<Vec<GrantId>, AuthorityError>>,
     ),
-    /// A person takes back every grant that is meant.
+    /// A person revokes all grants that match.
     RevokeWhere(GrantFilter, SavingPort<Vec<Arc<Gate>>>),
-    /// A person leaves less of a grant.
+    /// A person narrows a grant.
     Narrow(
         GrantId,
         Narrowing,
         SavingPort<Result<Option<Arc<Gate>>, AuthorityError>>,
     ),
-    /// The store cannot keep what was granted.
+    /// Grants could not be stored.
     StoreFailure(StoreFailure),
-    /// The store is to be let go.
+    /// Closes the store.
     CloseStore(RpcReplyPort<PendingSave>),
-    /// A worker is no more.
+    /// A worker has ended.
     ForgetWorker(WorkerId, RpcReplyPort<()>),
-    /// A session is over.
+    /// A session has ended.
     EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
-    /// A person wants to see what nobody is asked about.
+    /// Returns what is denied for the rest of a session.
     Silenced(RpcReplyPort<Vec<Silenced>>),
-    /// A person wants to be asked again.
+    /// A person wants to be asked again about it.
     AskAgain(SilencedId, RpcReplyPort<bool>),
-    /// Nobody can answer by hand any more, and the approver leaves it to that.
+    /// The authority is gone, and the approver leaves all answers to it.
     Unattended,
-    /// Time has gone by.
+    /// Timer tick.
     Tick,
 }
 
@@ -168,11 +168,11 @@ pub(crate) enum Message {
 #[cfg(feature = "ractor-cluster")]
 impl ractor::Message for Message {}
 
-/// Tells whoever watches after each message that may have changed a question or a grant.
+/// Broker actor; notifies watchers after each message that may have changed a question or a grant.
 struct BrokerActor(watch::Sender<()>);
 
 impl Message {
-    /// Whether it only is_query.
+    /// Whether it changes nothing.
     fn is_query(&self) -> bool {
         matches!(
             self,
@@ -185,7 +185,7 @@ impl Message {
     }
 }
 
-/// What the actor starts from.
+/// Arguments of the actor.
 struct Start {
     config: BrokerConfig,
     run: Run,
@@ -206,7 +206,7 @@ impl Actor for BrokerActor {
     ) -> Result<BrokerState, ActorProcessingErr> {
         me.send_interval(start.config.tick, || Message::Tick);
         let (broker, wall) = (me.clone(), Arc::clone(&start.config.wall));
-        // A broker that is gone has no grants left, and dropping this tells whoever waits.
+        // A broker that has ended has no grants, and dropping the failure notifies the waiters.
         let report = move |store_failed| drop(broker.cast(Message::StoreFailure(store_failed)));
         let (store, stored) =
             StoreHandle::start(start.config.store.take(), &start.audit, wall, report)?;
@@ -272,7 +272,7 @@ impl Actor for BrokerActor {
             Message::Unattended => state.leave_unattended(),
             Message::Tick => state.tick(),
         }
-        // Where nobody waits: what cannot be stored is taken back and logged.
+        // If nobody waits, grants that cannot be stored are revoked and logged.
         drop(state.save());
         if !is_query {
             self.0.send_replace(());
@@ -282,11 +282,11 @@ impl Actor for BrokerActor {
 }
 
 fn reply<T: Send + 'static>(port: RpcReplyPort<T>, value: T) {
-    // Whoever asked may have gone meanwhile.
+    // The caller may be gone.
     let _ = port.send(value);
 }
 
-/// Lets the approver decide; if it panics, that is a no.
+/// Lets the approver decide; a panic counts as a denial.
 async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRef<Message>) {
     let mut reply = Reply {
         broker,
@@ -300,7 +300,7 @@ async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRe
     }
 }
 
-/// Tells the broker the answer when dropped, also while a panic unwinds.
+/// Sends the answer to the broker when dropped, also during a panic.
 struct Reply {
     broker: ActorRef<Message>,
     id: QuestionId,
@@ -311,12 +311,12 @@ struct Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         let answer = std::mem::replace(&mut self.answer, Answer::DENY);
-        // A broker that is gone has told everyone who waited.
+        // A broker that has ended has notified all waiters.
         let _ = self.broker.cast(Message::Decided(self.id, answer, self.by));
     }
 }
 
-/// The way to the broker; clones share it. Once the broker is gone, every call returns an error at once.
+/// Handle of the broker. Once the broker has ended, all calls return an error at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Broker {
     actor: ActorRef<Message>,
@@ -327,13 +327,13 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// A name that no other broker of this process has.
+    /// A name that is unique in this process.
     #[cfg(feature = "mcp")]
     pub(crate) fn name(&self) -> String {
         self.actor.get_id().to_string()
     }
 
-    /// Whether both ways lead to one broker.
+    /// Whether both are handles of the same broker.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.actor.get_id() == other.actor.get_id()
     }
@@ -414,7 +414,7 @@ mod tests {
     }
 
     impl Stage {
-        /// Asks on a task of its own; the question is in the broker's mailbox when this returns.
+        /// Asks on a new task; the question is in the broker's mailbox when this returns.
         async fn asking(
             &self,
             request: Request,
@@ -430,7 +430,7 @@ mod tests {
             self.broker.ask(request, requester, None).await
         }
 
-        /// The one question that is open, as soon as there is one.
+        /// Waits for the only open question.
         async fn question(&self) -> QuestionId {
             loop {
                 if let [question] = self.broker.open_questions().await.unwrap().as_slice() {
@@ -795,7 +795,7 @@ mod tests {
             Decision::Denied
         );
         assert_eq!(stage.broker.silenced().await.unwrap(), []);
-        // A person on a terminal silences the kind.
+        // A person on a terminal denies the kind for the session.
         let input = "stop\n";
         let terminal = Terminal::new(input.as_bytes(), io::sink(), false);
         let stage = super::tests::stage(terminal).await;
@@ -829,7 +829,7 @@ mod tests {
         assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::Cancelled);
         let later = stage.ask(request(1, 2, NEED)).await;
         assert_eq!(later.unwrap_err().code(), Code::Cancelled);
-        // Nothing to see is not the same as nobody to ask.
+        // A question without a preview is still asked.
         let questions = stage.broker.open_questions().await;
         assert!(matches!(questions, Err(AuthorityError::Closed)));
         let grants = stage.broker.grants().await;
@@ -939,7 +939,7 @@ mod tests {
         );
     }
 
-    /// Says no, as a person whom it asks.
+    /// Denies as a person.
     struct Asks;
 
     impl Approver for Asks {
@@ -952,7 +952,7 @@ mod tests {
         }
     }
 
-    /// Who answered the last question: as the call was told, and by decision, word and origin as it was recorded.
+    /// Who answered the last question, as reported to the call and as audited.
     async fn answered(
         stage: &Stage,
         ruling: Result<AskOutcome, CallError>,

@@ -26,10 +26,10 @@ use crate::error::CallError;
 use crate::id::{CallId, GrantId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::scope::Scope;
 
-/// A grant that is not entered yet.
+/// A grant that is not in the table yet.
 type Draft = (GrantId, NewGrant);
 
-/// The call that uses grants, as records name it.
+/// The call that uses grants, for the audit.
 #[derive(Clone, Debug)]
 pub(crate) struct CallRef {
     pub(crate) call: CallId,
@@ -41,7 +41,7 @@ pub(crate) struct CallRef {
 #[derive(Debug)]
 struct Waiter {
     requester: Requester,
-    /// The call itself: the question may have been asked for another.
+    /// The call, which may not be the one that the question was asked for.
     call: CallId,
     question_tx: Option<QuestionSender>,
     port: AskPort,
@@ -49,12 +49,12 @@ struct Waiter {
 
 impl Waiter {
     fn reply(self, reply: Result<AskOutcome, CallError>) {
-        // The call may have been cancelled meanwhile.
+        // The call may have been cancelled.
         let _ = self.port.send(reply);
     }
 }
 
-/// The broker's state. Nothing here waits.
+/// State of the broker; none of its methods waits.
 pub(super) struct BrokerState {
     ledger: Ledger<Waiter>,
     grants: GrantTable,
@@ -62,11 +62,11 @@ pub(super) struct BrokerState {
     next_grant: u64,
     max_grants: usize,
     audit: Audit,
-    /// Revocations that the audit could not take yet, one a grant at most: without them the record would say that they
-    /// hold.
+    /// Revocations that the audit could not take yet, at most one per grant: without them the audit would show the grants
+    /// as live.
     unrecorded: VecDeque<AuditEvent>,
     clock: TimeSource,
-    /// Puts a question to the approver, on a task of its own.
+    /// Asks the approver on a new task.
     show: Box<dyn Fn(Question) -> AbortHandle + Send>,
     shown: HashMap<QuestionId, AbortHandle>,
     /// Nobody can answer.
@@ -96,7 +96,7 @@ impl BrokerState {
         }
     }
 
-    /// Spends one use of each grant that a call needs, and records that first: the call may be gone by then.
+    /// Uses each grant that a call needs once. The use is audited here, since the call may be gone afterwards.
     pub(super) fn use_grants(
         &mut self,
         requester: &Requester,
@@ -117,7 +117,7 @@ impl BrokerState {
                 brought: [].into(),
             },
         };
-        // What cannot be recorded is not used: the call is asked about.
+        // Without an audit record the grants are not used, and the call asks.
         self.audit.record(event).ok()?;
         self.grants.use_grants(requester, needs, now)
     }
@@ -144,14 +144,14 @@ impl BrokerState {
         self.put_or_withdraw(id, call, question_tx);
     }
 
-    /// Asks again for a call that waited for a question whose answer let other calls through.
+    /// Asks again for a call whose question ended with an answer for other calls.
     fn ask_again(&mut self, request: Request, waiter: Waiter, now: Duration) {
         let (call, question_tx) = (waiter.call, waiter.question_tx.clone());
         let id = self.ledger.ask_again(request, waiter, now);
         self.put_or_withdraw(id, call, question_tx);
     }
 
-    /// Puts the question for the call that joined it last, which goes without an answer if that cannot be recorded.
+    /// Asks the question for the call that joined last. If that cannot be audited, the call gets an error.
     fn put_or_withdraw(
         &mut self,
         id: QuestionId,
@@ -165,7 +165,7 @@ impl BrokerState {
         }
     }
 
-    /// Records that `call` asks, then shows the question unless it is shown already.
+    /// Audits that `call` asks, then shows the question unless it is shown already.
     fn put(
         &mut self,
         id: QuestionId,
@@ -186,7 +186,7 @@ impl BrokerState {
         self.audit.record(event)?;
         trace_blocked(request, call, id);
         if let Some(question_tx) = question_tx {
-            // Whoever made the call may have gone meanwhile.
+            // The caller may be gone.
             let _ = question_tx.send(question.clone());
         }
         if !self.shown.contains_key(&id) {
@@ -195,7 +195,7 @@ impl BrokerState {
         Ok(())
     }
 
-    /// Enters all grants that a person gives, or none.
+    /// Adds all grants that a person gives, or none.
     pub(super) fn enter_all(
         &mut self,
         grants: impl IntoIterator<Item = NewGrant>,
@@ -210,7 +210,7 @@ impl BrokerState {
         Ok(self.enter(drafts))
     }
 
-    /// Records a grant that a person gives, then enters it.
+    /// Audits a grant that a person gives, then adds it.
     pub(super) fn grant(&mut self, new: NewGrant) -> Result<GrantId, AuthorityError> {
         let (draft, event) = self.draft(0, new, DecidedBy::Person)?;
         let id = draft.0;
@@ -219,7 +219,7 @@ impl BrokerState {
         Ok(id)
     }
 
-    /// What would become of a grant that is given after `others`, and its record.
+    /// Drafts a grant that follows `others`, with its audit event.
     fn draft(
         &self,
         others: usize,
@@ -245,7 +245,7 @@ impl BrokerState {
         Ok(((id, new), event))
     }
 
-    /// Enters what is recorded.
+    /// Adds audited grants.
     fn enter(&mut self, drafts: Vec<Draft>) -> Vec<GrantId> {
         let mut entered = Vec::new();
         for (id, new) in drafts {
@@ -257,27 +257,27 @@ impl BrokerState {
         entered
     }
 
-    /// Closes the grant's gate; whoever revokes waits until it is idle.
+    /// Closes the grant's gate; the caller waits until it is idle.
     pub(super) fn revoke(&mut self, id: GrantId, cause: RevokeCause) -> Option<Arc<Gate>> {
         let live = self.grants.view(id, (self.clock)()).is_some();
         let (holder, gate) = self.grants.revoke(id)?;
         self.store.take(id);
         if !live {
-            // It ended by its uses or its time: nobody took it back, but a call under way by it is stopped.
+            // It was used up or expired, so it is not a revocation, but a call in flight that uses it is stopped.
             return Some(gate);
         }
         let step = Step::GrantRevoked {
             grant: id,
             cause: Some(cause),
         };
-        // Closing is the safe side, so it waits for no record.
+        // Closing is safe, so it does not wait for the audit.
         self.unrecorded
             .push_back(of_grant(&holder, cause.by(), step));
         self.record_revoked();
         Some(gate)
     }
 
-    /// Hands over what the audit could not take before, as far as it takes it now.
+    /// Retries the revocations that the audit could not take.
     fn record_revoked(&mut self) {
         while let Some(event) = self.unrecorded.front()
             && self.audit.offer(event.clone()).is_ok()
@@ -311,15 +311,14 @@ impl BrokerState {
         self.ledger.ask_again_about(silenced)
     }
 
-    /// Ends what is over.
+    /// Removes expired questions and grants.
     pub(super) fn tick(&mut self) {
         self.record_revoked();
         self.end_overdue();
         self.grants.collect((self.clock)());
     }
 
-    /// Ends questions whose time is over and those that nobody waits for. What is open then is open at the time that it
-    /// returns.
+    /// Ends expired questions and those that no call waits for. Returns the current time, at which the others are open.
     fn end_overdue(&mut self) -> Duration {
         let now = (self.clock)();
         for ended in self.ledger.expire(now) {

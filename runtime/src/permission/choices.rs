@@ -6,36 +6,36 @@ use super::Lifetime;
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Detail, Operation, Operations, Reach, Scope, ScopePattern, Verb};
 
-/// How wide a choice is.
+/// Breadth of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Breadth {
-    /// Exactly what is asked: these paths and these operations.
+    /// Exactly the requested paths and operations.
     Asked,
-    /// The same files, whatever is done to them.
+    /// The same files, all operations.
     File,
-    /// The folders that hold the files, for the operations that are asked; all tools of the server.
+    /// The folders that contain the files, for the requested operations; all tools of the server.
     Folder,
-    /// The served roots that hold the files, for the operations that are asked.
+    /// The served roots that contain the files, for the requested operations.
     Project,
 }
 
-/// One choice that a person has.
+/// One choice at a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
-    /// How wide it is.
+    /// Its breadth.
     pub breadth: Breadth,
-    /// What it would grant. It covers every need.
+    /// What it would grant; covers all needs.
     pub patterns: Vec<Coverage>,
-    /// Some of it lies outside the served roots.
+    /// Whether some of it is outside the served roots.
     pub outside: bool,
 }
 
 impl Choice {
-    /// Whether a person has to say twice that they mean it: it is for good, names more operations than were asked, lets
-    /// things be removed in a folder, is a whole project or server, or outlives the call outside the roots.
+    /// Returns whether a person has to confirm it: it is permanent, covers more operations than requested, allows deleting in
+    /// a folder, covers a whole project or server, or outlives the call outside the roots.
     #[must_use]
     pub fn needs_confirmation(&self, lifetime: Lifetime) -> bool {
         let lasts = lifetime.waiting_calls().is_none();
@@ -43,7 +43,7 @@ impl Choice {
         lifetime == Lifetime::Agent || ((lasts || !asked) && self.is_broad())
     }
 
-    /// Whether it has to be confirmed for longer than the call.
+    /// Whether it has to be confirmed for lifetimes beyond the call.
     #[must_use]
     pub fn is_broad(&self) -> bool {
         let removes = |one: &Coverage| {
@@ -59,14 +59,14 @@ impl Choice {
             || self.patterns.iter().any(removes)
     }
 
-    /// What it would grant, in words for people.
+    /// Returns what it would grant, as a sentence for people.
     #[must_use]
     pub fn sentence(&self, roots: &[VirtualPath]) -> String {
         sentence(&self.patterns, roots)
     }
 }
 
-/// What `patterns` allow, in words for people. Whoever shows it makes the text inert first.
+/// What `patterns` allow, as a sentence for people. Escape it before it is shown.
 pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(patterns.len());
     for one in patterns {
@@ -88,10 +88,10 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
     texts.join("; ") + kept
 }
 
-/// Returns what a person can choose from, the narrowest first.
+/// Returns the choices, the narrowest first.
 ///
-/// Each choice covers every need, and none reaches above `max_grantable`. A sensitive call has no choice but the first, which is
-/// there even where the max_grantable does not reach: whether it may be granted is the judge's word.
+/// Each choice covers all needs, and none exceeds `max_grantable`, except the first, which is always offered: the verdict
+/// decides whether it is grantable. A sensitive call has only the first.
 pub(crate) fn choices(
     needs: &[Scope],
     max_grantable: &[ScopePattern],
@@ -109,7 +109,7 @@ pub(crate) fn choices(
         let Some(patterns) = wide.collect::<Option<Vec<_>>>() else {
             continue;
         };
-        // What is asked names each thing: a protected name takes a grant of its own.
+        // Needs name each path, since a protected name requires a grant of its own.
         let patterns = if breadth == Breadth::Asked {
             patterns
         } else {
@@ -136,7 +136,7 @@ pub(crate) fn choices(
     choices
 }
 
-/// Without those that another of them includes.
+/// Removes patterns that another one includes.
 fn merged(all: Vec<Coverage>) -> Vec<Coverage> {
     let mut kept: Vec<Coverage> = Vec::with_capacity(all.len());
     for one in all {
@@ -149,7 +149,7 @@ fn merged(all: Vec<Coverage>) -> Vec<Coverage> {
     kept
 }
 
-/// The need as wide as that; none if it cannot be offered so wide.
+/// The need widened to that breadth; `None` if it is not offered that wide.
 fn widened(need: &Scope, breadth: Breadth, roots: &[VirtualPath]) -> Option<Coverage> {
     let asked = Coverage::of(need);
     match (breadth, need.detail()) {
@@ -184,19 +184,20 @@ fn beneath(need: &Scope, folder: VirtualPath) -> Coverage {
     Coverage::of(&need.at(folder).beneath())
 }
 
-/// The innermost served root that holds `path`.
+/// The innermost served root that contains `path`.
 fn root_of<'r>(path: &VirtualPath, roots: &'r [VirtualPath]) -> Option<&'r VirtualPath> {
     let holds = roots.iter().filter(|root| path.starts_with(root));
     holds.max_by_key(|root| root.depth())
 }
 
-/// Whether a folder may be offered whole: in a root, or outside where it is neither a top-level directory nor a person's home.
+/// Whether a folder may be offered as a whole: inside a root, or outside if it is neither a top-level directory nor a home
+/// directory.
 pub(super) fn may_be_offered(folder: &VirtualPath, roots: &[VirtualPath]) -> bool {
     if root_of(folder, roots).is_some() {
         return true;
     }
     let home = matches!(folder.names().next(), Some("home" | "Users"));
-    // What holds a root is more than the root.
+    // An ancestor of a root covers more than the root.
     let holds_root = roots.iter().any(|root| root.starts_with(folder));
     folder.depth() > 1 + usize::from(home) && !holds_root
 }
@@ -223,7 +224,7 @@ mod tests {
         VirtualPath::parse(text, None).unwrap()
     }
 
-    /// Each choice as its breadth and its sentence.
+    /// The breadth and sentence of each choice.
     fn offered(
         needs: &[&str],
         max_grantable: &[&str],
@@ -325,7 +326,7 @@ mod tests {
                 ),
             ],
         );
-        // One need outside keeps the whole project out of the choices.
+        // With one need outside, the whole project is not offered.
         let both = offered(
             &["read read:file:/etc/apt/x", "change write:file:/r/a/x"],
             &["*"],

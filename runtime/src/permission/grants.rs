@@ -13,7 +13,7 @@ use crate::capability::Gate;
 use crate::id::{GrantId, WorkerId};
 use crate::scope::{Coverage, Reach, Scope, ScopePattern};
 
-/// Who wants to use grants.
+/// A worker that wants to use grants.
 #[derive(Clone, Debug)]
 pub(crate) struct Requester {
     pub(crate) worker: WorkerId,
@@ -25,7 +25,7 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    /// Every holder whose grants may reach this requester, and whether they must reach down to do so.
+    /// All holders whose grants may apply to this requester, and whether it must inherit them.
     fn holders(&self) -> impl Iterator<Item = (GrantHolder, bool)> {
         let workers = std::iter::once((self.worker, false))
             .chain(self.ancestors.iter().map(|ancestor| (*ancestor, true)))
@@ -47,14 +47,14 @@ impl Requester {
     }
 }
 
-/// What a call may do by grants, and what stops it when they are revoked.
+/// The grants that a call uses, and the gates that stop it when they are revoked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UsedGrants {
     pub(crate) patterns: Vec<Coverage>,
     pub(crate) gates: Vec<Arc<Gate>>,
-    /// The grants that each lost one use; none for an answer that holds for one call.
+    /// The grants that were used once each; empty for an answer that holds for one call.
     pub(crate) ids: Vec<GrantId>,
-    /// Those of the patterns that came with the call.
+    /// The patterns that were sent with the call.
     pub(crate) brought: Vec<ScopePattern>,
 }
 
@@ -62,18 +62,18 @@ pub(crate) struct UsedGrants {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct GrantView {
-    /// Names it.
+    /// Its id.
     pub id: GrantId,
     /// What it covers.
     #[serde(flatten)]
     pub pattern: Coverage,
     /// Who may use it.
     pub holder: GrantHolder,
-    /// Whether the holder's sub-agents may use it too.
+    /// Whether the holder's descendants may use it, too.
     pub descendants: bool,
-    /// How many uses are left; none if they are not counted.
+    /// How many uses are left; `None` if they are not counted.
     pub uses_left: Option<u32>,
-    /// When it ends, since the runtime began; none if no time ends it.
+    /// When it expires, since the runtime began; `None` if it does not.
     pub expires_at: Option<Duration>,
     /// How often it was used.
     pub used: u64,
@@ -108,7 +108,7 @@ impl Grant {
     }
 }
 
-/// Every grant that outlives one call.
+/// All grants that outlive one call.
 #[derive(Debug, Default)]
 pub(crate) struct GrantTable {
     by_holder: BTreeMap<GrantHolder, BTreeMap<GrantId, Grant>>,
@@ -116,7 +116,7 @@ pub(crate) struct GrantTable {
 }
 
 impl GrantTable {
-    /// Enters a grant. Its time begins `now`.
+    /// Adds a grant. Its time begins `now`.
     pub(crate) fn insert(&mut self, id: GrantId, new: NewGrant, now: Duration) {
         let (uses_left, expires_at) = match new.lifetime {
             Lifetime::Once => (Some(NonZeroU32::MIN.get()), None),
@@ -140,9 +140,9 @@ impl GrantTable {
             .insert(id, grant);
     }
 
-    /// Spends one use of each grant that is needed, if live grants cover all `needs`; else spends nothing.
+    /// Uses each needed grant once, if live grants cover all `needs`; else uses none.
     ///
-    /// Of the grants that cover a need the narrowest is taken; among equals one that is taken already,
+    /// Of the grants that cover a need, the narrowest is used; among equals, one that is used for another need already,
     /// then one whose uses are not counted.
     pub(crate) fn use_grants(
         &mut self,
@@ -193,7 +193,7 @@ impl GrantTable {
         Some(chosen)
     }
 
-    /// Takes a grant back. Its gate is closed; the caller waits until it is idle.
+    /// Revokes a grant and closes its gate; the caller waits until it is idle.
     pub(crate) fn revoke(&mut self, id: GrantId) -> Option<(GrantHolder, Arc<Gate>)> {
         let holder = self.holder_of.get(&id)?.clone();
         let gate = self.remove(id)?.gate;
@@ -201,8 +201,8 @@ impl GrantTable {
         Some((holder, gate))
     }
 
-    /// Leaves of a grant what `change` says, which the caller knows to narrow it. Calls that use it already keep what they
-    /// used, unless that may be more than is left: then their gate is closed, and the caller waits until it is idle.
+    /// Narrows a grant by `change`, which must narrow it. Calls that use it continue, unless they may exceed the narrowed
+    /// grant: then their gate is closed, and the caller waits until it is idle.
     pub(crate) fn narrow(
         &mut self,
         id: GrantId,
@@ -229,7 +229,7 @@ impl GrantTable {
         })
     }
 
-    /// Every grant of the worker, which ends with it.
+    /// All grants that end with the worker.
     pub(crate) fn of_worker(&self, worker: WorkerId) -> Vec<GrantId> {
         self.held_by(|holder| match holder {
             GrantHolder::Worker(of) | GrantHolder::Session { worker: of, .. } => *of == worker,
@@ -237,7 +237,7 @@ impl GrantTable {
         })
     }
 
-    /// Every grant that ends with `session`.
+    /// All grants that end with `session`.
     pub(crate) fn of_session(&self, session: &str) -> Vec<GrantId> {
         self.held_by(
             |holder| matches!(holder, GrantHolder::Session { session: of, .. } if **of == *session),
@@ -250,7 +250,7 @@ impl GrantTable {
             .collect()
     }
 
-    /// Forgets grants that can serve no call, unless a call that uses one is under way and could be revoked.
+    /// Removes dead grants, except those that a call in flight uses, which can still be revoked.
     pub(crate) fn collect(&mut self, now: Duration) {
         let dead: Vec<GrantId> = self
             .by_holder
@@ -271,13 +271,13 @@ impl GrantTable {
         grant.is_live(now).then(|| grant.view(id, holder))
     }
 
-    /// Every live grant, in the order they were given.
+    /// All live grants, in the order in which they were given.
     pub(crate) fn views(&self, now: Duration) -> Vec<GrantView> {
         let ids = self.holder_of.keys();
         ids.filter_map(|id| self.view(*id, now)).collect()
     }
 
-    /// How many grants are kept.
+    /// Number of grants in the table.
     pub(crate) fn len(&self) -> usize {
         self.holder_of.len()
     }
@@ -299,10 +299,10 @@ impl GrantTable {
     }
 }
 
-/// Length of the detail, then whether it is exact, the resource and the verb are named, and how many operations it lacks.
+/// Length of the detail; whether it is exact and names the resource and the verb; and how many operations it lacks.
 type Narrowness = (usize, bool, bool, bool, std::cmp::Reverse<u32>);
 
-/// How much a grant pins down. Of two grants that cover the same path, the greater is the narrower.
+/// How specific a grant is. Of two grants that cover the same path, the greater is the narrower.
 fn narrowness(covered: &Coverage) -> Narrowness {
     let pattern = covered.pattern();
     let text = pattern.to_string();

@@ -14,23 +14,23 @@ use crate::config::{Config, RootConfig};
 use crate::path::VirtualPath;
 use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
-/// What people configured: the only layer that gives anything.
+/// The configuration: the only layer that grants anything.
 #[derive(Debug)]
 pub(crate) struct Base {
     roots: Box<[BaseRoot]>,
-    /// The roots of earlier sources, which restrict and open nothing.
+    /// Roots of earlier sources, which only restrict.
     restrictions: Box<[Box<[BaseRoot]>]>,
-    /// Every mount, blocked ones too.
+    /// All mounts, including blocked ones.
     mounts: Box<[MountPoint]>,
     allow: Box<[ScopePattern]>,
     grantable: Box<[ScopePattern]>,
     protected: Option<Arc<Globs>>,
     strict: bool,
-    /// Host paths that no grant opens, nor anything that holds one of them.
+    /// Host paths that no grant may cover, nor an ancestor of them.
     ungrantable: Box<[VirtualPath]>,
 }
 
-/// Where the kernel shows its own files and devices.
+/// Top-level directories with files of the kernel.
 const KERNEL: [&str; 3] = ["dev", "proc", "sys"];
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Base {
         })
     }
 
-    /// The same, where no grant opens the host paths `ungrantable` or what holds one of them.
+    /// Sets the host paths that no grant may cover, nor an ancestor of them.
     pub(crate) fn with_ungrantable(self, ungrantable: Vec<VirtualPath>) -> Self {
         Self {
             ungrantable: ungrantable.into(),
@@ -104,7 +104,7 @@ impl Base {
             .tighter(self.protection(need))
     }
 
-    /// The ruling of the innermost root that holds the file; without one, whether a grant could open it.
+    /// The ruling of the innermost root that contains the file; without one, whether it is grantable.
     fn judge_roots(&self, need: &Need<'_>, path: &VirtualPath) -> Ruling {
         let depth = depth_of(self.subtrees(), path);
         let outside = || match depth {
@@ -118,7 +118,7 @@ impl Base {
         rulings.reduce(Ruling::tighter).unwrap_or_else(outside)
     }
 
-    /// The ruling of the innermost of `roots` that holds the file, if one does.
+    /// The ruling of the innermost of `roots` that contains the file, if any.
     fn innermost(&self, roots: &[BaseRoot], need: &Need<'_>, path: &VirtualPath) -> Option<Ruling> {
         let depth = depth_of(roots.iter().map(|root| &root.subtree), path);
         let rulings = roots.iter().filter_map(|root| {
@@ -132,8 +132,8 @@ impl Base {
         rulings.reduce(Ruling::tighter)
     }
 
-    /// Whether a host path outside every root can be opened by no grant: the top of the file system, what holds a ungrantable
-    /// path, a numbered file of a ungrantable path, the files of the kernel, and for writing what stands at the top.
+    /// Whether no grant may cover a host path outside all roots: the top of the file system, ungrantable paths with their
+    /// ancestors and numbered files, files of the kernel, and for writing also top-level entries.
     fn is_ungrantable(&self, verb: Verb, path: &VirtualPath) -> bool {
         let first = path.names().next();
         path.is_top()
@@ -189,7 +189,7 @@ impl Base {
         protected.then(|| protect::reason(&need, &self.mounts))
     }
 
-    /// What the roots hold, and what may be granted beyond them.
+    /// The roots, and what is grantable outside them.
     pub(crate) fn max_grantable(&self) -> Vec<ScopePattern> {
         let held = self
             .roots
@@ -211,7 +211,7 @@ impl Base {
         reached.any(|reached| reached.overlaps(pattern))
     }
 
-    /// Whether a file lies in no root at all, blocked ones included.
+    /// Whether a file is outside all roots, including blocked ones.
     pub(crate) fn is_outside(&self, path: &VirtualPath) -> bool {
         !self
             .mounts
@@ -231,24 +231,24 @@ impl Base {
         self.roots.iter().map(|root| &root.subtree)
     }
 
-    /// The roots that keep something.
+    /// The roots that are not blocked.
     pub(crate) fn listed(&self) -> impl Iterator<Item = &Subtree> {
         self.subtrees().filter(|subtree| !subtree.blocked)
     }
 
-    /// Every root, those of earlier sources too.
+    /// All roots, including those of earlier sources.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Subtree> {
         let earlier = self.restrictions.iter().flatten();
         let earlier = earlier.map(|root| &root.subtree);
         self.subtrees().chain(earlier)
     }
 
-    /// Whether a configured root holds the subtree at `path`.
+    /// Whether a configured root contains the subtree at `path`.
     pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
         self.listed().any(|root| path.starts_with(&root.mount.path))
     }
 
-    /// Whether something that `wanted` speaks of could be had here.
+    /// Whether something that `wanted` covers could be allowed.
     pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
         let named = |list: &[ScopePattern]| list.iter().any(|held| held.covers_pattern(wanted));
         match (wanted.resource(), wanted.path()) {
@@ -263,7 +263,7 @@ impl Base {
         blocks(self.subtrees(), path)
     }
 
-    /// Whether something at or beneath `prefix` may be had, now or by a grant.
+    /// Whether something at or beneath `prefix` may be allowed, now or by a grant.
     pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
         let grantable = |pattern: &ScopePattern| {
             pattern
@@ -308,7 +308,7 @@ impl BaseRoot {
         let entry = PolicyRoot {
             path: mount.clone(),
             blocked: Some(*blocked),
-            // An empty list in configuration is one that was not set.
+            // In a configuration, an empty list counts as unset.
             allow: Some(allow.clone()).filter(|allow| !allow.is_empty()),
             deny: deny.clone(),
             immutable: immutable.clone(),
@@ -323,13 +323,13 @@ impl BaseRoot {
         match verb {
             Verb::Read => true,
             Verb::Write => self.writable,
-            // Running a file is no matter of holding its folder.
+            // A root does not allow executing its files.
             Verb::Execute => false,
         }
     }
 }
 
-/// Whether `path` is called as `ungrantable` with a number behind it, as the segments of an audit are.
+/// Whether `path` is `ungrantable` with a numeric suffix, such as a segment of an audit.
 fn is_numbered(ungrantable: &VirtualPath, path: &VirtualPath) -> bool {
     let suffix = path.as_str().strip_prefix(ungrantable.as_str());
     let number = suffix.and_then(|suffix| suffix.strip_prefix('.'));

@@ -7,9 +7,9 @@ use foldhash::fast::RandomState;
 
 use super::globs::{Globs, Reading};
 
-/// The most bytes of compiled lists that are kept for policies to come.
+/// Maximum size of the cache in bytes.
 pub(super) const MAX_CACHED: usize = 32 << 20;
-/// What a list counts at least, which bounds how many there are.
+/// Minimum size that a list counts, which bounds the number of lists.
 const MIN_COUNTED: usize = 4 << 10;
 
 type Key = (Reading, Box<[String]>);
@@ -36,7 +36,7 @@ fn counted(globs: &Globs) -> usize {
     globs.size().max(MIN_COUNTED)
 }
 
-/// The compiled list of these texts, if it is kept.
+/// The compiled list of these texts, if it is cached.
 pub(super) fn get(reading: Reading, texts: &[String]) -> Option<Arc<Globs>> {
     let key: Key = (reading, texts.into());
     let mut lists = lists();
@@ -47,7 +47,7 @@ pub(super) fn get(reading: Reading, texts: &[String]) -> Option<Arc<Globs>> {
     Some(Arc::clone(&entry.globs))
 }
 
-/// Keeps a compiled list, and drops others until all fit.
+/// Caches a compiled list, and drops others until all fit.
 pub(super) fn insert(reading: Reading, globs: &Arc<Globs>) {
     let size = counted(globs);
     if size > MAX_CACHED {
@@ -82,7 +82,7 @@ pub(super) fn insert(reading: Reading, globs: &Arc<Globs>) {
     drop(dropped);
 }
 
-/// The bytes that are kept now.
+/// Current size of the cache in bytes.
 #[cfg(test)]
 pub(super) fn bytes() -> usize {
     lists().bytes

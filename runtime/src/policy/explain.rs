@@ -10,16 +10,16 @@ use super::need::Need;
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::scope::{Coverage, Scope};
 
-/// Where a layer of an authority comes from.
+/// Origin of a layer of an authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LayerName {
-    /// What people configured.
+    /// The configuration.
     Configuration,
-    /// What the session was opened with.
+    /// The policy of the session.
     Session,
-    /// What the worker at this place in the path of agents was spawned with; 0 is the outermost.
+    /// The policy of the worker at this index of the agent path; 0 is the outermost.
     Agent(usize),
-    /// What came with the call.
+    /// The policy of the call.
     Call,
 }
 
@@ -44,9 +44,9 @@ impl Serialize for LayerName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The need it speaks of.
+    /// The need.
     pub need: Scope,
-    /// The verdict, grants counted in.
+    /// The verdict, including grants.
     pub verdict: Verdict,
     /// The layer that decides.
     pub layer: LayerName,
@@ -56,9 +56,9 @@ pub struct Explanation {
     pub pattern: Option<String>,
     /// The rule as a sentence for people.
     pub rule: &'static str,
-    /// The grant that turns `Ask` into `Allow`, if one was given.
+    /// The grant that turned `Ask` into `Allow`, if any.
     pub granted_by: Option<Coverage>,
-    /// The smallest grant that would help; none when no grant can.
+    /// The smallest grant that would help; `None` if none can.
     pub grant: Option<Coverage>,
 }
 
@@ -100,7 +100,7 @@ impl Explanation {
 }
 
 impl Explanation {
-    /// The explanation of a need that nothing but the files around it protects.
+    /// The explanation of a need that is protected by the surrounding files only.
     pub(crate) fn of_protected(authority: &Authority, need: &Scope) -> Self {
         let (key, rule) = describe(Rule::Protected);
         Self {

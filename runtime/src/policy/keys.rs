@@ -14,13 +14,13 @@ use crate::scope::Verb;
 
 pub use table::KEYS;
 
-/// Where a key may stand.
+/// Where a key is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyScope {
-    /// In configuration alone.
+    /// In configuration only.
     Configuration,
-    /// In a policy alone.
+    /// In a policy only.
     Policy,
     /// In both.
     Any,
@@ -30,37 +30,37 @@ pub enum KeyScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Audience {
-    /// People alone.
+    /// People only.
     Human,
-    /// Models alone.
+    /// Models only.
     Llm,
     /// Both.
     Any,
 }
 
-/// How the values of several layers are joined.
+/// How the values of several layers are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Merge {
-    /// Subtrees within subtrees.
+    /// Nested subtrees.
     Roots,
     /// What all lists cover.
     Intersection,
     /// What any list covers.
     Union,
-    /// What opens: all must say yes.
+    /// Flags that open: all must be true.
     And,
-    /// What closes: one yes is enough.
+    /// Flags that close: one true is enough.
     Or,
     /// The smallest.
     Min,
     /// The largest.
     Max,
-    /// The same in all.
+    /// Must be equal in all.
     Identity,
 }
 
-/// The words that a key knows.
+/// Enumerations used as values of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EnumKind {
@@ -70,12 +70,12 @@ pub enum EnumKind {
     Verdicts,
     /// Verbs.
     Verbs,
-    /// Ways of writing a file.
+    /// Write modes.
     WriteModes,
 }
 
 impl EnumKind {
-    /// Each of them, as it is written.
+    /// Returns all values, as written.
     #[must_use]
     pub fn all(self) -> Vec<&'static str> {
         match self {
@@ -87,7 +87,7 @@ impl EnumKind {
     }
 }
 
-/// What values a key takes.
+/// Type of the values of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueKind {
@@ -99,9 +99,9 @@ pub enum ValueKind {
     Text,
     /// An absolute path.
     Path,
-    /// One of the words.
+    /// A value of an enumeration.
     OneOf(EnumKind),
-    /// A list of the words.
+    /// A list of values of an enumeration.
     ListOf(EnumKind),
     /// A list of names.
     Names,
@@ -109,60 +109,60 @@ pub enum ValueKind {
     Globs,
     /// A list of scope patterns.
     Patterns,
-    /// An object of the keys behind this one.
+    /// An object with the keys beneath this one.
     Object,
-    /// A list of objects of the keys behind this one.
+    /// A list of objects with the keys beneath this one.
     Objects,
-    /// An object of the keys of a policy.
+    /// A policy object.
     Policy,
 }
 
-/// One key of configuration and policy.
+/// A key of configuration or policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Key {
-    /// The key; members of `roots`, `restrictions` and `budget` stand behind a `/`.
+    /// The key; members of `roots`, `restrictions` and `budget` follow a `/`.
     pub key: &'static str,
-    /// What values it takes.
+    /// Type of its values.
     pub kind: ValueKind,
-    /// Where it may stand.
+    /// Where it is valid.
     pub scope: KeyScope,
     /// Who may write it.
     pub audience: Audience,
-    /// How several layers are joined.
+    /// How its values in several layers are merged.
     #[serde(rename = "restrict")]
     pub merge: Merge,
-    /// What it does, for people.
+    /// Description for people.
     pub about: &'static str,
-    /// A value that could be written, as JSON.
+    /// An example value, as JSON.
     pub example: &'static str,
 }
 
 impl Key {
-    /// The field of that key.
+    /// Returns the key of that name.
     #[must_use]
     pub fn find(key: &str) -> Option<&'static Self> {
         KEYS.iter().find(|field| field.key == key)
     }
 
-    /// The key of the object that this one is a member of, if it is one.
+    /// Returns the key of the object that contains this one, if any.
     #[must_use]
     pub fn parent(&self) -> Option<&'static str> {
         self.key.split_once('/').map(|(parent, _)| parent)
     }
 
-    /// The key as it stands in its object.
+    /// Returns the key without its parent.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.key.split_once('/').map_or(self.key, |(_, name)| name)
     }
 
-    /// Whether it may stand `here`.
+    /// Returns whether it is valid `here`.
     #[must_use]
     pub fn stands_in(&self, here: KeyScope) -> bool {
         self.scope == KeyScope::Any || self.scope == here
     }
 
-    /// Refuses a key that is unknown, or does not belong `here`; `at` is its JSON pointer.
+    /// Rejects a key that is unknown or not valid `here`; `at` is its JSON pointer.
     pub(crate) fn check(key: &str, here: KeyScope, at: &str) -> Result<(), PolicyError> {
         let Some(field) = Self::find(key) else {
             return Err(PolicyError::invalid(at, "is no known key"));
@@ -181,7 +181,7 @@ impl Key {
     }
 }
 
-/// Refuses keys that are not for who wrote the policy.
+/// Rejects keys that the author of the policy may not use.
 pub(crate) fn admit_audience(policy: &Policy, origin: Origin) -> Result<(), PolicyError> {
     let refused = match origin {
         Origin::Human | Origin::Host => Audience::Llm,
@@ -198,7 +198,7 @@ pub(crate) fn admit_audience(policy: &Policy, origin: Origin) -> Result<(), Poli
     }
 }
 
-/// The keys that a policy says something about.
+/// The keys that a policy sets.
 fn present(policy: &Policy) -> impl Iterator<Item = &'static str> {
     let Policy {
         roots,

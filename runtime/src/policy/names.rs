@@ -6,32 +6,32 @@ use foldhash::fast::RandomState;
 
 use super::fold::beneath;
 
-/// The globs of a list that can be decided by comparing names, and when the others need a look.
+/// The globs of a list that are matched by comparing names, and a filter for the others.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// `a/b`: paths from the root on.
+    /// `a/b`: paths from the root.
     anchored: Vec<Box<str>>,
-    /// `**/a/b`: what must follow a name, by that name.
+    /// `**/a/b`: what must follow a name, keyed by the name.
     floating: HashMap<Box<str>, Vec<Box<str>>, RandomState>,
-    /// `**/*.key`: the ends of names.
+    /// `**/*.key`: suffixes of names.
     endings: Vec<Box<str>>,
-    /// `**/a/*`: names without which none of the other globs covers a path.
+    /// `**/a/*`: names that a path must have for one of the other globs to cover it.
     needed: HashSet<Box<str>, RandomState>,
-    /// Whether a glob is among the others that needs no name.
+    /// Whether one of the other globs requires no name.
     unbound: bool,
 }
 
-/// What the names of a path check.
+/// Result of comparing the names of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameMatch {
     Covered,
     Clear,
-    /// The other globs must be tried.
+    /// The other globs must be matched.
     Unclear,
 }
 
 impl Names {
-    /// Takes the stem of a glob, which covers what it matches and all beneath; false if it is left to others.
+    /// Adds a glob, which also covers everything beneath; false if it cannot be matched by names.
     pub(super) fn take(&mut self, stem: &str) -> bool {
         let Some(rest) = stem.strip_prefix("**/") else {
             let plain = is_plain(stem);

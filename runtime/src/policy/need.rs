@@ -6,7 +6,7 @@ use super::fold::{beneath, fold};
 use crate::path::VirtualPath;
 use crate::scope::{Resource, Scope, Verb};
 
-/// A mount in the namespace, and how it folds.
+/// A mount point with its folded path.
 #[derive(Clone, Debug)]
 pub(crate) struct MountPoint {
     pub(crate) path: VirtualPath,
@@ -24,7 +24,7 @@ impl MountPoint {
     }
 }
 
-/// A path relative to some mount: folded, and as it was written where that differs.
+/// A path relative to a mount point: folded, and as written if that differs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spelling<'n> {
     pub(crate) folded: &'n str,
@@ -38,7 +38,7 @@ impl<'n> Spelling<'n> {
     }
 }
 
-/// One need under judgement; its path is folded once for all layers.
+/// A need that is judged; its path is folded once for all layers.
 #[derive(Debug)]
 pub(crate) struct Need<'n> {
     scope: &'n Scope,
@@ -78,7 +78,7 @@ impl<'n> Need<'n> {
         &self.folded
     }
 
-    /// The path relative to `mount` in any spelling; none if it does not lie there.
+    /// The path relative to `mount` in any spelling; `None` if it is not beneath it.
     pub(crate) fn beneath(&self, mount: &MountPoint) -> Option<Spelling<'_>> {
         let path = self.path()?;
         let folded = beneath(&self.folded, &mount.folded)?;
@@ -91,9 +91,9 @@ impl<'n> Need<'n> {
         })
     }
 
-    /// The path relative to each mount that holds it; relative to every folder above it if none does.
+    /// Tests the path relative to each mount that contains it, or relative to each of its ancestors if none does.
     ///
-    /// A glob is relative to its root, and a path outside every root might come to lie in one at any depth.
+    /// A glob is relative to its root, and a path outside all roots could be in one at any depth.
     pub(crate) fn any_beneath(
         &self,
         mounts: &[MountPoint],
@@ -121,7 +121,7 @@ impl<'n> Need<'n> {
     }
 }
 
-/// What is left of an absolute path without its first `depth` names.
+/// An absolute path without its first `depth` names.
 fn below(path: &str, depth: usize) -> &str {
     let mut rest = path.strip_prefix('/').unwrap_or(path);
     for _ in 0..depth {

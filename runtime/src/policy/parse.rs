@@ -15,12 +15,12 @@ use crate::budget::Budget;
 use crate::path::VirtualPath;
 use crate::scope::{ScopePattern, Verb};
 
-/// The most entries of all lists of one policy.
+/// Maximum number of entries of all lists of one policy.
 const MAX_ENTRIES: usize = 1024;
-/// The most bytes of all texts of one policy.
+/// Maximum number of bytes of all texts of one policy.
 const MAX_TEXT: usize = 256 << 10;
 
-/// How much a JSON value holds.
+/// Size of a JSON value.
 #[derive(Debug, Default)]
 struct Size {
     entries: usize,
@@ -46,7 +46,7 @@ impl Size {
     }
 }
 
-/// A JSON value and the pointer to it.
+/// A JSON value with its JSON pointer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pointer<'v> {
     pointer: String,
@@ -73,7 +73,7 @@ impl<'v> Pointer<'v> {
         PolicyError::invalid(self.pointer.as_str(), reason).requested(self.value.clone())
     }
 
-    /// The members, `null` being the same as absent.
+    /// The members; `null` counts as absent.
     pub(crate) fn members(&self) -> Result<impl Iterator<Item = (&'v str, Self)>, PolicyError> {
         let members: &Map<String, Value> = self
             .value
@@ -158,15 +158,14 @@ impl<'v> Pointer<'v> {
 }
 
 impl Policy {
-    /// Reads a policy as it stands in a message; unknown keys are errors. All lists together hold at most 1024 entries,
-    /// and all texts 256 KiB.
+    /// Parses a policy; unknown keys are errors. All lists together may have 1024 entries, and all texts 256 KiB.
     ///
     /// # Errors
-    /// [`PolicyError`] with the JSON pointer of the first member that cannot be read.
+    /// [`PolicyError`] with the JSON pointer of the first invalid member.
     pub fn parse(value: &Value) -> Result<Self, PolicyError> {
         let mut policy = Self::new();
         let mut size = Size::default();
-        // Before anything is read, since reading costs more than counting.
+        // First, since parsing costs more than counting.
         for (_, at) in Pointer::top(value).members()? {
             size.add(at.value);
             if size.entries > MAX_ENTRIES {
@@ -189,7 +188,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Sets the field of that key, which is known to be one of a policy.
+    /// Sets the field of a key, which must be one of a policy.
     pub(crate) fn set(&mut self, key: &str, at: &Pointer<'_>) -> Result<(), PolicyError> {
         match key {
             "roots" => self.roots = Some(at.each(root)?),
@@ -348,7 +347,7 @@ mod tests {
             let once = host.admit_once(&policy(count), origin);
             assert_eq!(once.is_ok(), admitted, "{count} {origin:?}");
         }
-        // Whether a list was compiled before makes no difference.
+        // Cached lists are charged as well.
         let refused = host.admit(&policy(90), Origin::Model).unwrap_err();
         assert_eq!(refused.field(), "/deny");
         let lists: Vec<_> = (0..40)

@@ -14,18 +14,18 @@ use super::strict;
 use super::verdict::{Rule, Ruling};
 use crate::path::VirtualPath;
 
-/// One entry of a policy's `roots`: a subtree it keeps, or one it takes away.
+/// One entry of a policy's `roots`: a listed or blocked subtree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PolicyRoot {
-    /// The subtree; inside what the issuer holds.
+    /// The subtree, inside those of the issuer.
     pub path: VirtualPath,
-    /// Whether the subtree is taken away.
+    /// Whether the subtree is blocked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<bool>,
     /// Only what these globs cover is allowed; everything if absent, nothing if empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// What these globs cover is taken away.
+    /// What these globs cover is denied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
     /// What these globs cover cannot be changed.
@@ -34,7 +34,7 @@ pub struct PolicyRoot {
 }
 
 impl PolicyRoot {
-    /// The whole subtree at `path`.
+    /// Creates an entry for the whole subtree at `path`.
     #[must_use]
     pub fn new(path: VirtualPath) -> Self {
         Self {
@@ -52,13 +52,13 @@ impl PolicyRoot {
 }
 
 impl Policy {
-    /// Whether it says anything of subtrees.
+    /// Whether it names any subtrees.
     pub(crate) fn names_subtrees(&self) -> bool {
         self.roots.as_ref().is_some_and(|roots| !roots.is_empty())
     }
 
-    /// This policy, where an entry of `roots` that a link stands for also names the subtree that the link leads to, if
-    /// `issuer` lists that. `real` says where a path leads.
+    /// Resolves links in `roots`: for an entry that is a link, adds an entry for its target if `issuer` lists that. `real`
+    /// resolves a path.
     pub(crate) fn through_links(
         mut self,
         issuer: &Authority,
@@ -124,9 +124,9 @@ impl Subtree {
         })
     }
 
-    /// How the need is spelled beneath this entry, if this entry is one that decides on it. `depth` is that of the
-    /// innermost entries that hold `path`: those decide, and deeper ones whose name is another spelling of the path's,
-    /// since a file system may take the two for the same.
+    /// The path of the need relative to this entry, if this entry decides on it. `depth` is that of the innermost entries
+    /// that contain `path`: those decide, and deeper ones whose name is another spelling of the path, since a file system
+    /// may treat both as the same.
     pub(crate) fn decides<'n>(
         &self,
         need: &'n Need<'_>,
@@ -138,10 +138,10 @@ impl Subtree {
         need.beneath(&self.mount).filter(|_| decides)
     }
 
-    /// Whether this entry leaves a path at all.
+    /// Checks that this entry allows a path.
     ///
     /// # Errors
-    /// The rule that does not.
+    /// The rule that denies it.
     pub(crate) fn leaves(&self, path: Spelling<'_>) -> Result<(), Rule> {
         let allowed = match &self.allowed {
             AllowSet::All => true,
@@ -155,7 +155,7 @@ impl Subtree {
         }
     }
 
-    /// What the deny and immutable globs of this entry take away, also in entries that lie within it.
+    /// The ruling of the deny and immutable globs of this entry, which also apply to entries inside it.
     pub(crate) fn globs(&self, need: &Need<'_>) -> Ruling {
         let Some(path) = need.beneath(&self.mount) else {
             return Ruling::OPEN;
@@ -179,7 +179,7 @@ impl Subtree {
         }
     }
 
-    /// The glob that takes `need` away.
+    /// The glob that denies `need`.
     pub(crate) fn matching_glob(&self, need: &Need<'_>, rule: Rule) -> Option<&str> {
         let path = need.beneath(&self.mount)?;
         let globs = match rule {
@@ -193,7 +193,7 @@ impl Subtree {
 /// All compiled entries of one policy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Roots {
-    /// Whether what is not listed is lost.
+    /// Whether paths that are not listed are denied.
     closed: bool,
     list: Box<[Subtree]>,
 }
@@ -229,13 +229,13 @@ impl Roots {
         )
     }
 
-    /// Whether the innermost entries that hold the path leave it.
+    /// The ruling of the innermost entries that contain the path.
     fn left(&self, need: &Need<'_>, path: &VirtualPath) -> Result<(), Rule> {
         let depth = depth_of(self.list.iter(), path);
         let mut left = match (depth, self.closed) {
             (None, true) => return Err(Rule::Unlisted),
             (None, false) => Ok(()),
-            // One of several entries for the same subtree is enough, unless one of them blocks it.
+            // One of several entries for the same subtree is enough, unless one of them is blocked.
             (Some(_), _) => Err(Rule::AllowGlobs),
         };
         for entry in &self.list {
@@ -252,7 +252,7 @@ impl Roots {
         left
     }
 
-    /// The entries that keep something.
+    /// The entries that are not blocked.
     pub(crate) fn listed(&self) -> impl Iterator<Item = &Subtree> {
         self.list.iter().filter(|entry| !entry.blocked)
     }
@@ -265,7 +265,7 @@ impl Roots {
         self.closed
     }
 
-    /// Whether the whole subtree at `path` lies inside what is listed.
+    /// Whether the whole subtree at `path` is inside a listed one.
     pub(crate) fn holds(&self, path: &VirtualPath) -> bool {
         !self.closed
             || self
@@ -278,7 +278,7 @@ impl Roots {
         blocks(self.list.iter(), path)
     }
 
-    /// Whether something at or beneath `prefix` may be left.
+    /// Whether something at or beneath `prefix` may be allowed.
     pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
         let beneath = |entry: &Subtree| entry.mount.path.starts_with(prefix);
         let touches = |entry: &Subtree| touch(&entry.mount.path, prefix);
@@ -286,7 +286,7 @@ impl Roots {
             || !self.blocks(prefix) && (!self.closed || self.listed().any(touches))
     }
 
-    /// What is left of the subtrees `visible`.
+    /// The allowed parts of the subtrees `visible`.
     pub(crate) fn narrow(&self, visible: &[VirtualPath]) -> Vec<VirtualPath> {
         if !self.closed {
             return visible.to_vec();
@@ -311,7 +311,7 @@ impl Roots {
     }
 }
 
-/// How deep the innermost entries that hold `path` stand.
+/// The depth of the innermost entries that contain `path`.
 pub(crate) fn depth_of<'e>(
     entries: impl Iterator<Item = &'e Subtree>,
     path: &VirtualPath,
@@ -320,7 +320,7 @@ pub(crate) fn depth_of<'e>(
     holding.map(|entry| entry.mount.depth).max()
 }
 
-/// Whether a blocked entry is among the innermost ones that hold `path`.
+/// Whether a blocked entry is among the innermost ones that contain `path`.
 pub(crate) fn blocks<'e>(
     entries: impl Iterator<Item = &'e Subtree> + Clone,
     path: &VirtualPath,
@@ -330,12 +330,12 @@ pub(crate) fn blocks<'e>(
     blocked.any(|entry| path.starts_with(&entry.mount.path))
 }
 
-/// Whether one of two subtrees holds the other.
+/// Whether one of two subtrees contains the other.
 pub(crate) fn touch(a: &VirtualPath, b: &VirtualPath) -> bool {
     a.starts_with(b) || b.starts_with(a)
 }
 
-/// Refuses entries outside what the issuer lists, and unblocking.
+/// Rejects entries that the issuer does not list or that it blocks.
 pub(crate) fn admit(roots: Option<&[PolicyRoot]>, issuer: &Authority) -> Result<(), PolicyError> {
     for (index, root) in roots.unwrap_or_default().iter().enumerate() {
         let at = format!("/roots/{index}");

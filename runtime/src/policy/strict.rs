@@ -14,14 +14,14 @@ use super::roots::Subtree;
 use crate::path::VirtualPath;
 
 const MAX_DFA: usize = 1 << 20;
-/// The most combined states looked at before giving up.
+/// Maximum number of combined states to search.
 const MAX_SEARCH: usize = 200_000;
-/// What a path looks like without its first `/`.
+/// Pattern of a path without its leading `/`.
 const PATH: &str = r"^[^/\x00-\x1f]+(/[^/\x00-\x1f]+)*$";
 
 type Dfa = dense::DFA<Vec<u32>>;
 
-/// Refuses `allow` if it names paths that some layer of the issuer does not list.
+/// Rejects `allow` if it names paths that a layer of the issuer does not list.
 pub(super) fn admit(
     mount: &VirtualPath,
     allow: &[String],
@@ -155,7 +155,7 @@ fn beyond(wanted: &Dfa, held: &Dfa) -> Result<Option<String>, TooHard> {
     Ok(None)
 }
 
-/// One byte for each way in which the automata tell bytes apart, readable ones first.
+/// One byte of each equivalence class of the automata, readable ones first.
 fn representatives(all: &[&Dfa; 3]) -> Vec<u8> {
     let readable = |byte: &u8| !byte.is_ascii_lowercase();
     let mut bytes: Vec<u8> = (0..=u8::MAX).collect();

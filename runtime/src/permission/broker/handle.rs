@@ -25,7 +25,7 @@ use crate::id::{GrantId, QuestionId, SilencedId, WorkerId};
 use crate::scope::Scope;
 
 impl Broker {
-    /// Spends one use of each grant needed, if live grants cover all `needs`.
+    /// Uses each needed grant once, if live grants cover all `needs`.
     pub(crate) async fn use_grants(
         &self,
         requester: Requester,
@@ -37,8 +37,8 @@ impl Broker {
             .ok_or_else(closed)
     }
 
-    /// Asks a person and waits for the ruling; `told` hears of the question once it is open. Dropping the future withdraws
-    /// the question.
+    /// Asks a question and waits for its end; `question_tx` receives the open question. Dropping the future withdraws the
+    /// question.
     pub(crate) async fn ask(
         &self,
         request: Request,
@@ -59,13 +59,12 @@ impl Broker {
         stored(reply).await
     }
 
-    /// Ends a question whose answer cannot be used by a no of `by`, which is no person; nothing happens if it ended another
-    /// way.
+    /// Denies a question whose answer cannot be used, on behalf of `by`, which is not a person; has no effect if it has ended.
     #[cfg(feature = "mcp")]
     pub(crate) fn refuse_unusable(&self, id: QuestionId, by: DecidedBy) {
         let note = Some(UNUSABLE.to_owned());
         let refused = Message::Decided(id, Answer::deny(note), by);
-        // A broker that is gone has told everyone who waited.
+        // A broker that has ended has notified all waiters.
         let _ = self.actor.cast(refused);
     }
 
@@ -92,12 +91,12 @@ impl Broker {
             .flatten()
     }
 
-    /// Which run of the runtime this is.
+    /// The run of the runtime.
     pub(crate) fn run(&self) -> Run {
         self.run
     }
 
-    /// Hears whenever a question or a grant may have changed.
+    /// Notifies of changes of questions and grants.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.clone()
     }
@@ -117,7 +116,7 @@ impl Broker {
         stored(reply).await
     }
 
-    /// Takes a grant back and returns once no effect that used it is under way, or one has hung too long.
+    /// Revokes a grant and waits until all effects that used it have ended, or one has hung too long.
     pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<GrantsRevoked, AuthorityError> {
         let (gate, saved) = self
             .call(|port| Message::Revoke(id, port))
@@ -135,7 +134,7 @@ impl Broker {
         stored(reply).await
     }
 
-    /// Takes back what `filter` admits; returns as [`Self::revoke_grant`] does.
+    /// Revokes the grants that match `filter`; waits as [`Self::revoke_grant`] does.
     pub(crate) async fn revoke_where(
         &self,
         filter: GrantFilter,
@@ -147,7 +146,7 @@ impl Broker {
         self.taken(&gates, saved).await
     }
 
-    /// Leaves less of a grant; returns once no effect by more than that is under way, or one has hung too long.
+    /// Narrows a grant and waits until all effects beyond it have ended, or one has hung too long.
     pub(crate) async fn narrow(
         &self,
         id: GrantId,
@@ -159,7 +158,7 @@ impl Broker {
             .ok_or(AuthorityError::Closed)?;
         let revoked = self.ended(gate?.as_slice()).await;
         saved.done().await.map_err(|source| match source {
-            // The writer took it out of the store, so there is nothing left of it.
+            // The writer removed it from the store.
             GrantWriteError::Record(_) => AuthorityError::Store(source),
             GrantWriteError::Write(_) | GrantWriteError::Closed => {
                 AuthorityError::StillStored { revoked, source }
@@ -168,7 +167,7 @@ impl Broker {
         Ok(revoked)
     }
 
-    /// Waits until what used these gates has ended, and it is stored that they are closed.
+    /// Waits until all effects that passed these gates have ended and the change is stored.
     async fn taken(
         &self,
         gates: &[Arc<Gate>],
@@ -181,8 +180,8 @@ impl Broker {
         }
     }
 
-    /// Cancels a worker's questions and ends its grants. An effect that hangs is not waited for: what uses these grants
-    /// also passes the gate of the worker or of one beneath it, and that wait has a bound.
+    /// Cancels a worker's questions and ends its grants. It does not wait for effects: those that use the grants also pass
+    /// the gate of the worker or of a descendant, and that wait is bounded.
     pub(crate) async fn forget_worker(&self, worker: WorkerId) {
         self.call(|port| Message::ForgetWorker(worker, port)).await;
     }
@@ -212,23 +211,23 @@ impl Broker {
         heard.ok_or(AuthorityError::Closed)
     }
 
-    /// Returns once everything that is granted to agents is stored and the file is free.
+    /// Waits until all grants to agents are stored and the file is closed.
     pub(crate) async fn close_store(&self) {
         if let Some(saved) = self.call(Message::CloseStore).await {
-            // Whoever made a change that cannot be stored was told so, and the log was.
+            // Changes that could not be stored were reported and logged.
             let _ = saved.done().await;
         }
     }
 
-    /// Nobody can answer by hand any more: questions that were left to that are refused.
+    /// The authority is gone: questions that only it could answer are denied.
     pub(crate) fn leave_unattended(&self) {
         if self.needs_authority {
-            // A broker that is gone has told everyone who waited.
+            // A broker that has ended has notified all waiters.
             let _ = self.actor.cast(Message::Unattended);
         }
     }
 
-    /// Ends the broker; everyone who waits gets an error.
+    /// Ends the broker; all waiters get an error.
     pub(crate) fn stop(&self) {
         self.actor.stop(None);
     }
@@ -244,7 +243,7 @@ impl Broker {
     }
 }
 
-/// What came of a person's word, once it is stored.
+/// Waits until a change is stored.
 async fn stored<T>(
     reply: Option<(Result<T, AuthorityError>, PendingSave)>,
 ) -> Result<T, AuthorityError> {

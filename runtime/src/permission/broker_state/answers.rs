@@ -17,7 +17,7 @@ use crate::effect::ExcludedHunks;
 use crate::id::{GrantId, QuestionId};
 use crate::scope::Coverage;
 
-/// A approval that fits its question.
+/// A valid approval of a question.
 struct Approval {
     question: QuestionId,
     request: Request,
@@ -36,7 +36,7 @@ impl Approval {
         mut left_out: Vec<ExcludedHunks>,
     ) -> Result<Self, AuthorityError> {
         left_out.retain(|part| !part.hunks.is_empty());
-        // A grant for later calls would let through what was left out of this one.
+        // A grant for later calls would allow the hunks that were excluded from this one.
         let divides = !left_out.is_empty();
         let request = &question.request;
         if !request.fits(patterns)
@@ -55,7 +55,7 @@ impl Approval {
         })
     }
 
-    /// What outlives the call.
+    /// The grants that outlive the call.
     fn grants(&self) -> Vec<NewGrant> {
         let held = holder(&self.request, self.lifetime);
         let grants = held.into_iter().flat_map(|holder| {
@@ -85,7 +85,7 @@ impl Approval {
 }
 
 impl BrokerState {
-    /// Ends a question as was said, or says why that has no effect.
+    /// Ends a question with an answer.
     pub(in super::super) fn answer(
         &mut self,
         id: QuestionId,
@@ -99,7 +99,7 @@ impl BrokerState {
                 note,
                 rest_of_session,
             } => {
-                // Only a person's word silences anything.
+                // Only a person can deny later calls.
                 let silenced = rest_of_session.filter(|_| by == DecidedBy::Person);
                 self.deny(&[id], (note.as_deref(), silenced), by, now)
             }
@@ -115,7 +115,7 @@ impl BrokerState {
         }
     }
 
-    /// Ends all of these questions by one answer of a person, or none of them.
+    /// Ends all of these questions with one answer of a person, or none of them.
     pub(in super::super) fn answer_batch(
         &mut self,
         ids: &BTreeSet<QuestionId>,
@@ -130,7 +130,7 @@ impl BrokerState {
         for id in ids {
             let question = self.open(*id).map_err(|error| of(*id, error))?;
             let request = &question.request;
-            // A person looks at what is in one batch: `batches` offers no other.
+            // `batches` offers no other questions together.
             let one = session.get_or_insert(&request.session);
             let session = (*one != &request.session).then_some(NotBatchable::Session);
             if let Some(apart) = apart(request).or(session) {
@@ -161,7 +161,7 @@ impl BrokerState {
         }
     }
 
-    /// Ends a question as its approver said; an answer that has no effect is a refusal of the host's.
+    /// Ends a question with the answer of its approver; an answer without effect is a denial by the host.
     pub(in super::super) fn decide(&mut self, id: QuestionId, answer: Answer, by: DecidedBy) {
         if self.answer(id, answer, by).is_err() && self.ledger.question(id).is_some() {
             let note = Some(UNUSABLE);
@@ -171,13 +171,13 @@ impl BrokerState {
         }
     }
 
-    /// Refuses from now on every question that an authority alone could answer, as the authority is gone.
+    /// Denies all current and later questions, since the authority that could answer them is gone.
     pub(in super::super) fn leave_unattended(&mut self) {
         self.unattended = true;
         self.refuse_unattended();
     }
 
-    /// Refuses every open question if nobody can answer.
+    /// Denies all open questions if nobody can answer.
     pub(in super::super) fn refuse_unattended(&mut self) {
         if !self.unattended {
             return;
@@ -225,7 +225,7 @@ impl BrokerState {
         Ok(())
     }
 
-    /// Records all of it together, then enters the grants and tells the calls.
+    /// Audits all approvals together, then adds the grants and answers the calls.
     fn allow(
         &mut self,
         all: &[Approval],
@@ -237,7 +237,7 @@ impl BrokerState {
         for approval in all {
             let mut grants = Vec::new();
             for new in approval.grants() {
-                // Uses are counted for each question; without a count one grant serves for equal ones.
+                // Uses are counted per question; without a count, equal questions share a grant.
                 let counted = matches!(approval.lifetime, Lifetime::Uses(_));
                 let same = |(_, other): &&Draft| !counted && *other == new;
                 if let Some((id, _)) = drafts.iter().find(same) {
@@ -257,8 +257,7 @@ impl BrokerState {
         Ok(())
     }
 
-    /// Ends the questions and lets as many of the calls that wait for them go on as each answer allows; the others are
-    /// asked about again.
+    /// Ends the questions and allows as many of the waiting calls as each answer covers; the others ask again.
     fn serve_waiters(&mut self, all: &[Approval], now: Duration) {
         let (mut first, mut more) = (Vec::new(), Vec::new());
         for approval in all {
@@ -267,7 +266,7 @@ impl BrokerState {
                 .ledger
                 .answer(approval.question, Some(&approval.patterns), now);
             self.hide(approval.question);
-            // A call that is gone must not spend a use.
+            // A call that is gone must not consume a use.
             let waiting = ended.into_iter().flat_map(|ended| ended.waiters);
             let waiting = waiting.filter(|waiter| !waiter.port.is_closed());
             let mut waiting = (1..)
@@ -276,7 +275,7 @@ impl BrokerState {
             first.extend(waiting.next());
             more.extend(waiting);
         }
-        // No call that shares a question takes the use that another question was allowed.
+        // The first call of each question comes first, so that no question takes a use of another.
         let mut unserved = Vec::new();
         for (approval, place, waiter) in first.into_iter().chain(more) {
             match self.serve(approval, place, &waiter) {
@@ -293,7 +292,7 @@ impl BrokerState {
         }
     }
 
-    /// What the call at `place` among those that wait may do by a approval; none if that lets no further call through.
+    /// The outcome for the waiting call at `place`; `None` if the approval allows no further call.
     fn serve(&mut self, approval: &Approval, place: u32, waiter: &Waiter) -> Option<AskOutcome> {
         let used = match approval.lifetime.waiting_calls() {
             Some(calls) if place > calls.get() => return None,
@@ -441,7 +440,7 @@ mod tests {
                 let unasked = grants.use_grants(&requester, &needs, Duration::from_secs(1)).is_some();
                 let described = needs.iter().all(|need| describes(&told, need));
                 prop_assert_eq!(unasked, lasts && described, "{:?} by {:?}", needs, told);
-                // Once, the sentence is what the one call may do.
+                // For once, the sentence describes what the one call may do.
                 let once = needs.iter().all(|need| choice.patterns.iter().any(|one| one.covers(need)));
                 prop_assert_eq!(once, described, "{:?} by {:?}", needs, told);
             }

@@ -11,7 +11,7 @@ use crate::capability::Gate;
 use crate::id::GrantId;
 
 impl BrokerState {
-    /// Takes back every live grant that is meant; each has a record of its own.
+    /// Revokes all live grants that match; each has an audit record.
     pub(in super::super) fn revoke_where(&mut self, filter: &GrantFilter) -> Vec<Arc<Gate>> {
         let live = self.grants().into_iter();
         let meant: Vec<GrantId> = live
@@ -21,7 +21,7 @@ impl BrokerState {
         self.revoke_all(&meant, RevokeCause::Person)
     }
 
-    /// Records what is left of a grant, then leaves no more; the gate is that of calls which may have more.
+    /// Audits the narrowing of a grant, then narrows it. Returns the gate of calls that may exceed it.
     pub(in super::super) fn narrow(
         &mut self,
         id: GrantId,

@@ -47,7 +47,7 @@ impl BrokerState {
         if let Some(ended) = ended {
             let Question { id, request, .. } = &ended.question;
             let step = refused(*id, ended.decision, by, note.map(str::to_owned));
-            // A refusal stands even if the audit is full, and the audit counts what it could not take.
+            // A denial is valid even if the audit is full; the audit counts missing records.
             let _ = self.audit.record(answered(request, step));
         }
     }

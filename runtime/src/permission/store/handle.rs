@@ -17,7 +17,7 @@ use super::{GrantStore, GrantWriteError, StoredGrant};
 use crate::audit::Audit;
 use crate::id::GrantId;
 
-/// Tells the milliseconds since 1970.
+/// Returns milliseconds since 1970.
 pub(crate) type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 pub(crate) fn wall_clock() -> u64 {
@@ -29,7 +29,7 @@ pub(crate) fn wall_clock() -> u64 {
 
 type Outcome = Result<(), GrantWriteError>;
 
-/// Grants that were given and cannot be stored; they have to go.
+/// Grants that could not be stored and must be revoked.
 #[derive(Debug)]
 pub(crate) struct StoreFailure {
     pub(crate) grants: Vec<GrantId>,
@@ -38,14 +38,14 @@ pub(crate) struct StoreFailure {
 }
 
 impl StoreFailure {
-    /// Tells whoever waits, once the grants are gone.
+    /// Reports the failure, once the grants are revoked.
     pub(crate) fn report(self) {
-        // A caller that is gone needs no answer.
+        // The caller may be gone.
         let _ = self.reply.send(Err(self.error));
     }
 }
 
-/// Whether a change is stored; it is at once where there is nothing to store.
+/// Pending result of storing a change; ready at once if there is nothing to store.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSave(Option<oneshot::Receiver<Outcome>>);
 
@@ -58,26 +58,26 @@ impl PendingSave {
     }
 }
 
-/// The desk's side of the store: it gathers what one message changes, and hands it over without waiting.
+/// Handle of the store: collects the changes of one message and sends them to the writer without waiting.
 pub(crate) struct StoreHandle(Option<Open>);
 
 struct Open {
-    /// Without a bound: what waits in it are grants, which are bounded, and what ends them.
+    /// Unbounded, since it holds only grants, which are bounded, and their revocations.
     writer: Option<Sender<Message>>,
-    /// When each was given.
+    /// When each grant was given.
     stored: BTreeMap<GrantId, u64>,
     given: Vec<StoredGrant>,
     taken: Vec<GrantId>,
     wall: WallClock,
-    /// Tells the broker what cannot be stored.
+    /// Reports failures to the broker.
     report: Arc<dyn Fn(StoreFailure) + Send + Sync>,
     audit: Audit,
-    /// How many changes were handed over.
+    /// How many changes were sent.
     changes: u64,
 }
 
 impl StoreHandle {
-    /// Starts the writer of `store`, if there is one, and says what is in it.
+    /// Starts the writer of `store`, if there is one, and returns its content.
     pub(crate) fn start(
         store: Option<GrantStore>,
         audit: &Audit,
@@ -111,7 +111,7 @@ impl StoreHandle {
         Ok((Self(Some(open)), stored))
     }
 
-    /// Notes a grant; only those that an agent has for good are stored.
+    /// Collects a grant; only permanent grants of agents are stored.
     pub(crate) fn give(&mut self, id: GrantId, new: &NewGrant) {
         if let (Some(open), GrantHolder::Agent(agent), Lifetime::Agent) =
             (&mut self.0, &new.holder, new.lifetime)
@@ -128,7 +128,7 @@ impl StoreHandle {
         }
     }
 
-    /// Notes what is left of a grant; one that has come to be counted or timed is not stored any more.
+    /// Collects a narrowed grant; it is removed if it now has a count or time limit.
     pub(crate) fn keep_less(&mut self, left: &GrantView) {
         let Some(open) = &mut self.0 else { return };
         let Some(given_at_ms) = open.stored.get(&left.id).copied() else {
@@ -150,7 +150,7 @@ impl StoreHandle {
         }
     }
 
-    /// Notes that a grant is no more.
+    /// Collects the removal of a grant.
     pub(crate) fn take(&mut self, id: GrantId) {
         if let Some(open) = &mut self.0
             && open.stored.remove(&id).is_some()
@@ -159,7 +159,7 @@ impl StoreHandle {
         }
     }
 
-    /// Hands over what was noted since the last time.
+    /// Sends the collected changes.
     pub(crate) fn save(&mut self) -> PendingSave {
         match &mut self.0 {
             Some(open) if !open.given.is_empty() || !open.taken.is_empty() => open.save(),
@@ -167,13 +167,13 @@ impl StoreHandle {
         }
     }
 
-    /// Lets go of the file once everything is stored; from now on nothing can be.
+    /// Closes the file once everything is stored.
     pub(crate) fn close(&mut self) -> PendingSave {
         let Some(writer) = self.0.as_mut().and_then(|open| open.writer.take()) else {
             return PendingSave::default();
         };
         let (reply, outcome) = oneshot::channel();
-        // A writer that is gone drops the reply, which says so.
+        // A writer that has ended drops the reply, which reports the failure.
         let _ = writer.send(Message::Close(told(reply)));
         PendingSave(Some(outcome))
     }
@@ -202,10 +202,10 @@ impl Open {
         };
         let change = Message::Change(Change::new(id, given, taken, done));
         if let Some(writer) = &self.writer {
-            // A change that is dropped says that it was not stored.
+            // A dropped change reports that it was not stored.
             let _ = writer.send(change);
             if gives {
-                // A grant is stored once its record is: a kill in between must not leave a grant without a record.
+                // A grant is stored after its audit record, so that a kill never leaves a grant without a record.
                 let recorded = Recorded::new(id, writer.clone());
                 self.audit.flush_then(|flushed| recorded.tell(flushed));
             }
@@ -216,7 +216,7 @@ impl Open {
 
 fn told(reply: oneshot::Sender<Outcome>) -> Done {
     Box::new(move |outcome| {
-        // A caller that is gone needs no answer.
+        // The caller may be gone.
         let _ = reply.send(outcome);
     })
 }

@@ -32,7 +32,7 @@ fn audit() -> Audit {
     Audit::start(MemoryAudit::new(10), 10).unwrap()
 }
 
-/// A keeper over `path` whose clock stands still, and what it reports as not stored.
+/// A handle of the store at `path` with a fixed clock, and the failures that it reports.
 fn keeper(path: &Path) -> (StoreHandle, Contents, mpsc::Receiver<StoreFailure>) {
     let (sender, unstored) = mpsc::channel();
     let store = GrantStore::open(path).unwrap();
@@ -224,7 +224,7 @@ fn a_file_that_is_cut_or_changed_anywhere_is_kept_aside_and_the_next_start_is_em
     let path = prepared(folder.path());
     let whole = fs::read(&path).unwrap();
     let aside = path.with_file_name("grants.corrupt");
-    // What does not begin as a store does is some other file, and stays.
+    // A file that does not begin like a store is not changed.
     let begins = r#"{"format":"bailiwick-grants","version":1"#.len();
     // Each writes to the disk often; `format` tries every byte.
     for at in (0..whole.len()).step_by(7) {
@@ -401,7 +401,7 @@ fn a_folder_above_in_which_others_may_exchange_folders_is_refused_and_a_sticky_o
         set_mode(above.path(), sticky);
         assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 2);
         set_mode(above.path(), 0o755);
-        // Whoever may replace the link decides which folder is opened.
+        // Whoever can replace the link decides which folder is opened.
         set_mode(linked.path(), others_write);
         refused(&by_link, linked.path());
         set_mode(linked.path(), 0o755);
@@ -433,7 +433,7 @@ fn a_store_that_was_let_go_takes_nothing_and_says_so() {
     let path = folder.path().join("grants");
     let (mut keeper, _, unstored) = keeper(&path);
     keeper.give(GrantId(1), &new("main", "write"));
-    // Not waited for: closing stores what was handed over before.
+    // Not awaited: closing stores pending changes.
     let first = keeper.save();
     wait(keeper.close()).unwrap();
     wait(first).unwrap();
@@ -472,7 +472,7 @@ fn grants_are_taken_out_of_an_opened_store_all_or_none() {
     let unknown = store.remove(&of(&[1, 9])).unwrap_err();
     assert!(matches!(unknown, GrantEditError::NoGrant(GrantId(9))));
     assert_eq!(store.remove(&of(&[])).unwrap(), []);
-    // Nothing can be written where a folder has the name.
+    // A folder of that name makes writing fail.
     let new = folder.path().join("grants.new");
     fs::create_dir(&new).unwrap();
     let unwritten = store.remove(&of(&[2])).unwrap_err();
@@ -485,7 +485,7 @@ fn grants_are_taken_out_of_an_opened_store_all_or_none() {
     assert_eq!(ids(&path), [1]);
     assert!(store.grants().map(|grant| grant.id).eq([GrantId(1)]));
     drop(store);
-    // No number is given twice.
+    // No id is reused.
     let (_, contents, _) = keeper(&path);
     assert_eq!(contents.next, 3);
 }
@@ -582,7 +582,7 @@ fn a_stored_grant_is_narrowed_on_the_disk_and_never_widened() {
         let refused = store.narrow(GrantId(1), &change).unwrap_err();
         assert!(matches!(refused, GrantEditError::NotForGood), "{change:?}");
     }
-    // Nothing can be written where a folder has the name.
+    // A folder of that name makes writing fail.
     fs::create_dir(folder.path().join("grants.new")).unwrap();
     let unwritten = store.narrow(GrantId(1), &to("write:file:/r/a"));
     assert!(matches!(unwritten, Err(GrantEditError::Write(_))));
@@ -677,7 +677,7 @@ fn grants_are_added_to_an_opened_store_all_or_none_and_each_once() {
     let held = GrantStore::read(&path).unwrap();
     assert_eq!(ids(&held), [1, 2, 3, 4]);
     assert_eq!(held[2..], added);
-    // No number is given twice.
+    // No id is reused.
     let (_, contents, _) = keeper(&path);
     assert_eq!(contents.next, 5);
 }

@@ -11,28 +11,28 @@ use super::format::{Contents, encode};
 use crate::audit::AuditError;
 use crate::id::GrantId;
 
-/// How long the writer waits before it tries a file again that it could not write.
+/// How long the writer waits before it retries a failed write.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Why the file does not say what is granted now.
+/// Why a change was not stored.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantWriteError {
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("cannot write the grant store")]
     Write(#[source] Arc<io::Error>),
-    /// What was granted cannot be recorded, and nothing is stored before it is.
+    /// The grant cannot be audited, which must happen before it is stored.
     #[error("the grant cannot be recorded")]
     Record(#[source] AuditError),
-    /// The runtime has let go of it.
+    /// The store is closed.
     #[error("the grant store is closed")]
     Closed,
 }
 
-/// Told once how a change went.
+/// Called once with the result of a change.
 pub(super) type Done = Box<dyn FnOnce(Result<(), GrantWriteError>) + Send>;
 
-/// What one word of a person changes; all of it is stored, or none.
+/// Change of one operation, stored as a whole or not at all.
 pub(super) struct Change {
     id: u64,
     given: Vec<StoredGrant>,
@@ -41,7 +41,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// `id` tells it from all other changes of one writer.
+    /// Its id, unique for one writer.
     pub(super) fn new(id: u64, given: Vec<StoredGrant>, taken: Vec<GrantId>, done: Done) -> Self {
         Self {
             id,
@@ -59,7 +59,7 @@ impl Change {
 }
 
 impl Drop for Change {
-    /// Nobody stored it: there is no writer any more.
+    /// The writer ended before it was stored.
     fn drop(&mut self) {
         if let Some(done) = self.done.take() {
             done(Err(GrantWriteError::Closed));
@@ -68,15 +68,15 @@ impl Drop for Change {
 }
 
 pub(super) enum Message {
-    /// Grants to remove, and grants to store once they are recorded.
+    /// Grants to remove, and grants to store once they are audited.
     Change(Change),
-    /// Whether the grants of a change are recorded. One of these follows each change that gives any.
+    /// Whether the grants of a change are audited. Follows each change that adds grants.
     Recorded(u64, Result<(), AuditError>),
-    /// Writes what is unwritten, then lets go of the file. No change comes after it.
+    /// Writes pending changes, then closes the file. No change follows.
     Close(Done),
 }
 
-/// Tells the writer whether the grants of a change are recorded; that they are not, if it is dropped.
+/// Reports to the writer whether the grants of a change are audited; dropping it reports that they are not.
 pub(super) struct Recorded {
     change: u64,
     writer: Option<Sender<Message>>,
@@ -96,7 +96,7 @@ impl Recorded {
 
     fn send(&mut self, recorded: Result<(), AuditError>) {
         if let Some(writer) = self.writer.take() {
-            // A writer that is gone dropped the change, which said so.
+            // A writer that has ended dropped the change, which reported the failure.
             let _ = writer.send(Message::Recorded(self.change, recorded));
         }
     }
@@ -108,19 +108,19 @@ impl Drop for Recorded {
     }
 }
 
-/// The one that writes; lives on its own thread.
+/// Writer on a thread of its own.
 ///
-/// It never waits for the audit, so that grants are removed from the file also while the audit hangs.
+/// It never waits for the audit, so that grants are removed from the file even while the audit hangs.
 pub(super) struct Writer<R> {
-    /// Puts bytes in the place of the file.
+    /// Replaces the file.
     replace: R,
-    /// What the file is to say.
+    /// The wanted content of the file.
     wanted: Contents,
-    /// It may say something else.
+    /// Whether the file may differ from it.
     failing: bool,
-    /// Changes whose grants are not recorded yet.
+    /// Changes whose grants are not audited yet.
     waiting: Vec<Change>,
-    /// Told once the file is let go of.
+    /// Called once the file is closed.
     closing: Option<Done>,
 }
 
@@ -156,14 +156,14 @@ where
                         return done(written);
                     }
                 }
-                // Whoever made the change that failed was told so.
+                // The failure was reported to the caller of the change.
                 Err(RecvTimeoutError::Timeout) => drop(self.catch_up()),
                 Err(RecvTimeoutError::Disconnected) => return drop(self.catch_up()),
             }
         }
     }
 
-    /// Stores one batch, what is taken back first, and tells everyone who waits for it, but for whoever closes the store.
+    /// Stores one batch, removals first, and reports the results, except to the caller that closes the store.
     fn take(&mut self, messages: impl Iterator<Item = Message>) {
         let (mut taking, mut taken) = (Vec::new(), BTreeSet::new());
         let mut recorded = BTreeMap::new();
@@ -198,7 +198,7 @@ where
         }
     }
 
-    /// Stores what is given by changes of which it is known whether they are recorded.
+    /// Stores the grants of changes that are audited, and fails those that cannot be.
     fn give(&mut self, recorded: &BTreeMap<u64, Result<(), AuditError>>) {
         let waiting = std::mem::take(&mut self.waiting);
         let (ready, waiting): (Vec<Change>, Vec<Change>) = waiting
@@ -212,7 +212,7 @@ where
         let before = self.wanted.grants.clone();
         for change in &ready {
             for grant in &change.given {
-                // Of one that was to be narrowed nothing may be left: it is taken back.
+                // A grant that was to be narrowed is removed.
                 if outcome(change).is_ok() {
                     self.wanted.grants.insert(grant.id, grant.clone());
                 } else {
@@ -220,7 +220,7 @@ where
                 }
             }
         }
-        // That the store has it still is worse than that it is gone, so that is told first.
+        // A failed removal is more severe, so it is reported first.
         let stored = self.store(&before);
         for change in ready {
             let told = stored.clone().and(outcome(&change));
@@ -233,7 +233,7 @@ where
         }
     }
 
-    /// Writes what is other than before.
+    /// Writes the file if its content changed.
     fn store(&mut self, before: &BTreeMap<GrantId, StoredGrant>) -> Result<(), GrantWriteError> {
         if self.wanted.grants == *before {
             self.catch_up()
@@ -278,7 +278,7 @@ mod tests {
 
     type Told = Arc<Mutex<Vec<(u64, bool)>>>;
 
-    /// A change that tells under `name` whether it was stored.
+    /// A change that reports its result under `name`.
     fn change(name: u64, given: &[u64], taken: &[u64], told: &Told) -> Message {
         let told = Arc::clone(told);
         let given = given.iter().map(|id| stored(*id)).collect();
@@ -318,7 +318,7 @@ mod tests {
             recorded(2),
         ];
         writer.take(batch.into_iter());
-        // Nothing is written where nothing is other than before.
+        // Nothing is written if nothing changed.
         writer.take([change(4, &[], &[3], &told)].into_iter());
         drop(writer);
         assert_eq!(writes, [vec![2]]);
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(take(vec![recorded(1)]), [[1, 2]]);
         assert_eq!(take(vec![change(2, &[3], &[], &told)]), none);
         assert_eq!(take(vec![unrecorded(2)]), none);
-        // One that is narrowed is given anew; if that cannot be recorded, it goes.
+        // A narrowed grant is stored anew; if that cannot be audited, it is removed.
         assert_eq!(take(vec![change(3, &[2], &[], &told)]), none);
         assert_eq!(take(vec![unrecorded(3)]), [[1]]);
         assert_eq!(

@@ -34,7 +34,7 @@ const fn human(field: Key) -> Key {
     }
 }
 
-/// Every key, in the order in which people read them.
+/// All keys, in the order of the documentation.
 pub const KEYS: &[Key] = &[
     any(
         "roots",
