@@ -19,7 +19,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The tighter of both, figure by figure.
+    /// The tighter of both, field by field.
     #[must_use]
     pub(crate) fn tighter(self, other: Self) -> Self {
         let Self {

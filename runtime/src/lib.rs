@@ -1,35 +1,35 @@
 //! Every LLM sub-agent gets its own bailiwick: the sphere in which it has authority, and no more.
 //!
-//! A host links this crate, spawns one [`Worker`] per task of a sub-agent and hands it a [`Policy`]. Whatever the
-//! model asks for, the worker can do only what its policy leaves of its parent's authority; people see what a call
-//! would do before it is done, and may widen authority by a grant that no model can forge.
+//! A host links this crate, spawns one [`Worker`] per task of a sub-agent and gives it a [`Policy`]. Whatever the model
+//! asks for, the worker can do only what its policy leaves of its parent's authority. People see what a call would do
+//! before it happens, and can widen authority with a grant that no model can forge.
 //!
-//! # The way of a call
+//! # Life of a call
 //! ```text
 //!        (1)        (2)            (3)             (4)          (5)        (6)           (7)        (8)
-//! Call ─▶ parse ─▶ judge by ─▶ ask, if the ─▶ mint permit ─▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
+//! Call ─▶ parse ─▶ judge by ─▶ ask, if the ─▶ permit ───────▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
 //!         args     policy +     verdict is     (capability)          (effect)                       every step,
 //!                  grants       Ask                                                                 refusals too,
 //!                                                                                                   is audited
 //! ```
 //!
-//! # Words
+//! # Glossary
 //! | word | meaning |
 //! |---|---|
 //! | host | the program that links this crate |
-//! | runtime | the one door: configuration, tools, approver, audit; spawns workers |
-//! | worker | the actor that serves one sub-agent's task, under the policy layers above it |
+//! | runtime | the entry point: configuration, tools, approver, audit; spawns workers |
+//! | worker | the actor that serves one sub-agent task, under all policy layers above it |
 //! | root | a directory that a person configured, opened once with ambient authority |
-//! | policy | data that may only restrict; a worker's authority is a conjunction of policy layers |
+//! | policy | data that can only restrict; a worker's authority is the conjunction of all policy layers |
 //! | scope | `verb:resource[:detail]`, what one call needs; a *pattern* covers scopes |
 //! | grant | a pattern that a person added, with a lifetime |
 //! | verdict | `Allow < Ask < Deny` |
-//! | permit | proof, minted by the pipeline alone, that a call was judged; effects take it by value |
-//! | plan | what a call would do, computed from the present state; nothing has changed yet |
-//! | intent | one sentence for people on what a call is about, made from the tool's template and the arguments |
-//! | preview | a plan rendered for people and programs; apply is the plan carried out |
-//! | artifact | a by-product for people behind a `ui://` address: a `.diff`, a `.json`, a page to review it |
-//! | view | the actor that stands for a page of MCP Apps which somebody looks at beside a worker; the page is its *guest* |
+//! | permit | proof that a call was authorised, which only the pipeline can create; effects take it by value |
+//! | plan | what a call would do, computed from the current state; nothing has changed yet |
+//! | intent | one sentence for people that describes a call, rendered from the tool's template and the arguments |
+//! | preview | a plan rendered for people and programs; `apply` carries out the same plan |
+//! | artifact | a by-product for people behind a `ui://` URI: a `.diff`, a `.json`, a review page |
+//! | view | a running MCP App, and the actor that represents it beside a worker |
 //! | approver | whoever answers an `Ask`: a person, a script, or deny-all |
 //!
 //! # Example
@@ -52,7 +52,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// In reading order: what a call is, what may be done, how it is done, who moves it.
+// In reading order: calls, policy, effects, actors.
 #[cfg(not(target_os = "linux"))]
 compile_error!(
     "bailiwick works on Linux only: it opens and watches files by system calls that other systems do not have"

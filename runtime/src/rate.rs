@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often something may happen in a span of time; that often it may also happen at once.
+/// Rate limit: a number of events per period, which may also occur in a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many.
+    /// Number of events.
     pub calls: u32,
-    /// In which time.
+    /// Period.
     pub per: Duration,
 }
 
 impl Default for Rate {
-    /// 1,000 a second.
+    /// 1,000 per second.
     fn default() -> Self {
         Self {
             calls: 1000,
@@ -34,7 +34,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Tokens that are taken and that time gives back.
+/// Token bucket.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     rate: Rate,
@@ -52,7 +52,7 @@ impl RateLimiter {
         }
     }
 
-    /// Takes a token, or says how many milliseconds it is until there is one.
+    /// Takes a token, or returns how many milliseconds to wait for one.
     pub(crate) fn take(&self) -> Result<(), u64> {
         self.take_at(tokio::time::Instant::now().into_std())
     }
@@ -63,14 +63,14 @@ impl RateLimiter {
         let (tokens, last) = &mut *state;
         let since = now.saturating_duration_since(*last).as_secs_f64();
         *tokens = (*tokens + since / each).min(f64::from(self.rate.calls));
-        // Whoever was here before may have looked at the clock later.
+        // Another thread may have read a later time before.
         *last = now.max(*last);
         if *tokens >= 1.0 {
             *tokens -= 1.0;
             return Ok(());
         }
         let wait = Duration::try_from_secs_f64((1.0 - *tokens) * each).unwrap_or(Duration::MAX);
-        // A part of a millisecond is waited for as a whole one.
+        // Rounded up to whole milliseconds.
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         Err(millis.saturating_add(1))
     }

@@ -1,4 +1,4 @@
-//! What a person configures in, a runtime or the reason why it would not be safe out.
+//! Tests of building a runtime and of unsafe configurations.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -407,7 +407,7 @@ impl bailiwick::ReadTool for Look {
 }
 
 #[test]
-fn building_outside_tokio_is_an_error_and_no_panic() {
+fn building_outside_tokio_returns_an_error() {
     let build = std::pin::pin!(Runtime::builder().build());
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready(Err(error)) = build.poll(context) else {

@@ -1,4 +1,4 @@
-//! Kills runtimes while people grant and revoke, and checks what the grant store and the audit hold.
+//! Kills runtimes while people grant and revoke, and checks the grant store and the audit.
 //!
 //! Alone in its binary: the tests of others count on time, and this one takes all there is.
 #![expect(

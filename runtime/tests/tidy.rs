@@ -1,4 +1,4 @@
-//! The sources in, every breach of the map in ARCHITECTURE.md out.
+//! Checks the sources against the map in ARCHITECTURE.md.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot read the sources must fail"
@@ -358,7 +358,7 @@ fn tree<'t>(prefix: &str, text: &'t str, found: &mut Vec<String>) -> &'t str {
 }
 
 #[test]
-fn no_file_uses_what_stands_below_it() {
+fn no_file_uses_a_lower_layer() {
     let files = runtime_files();
     let mut breaches = Vec::new();
     for (file, text) in &files {
@@ -380,7 +380,7 @@ fn no_file_uses_what_stands_below_it() {
 }
 
 #[test]
-fn code_after_the_first_item_for_tests_is_seen() {
+fn code_after_test_items_is_checked() {
     let text = "use a;\n#[cfg(test)]\nmod tests;\nuse b;\n#[cfg(test)]\n#[expect(\n    x,\n)]\n\
                 pub(crate) mod more {\n    fn f() {\n    }\n}\nfn g() {\n    #[cfg(test)]\n    seen();\n}\n";
     assert_eq!(without_tests(text), "use a;\nuse b;\nfn g() {\n}\n");
@@ -389,7 +389,7 @@ fn code_after_the_first_item_for_tests_is_seen() {
 }
 
 #[test]
-fn every_use_of_a_path_is_seen() {
+fn every_use_path_is_found() {
     let text = "use super::{a::B, c, d::{E as F, g}};\nuse crate::h::I;\nlet x = super::super::j::k(crate::l::M);\n";
     let mut found = paths(text);
     found.sort();
@@ -418,7 +418,7 @@ fn every_use_of_a_path_is_seen() {
 }
 
 #[test]
-fn what_decides_touches_nothing() {
+fn pure_files_do_no_io() {
     let mut breaches = Vec::new();
     for (file, text) in runtime_files() {
         let (_, kind) = LAYERS[row(&file).unwrap()];
@@ -477,7 +477,7 @@ fn files_begin_with_a_module_comment() {
 }
 
 #[test]
-fn nothing_is_left_undone_in_the_sources() {
+fn sources_have_no_open_tasks() {
     let mut breaches = Vec::new();
     let mut found = Vec::new();
     crates()

@@ -12,17 +12,17 @@ use crate::error::CallError;
 #[cfg(feature = "ui")]
 use crate::error::Code;
 
-/// The by-products of one call.
+/// The artifacts of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) kept: Vec<(Kind, Bytes)>,
-    /// What a page is made of when somebody reads it.
+    /// Data that pages are rendered from.
     #[cfg(feature = "ui")]
     pub(crate) review: Option<(Arc<Review>, OldTexts)>,
 }
 
 impl Parts {
-    /// How many bytes they hold, and how many of them are old texts.
+    /// Their size in bytes, and how much of it are old texts.
     pub(super) fn size(&self) -> (usize, usize) {
         let kept = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
         #[cfg(feature = "ui")]
@@ -50,7 +50,7 @@ impl Parts {
             .chain(self.kept.iter().map(|(kind, _)| *kind))
     }
 
-    /// The by-product of that kind.
+    /// The artifact of that kind.
     pub(super) fn part(&self, kind: Kind) -> Option<Part> {
         #[cfg(feature = "ui")]
         if let (Kind::Review | Kind::Rows, Some((review, around))) = (kind, &self.review) {
@@ -62,7 +62,7 @@ impl Parts {
     }
 }
 
-/// One by-product as it is kept.
+/// One stored artifact.
 pub(super) enum Part {
     Kept(Bytes),
     #[cfg(feature = "ui")]
@@ -70,10 +70,10 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// The bytes, which stand at `uri`; none where there are no such rows.
+    /// The content at `uri`; `None` if there are no such rows.
     ///
     /// # Errors
-    /// `INTERNAL` if it cannot be written as JSON, which is a fault of this library.
+    /// `INTERNAL` if it cannot be serialised, which is a bug of this library.
     pub(super) fn bytes(self, at: &At<'_>) -> Result<Option<Bytes>, CallError> {
         match self {
             Self::Kept(bytes) => Ok(at.query.is_none().then_some(bytes)),
@@ -83,16 +83,16 @@ impl Part {
     }
 }
 
-/// What of a by-product is read.
+/// Which part of an artifact is read.
 pub(super) struct At<'u> {
     #[cfg_attr(
         not(feature = "ui"),
         expect(dead_code, reason = "only pages differ by it")
     )]
     pub(super) kind: Kind,
-    /// What follows the `?` of the address.
+    /// The query of the URI.
     pub(super) query: Option<&'u str>,
-    /// Where the call's page stands.
+    /// URI of the call's page.
     #[cfg_attr(not(feature = "ui"), expect(dead_code, reason = "only pages name it"))]
     pub(super) page: String,
 }

@@ -18,12 +18,12 @@ use crate::error::{CallError, Code};
 
 /// How many events may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
-/// How long the writer lets events gather after a batch: waking it costs the caller more than handing over.
+/// How long the writer waits after a batch, since waking it costs the caller more than sending.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// How long the writer waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Why an event is not in the audit. The step it tells of must not happen.
+/// Why an event was not recorded. Its step must not happen.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
@@ -36,7 +36,7 @@ pub enum AuditError {
     /// Writing this event failed.
     #[error("cannot write the audit")]
     Write(#[source] Arc<io::Error>),
-    /// The writer is gone.
+    /// The writer has ended.
     #[error("the audit is closed")]
     Closed,
 }
@@ -77,16 +77,16 @@ enum Message {
 /// What happens to a committed event that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnWriteError {
-    /// Its step does not happen, so another event is recorded instead.
+    /// Discard it: its step does not happen, and another event is recorded instead.
     Discard,
-    /// Its step has happened, so it is kept until it can be written.
+    /// Keep it until it can be written: its step has happened.
     Retry,
 }
 
-/// Told once what was handed over before is written, or that it is not.
+/// Called once all earlier events are written, or with an error.
 type Flushed = Box<dyn FnOnce(Result<(), AuditError>) + Send>;
 
-/// What callers and the writer tell each other beside the channel.
+/// State shared by the callers and the writer.
 #[derive(Debug, Default)]
 struct Status {
     failing: AtomicBool,
@@ -94,9 +94,9 @@ struct Status {
     missed: AtomicU64,
 }
 
-/// The way into the audit; clones share it.
+/// Handle of the audit.
 ///
-/// The writer ends once the last clone is gone and everything handed over is written.
+/// The writer ends once the last handle is dropped and all events are written.
 #[derive(Clone, Debug)]
 pub(crate) struct Audit(Arc<AuditSender>);
 
@@ -107,7 +107,7 @@ struct AuditSender {
     status: Arc<Status>,
 }
 
-/// The way into an audit for whoever may outlive it: the writer does not wait for this.
+/// Weak handle of the audit, which does not keep the writer alive.
 #[cfg(feature = "oauth")]
 #[derive(Clone, Debug)]
 pub(crate) struct WeakAudit(Weak<AuditSender>);
@@ -147,27 +147,26 @@ impl Audit {
         WeakAudit(Arc::downgrade(&self.0))
     }
 
-    /// Hands `event` over without waiting; on an error the step must be refused.
+    /// Sends `event` without waiting; on an error the step must not happen.
     pub(crate) fn record(&self, event: AuditEvent) -> Result<(), AuditError> {
         self.send(Message::Record(event), 1)
     }
 
-    /// Hands all of these over without waiting, or none of them; they are written together.
+    /// Sends all of these events without waiting, or none; they are written together.
     pub(crate) fn record_all(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
         let count = events.len() as u64;
         self.send(Message::Together(events), count)
     }
 
-    /// Hands over the events of an effect that has begun. Unlike others they are taken while the sink fails, and are
-    /// written as soon as it can be; only a full audit misses them.
+    /// Sends the events of an effect that has begun. Unlike others they are accepted while the sink fails, and written as soon
+    /// as possible; only a full audit loses them.
     pub(crate) fn record_effect(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
         let count = events.len() as u64;
         let sent = self.send_now(Message::Together(events));
         sent.inspect_err(|_| self.count_missed(count))
     }
 
-    /// Hands `event` over without waiting. One that is refused counts as missing no sooner than it is given to
-    /// [`Self::record`]: whoever offers it keeps it, and offers it again.
+    /// Sends `event` without waiting. On an error it does not count as missing: the caller keeps it and tries again.
     pub(crate) fn offer(&self, event: AuditEvent) -> Result<(), AuditError> {
         self.try_send(Message::Record(event))
     }
@@ -198,16 +197,15 @@ impl Audit {
             })
     }
 
-    /// Writes `event` and everything before it, then returns; blocks, so it belongs on a pool thread. On an error the
-    /// step must be refused.
+    /// Writes `event` and everything before it. Blocks, so it must run on a pool thread. On an error the step must not
+    /// happen.
     ///
-    /// What was written survives the end of this process; whether it survives the end of the machine
-    /// is up to the sink.
+    /// Written records survive a crash of this process; whether they survive a power failure depends on the sink.
     pub(crate) fn commit(&self, event: AuditEvent) -> Result<(), AuditError> {
         self.commit_or(event, OnWriteError::Discard)
     }
 
-    /// Like [`Self::commit`], for a step that has happened: after an error the event is written as soon as it can be.
+    /// Like [`Self::commit`], for a step that has happened: after an error the event is written as soon as possible.
     pub(crate) fn commit_effect(&self, event: AuditEvent) -> Result<(), AuditError> {
         self.commit_or(event, OnWriteError::Retry)
     }
@@ -222,10 +220,10 @@ impl Audit {
         answer.recv().map_err(|_| AuditError::Closed)?
     }
 
-    /// Returns once everything handed over before is written, and synced if the sink can.
+    /// Waits until all earlier events are written, and synced if the sink supports it.
     pub(crate) async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
-        // A caller that is gone needs no answer.
+        // The caller may be gone.
         let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
         match self.0.sender.try_send(Message::Flush(reply)) {
             Ok(()) => {}
@@ -242,8 +240,8 @@ impl Audit {
         answer.await.map_err(|_| AuditError::Closed)?
     }
 
-    /// Calls `flushed` once everything handed over before is written, and synced if the sink can. It waits for nothing, and
-    /// a full audit is an error at once.
+    /// Calls `flushed` once all earlier events are written, and synced if the sink supports it. Does not wait; a full audit
+    /// is an error at once.
     pub(crate) fn flush_then(&self, flushed: impl FnOnce(Result<(), AuditError>) + Send + 'static) {
         let (message, error) = match self.0.sender.try_send(Message::Flush(Box::new(flushed))) {
             Ok(()) => return self.0.writer.unpark(),
@@ -256,11 +254,11 @@ impl Audit {
     }
 }
 
-/// The one that seals and writes; lives on its own thread.
+/// Seals and writes events on a thread of its own.
 struct Writer<S> {
     sink: S,
     head: Head,
-    /// Handed over, but the sink failed: tried again with the next batch.
+    /// Events that could not be written; retried with the next batch.
     unwritten: Vec<AuditEvent>,
     most_unwritten: usize,
     status: Arc<Status>,
@@ -283,7 +281,7 @@ impl<S: AuditSink> Writer<S> {
         }
     }
 
-    /// Writes one batch and tells everyone who waits for it.
+    /// Writes one batch and reports the result.
     fn take(&mut self, messages: impl Iterator<Item = Message>) {
         let (mut commits, mut flushes) = (Vec::new(), Vec::new());
         for message in messages.take(self.most_unwritten.max(1)) {
@@ -307,7 +305,7 @@ impl<S: AuditSink> Writer<S> {
                 .filter(|(_, on_error, _)| *on_error == OnWriteError::Discard);
             self.discard(refused.map(|(index, ..)| *index));
         }
-        // A caller that is gone needs no answer.
+        // The caller may be gone.
         for (.., reply) in commits {
             let _ = reply.send(result.clone());
         }
@@ -326,7 +324,7 @@ impl<S: AuditSink> Writer<S> {
         synced.map_err(|error| AuditError::Write(Arc::new(error)))
     }
 
-    /// Writes everything unwritten, or nothing.
+    /// Writes all pending events, or none.
     fn write(&mut self) -> Result<(), AuditError> {
         if self.unwritten.is_empty() {
             return Ok(());
@@ -348,9 +346,9 @@ impl<S: AuditSink> Writer<S> {
         }
     }
 
-    /// After a failure: what was to be committed did not happen, and that is what the record will say.
+    /// Discards failed commits, whose steps do not happen.
     ///
-    /// Events that were only handed over are all kept. Refused commits beyond the bound are counted instead.
+    /// All other events are kept. Those beyond the bound are counted instead.
     fn discard(&mut self, commits: impl DoubleEndedIterator<Item = usize>) {
         for index in commits.rev() {
             if self.unwritten.len() > self.most_unwritten {
@@ -387,7 +385,7 @@ mod tests {
     use crate::audit::tests::failed;
     use std::sync::{Condvar, Mutex};
 
-    /// A sink that waits or fails when told to.
+    /// A sink that blocks or fails on request.
     #[derive(Clone)]
     struct FlakySink {
         memory: MemoryAudit,

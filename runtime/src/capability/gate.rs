@@ -91,7 +91,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[tokio::test]
-    async fn closing_waits_for_passes_and_gives_no_more() {
+    async fn closed_gate_waits_for_passes_and_hands_out_none() {
         let gate = Arc::new(Gate::default());
         let pass = gate.pass().unwrap();
         assert!(gate.close());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pass_that_hangs_is_counted_and_not_waited_for() {
+    async fn hanging_pass_is_counted_after_the_grace_period() {
         let gates = [Arc::<Gate>::default(), Arc::default(), Arc::default()];
         let hangs = gates[1].pass().unwrap();
         assert_eq!(settled(&gates, Duration::ZERO).await, 1);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn no_effect_begins_after_close_returned_and_idle_passed() {
+    async fn no_effect_begins_after_close_and_idle() {
         for _ in 0..2_000 {
             let gate = Arc::new(Gate::default());
             let closed = Arc::new(AtomicBool::new(false));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_spends_its_parents_budget() {
+    fn child_charges_its_parents_budget() {
         let (parent, child) = family();
         assert_eq!(child.charge_call(), Ok(()));
         assert_eq!(child.charge_call(), Ok(()));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_of_a_charge_is_given_back_to_every_meter() {
+    fn unkept_charge_is_refunded_to_every_meter() {
         let (parent, child) = family();
         let all = Cost {
             bytes: 10,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_that_a_parent_refuses_is_never_seen_by_others() {
+    fn charge_refused_by_a_parent_is_never_visible() {
         let budget = |bytes_written| Budget {
             bytes_written: Some(bytes_written),
             ..Budget::default()
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_callers_spend_exactly_the_budget() {
+    fn concurrent_callers_spend_exactly_the_budget() {
         let parent = Arc::new(Meter::new(
             Budget {
                 calls: Some(100),

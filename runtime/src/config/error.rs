@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::ConfigSource;
 use crate::policy::{Key, PolicyError, PolicyErrorKind};
 
-/// Why what a source says is no configuration.
+/// Why a configuration source is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub struct ConfigError {
     origin: ConfigSource,
     fault: PolicyError,
-    /// The field whose flag or variable says it.
+    /// The key whose flag or variable is wrong.
     set: Option<&'static Key>,
 }
 
@@ -38,19 +38,19 @@ impl ConfigError {
         self
     }
 
-    /// The source that is wrong.
+    /// Returns the invalid source.
     #[must_use]
     pub fn origin(&self) -> ConfigSource {
         self.origin
     }
 
-    /// In which way it is wrong.
+    /// Returns the kind of error.
     #[must_use]
     pub fn kind(&self) -> PolicyErrorKind {
         self.fault.kind()
     }
 
-    /// The JSON pointer of the member that is wrong; empty for the whole.
+    /// Returns the JSON pointer of the invalid member; empty for the whole document.
     #[must_use]
     pub fn field(&self) -> &str {
         self.fault.field()
@@ -73,10 +73,10 @@ pub(super) fn set_by(pointer: &str, has: impl Fn(&str) -> bool) -> Option<&'stat
         .filter(|field| field.is_settable())
 }
 
-/// Where a person finds the member at `pointer`, in words.
+/// Describes the location of the member at `pointer`.
 pub(super) fn place(origin: ConfigSource, set: Option<&Key>, pointer: &str) -> String {
     let name = match (origin, set) {
-        // The roots of a command line are most often given without a flag.
+        // On the command line, roots are usually given without a flag.
         (ConfigSource::Flags, Some(field)) if field.key == "roots" => "ROOT or --roots".to_owned(),
         (ConfigSource::Flags, Some(field)) => format!("--{}", field.flag()),
         (ConfigSource::Environment, Some(field)) => field.variable(),

@@ -6,19 +6,19 @@ use super::{Config, Restriction};
 use crate::policy::{Key, Merge, PolicyError, ValueKind};
 use crate::scope::ScopePattern;
 
-/// The keys that mean something only together: what no list names is judged by whether there are lists.
+/// Keys that are replaced together: the default verdict depends on whether there are lists.
 const SCOPE_LISTS: [&str; 4] = ["allow_scopes", "ask_scopes", "delegate_only", "otherwise"];
 
-/// The value that holds where an earlier source has `old` and a later one `new`.
+/// Merges `old` of an earlier source with `new` of a later one.
 ///
 /// # Errors
-/// [`PolicyError`] if `new` opens more than `old`, and there is no value that keeps to both.
+/// [`PolicyError`] if `new` opens more than `old` and no value satisfies both.
 pub(super) fn joined(field: &Key, old: &Value, new: &Value) -> Result<Value, PolicyError> {
     let joined = match (field.merge, field.kind) {
         (Merge::And, _) => json!(old == true && new == true),
         (Merge::Or, _) => json!(old == true || new == true),
         (Merge::Min, ValueKind::Object) => members(field, old, new)?,
-        // Beside a budget, 0 is without limit.
+        // Except in a budget, 0 is unlimited.
         (Merge::Min, ValueKind::Count) if field.parent().is_none() && *old == 0 => new.clone(),
         (Merge::Min, ValueKind::Count) if field.parent().is_none() && *new == 0 => old.clone(),
         (Merge::Min, ValueKind::Count) => json!(old.as_u64().min(new.as_u64())),
@@ -39,7 +39,7 @@ pub(super) fn joined(field: &Key, old: &Value, new: &Value) -> Result<Value, Pol
             within(field, old, new)?;
             new.clone()
         }
-        // Lists of scopes and roots, which `overridden` takes care of.
+        // Lists of scopes and roots, which `overridden` handles.
         _ => new.clone(),
     };
     Ok(joined)
@@ -63,7 +63,7 @@ fn members(field: &Key, old: &Value, new: &Value) -> Result<Value, PolicyError> 
     Ok(Value::Object(all))
 }
 
-/// Refuses patterns of a later source that no pattern of the earlier one covers.
+/// Rejects patterns of a later source that no pattern of the earlier one covers.
 fn within(field: &Key, old: &Value, new: &Value) -> Result<(), PolicyError> {
     let pattern = |item: &Value| item.as_str()?.parse::<ScopePattern>().ok();
     for (index, item) in items(new).enumerate() {

@@ -7,10 +7,10 @@ use crate::path::VirtualPath;
 use crate::policy::{Access, Key, KeyScope, Pointer, Policy, PolicyError};
 
 impl Config {
-    /// Reads a configuration; `roots[].path` is where a root stands in the namespace.
+    /// Parses a configuration; `roots[].path` is the mount point of a root.
     ///
     /// # Errors
-    /// [`PolicyError`] with the JSON pointer of the first member that cannot be read.
+    /// [`PolicyError`] with the JSON pointer of the first invalid member.
     pub fn parse(value: &Value) -> Result<Self, PolicyError> {
         let mut config = Self::new();
         for (key, at) in Pointer::top(value).members()? {

@@ -6,10 +6,10 @@ use super::{Config, RootConfig};
 use crate::path::{MAX_PATH, VirtualPath};
 use crate::policy::{Authority, EnumKind, KEYS, Key, KeyScope, MAX_GLOB, MAX_LIST, ValueKind};
 
-/// The JSON Schema (2020-12) of what [`Config::parse`] reads, for whoever makes a form of it.
+/// Returns the JSON Schema (2020-12) of [`Config::parse`], from which forms can be generated.
 ///
-/// Beside type, bounds, default and example each key says where it may stand (`scope`), who may write it (`audience`)
-/// and how a policy restricts it (`x-restrict`).
+/// In addition to type, bounds, default and example, each key has its scope (`scope`), who may write it (`audience`) and
+/// how layers are merged (`x-restrict`).
 ///
 /// ```
 /// let schema = bailiwick::config_schema();
@@ -24,7 +24,7 @@ pub fn config_schema() -> Value {
     )
 }
 
-/// The JSON Schema (2020-12) of what [`Policy::parse`](crate::Policy::parse) reads, such as `_meta.policy` of a call.
+/// Returns the JSON Schema (2020-12) of [`Policy::parse`](crate::Policy::parse), for example for `_meta.policy` of a call.
 ///
 /// ```
 /// let schema = bailiwick::policy_schema();
@@ -94,7 +94,7 @@ fn member(field: &Key, here: KeyScope) -> Value {
     Value::Object(schema)
 }
 
-/// What may stand behind the key.
+/// The schema of the values of a key.
 fn values(field: &Key, here: KeyScope) -> Map<String, Value> {
     let schema = match field.kind {
         ValueKind::Flag => json!({ "type": "boolean" }),
@@ -116,7 +116,7 @@ fn values(field: &Key, here: KeyScope) -> Map<String, Value> {
             "type": "array", "items": { "type": "string", "pattern": pattern() },
         }),
         ValueKind::Object => Value::Object(object(Some(field.key), here)),
-        // The roots of a restriction have the members of roots.
+        // Roots of a restriction have the same members as roots.
         ValueKind::Objects => json!({
             "type": "array", "items": object(Some(field.name()), here),
         }),
@@ -137,7 +137,7 @@ fn pattern() -> String {
     format!(r"^(\*|{})(:.+)?$", EnumKind::Verbs.all().join("|"))
 }
 
-/// What a configuration means that does not have the key; none where that is no value of it.
+/// The default of a key; `None` if the default is not one of its values.
 fn default(field: &Key) -> Option<Value> {
     let silent = Authority::configured(&Config::new()).ok()?;
     let (limits, flags) = (*silent.limits(), silent.flags());
@@ -165,7 +165,7 @@ fn default(field: &Key) -> Option<Value> {
         "verbs" => Some(json!(EnumKind::Verbs.all())),
         "write_modes" => Some(json!(EnumKind::WriteModes.all())),
         "budget" => Some(json!({})),
-        // What is absent from these lists is not the same as an empty list.
+        // For these keys an absent list differs from an empty one.
         "allow_scopes" | "ask_scopes" | "tools" => None,
         _ => match field.kind {
             ValueKind::Globs | ValueKind::Patterns | ValueKind::Objects => Some(json!([])),

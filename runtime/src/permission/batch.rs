@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_of_one_kind_stand_together_with_the_folder_that_holds_them() {
+    fn similar_questions_are_grouped_with_their_common_folder() {
         let questions = [
             question(3, 2, &["write:file:/r/a/b/x"]),
             question(1, 1, &["write:file:/r/a/c/y", "write:file:/r/a/z"]),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_that_is_offered_is_the_common_folder_as_far_as_it_may_be_granted() {
+    fn widest_offer_is_the_common_folder_if_grantable() {
         let mut questions = [
             question(1, 1, &["write:file:/r/a/x"]),
             question(2, 1, &["write:file:/r/a/b/y"]),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_with_a_member_that_is_not_known_is_none() {
+    fn answer_with_unknown_member_is_rejected() {
         let read = |more: &str| {
             let text = format!(r#"{{"allow":{{"lifetime":"once"{more}}}}}"#);
             serde_json::from_str::<BatchAnswer>(&text).is_ok()
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alone_of_several_kinds_or_stands_apart_is_not_grouped() {
+    fn single_mixed_and_unbatchable_questions_are_not_grouped() {
         let pair = || {
             [
                 question(1, 1, &["write:file:/r/a"]),

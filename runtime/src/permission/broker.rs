@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_yes_for_once_serves_the_call_that_asked_and_enters_no_book() {
+    async fn once_allows_the_asking_call_and_adds_no_grant() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Once)).await;
         let used = allowed(stage.ask(request(1, 1, NEED)).await);
         let need: Scope = NEED[0].parse().unwrap();
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_two_use_answer_makes_the_third_call_ask() {
+    async fn two_use_answer_makes_the_third_call_ask() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
         let first = request(1, 1, NEED);
         let (requester, needs): (_, Arc<[Scope]>) = (requester(&first), first.needs.clone().into());
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn once_lets_one_of_sixty_four_equal_calls_through_and_asks_for_the_others_again() {
+    async fn once_allows_one_of_sixty_four_equal_calls() {
         let stage = stage(Deferred).await;
         let mut asking = Vec::new();
         for _ in 0..64 {
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_beyond_the_uses_that_were_given_ask_anew() {
+    async fn calls_beyond_the_granted_uses_ask_again() {
         let stage = stage(Deferred).await;
         let (first, second) = (
             stage.asking(request(1, 1, NEED)).await,
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_use_is_recorded_where_it_is_spent_even_if_the_call_is_gone() {
+    async fn grant_use_is_audited_even_if_the_call_is_gone() {
         let stage = stage(DenyAll).await;
         let grant = NewGrant {
             pattern: "write:file:/r".parse().unwrap(),
@@ -651,7 +651,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_broker_looks_at_the_time_by_itself() {
+    async fn broker_expires_questions_by_timer() {
         let stage = stage(Deferred).await;
         stage.seconds.store(1, Ordering::SeqCst);
         let asking = stage.asking(request(1, 1, NEED)).await;
@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_approver_delays_nobody_else() {
+    async fn slow_approver_delays_no_other_question() {
         let stage = stage(Slow(AtomicUsize::new(0))).await;
         let slow = stage.asking(request(1, 1, NEED)).await;
         stage.question().await;
@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_approver_that_panics_is_a_no() {
+    async fn panicking_approver_denies() {
         let stage = stage(Scripted::new().rule(|_| panic!("a fault of the approver"))).await;
         assert_eq!(
             refusal(stage.ask(request(1, 1, NEED)).await),
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_does_not_fit_is_a_no_from_an_approver_and_an_error_for_a_person() {
+    async fn invalid_answer_denies_for_approvers_and_fails_for_people() {
         let elsewhere = Answer::Allow {
             patterns: vec!["write:file:/q".parse().unwrap()],
             lifetime: Lifetime::Session,
@@ -736,7 +736,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_of_requests_shows_three_questions() {
+    async fn flood_of_requests_shows_three_questions() {
         let shown = Arc::new(AtomicUsize::new(0));
         let stage = stage(Counting(Arc::clone(&shown))).await;
         let mut waiting = Vec::new();
@@ -753,7 +753,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kind_is_silenced_by_a_persons_word_alone_and_asked_again_when_they_say_so() {
+    async fn only_people_deny_later_calls_and_can_undo_it() {
         let stage = stage(Deferred).await;
         for n in 0..5 {
             let asking = stage.asking(request(1, n, NEED)).await;
@@ -784,7 +784,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_approver_that_is_no_person_silences_nothing() {
+    async fn automatic_approver_denies_no_later_calls() {
         let deny = Answer::Deny {
             note: None,
             rest_of_session: Some(DeniedCalls::Kind),
@@ -810,7 +810,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_waits_no_more_takes_its_question_along() {
+    async fn cancelled_call_withdraws_its_question() {
         let stage = stage(Deferred).await;
         let asking = stage.asking(request(1, 1, NEED)).await;
         stage.question().await;
@@ -821,7 +821,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_the_broker_is_gone_everyone_is_told() {
+    async fn ended_broker_notifies_all_waiters() {
         let stage = stage(Deferred).await;
         let asking = stage.asking(request(1, 1, NEED)).await;
         stage.question().await;
@@ -843,7 +843,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn revoking_waits_for_the_effect_under_way_and_lets_none_begin() {
+    async fn revocation_waits_for_running_effects_and_prevents_new_ones() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(1))).await;
         let used = allowed(stage.ask(request(1, 1, NEED)).await);
         let gate = Arc::clone(&used.gates[0]);
@@ -860,7 +860,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_effect_that_hangs_is_told_and_not_waited_for_without_end() {
+    async fn hanging_effect_is_reported_after_the_grace_period() {
         let mut stage =
             stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         stage.broker.grace = Duration::ZERO;
@@ -889,7 +889,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_a_session_takes_its_grants_and_is_in_the_audit() {
+    async fn end_of_session_revokes_its_grants_and_is_audited() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         let used = allowed(stage.ask(request(1, 1, NEED)).await);
         stage.broker.end_session("another").await.unwrap();
@@ -909,7 +909,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worker_is_forgotten_even_while_its_effect_hangs() {
+    async fn worker_is_forgotten_while_its_effect_hangs() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
         let used = allowed(stage.ask(request(1, 1, NEED)).await);
         let pass = used.gates[0].pass().unwrap();
@@ -919,7 +919,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_people_say_is_in_the_audit() {
+    async fn answers_are_audited() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         allowed(stage.ask(request(1, 1, NEED)).await);
         refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await);
@@ -970,7 +970,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_names_who_refused_and_only_a_person_is_told_to_be_one() {
+    async fn denial_names_who_denied() {
         async fn check(approver: impl Approver, by: DecidedBy, origin: Origin) {
             let stage = stage(approver).await;
             let ruling = stage.ask(request(1, 1, NEED)).await;
@@ -1031,7 +1031,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_record_says_why_a_grant_is_no_more_and_who_caused_it() {
+    async fn audit_says_why_and_by_whom_a_grant_was_revoked() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         let allowed = async |n| allowed(stage.ask(request(1, n, NEED)).await).ids[0];
         let grant = allowed(1).await;
@@ -1115,7 +1115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_rolled_back_while_the_audit_fails_is_recorded_once_it_works_again() {
+    async fn rollback_during_audit_failure_is_recorded_later() {
         let folder = tempfile::tempdir().unwrap();
         let (stage, full) = keeping(&folder).await;
         full.store(true, Ordering::SeqCst);
@@ -1142,7 +1142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_narrowing_that_cannot_be_recorded_takes_the_grant_back_and_says_so() {
+    async fn narrowing_that_cannot_be_audited_revokes_the_grant() {
         let folder = tempfile::tempdir().unwrap();
         let (stage, full) = keeping(&folder).await;
         let file = folder.path().join("grants");
@@ -1167,7 +1167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_asked_what_cannot_be_recorded() {
+    async fn unauditable_questions_are_not_asked() {
         struct Full;
         impl crate::audit::AuditSink for Full {
             fn head(&self) -> crate::audit::Head {

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_a_root_widens_to_the_file_its_folder_and_the_root() {
+    fn file_in_a_root_widens_to_file_folder_and_root() {
         check(
             &["change write:file:/home/me/repo/src/x.rs"],
             &["*"],
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn no_top_level_directory_home_or_parent_of_a_root_is_offered_and_outside_is_said() {
+    fn top_level_home_and_parents_of_roots_are_not_offered() {
         let said = "change /tmp/x (outside your roots)";
         let any = "create, change, delete or move /tmp/x (outside your roots)";
         check(
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_a_tree_is_offered_as_that_and_needs_confirmation() {
+    fn recursive_delete_needs_confirmation() {
         check(
             &["delete+tree write:file:/r/pkg/old"],
             &["*"],
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_are_made_on_the_way_are_named_one_by_one() {
+    fn created_parent_directories_are_named_individually() {
         let offered = offered(
             &[
                 "create write:file:/r/pkg",
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_end_below_the_ceiling_and_a_sensitive_call_has_one() {
+    fn choices_stay_within_max_grantable_and_sensitive_calls_have_one() {
         let need = "change write:file:/r/a/x";
         let breadths = |max_grantable: &[&str]| -> Vec<Breadth> {
             let offered = offered(&[need], max_grantable, &["/r"]);
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_good_needs_confirmation_and_what_is_asked_once_does_not() {
+    fn permanent_grants_need_confirmation_and_once_does_not() {
         let asked = choices(
             &[scope("change write:file:/tmp/x")],
             &[ScopePattern::ANY],

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_spent_unless_every_need_is_covered() {
+    fn no_use_is_spent_unless_every_need_is_covered() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write:file:/r", uses(1), false);
         assert_eq!(
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrowed_grant_serves_what_is_left_and_stops_who_has_more() {
+    fn narrowed_grant_stops_calls_that_exceed_it() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(
             &mut book,
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrowest_grant_is_spent_first() {
+    fn narrowest_grant_is_used_first() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write", Lifetime::Session, false);
         give(&mut book, 2, worker(1), "write:file:/r/x", uses(1), false);
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn among_equals_one_that_is_not_counted_is_used() {
+    fn uncounted_grant_is_preferred_among_equals() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write:file:/r", uses(1), false);
         give(
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_inherited_only_if_it_says_so() {
+    fn grant_is_inherited_only_with_descendants() {
         let mut book = GrantTable::default();
         give(
             &mut book,
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_grant_stays_in_its_session_and_an_agent_grant_does_not() {
+    fn session_grant_stays_in_its_session_and_agent_grant_does_not() {
         let mut book = GrantTable::default();
         let session = GrantHolder::Session {
             session: "s1".into(),
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_grant_is_forgotten_once_no_call_uses_it() {
+    fn used_up_grant_is_removed_once_no_call_uses_it() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write", uses(1), false);
         drop(book.use_grants(&me, &["write:file:/x".parse().unwrap()], NOW));
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_takes_its_own_grants_along() {
+    fn grants_of_a_worker_end_with_it() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write", Lifetime::Session, false);
         give(&mut book, 2, worker(2), "write", Lifetime::Session, false);

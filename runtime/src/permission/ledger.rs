@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_yes_is_no_yes() {
+    fn late_approval_is_expired() {
         let mut ledger = ledger();
         let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let other = opened(ledger.ask(request(1, 2, NEED), 10, at(1)));
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_asks_ten_times_a_minute() {
+    fn worker_asks_at_most_ten_questions_per_minute() {
         let mut ledger = ledger();
         for n in 0..10 {
             let id = opened(ledger.ask(request(1, n, NEED), n, at(n)));
@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn denials_silence_nothing_unless_a_person_says_so_and_are_asked_about_again() {
+    fn denial_affects_later_calls_only_if_a_person_says_so() {
         let mut ledger = ledger();
         for n in 0..5 {
             let id = opened(ledger.ask(request(1, n, NEED), n, at(n * 10)));
@@ -682,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_silenced_is_bounded_and_the_oldest_is_asked_about_again() {
+    fn denials_for_the_session_are_bounded() {
         let mut ledger = ledger();
         for n in 0..=MOST_SILENCED as u64 {
             let id = opened(ledger.ask(request(n, 1, NEED), 1, at(0)));
@@ -696,7 +696,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_nobody_waits_for_ends() {
+    fn question_without_waiters_ends() {
         let mut ledger = ledger();
         let alone = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let shared = opened(ledger.ask(request(1, 2, NEED), 10, at(0)));
@@ -718,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_gone_takes_its_questions_along() {
+    fn questions_of_an_ended_worker_end() {
         let mut ledger = ledger();
         let mine = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let theirs = opened(ledger.ask(request(2, 1, NEED), 20, at(0)));

@@ -12,7 +12,7 @@ use crate::id::{GrantId, QuestionId};
 use crate::path::VirtualPath;
 
 impl GrantAuthority {
-    /// The open questions that a person can look at together.
+    /// Returns batches of open questions.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
@@ -20,7 +20,7 @@ impl GrantAuthority {
         Ok(batches(&self.questions().await?))
     }
 
-    /// Answers several questions, each by its own answer; one that fails does not keep the others.
+    /// Answers several questions, each with its own answer; a failure does not affect the others.
     pub async fn answer_each(
         &self,
         answers: impl IntoIterator<Item = (QuestionId, Answer)>,
@@ -32,14 +32,13 @@ impl GrantAuthority {
         told
     }
 
-    /// Answers the questions of a batch that a person ticked by one answer: each ends by a decision of its own, and those
-    /// that are not ticked stay open. It is all or none: nothing is answered unless each of them is open still and the
-    /// pattern fits it, as in [`Self::answer`]. One grant is given where several of the same worker would be equal, but
-    /// for those that count uses. A yes for an agent is on the disk when this returns, as there.
+    /// Answers the selected questions of a batch, all or none: each must be open and the pattern must be valid for it, as in
+    /// [`Self::answer`]. Other questions stay open. Equal grants of the same worker are given once, except those that count
+    /// uses. Grants to agents are on disk when this returns.
     ///
     /// # Errors
-    /// [`AuthorityError::InBatch`] with the first question that cannot be answered so; [`AuthorityError`] if there are too
-    /// many grants, or it cannot be recorded or stored. What [`batches`](super::batches) would not put together is
+    /// [`AuthorityError::InBatch`] with the first question that cannot be answered this way; [`AuthorityError`] if there are
+    /// too many grants, or they cannot be audited or stored. Questions that [`batches`](super::batches) would not group are
     /// [`AuthorityError::NotTogether`].
     pub async fn answer_batch(
         &self,
@@ -50,10 +49,10 @@ impl GrantAuthority {
         self.broker().answer_batch(questions, answer).await
     }
 
-    /// Grants everything that `template` says for `roots`, or nothing. [`Template::rules`] shows it before.
+    /// Grants the rules of `template` for `roots`, all or none. [`Template::rules`] returns them.
     ///
     /// # Errors
-    /// [`AuthorityError`] if the template does not fit the roots, there are too many grants or they cannot be recorded.
+    /// [`AuthorityError`] if the template is invalid for the roots, there are too many grants or they cannot be audited.
     pub async fn apply(
         &self,
         template: &Template,
@@ -68,7 +67,7 @@ impl GrantAuthority {
         self.broker().grant_all(grants).await
     }
 
-    /// The live grants that `filter` admits, in the order they were given.
+    /// Returns the live grants that match `filter`, in the order in which they were given.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
@@ -81,24 +80,24 @@ impl GrantAuthority {
         Ok(grants)
     }
 
-    /// Takes back every live grant that `filter` admits, each with a record of its own; as [`Self::revoke`].
+    /// Revokes all live grants that match `filter`, as by [`Self::revoke`]; each has an audit record.
     ///
     /// # Errors
-    /// [`AuthorityError::StillStored`] if they were taken back and only the store has some still,
+    /// [`AuthorityError::StillStored`] if they were revoked but some could not be removed from the store;
     /// [`AuthorityError::Closed`].
     pub async fn revoke_where(&self, filter: GrantFilter) -> Result<GrantsRevoked, AuthorityError> {
         self.broker().revoke_where(filter).await
     }
 
-    /// Leaves less of a grant. Where it covers less than before, or its holder's sub-agents lose it, what is under way by
-    /// it is stopped as by [`Self::revoke`], and counted as one grant; otherwise none is. A narrowing that cannot be stored or
-    /// recorded takes the grant back whole, and stops what is under way by it without waiting for its end.
+    /// Narrows a grant. If it covers less than before or its holder's descendants lose it, calls that use it are stopped, as
+    /// by [`Self::revoke`], and counted as one grant. If the change cannot be stored or audited, the grant is revoked, and its
+    /// calls are stopped without waiting for their end.
     ///
     /// # Errors
-    /// [`AuthorityError::Wider`] for a change that leaves more than there is, or that names a protected file which the
-    /// grant does not name; [`AuthorityError::Audit`] if it cannot be recorded and the grant is as it was;
-    /// [`AuthorityError::Store`] if it cannot be and the grant was taken back; [`AuthorityError::StillStored`] if that is
-    /// so, and the store still has the grant as it was; [`AuthorityError`] if the grant is gone.
+    /// [`AuthorityError::Wider`] if the change would widen the grant, or names a protected file that the grant does not name;
+    /// [`AuthorityError::Audit`] if it cannot be audited and the grant is unchanged; [`AuthorityError::Store`] if the grant was
+    /// revoked instead; [`AuthorityError::StillStored`] if, in addition, it could not be removed from the store;
+    /// [`AuthorityError`] if the grant has ended.
     pub async fn narrow(
         &self,
         grant: GrantId,
@@ -116,7 +115,7 @@ impl GrantAuthority {
         self.broker().narrow(grant, change).await
     }
 
-    /// Rules that would have spared a person questions; see [`suggest`]. None is given by itself.
+    /// Returns rules that would have saved a person questions; see [`suggest`]. They are not granted automatically.
     #[must_use]
     pub fn suggestions(&self, history: &History) -> Vec<Suggestion> {
         suggest(history, self.authority())
@@ -245,7 +244,7 @@ mod tests {
     const ME: GrantHolder = GrantHolder::Worker(WorkerId(1));
 
     #[tokio::test]
-    async fn what_is_meant_is_taken_back_at_once_and_each_has_a_record() {
+    async fn matching_grants_are_revoked_and_each_is_audited() {
         let stage = stage(100).await;
         let other = GrantHolder::Worker(WorkerId(2));
         let first = stage.give(&ME, "write:file:/r/a").await;
@@ -385,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_template_that_is_too_much_leaves_nothing_in_the_store() {
+    async fn template_that_exceeds_the_limit_stores_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("grants");
         let stage = stage_keeping(3, Some(GrantStore::open(&file).unwrap())).await;
@@ -537,7 +536,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusals_of_batches_silence_nobody() {
+    async fn batch_denial_does_not_deny_later_calls() {
         let stage = stage(100).await;
         let requests = (1..=3).map(|n| request(1, n, &["write:file:/r/a/x"]));
         let _waiting = stage.asking(requests.collect()).await;
@@ -555,7 +554,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shared_question_leaves_the_others_of_its_batch_their_uses() {
+    async fn shared_question_does_not_consume_uses_of_its_batch() {
         let stage = stage(100).await;
         let [first, second] =
             [(1, "write:file:/r/a/x"), (2, "write:file:/r/a/y")].map(|(n, need)| {
@@ -587,7 +586,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_history_tells_every_grant_of_a_batch_with_its_question() {
+    async fn history_lists_every_grant_of_a_batch_with_its_question() {
         let stage = stage(100).await;
         let wanted = [
             &["write:file:/r/a"][..],
@@ -616,7 +615,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_looked_at_by_itself_is_not_answered_with_others() {
+    async fn unbatchable_questions_are_not_answered_together() {
         let stage = stage(100).await;
         let mut requests: Vec<Request> = (1..=6)
             .map(|n| request(n, n, &["write:file:/r/a/x"]))
@@ -717,7 +716,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_stored_is_recorded_as_rolled_back() {
+    async fn unstored_grant_is_audited_as_rolled_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("grants");
         let stage = stage_keeping(3, Some(GrantStore::open(&file).unwrap())).await;

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sensitive_is_offered_exactly_and_never_for_good() {
+    fn sensitive_needs_are_offered_exactly_and_never_permanently() {
         let ids: Vec<String> = question(true)
             .options()
             .into_iter()

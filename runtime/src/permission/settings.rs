@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_closed_is_not_left_open_by_a_wider_grant() {
+    fn narrowing_closes_gates_of_calls_with_wider_grants() {
         let admits = |filter: &GrantFilter, pattern: &str| {
             filter.admits(&grant(pattern, GrantHolder::Worker(WorkerId(1))))
         };

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_forges_an_entry_of_a_refusal() {
+    fn text_cannot_forge_an_entry_of_a_refusal() {
         let check = |needs: &[&str], expected: &str| {
             let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
             assert_eq!(

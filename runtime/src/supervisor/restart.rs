@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_that_keeps_dying_is_given_up_and_one_that_dies_seldom_is_not() {
+    fn frequent_restarts_are_refused_and_rare_ones_are_not() {
         let mut often = Restarts::default();
         let allowed = (0..10)
             .filter(|n| often.allow(Duration::from_secs(*n) / 10))

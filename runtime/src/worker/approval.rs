@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_told_that_and_by_whom_it_was_refused_and_no_way_around_it() {
+    fn denial_tells_the_agent_who_denied_without_bypass() {
         for (decision, by, code, expected) in [
             (
                 Decision::Denied,

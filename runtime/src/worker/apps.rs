@@ -211,7 +211,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
     }
 }
 
-/// The entry of [`CALL`], whose calls are resolved by [`Apps::meant`].
+/// The entry of [`CALL`], whose calls are resolved by `Apps::meant`.
 fn calling() -> Entry {
     Entry {
         name: ToolName::new(CALL),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_first_come_first_served() {
+    fn locks_are_granted_in_order() {
         let mut locks = LockQueue::default();
         assert!(lock(&mut locks, 1, "/r/a"));
         assert!(!lock(&mut locks, 2, "/r"));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_gives_up_lets_the_next_one_pass() {
+    fn withdrawn_request_unblocks_the_next() {
         let mut locks = LockQueue::default();
         assert!(lock(&mut locks, 1, "/r/a"));
         assert!(!lock(&mut locks, 2, "/r"));

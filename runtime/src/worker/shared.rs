@@ -127,7 +127,7 @@ impl Shared {
         tool
     }
 
-    /// The tool and arguments of a call that names them in its arguments; see [`Apps::meant`](super::apps::Apps::meant).
+    /// The tool and arguments of a call that names them in its arguments.
     pub(super) fn meant(&self, call: &Call) -> Option<(ToolName, Value)> {
         #[cfg(feature = "mcp")]
         return self.apps.meant(&self.core.tools, call);

@@ -1,4 +1,4 @@
-//! Apps that do as they should in, what an agent and its person have of them out.
+//! Tests of well-behaved apps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

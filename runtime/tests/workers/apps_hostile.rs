@@ -1,4 +1,4 @@
-//! Apps that do what none should in, an agent, a host and a runtime that take no harm out.
+//! Tests of hostile apps, which must not harm agent, host or runtime.
 
 use std::time::Duration;
 
@@ -239,7 +239,7 @@ async fn a_page_wants_no_more_of_people_than_they_can_bear() {
 }
 
 #[tokio::test]
-async fn a_storm_of_changes_is_a_trickle_of_looks() {
+async fn list_changes_are_rate_limited() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let spec = ViewSpec::new("files").limits(ViewLimits {
@@ -530,7 +530,7 @@ async fn a_list_of_far_more_than_may_be_offered_is_none() {
 }
 
 #[tokio::test]
-async fn the_end_of_its_link_is_the_end_of_a_view_whoever_has_an_ear() {
+async fn closed_channel_ends_the_view() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -610,7 +610,7 @@ async fn a_page_of_a_server_that_the_runtime_has_not_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_page_that_was_told_to_part_stays_suspended() {
+async fn page_that_was_told_to_close_stays_suspended() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;

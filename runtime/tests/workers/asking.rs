@@ -1,4 +1,4 @@
-//! Calls that must ask in, what people say and what follows from it out.
+//! Tests of calls that require approval.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -210,7 +210,7 @@ async fn a_grant_reaches_its_holder_and_no_other_worker() {
 }
 
 #[tokio::test]
-async fn a_grant_does_not_beat_a_deny() {
+async fn grant_does_not_override_a_deny() {
     let stage = stage(|builder| builder).await;
     let worker = stage
         .worker(asking().deny("write:file:/r/src/secret"))
@@ -329,7 +329,7 @@ async fn a_question_that_nobody_answers_ends() {
 }
 
 #[tokio::test]
-async fn a_flood_of_questions_reaches_people_as_a_trickle() {
+async fn flood_of_questions_is_limited() {
     let prompts = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&prompts);
     let approver = Scripted::new().rule(move |_| {

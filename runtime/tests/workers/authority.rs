@@ -1,4 +1,4 @@
-//! Children, budgets, call policies and previews in, never more than the parent held out.
+//! Tests that children, budgets, call policies and previews never exceed the parent's authority.
 
 use bailiwick::{Budget, Call, CallMeta, Code, Policy, SpawnError, Verdict, WorkerSpec};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn a_child_that_asks_for_more_is_refused_and_one_that_asks_for_less_is_not
 }
 
 #[tokio::test]
-async fn a_coordinator_hands_on_what_it_may_not_do_itself() {
+async fn coordinator_delegates_scopes_that_it_may_not_use() {
     let stage = stage(|builder| builder).await;
     let coordinator = stage
         .worker(
@@ -139,7 +139,7 @@ async fn the_limits_of_a_call_policy_hold_for_the_one_call() {
 }
 
 #[tokio::test]
-async fn a_child_spends_its_parents_budget() {
+async fn child_charges_its_parents_budget() {
     let stage = stage(|builder| builder).await;
     let budget = Budget {
         bytes_written: Some(30),

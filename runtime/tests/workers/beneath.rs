@@ -1,4 +1,4 @@
-//! Workers in, what each may do by its policies and who works beneath it out.
+//! Tests of a worker's own authority and of its descendants.
 
 use bailiwick::{Policy, Verb, Verdict, VirtualPath, Worker, WorkerSpec};
 

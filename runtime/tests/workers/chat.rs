@@ -1,4 +1,4 @@
-//! A chat's blocks and its word in, the calls that waited carried on out.
+//! Tests of permission blocks in a chat.
 
 use bailiwick::{
     Answer, AuthorityError, BlockStatus, Call, CallProgress, Decision, Deferred, PendingCall,
@@ -66,7 +66,7 @@ async fn a_chat_pauses_on_a_block_and_its_word_carries_the_call_on_once() {
 }
 
 #[tokio::test]
-async fn two_wait_in_one_conversation_and_the_second_is_answered_first() {
+async fn second_of_two_questions_is_answered_first() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(Policy::new().ask("read:file:/r/src")).await;
     let (first, second) = (
@@ -86,7 +86,7 @@ async fn two_wait_in_one_conversation_and_the_second_is_answered_first() {
 }
 
 #[tokio::test]
-async fn another_conversation_has_no_say_and_hears_nothing() {
+async fn other_conversations_can_neither_answer_nor_read() {
     let (stage, worker) = waiting().await;
     let pending = pending(&worker, "post", "src/x").await;
     let handle = pending.question().handle();

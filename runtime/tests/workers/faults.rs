@@ -1,4 +1,4 @@
-//! Tools that panic and hang, floods and lost callers in, an answer for everybody out.
+//! Tests of tools that panic or hang, floods of calls and lost callers: every caller gets an answer.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn hang(worker: &Worker, door: &Door, threads: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hung_job_answers_by_its_deadline_and_stalls_nobody() {
+async fn hung_job_is_answered_at_its_deadline() {
     let stage = stage(|builder| builder).await;
     let (worker, neighbour) = (stage.open().await, stage.open().await);
     hang(&worker, &stage.door, 1).await;
@@ -66,7 +66,7 @@ async fn a_hung_job_answers_by_its_deadline_and_stalls_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_whose_places_all_hang_still_answers_what_needs_none() {
+async fn worker_with_all_jobs_hung_answers_inline_calls() {
     let bounds = Admission {
         jobs: 2,
         ..Admission::default()

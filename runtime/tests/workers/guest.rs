@@ -1,4 +1,4 @@
-//! A script in, a guest that speaks as a page does, or as none should, out.
+//! Scripted guest pages, well-behaved and hostile.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

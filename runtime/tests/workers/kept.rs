@@ -1,4 +1,4 @@
-//! Grants to agents, restarts and lost disks in, exactly the grants that people were told of out.
+//! Tests of stored grants across restarts and disk failures.
 #![expect(
     clippy::disallowed_methods,
     reason = "the folder of the store is made and taken away here"
@@ -124,7 +124,7 @@ async fn a_grant_to_an_agent_holds_after_a_restart_until_it_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_yes_for_an_agent_is_on_the_disk_when_it_is_taken() {
+async fn grant_to_an_agent_is_on_disk_once_answered() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let store = GrantStore::open(&file).unwrap();
@@ -235,7 +235,7 @@ async fn a_deny_holds_against_a_grant_that_was_stored() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_stored_is_taken_back_and_what_cannot_be_removed_is_told() {
+async fn unstorable_grant_is_revoked_and_failed_removal_reported() {
     let folder = tempfile::tempdir().unwrap();
     let within = folder.path().join("within");
     std::fs::create_dir(&within).unwrap();
@@ -279,7 +279,7 @@ async fn what_cannot_be_stored_is_taken_back_and_what_cannot_be_removed_is_told(
 }
 
 #[tokio::test]
-async fn a_runtime_that_is_shut_down_lets_go_of_the_file() {
+async fn shutdown_closes_the_grant_store() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let (stage, _) = began(&file).await;

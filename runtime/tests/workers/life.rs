@@ -1,4 +1,4 @@
-//! Revocation, restarts and shutdown in, no late effect and no lost caller out.
+//! Tests of revocation, restarts and shutdown: no late effects, no lost callers.
 
 use bailiwick::{
     Admission, Code, GrantHolder, Lifetime, NewGrant, Policy, Revoked, SpawnError, Worker,
@@ -223,7 +223,7 @@ async fn no_effect_comes_after_a_raced_revoke_returned() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_handle_on_a_runtime_takes_all_authority_along() {
+async fn dropping_the_last_handle_revokes_all_workers() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let call = tokio::spawn({

@@ -1,4 +1,4 @@
-//! Workers under load, faults and revocation in, the outcome each of them promises out.
+//! Tests of workers through the public interface.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

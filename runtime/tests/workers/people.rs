@@ -1,4 +1,4 @@
-//! Many agents and the people who answer for them in, each word heard by the call that it was said to out.
+//! Tests of many agents and people: each answer reaches the calls that it is for.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! What the audit records of effects that fail, and of effects that it cannot record at once.
+//! Tests of audit records of failed effects, and of effects that cannot be recorded at once.
 #![expect(
     clippy::disallowed_methods,
     reason = "the audit file is read here, and no root holds it"

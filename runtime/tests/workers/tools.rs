@@ -1,4 +1,4 @@
-//! Arguments in, tools that answer, hang, panic and change a board in memory out.
+//! Tools for tests: they reply, hang, panic, or change a board in memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

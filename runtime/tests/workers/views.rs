@@ -1,4 +1,4 @@
-//! Tools for models and tools for views in, each reached by its own callers alone out.
+//! Tests that tools for models and tools for views are reached by their own callers only.
 
 use bailiwick::{
     Answer, Call, CallError, CallMeta, Code, Lifetime, Origin, Policy, RegistryError, Scripted,

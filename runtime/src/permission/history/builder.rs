@@ -19,17 +19,17 @@ use crate::id::{CallId, GrantId, QuestionId, WorkerId};
 use crate::permission::{DecidedBy, Decision, GrantHolder, RevokeCause};
 use crate::scope::Scope;
 
-/// What was told so far.
+/// The history so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HistoryBuilder {
-    /// Entries that turned out to be part of another are gone.
+    /// Entries; `None` for those that were merged into another one.
     entries: Vec<Option<HistoryEntry>>,
     grants: BTreeMap<(u64, GrantId), GrantUse>,
     runs: u64,
     run: RunState,
 }
 
-/// What is known of the run that is being told of; places are those in the lists of all runs.
+/// State of the current run; indexes are those in the list of all entries.
 #[derive(Clone, Debug, Default)]
 struct RunState {
     workers: BTreeMap<WorkerId, WorkerInfo>,
@@ -37,15 +37,15 @@ struct RunState {
     open: BTreeSet<usize>,
     /// The calls that have not ended.
     calls: BTreeMap<CallId, CallBuilder>,
-    /// Grants since the last answer: those of an answer stand right before it.
+    /// Grants since the last answer: the grants of an answer come right before it.
     fresh: Vec<usize>,
     /// Grants that were given in it, or were live when it began.
     grants: BTreeSet<GrantId>,
-    /// Whether it did anything yet but take up grants of earlier runs.
+    /// Whether it did anything other than restoring grants.
     begun: bool,
 }
 
-/// What is known of a worker.
+/// Agent and session of a worker.
 #[derive(Clone, Debug)]
 struct WorkerInfo {
     agent: Arc<str>,
@@ -61,7 +61,7 @@ impl HistoryBuilder {
         self.grants.values()
     }
 
-    /// Takes the lines of an audit in order, with the number of each in its chain.
+    /// Returns a callback for the lines of an audit in order, with the number of each in its chain.
     pub(super) fn records(&mut self) -> impl FnMut(u64, &[u8]) -> Result<(), BreakReason> {
         |seq, line| {
             if seq == 0 {
@@ -72,13 +72,13 @@ impl HistoryBuilder {
         }
     }
 
-    /// Another chain is another runtime. What the one before has open may be answered yet.
+    /// Begins another chain, which is that of another runtime. Open questions of the previous one may still be answered.
     pub(super) fn begin_chain(&mut self) {
         self.runs += 1;
         self.run = RunState::default();
     }
 
-    /// Another runtime continues the chain: the one before has ended, and so have its questions and calls.
+    /// Begins another run of the same chain: the previous runtime has ended, and so have its questions and calls.
     fn begin_run(&mut self) {
         self.fail_open_effects();
         for place in std::mem::take(&mut self.run.open) {
@@ -153,7 +153,7 @@ impl HistoryBuilder {
     }
 
     fn signed_in(&mut self, at: u64, event: &PastEvent, step: &SignedInStep) {
-        // Only a person allows it, also where an earlier record does not say so.
+        // Only a person can allow it, even if an older record does not say so.
         let (decision, by) = if step.allowed {
             (Decision::Granted, DecidedBy::Person)
         } else {
@@ -163,8 +163,7 @@ impl HistoryBuilder {
         self.push(at, event, Some(decision), by, what);
     }
 
-    /// Ids are never used twice in a run, so one that comes anew is that of another; and a run takes up what is left of
-    /// earlier ones before it does anything else.
+    /// Whether an event begins a run: ids are unique in a run, and a run restores grants before it does anything else.
     fn begins_a_run(&self, event: &PastEvent) -> bool {
         match &event.step {
             PastStep::Spawned { .. } => event
@@ -258,7 +257,7 @@ impl HistoryBuilder {
         let fresh = std::mem::take(&mut self.run.fresh);
         let place = match self.run.questions.get(&step.question) {
             Some(place) => *place,
-            // What was asked is no more in the record, or was lost with a full audit.
+            // The question is not in the audit any more, or was lost while the audit was full.
             None => self.open(at, event, step.question, &[]),
         };
         self.run.open.remove(&place);
@@ -272,7 +271,7 @@ impl HistoryBuilder {
             return;
         };
         entry.decision = Some(step.decision);
-        // Older records do not say who answered; those who could were taken for people.
+        // Older records do not say who answered; only people could.
         entry.by = step.by.unwrap_or(match step.decision {
             Decision::Granted | Decision::Denied => DecidedBy::Person,
             Decision::Expired | Decision::Cancelled => DecidedBy::Nobody,
@@ -287,7 +286,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// Takes the entries of the grants that an answer names out of the list: the answer tells of them.
+    /// Removes the entries of grants that an answer names, since the entry of the answer covers them.
     fn absorb(&mut self, fresh: &[usize], grants: &[GrantId]) {
         for place in fresh {
             if let Some(entry) = self.entries.get_mut(*place)
@@ -299,9 +298,9 @@ impl HistoryBuilder {
         }
     }
 
-    /// The same for an answer that names none, as in older records: its grants are equal to it and stand right before it.
+    /// The same for answers of older records, which name no grants: their grants are equal to them and right before them.
     fn absorb_older(&mut self, fresh: &[usize], step: &AnsweredStep) -> Vec<GrantId> {
-        // A yes for once enters no grant: what stands before it was given by itself.
+        // An approval for once adds no grant: those before it were given separately.
         if step
             .lifetime
             .is_some_and(|held| held.waiting_calls().is_some())
@@ -329,7 +328,7 @@ impl HistoryBuilder {
         ids
     }
 
-    /// Notes what a call that a person allowed does. A plan that was made to be shown with the question is none yet.
+    /// Adds the plan of an allowed call. A plan that was made for the question does not count yet.
     fn planned(&mut self, call: Option<CallId>, ops: impl Iterator<Item = Op>) {
         let known = call.and_then(|call| self.run.calls.get(&call));
         let place = known.and_then(|known| known.question);
@@ -373,8 +372,8 @@ impl HistoryBuilder {
         self.run.fresh.push(place);
     }
 
-    /// A grant that outlived the run it was given in stays one grant, and its uses are counted on. What is more than any
-    /// that is known was added without a record, and is told by itself.
+    /// A grant that outlives its run stays one grant, and its uses are summed up. Unknown grants were added without a record
+    /// and get an entry.
     fn restored(&mut self, at: u64, event: &PastEvent, step: &GrantedStep) {
         self.run.grants.insert(step.grant);
         let before = self.grants.iter().rev().find(|((_, id), grant)| {
@@ -402,7 +401,7 @@ impl HistoryBuilder {
         let held = grant.pattern.clone();
         let left = match (&grant.pattern, &step.change.pattern) {
             (Some(held), _) => step.change.left_of(held),
-            // What it covered before is not in the record.
+            // What it covered before is not recorded.
             (None, Some(pattern)) => step.change.left_of(&pattern.clone().into()),
             (None, None) => None,
         };
@@ -419,7 +418,7 @@ impl HistoryBuilder {
         self.push(at, event, None, DecidedBy::Person, what);
     }
 
-    /// What is known of a grant of this run; one that was given before it began is known by its uses alone.
+    /// The grant of this run; of one that was given before, only the uses are known.
     fn grant(&mut self, id: GrantId) -> &mut GrantUse {
         let run = self.runs;
         let new = || GrantUse::new(run, id);

@@ -1,6 +1,6 @@
 //! Denials: code, reason and remedy of a call that was not let through.
 //!
-//! This is for people alone. An agent is told the code and who refused, and no way around it.
+//! Remedies are for people only. Agents only learn the code and who denied the call.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,20 @@ use super::{CallOutcome, HistoryEntry, HistoryEvent, PastCall};
 use crate::error::Code;
 use crate::permission::{DecidedBy, Decision};
 
-/// Why a call was not let through, for people.
+/// Why a call was not allowed, for people.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial<'e> {
     /// What the agent was told.
     pub code: Code,
-    /// What decided, and what was said to it.
+    /// The deciding rule or person, with the note.
     pub reason: Cow<'e, str>,
-    /// What a person can do, if such a call is to be let through.
+    /// What a person can do to allow such calls.
     pub hint: &'static str,
 }
 
 impl HistoryEntry {
-    /// Why it was not let through; none for what was, for what is open and for what nobody waited for any more.
+    /// Returns why it was not allowed; `None` if it was allowed, is open or was cancelled.
     #[must_use]
     pub fn denial(&self) -> Option<Denial<'_>> {
         let (reason, hint) = match (&self.event, self.decision?) {
@@ -59,7 +59,7 @@ impl HistoryEntry {
                     "have the server tried again",
                 ),
             },
-            // What was open when the run ended was told nobody.
+            // Nobody was told about questions that were open when the run ended.
             (HistoryEvent::Question(question), Decision::Expired)
                 if question.ended_at.is_some() =>
             {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_let_through_says_why_and_what_a_person_can_do() {
+    fn denied_entry_has_reason_and_remedy() {
         let mut log = Log::default();
         log.spawn(1, "main");
         log.asked("main", 1, NEED, Decision::Denied, None);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_through_or_is_gone_has_no_reason() {
+    fn allowed_or_cancelled_entry_has_no_reason() {
         let mut log = Log::default();
         log.spawn(1, "main");
         log.asked("main", 4, NEED, Decision::Granted, None);

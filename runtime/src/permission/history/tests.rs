@@ -321,7 +321,7 @@ fn token() -> crate::PreviewToken {
 const NEED: &[&str] = &["write:file:/r/a/x"];
 
 #[test]
-fn each_question_is_told_once_with_its_end() {
+fn each_question_has_one_entry_with_its_end() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.ask("main", 1, NEED);
@@ -355,7 +355,7 @@ fn each_question_is_told_once_with_its_end() {
 }
 
 #[test]
-fn what_people_said_at_servers_is_told_and_found_by_the_server() {
+fn sign_in_decisions_have_entries_found_by_server() {
     let mut log = Log::default();
     for (server, allowed, by) in [
         ("mail", true, DecidedBy::Person),
@@ -412,7 +412,7 @@ fn what_people_said_at_servers_is_told_and_found_by_the_server() {
 }
 
 #[test]
-fn ids_begin_anew_with_each_run_and_what_was_open_has_expired() {
+fn ids_restart_with_each_run_and_open_questions_expire() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.ask("main", 1, NEED);
@@ -438,7 +438,7 @@ fn ids_begin_anew_with_each_run_and_what_was_open_has_expired() {
 }
 
 #[test]
-fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
+fn grants_of_an_answer_are_part_of_its_entry() {
     let mut log = Log::default();
     log.spawn(1, "main/tests");
     log.grant(1, "write:file:/r", Lifetime::Session);
@@ -476,7 +476,7 @@ fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
 }
 
 #[test]
-fn a_grant_that_serves_several_answers_is_told_with_the_first() {
+fn shared_grant_is_part_of_the_first_answer() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.ask("main", 1, NEED);
@@ -494,7 +494,7 @@ fn a_grant_that_serves_several_answers_is_told_with_the_first() {
 }
 
 #[test]
-fn a_plan_is_that_of_the_question_only_after_a_yes() {
+fn plan_belongs_to_the_question_only_after_approval() {
     let mut log = Log::default();
     log.spawn(1, "main");
     let call = log.ask("main", 1, NEED);
@@ -560,7 +560,7 @@ fn every_condition_of_a_filter_must_hold() {
 }
 
 #[test]
-fn entries_and_grants_are_told_apart_by_session_and_server() {
+fn entries_and_grants_are_filtered_by_session_and_server() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.spawn(2, "other");
@@ -622,7 +622,7 @@ fn entries_and_grants_are_told_apart_by_session_and_server() {
 }
 
 #[test]
-fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
+fn report_counts_uses_repeated_questions_and_approvals() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.grant(1, "write:file:/r", Lifetime::Session);
@@ -683,7 +683,7 @@ fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
 }
 
 #[test]
-fn a_grant_that_outlives_its_run_is_counted_on() {
+fn uses_of_a_grant_are_counted_across_runs() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.for_agent("granted", 10);
@@ -718,7 +718,7 @@ fn uses(log: &Log) -> Vec<(u64, u64, u64, bool)> {
 }
 
 #[test]
-fn a_restored_grant_that_no_record_gives_is_told_and_never_taken_for_another() {
+fn restored_grant_without_record_has_its_own_entry() {
     let check = |pattern: &str, descendants, merged| {
         let mut log = Log::default();
         log.spawn(1, "main");
@@ -744,7 +744,7 @@ fn a_restored_grant_that_no_record_gives_is_told_and_never_taken_for_another() {
 }
 
 #[test]
-fn a_restored_grant_whose_beginning_is_not_in_the_record_is_counted_on() {
+fn uses_of_restored_grant_without_record_are_counted() {
     let mut log = Log::default();
     for at in [10, 20, 30] {
         log.for_agent("restored", at);
@@ -764,7 +764,7 @@ fn a_restored_grant_whose_beginning_is_not_in_the_record_is_counted_on() {
 }
 
 #[test]
-fn a_grant_that_is_restored_after_other_steps_is_that_of_another_run() {
+fn grant_restored_after_other_steps_begins_a_run() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.for_agent("restored", 10);
@@ -774,7 +774,7 @@ fn a_grant_that_is_restored_after_other_steps_is_that_of_another_run() {
 }
 
 #[test]
-fn a_grant_for_once_is_not_that_of_an_answer_for_once() {
+fn separate_once_grant_is_not_part_of_a_once_answer() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.ask("main", 1, NEED);
@@ -796,7 +796,7 @@ fn a_grant_for_once_is_not_that_of_an_answer_for_once() {
 }
 
 #[test]
-fn a_yes_to_a_part_is_told_as_one() {
+fn partial_approval_is_one_entry() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.allowed_in_part("main", 1, NEED);
@@ -834,7 +834,7 @@ fn an_entry_is_one_line_of_json() {
 }
 
 #[tokio::test]
-async fn a_chain_is_read_as_far_as_it_holds() {
+async fn broken_chain_is_read_up_to_the_break() {
     let sink = MemoryAudit::new(100);
     let audit = crate::audit::Audit::start(sink.clone(), 100).unwrap();
     for question in 1..=3 {
@@ -892,7 +892,7 @@ async fn a_chain_is_read_as_far_as_it_holds() {
 }
 
 #[test]
-fn who_decided_is_told_as_recorded_and_older_records_are_read_without_it() {
+fn decider_is_read_as_recorded_and_absent_in_older_records() {
     let by = |step: &str, more: &str| {
         let mut history = History::new();
         let event = format!(r#"{{"agent":"main","worker":1,"step":"{step}"{more}}}"#);
@@ -977,7 +977,7 @@ fn effect_without_recorded_end_is_open_until_the_next_run_and_failed_then() {
 }
 
 #[test]
-fn effect_with_recorded_end_is_told_as_it_ended() {
+fn effect_with_recorded_end_has_that_outcome() {
     let (mut log, asked) = log_of_two_effects();
     for call in [asked, 10] {
         log.applied(call);
@@ -1006,7 +1006,7 @@ fn effect_with_recorded_end_is_told_as_it_ended() {
 }
 
 #[test]
-fn remote_change_without_recorded_end_is_told_as_one_that_began() {
+fn remote_change_without_recorded_end_is_marked_as_begun() {
     let mut log = Log::default();
     log.spawn(1, "main");
     let need = "write:mcp:git:push";

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_no_character_deceives() {
+    fn written_store_is_read_back_with_deceptive_characters_escaped() {
         let hostile: String = (0..0xa0)
             .chain([0x200b, 0x202e, 0x2066, 0xfeff, 0xe0041])
             .filter_map(char::from_u32)
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_can_be_other_missing_or_added() {
+    fn any_changed_byte_is_detected() {
         let bytes = encode(&contents(
             9,
             [1, 2, 8].map(|id| grant(id, "main/a", "write:file:/r/x")),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_checksum_makes_no_wrong_content_right() {
+    fn valid_hash_does_not_accept_invalid_content() {
         assert!(decode(&sealed(2, r#""next":2,"grants":1"#, LINE)).is_ok());
         let one = r#""next":2,"grants":1"#;
         let no_grant = "line 2 is no grant";
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_and_another_file_are_told_from_a_damaged_one() {
+    fn other_version_other_file_and_damage_are_distinguished() {
         let later = sealed(3, r#""next":2,"grants":1,"more":1"#, "?");
         assert!(matches!(decode(&later), Err(Unread::Version(3))));
         for foreign in ["{}", "[1]", r#"{"format":"other","version":1}"#, "\n"] {

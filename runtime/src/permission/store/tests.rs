@@ -138,7 +138,7 @@ proptest! {
 }
 
 #[test]
-fn only_what_an_agent_has_for_good_is_stored() {
+fn only_permanent_agent_grants_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
     let (mut keeper, ..) = keeper(&path);
@@ -170,7 +170,7 @@ fn only_what_an_agent_has_for_good_is_stored() {
 }
 
 #[test]
-fn the_number_of_a_grant_that_was_taken_back_is_not_given_again() {
+fn id_of_a_revoked_grant_is_not_reused() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let (mut first, ..) = keeper(&path);
@@ -182,7 +182,7 @@ fn the_number_of_a_grant_that_was_taken_back_is_not_given_again() {
 }
 
 #[test]
-fn the_file_is_its_owners_alone_and_nothing_else_is_left() {
+fn store_file_is_private_and_leaves_no_other_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     for name in ["grants", "grants.lock"] {
@@ -207,7 +207,7 @@ fn a_second_runtime_is_refused_and_readers_are_not() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_no_hindrance() {
+fn leftovers_of_a_killed_writer_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     fs::write(path.with_file_name("grants.new"), "half").unwrap();
@@ -428,7 +428,7 @@ fn every_file_that_a_damaged_one_may_become_belongs_to_the_store() {
 }
 
 #[test]
-fn a_store_that_was_let_go_takes_nothing_and_says_so() {
+fn closed_store_rejects_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
     let (mut keeper, _, unstored) = keeper(&path);
@@ -451,7 +451,7 @@ fn a_store_that_was_let_go_takes_nothing_and_says_so() {
 }
 
 #[test]
-fn dropping_the_keeper_stores_what_was_handed_over() {
+fn dropping_the_handle_stores_pending_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
     let (mut keeper, ..) = keeper(&path);

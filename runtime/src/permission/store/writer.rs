@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_together_is_written_together_and_each_is_told() {
+    fn pending_changes_are_written_together_and_each_is_reported() {
         let told = Told::default();
         let mut writes = Vec::new();
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_stored_before_it_is_recorded_and_what_cannot_be_is_not_stored() {
+    fn grants_are_stored_only_after_their_audit_record() {
         let told = Told::default();
         let log = RefCell::new(Vec::new());
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_are_removed_while_others_wait_for_their_record_and_do_not_come_back() {
+    fn removals_do_not_wait_for_audit_records() {
         let told = Told::default();
         let log = RefCell::new(Vec::new());
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_full_disk_no_grant_is_given_and_what_was_taken_back_goes_as_soon_as_there_is_room() {
+    fn full_disk_fails_grants_and_retries_removals() {
         let told = Told::default();
         let full = Cell::new(false);
         let disk = RefCell::new(Vec::new());

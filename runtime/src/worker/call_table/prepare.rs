@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn policies_of_one_worker_keep_no_other_waiting() {
+    async fn policies_of_one_worker_delay_no_other() {
         let runtime = runtime().await;
         let flooding = worker(&runtime, "flooding").await;
         let other = worker(&runtime, "other").await;

@@ -12,36 +12,36 @@ use crate::permission::{DecidedBy, Decision};
 use crate::policy::Verdict;
 use crate::scope::{Scope, ScopePattern, Verb};
 
-/// What is known of a call that has not ended.
+/// State of a call that has not ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallBuilder {
     needs: Vec<Scope>,
     rule: Option<Arc<str>>,
     changes: Vec<Op>,
-    /// A server was sent the call, and not for a preview.
+    /// Whether it was sent to a server, not as a preview.
     sent: bool,
-    /// The entry of the question that it asked.
+    /// The index of the entry of its question.
     pub(super) question: Option<usize>,
-    /// Its own entry.
+    /// The index of its own entry.
     entry: Option<usize>,
-    /// Its own entry says only that its effect began.
+    /// Whether its own entry only says that its effect began.
     only_begun: bool,
 }
 
 impl CallBuilder {
-    /// Whether a server was sent a call that changes something there.
+    /// Whether a mutating call was sent to a server.
     fn changes_remotely(&self) -> bool {
         self.sent && self.needs.iter().any(|need| need.verb() != Verb::Read)
     }
 }
 
 impl HistoryBuilder {
-    /// The question that a call asked, by its entry.
+    /// The index of the entry of a call's question.
     fn question_of(&self, call: Option<CallId>) -> Option<usize> {
         self.run.calls.get(&call?)?.question
     }
 
-    /// Whether the entry of a question says that the call was not let through, or will: it is open when the call ends.
+    /// Whether the entry of the question says, or will say, that the call was not allowed: it is open when the call ends.
     fn is_told_by_question(&self, call: Option<CallId>) -> bool {
         let place = self.question_of(call);
         let entry = place.and_then(|place| self.entries.get(place)?.as_ref());
@@ -52,7 +52,7 @@ impl HistoryBuilder {
         call.map(|call| self.run.calls.entry(call).or_default())
     }
 
-    /// Changes the entry of a call, which is added if there is none yet.
+    /// Changes the entry of a call, adding it if necessary.
     fn edit(
         &mut self,
         at: u64,
@@ -84,7 +84,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// Notes that a call ended well; without a grant a rule of the policy allowed it.
+    /// Records that a call succeeded; without a grant a rule of the policy allowed it.
     fn allowed(&mut self, at: u64, event: &PastEvent, outcome: CallOutcome) {
         self.edit(at, event, |decision, by, call| {
             call.outcome = outcome;
@@ -185,7 +185,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// Notes that the effect of a call begins. Its entry says so until a record says how it ended.
+    /// Records that the effect of a call begins, until another record says how it ended.
     pub(super) fn effect_begins(&mut self, at: u64, event: &PastEvent) {
         let Some(progress) = self.progress(event.call) else {
             return;
@@ -248,7 +248,7 @@ impl HistoryBuilder {
         if self.is_told_by_question(event.call) {
             return;
         }
-        // Records of the first version do not tell refusals from failures.
+        // Records of the first version do not distinguish denials from failures.
         let by = match (failure.by, failure.code) {
             (Some(by), _) => by,
             (None, Some(Code::ScopeRequired)) => DecidedBy::Nobody,
@@ -285,7 +285,7 @@ impl HistoryBuilder {
         };
         let asked = self.question_of(event.call).is_some();
         if asked && code.is_none() {
-            // The question tells of it.
+            // The entry of the question covers it.
             self.remove_only_begun(event.call);
         }
         let Some(known) = self.run.calls.get(&id) else {
@@ -302,7 +302,7 @@ impl HistoryBuilder {
             };
             self.allowed(at, event, ends_so);
         }
-        // The effect of a call that its caller did not wait for may yet end.
+        // The effect of an abandoned call may still end.
         if !self.entry_of(id).is_some_and(|call| call.begun) {
             self.run.calls.remove(&id);
         }
