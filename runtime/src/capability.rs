@@ -261,7 +261,7 @@ impl ReadPermit {
             match self.judge_need(&need) {
                 Verdict::Allow => {}
                 Verdict::Ask => asks.push(need),
-                Verdict::Deny => return Err(Interrupt::Failed(hidden_in_the_way())),
+                Verdict::Deny => return Err(Interrupt::Failed(hidden_entry())),
             }
         }
         if asks.is_empty() {
@@ -437,7 +437,7 @@ pub struct Commit<'p> {
 }
 
 /// The error for a denied entry beneath a requested path. It does not name the entry, which is hidden from the caller.
-fn hidden_in_the_way() -> CallError {
+fn hidden_entry() -> CallError {
     CallError::new(
         Code::PermissionDenied,
         "something beneath that path is not this worker's; name smaller parts",

@@ -337,7 +337,7 @@ mod tests {
 
         #[test]
         fn a_path_is_the_same_however_it_is_written(text in "(/[a-c\u{e9}\u{2028}]{0,2}){1,6}") {
-            // The same names, told apart from a plain path by a `.` at the end.
+            // The same names with a trailing `.`, so that the path is not plain.
             let resolved = VirtualPath::parse(&format!("{text}/."), None);
             prop_assert_eq!(VirtualPath::parse(&text, None), resolved);
         }

@@ -37,7 +37,7 @@ use crate::scope::{Coverage, Scope, ScopePattern};
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
 #[cfg(all(feature = "ui", feature = "http"))]
-pub(crate) use batch::apart;
+pub(crate) use batch::not_batchable;
 pub use batch::{Batch, BatchAnswer, BatchItem, NotBatchable, batches};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,

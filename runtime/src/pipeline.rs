@@ -197,7 +197,7 @@ impl<S> Step<S> {
                 "the paths of this call keep changing; try again",
             ));
         }
-        self.context.take_up(interrupt)?;
+        self.context.apply_interrupt(interrupt)?;
         Ok(Step {
             info: self.info,
             context: self.context,

@@ -86,7 +86,7 @@ mod tests {
         #![proptest_config(crate::cases::cases(1000))]
 
         /// In whatever order threads come to it, and however long they wait: in no span of time are more served than come
-        /// at once and time gives back, and whoever waits as long as they are told is served.
+        /// at once and are refilled, and whoever waits as long as required is served.
         #[test]
         fn no_span_of_time_has_more_than_its_share(
             calls in 1..5_u32,

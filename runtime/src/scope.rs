@@ -19,7 +19,7 @@ pub(crate) use marks::Marks;
 pub use operation::{Operation, Operations, Reach};
 pub use pattern::ScopePattern;
 
-/// Kind of access to a resource. No verb implies another: `write` does not cover `read`.
+/// What is done to a resource. No verb implies another: `write` does not cover `read`.
 #[derive(
     Clone,
     Copy,

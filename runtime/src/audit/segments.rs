@@ -10,24 +10,24 @@ use super::sink::{AuditFileError, AuditFileFault};
 use super::verify::{AuditBroken, BreakReason, MAX_LINE, Verified, follow, walk};
 use crate::effect::ContentHash;
 
-/// The highest number of a finished segment. A file whose segments have all these numbers grows without a bound.
+/// The highest number of a finished segment. After it the file is not rotated any more.
 pub(super) const MAX_SEGMENTS: u32 = 9_999_999;
-/// How much of a file is read at once when its chain is followed.
+/// Size of the read buffer when a chain is verified.
 pub(super) const READ_AT_ONCE: usize = 256 << 10;
 /// How much of the end of a segment is read first to find its last record.
 const TAIL: u64 = 8 << 10;
 
 /// The name of a finished segment of `audit`, such as `audit.jsonl.00000001`.
 ///
-/// The first of its eight digits is `0`, so it is none of the names that servers give the audits of further runtimes,
-/// such as `audit.jsonl.2`.
+/// The first of its eight digits is `0`, so it differs from the names of the audits of further runtimes, such as
+/// `audit.jsonl.2`.
 pub(super) fn segment(audit: &Path, number: u32) -> PathBuf {
     let mut name = audit.as_os_str().to_owned();
     name.push(format!(".{number:08}"));
     name.into()
 }
 
-/// The number of the segment that is called `suffix` behind the name of its audit.
+/// The number of the segment with this suffix.
 fn number(suffix: &str) -> Option<u32> {
     let digits = suffix.strip_prefix(".0")?;
     let numbered = digits.len() == 7 && digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -52,7 +52,7 @@ fn missing_segment(audit: &Path, number: u32) -> AuditFileError {
     AuditFileError::of(&segment(audit, number))(AuditFileFault::Missing)
 }
 
-/// The numbers of the finished segments that stand beside `audit`.
+/// The numbers of the finished segments of `audit`.
 fn numbers(audit: &Path) -> Result<BTreeSet<u32>, AuditFileError> {
     listed(audit)
         .map_err(AuditFileFault::List)
@@ -66,10 +66,7 @@ fn listed(audit: &Path) -> io::Result<BTreeSet<u32>> {
     let folder = audit.parent().filter(|path| !path.as_os_str().is_empty());
     let name = name.as_encoded_bytes();
     let mut numbers = BTreeSet::new();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the audit stands beside every root, where the host put it"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the audit is outside all roots")]
     let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")))?;
     for entry in entries {
         let found = entry?.file_name();
@@ -85,12 +82,12 @@ fn listed(audit: &Path) -> io::Result<BTreeSet<u32>> {
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
-    /// Nothing is added to it any more, and the segment with the next number continues it.
+    /// Whether it is finished and continued by the next segment.
     pub(crate) finished: bool,
 }
 
-/// Opens the segment `number` of `audit` or, if there is none, the file that is being written. There may be neither: the
-/// writer was killed after it had finished a segment.
+/// Opens the segment `number` of `audit` or, if it does not exist, the current file. Both may be missing if the writer was
+/// killed after it finished a segment.
 pub(crate) fn open_segment(audit: &Path, number: u32) -> Result<Option<Segment>, AuditFileError> {
     let path = segment(audit, number);
     let finished = |file| Segment {
@@ -102,7 +99,7 @@ pub(crate) fn open_segment(audit: &Path, number: u32) -> Result<Option<Segment>,
         return Ok(Some(finished(file)));
     }
     let live = File::open(audit);
-    // It may have become the segment between the two looks.
+    // It may have been renamed to the segment meanwhile.
     if let Some(file) = existing(&path)? {
         return Ok(Some(finished(file)));
     }
@@ -125,8 +122,8 @@ fn existing(path: &Path) -> Result<Option<File>, AuditFileError> {
     }
 }
 
-/// Says what is wrong with the file of `audit` that comes after `finished` segments and is not finished itself. One that
-/// begins too late shows that a segment is missing before it.
+/// Describes an error of the current file of `audit` after `finished` segments. If it begins too late, a segment before it
+/// is missing.
 pub(super) fn broken_after(audit: &Path, finished: u32, broken: AuditBroken) -> AuditFileError {
     match broken {
         AuditBroken {
@@ -137,8 +134,8 @@ pub(super) fn broken_after(audit: &Path, finished: u32, broken: AuditBroken) -> 
     }
 }
 
-/// Follows the chain of an audit file and of the segments that were finished before it, and shows the number and the line
-/// of each record once its place is known. The first of them continues `before` or begins a chain of its own.
+/// Verifies the chain of an audit file and its finished segments, and passes the number and the line of each record to a
+/// callback. The first record continues `before` or begins a new chain.
 pub(crate) fn follow_file(
     before: Head,
     audit: &Path,
@@ -178,15 +175,14 @@ pub(crate) fn follow_file(
     Ok(all)
 }
 
-/// Follows the chain of an audit file and of all segments that were finished before it, and shows the hash of each record.
-/// The first of them continues the chain that ended in `before`, or begins its own.
+/// Verifies the chain of an audit file and all its finished segments, and passes the hash of each record to a callback.
+/// The first record continues the chain that ended in `before`, or begins a new one.
 ///
-/// Use [`Head::default`] and ignore the hashes to find out whether an audit is as it was written. A hash that was noted
-/// earlier must be among them, or records were cut off or replaced since.
+/// Use [`Head::default`] and ignore the hashes to check that an audit is intact. A hash that was stored earlier must be
+/// among them, or records were truncated or replaced since.
 ///
 /// # Errors
-/// [`AuditFileError`] names the file that cannot be read, is missing between others, or has the first line that is not as it
-/// was written.
+/// [`AuditFileError`] names the first file that cannot be read, is missing, or has an invalid line.
 pub fn verify_file(
     before: Head,
     audit: impl AsRef<Path>,
@@ -199,7 +195,7 @@ pub fn verify_file(
     })
 }
 
-/// The head after the last of `finished` segments. Its writer must have let it go.
+/// The head after the last of `finished` segments, which must not be open for writing.
 pub(super) fn head_after(audit: &Path, finished: u32) -> Result<Head, AuditFileError> {
     if finished == 0 {
         return Ok(Head::default());
@@ -452,7 +448,7 @@ mod tests {
         fs::rename(&place.audit, place.segment(1)).unwrap();
         let rival = JsonLines::append(&place.audit).unwrap_err();
         assert!(matches!(rival.fault(), AuditFileFault::InUse), "{rival}");
-        // What the rival left does not stop the writer.
+        // Leftovers of another writer do not stop the writer.
         write(&mut sink, 2..3);
         let rival = JsonLines::append(&place.audit).unwrap_err();
         assert!(matches!(rival.fault(), AuditFileFault::InUse), "{rival}");
@@ -519,7 +515,7 @@ mod tests {
         place.broken(&place.segment(2), "Changed");
         fs::write(place.segment(2), &second.as_bytes()[..second.len() - 4]).unwrap();
         place.broken(&place.segment(2), "Torn");
-        // One that begins a chain of its own is none of this audit.
+        // A segment with a new chain does not belong to this audit.
         fs::copy(place.segment(1), place.segment(2)).unwrap();
         place.broken(&place.segment(2), "Order");
         fs::write(place.segment(2), &second).unwrap();

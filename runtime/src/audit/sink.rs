@@ -135,7 +135,7 @@ impl fmt::Display for AuditFileError {
 }
 
 impl Error for AuditFileError {
-    /// The fault is told with the file, so what follows is its cause.
+    /// The fault is part of the message, so the source is its cause.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.fault.source()
     }
@@ -241,7 +241,7 @@ impl JsonLines {
     /// Creates a file with a new chain.
     ///
     /// # Errors
-    /// [`AuditFileFault::Open`] if anything stands at `path` already, or a segment of an audit of that name is beside it.
+    /// [`AuditFileFault::Open`] if `path` exists already, or a segment of an audit of that name.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let path = path.as_ref();
         let fault = AuditFileError::of(path);
@@ -383,10 +383,7 @@ fn changed() -> io::Error {
 }
 
 /// Renames a file to an unused name.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the audit stands beside every root, where the host put it"
-)]
+#[expect(clippy::disallowed_methods, reason = "the audit is outside all roots")]
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(to) {
         Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
@@ -397,10 +394,7 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Whether `path` is the name of the open `file`.
 #[cfg(unix)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the audit stands beside every root, where the host put it"
-)]
+#[expect(clippy::disallowed_methods, reason = "the audit is outside all roots")]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     let (opened, named) = (file.metadata()?, std::fs::symlink_metadata(path)?);

@@ -22,7 +22,7 @@ use super::{READING, back, page, show};
 use crate::gateway::{Callers, Connection, Token, body};
 use crate::permission::{
     Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, QuestionState, Template,
-    apart,
+    not_batchable,
 };
 use crate::scope::Coverage;
 
@@ -224,9 +224,9 @@ async fn say(office: &Office, said: Said, together: bool) -> Result<Value, Fault
         return Ok(stands(&question, expired, &[]));
     };
     let open = desk.grants().question(id).await?;
-    let apart = open.as_ref().and_then(|open| apart(&open.request));
-    if let Some(apart) = apart.filter(|_| together) {
-        return Err(AuthorityError::NotTogether(apart).into());
+    let not_batchable = open.as_ref().and_then(|open| not_batchable(&open.request));
+    if let Some(not_batchable) = not_batchable.filter(|_| together) {
+        return Err(AuthorityError::NotTogether(not_batchable).into());
     }
     let allows = matches!(answer, Answer::Allow { .. });
     let told = desk

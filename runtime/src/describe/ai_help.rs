@@ -10,11 +10,11 @@ use crate::tool::Failure;
 pub(super) struct Section {
     pub(super) heading: &'static str,
     body: String,
-    /// What it is in JSON. A section can be asked for by any of its keys.
+    /// Its JSON members. A section can be requested by any of its keys.
     json: Map<String, Value>,
 }
 
-/// What any call may be answered with.
+/// Error codes of any call.
 const ANY_CALL: &[Failure] = &[
     Failure {
         code: Code::NotFound,
@@ -172,7 +172,7 @@ pub(super) fn opening(described: &Description) -> String {
     format!("\n# {}\n\n> {summary}\n\n", described.title)
 }
 
-/// Every section, in the order of the proposal.
+/// All sections, in the order of the proposal.
 pub(super) fn sections(described: &Description) -> Vec<Section> {
     vec![
         when_to_use(described),

@@ -59,7 +59,7 @@ impl std::str::FromStr for ContentHash {
     fn from_str(text: &str) -> Result<Self, ParseContentHashError> {
         let mut bytes = [0; 32];
         let digits = text.as_bytes();
-        // `from_str_radix` would take a sign for a digit.
+        // `from_str_radix` would accept a sign.
         let plain = |digit: &u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(digit);
         if digits.len() != 64 || !digits.iter().all(plain) {
             return Err(ParseContentHashError);
@@ -72,7 +72,7 @@ impl std::str::FromStr for ContentHash {
     }
 }
 
-/// The text is not 64 lower-case hexadecimal digits.
+/// Error of parsing a [`ContentHash`]: the text is not 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a content hash is 64 lower-case hexadecimal digits")]
 pub struct ParseContentHashError;

@@ -116,7 +116,7 @@ pub struct GrantAuthority {
 
 impl Drop for GrantAuthority {
     fn drop(&mut self) {
-        self.broker.leave_unattended();
+        self.broker.set_unattended();
     }
 }
 

@@ -131,7 +131,7 @@ pub fn batches(questions: &[Question]) -> Vec<Batch> {
 }
 
 /// Why a question can be in no batch.
-pub(crate) fn apart(request: &Request) -> Option<NotBatchable> {
+pub(crate) fn not_batchable(request: &Request) -> Option<NotBatchable> {
     if request.sensitive {
         Some(NotBatchable::Sensitive)
     } else if request.server.is_some() {
@@ -145,7 +145,7 @@ pub(crate) fn apart(request: &Request) -> Option<NotBatchable> {
 fn kind(request: &Request) -> Option<(Verb, &Resource)> {
     let mut kinds = request.needs.iter().map(kind_of);
     let first = kinds.next()?;
-    (kinds.all(|kind| kind == first) && apart(request).is_none()).then_some(first)
+    (kinds.all(|kind| kind == first) && not_batchable(request).is_none()).then_some(first)
 }
 
 fn kind_of(need: &Scope) -> (Verb, &Resource) {

@@ -269,7 +269,7 @@ impl Actor for BrokerActor {
             Message::EndSession(session, port) => reply(port, state.end_session(&session)),
             Message::Silenced(port) => reply(port, state.silenced()),
             Message::AskAgain(silenced, port) => reply(port, state.ask_again_about(silenced)),
-            Message::Unattended => state.leave_unattended(),
+            Message::Unattended => state.set_unattended(),
             Message::Tick => state.tick(),
         }
         // If nobody waits, grants that cannot be stored are revoked and logged.
@@ -1124,7 +1124,7 @@ mod tests {
             panic!("{refused:?}");
         };
         full.store(false, Ordering::SeqCst);
-        // What is handed over first, was: the grant that the audit could not write.
+        // The first event is the grant that the audit could not write.
         assert!(matches!(stage.steps().await.as_slice(), [Step::Granted(_)]));
         for _ in 0..2 {
             stage.broker.actor.cast(Message::Tick).unwrap();

@@ -141,24 +141,24 @@ impl BrokerState {
             Asked::Opened(id) | Asked::Joined(id) => id,
             Asked::Refused(waiter, reason) => return waiter.reply(Err(reason.into())),
         };
-        self.put_or_withdraw(id, call, question_tx);
+        self.post_or_withdraw(id, call, question_tx);
     }
 
     /// Asks again for a call whose question ended with an answer for other calls.
     fn ask_again(&mut self, request: Request, waiter: Waiter, now: Duration) {
         let (call, question_tx) = (waiter.call, waiter.question_tx.clone());
         let id = self.ledger.ask_again(request, waiter, now);
-        self.put_or_withdraw(id, call, question_tx);
+        self.post_or_withdraw(id, call, question_tx);
     }
 
     /// Asks the question for the call that joined last. If that cannot be audited, the call gets an error.
-    fn put_or_withdraw(
+    fn post_or_withdraw(
         &mut self,
         id: QuestionId,
         call: CallId,
         question_tx: Option<QuestionSender>,
     ) {
-        if let Err(error) = self.put(id, call, question_tx)
+        if let Err(error) = self.post(id, call, question_tx)
             && let Some(waiter) = self.ledger.withdraw(id)
         {
             waiter.reply(Err(error.into()));
@@ -166,7 +166,7 @@ impl BrokerState {
     }
 
     /// Audits that `call` asks, then shows the question unless it is shown already.
-    fn put(
+    fn post(
         &mut self,
         id: QuestionId,
         call: CallId,
@@ -250,7 +250,7 @@ impl BrokerState {
         let mut entered = Vec::new();
         for (id, new) in drafts {
             self.next_grant = id.0.saturating_add(1);
-            self.store.give(id, &new);
+            self.store.added(id, &new);
             self.grants.insert(id, new, (self.clock)());
             entered.push(id);
         }
@@ -261,7 +261,7 @@ impl BrokerState {
     pub(super) fn revoke(&mut self, id: GrantId, cause: RevokeCause) -> Option<Arc<Gate>> {
         let live = self.grants.view(id, (self.clock)()).is_some();
         let (holder, gate) = self.grants.revoke(id)?;
-        self.store.take(id);
+        self.store.removed(id);
         if !live {
             // It was used up or expired, so it is not a revocation, but a call in flight that uses it is stopped.
             return Some(gate);

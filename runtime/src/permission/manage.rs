@@ -191,7 +191,7 @@ mod tests {
             self.grants.grant(grant).await.unwrap()
         }
 
-        /// Whether the next call of the first worker that needs this is spared a question.
+        /// Whether the next call of the first worker that needs this asks no question.
         async fn serves(&self, need: &str) -> bool {
             let request = request(1, 1, &[need]);
             let needs = request.needs.clone().into();
@@ -625,13 +625,16 @@ mod tests {
         requests[4].server = Some("hub".into());
         requests[5].preview = None;
         let _waiting = stage.asking(requests).await;
-        let apart = [
+        let not_batchable = [
             NotBatchable::Sensitive,
             NotBatchable::Session,
             NotBatchable::Server,
             NotBatchable::Unshown,
         ];
-        for ((other, apart), allows) in (3..).zip(apart).zip([true, false].into_iter().cycle()) {
+        for ((other, not_batchable), allows) in (3..)
+            .zip(not_batchable)
+            .zip([true, false].into_iter().cycle())
+        {
             let answer = if allows {
                 allowed(None, Lifetime::Once)
             } else {
@@ -643,7 +646,7 @@ mod tests {
                 panic!("{refused:?}");
             };
             assert_eq!(question.0, other);
-            assert!(matches!(*source, AuthorityError::NotTogether(why) if why == apart));
+            assert!(matches!(*source, AuthorityError::NotTogether(why) if why == not_batchable));
         }
         assert_eq!(stage.open().await, [1, 2, 3, 4, 5, 6]);
         let answer = allowed(None, Lifetime::Once);

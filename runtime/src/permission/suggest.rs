@@ -206,7 +206,7 @@ mod tests {
         Authority::configured(&Config::new().root(RootConfig::new(root))).unwrap()
     }
 
-    /// What is suggested after one agent asked for each of these; a yes changes a file as is said.
+    /// The suggestions after one agent asked for each of these; an approval changes the file by the given operation.
     fn suggested(asked: &[(&[&str], Decision, Option<Op>)]) -> Vec<Suggestion> {
         let mut log = Log::default();
         log.spawn(1, "main");

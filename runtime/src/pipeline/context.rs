@@ -47,7 +47,7 @@ impl CallContext {
     }
 
     /// Handles an interrupt of a tool.
-    pub(super) fn take_up(&mut self, interrupt: Interrupt) -> Result<(), CallError> {
+    pub(super) fn apply_interrupt(&mut self, interrupt: Interrupt) -> Result<(), CallError> {
         match interrupt {
             Interrupt::Failed(error) => Err(error),
             Interrupt::Needs(needs) => self.add_needs(needs),
@@ -55,7 +55,7 @@ impl CallContext {
             Interrupt::Moved { from, to } => self.follow(&from, &to),
             Interrupt::All(interrupts) => interrupts
                 .into_iter()
-                .try_for_each(|interrupt| self.take_up(interrupt)),
+                .try_for_each(|interrupt| self.apply_interrupt(interrupt)),
         }
     }
 

@@ -60,7 +60,7 @@ async fn a_killed_worker_answers_what_was_in_flight_and_lives_on_with_the_same_a
         .await
         .unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
-    // The thread that was let go ends by itself.
+    // The abandoned thread ends by itself.
     while worker.status().lost_threads > 0 {
         tokio::task::yield_now().await;
     }

@@ -213,7 +213,7 @@ async fn post(
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
-        let measured = understood.and_then(|()| measured(&call));
+        let measured = understood.and_then(|()| call_size(&call));
         measured.and_then(|bytes| Admitted::new(shared, bytes))
     };
     let Call {
@@ -293,10 +293,10 @@ pub(super) fn busy(retry_after_ms: u64) -> CallError {
 }
 
 /// Approximate size of a call in bytes.
-fn measured(call: &Call) -> Result<u64, CallError> {
+fn call_size(call: &Call) -> Result<u64, CallError> {
     let policy = call.meta.policy.as_ref().unwrap_or(&Value::Null);
-    let arguments = weight(&call.arguments, MAX_NESTING);
-    let both = arguments.zip(weight(policy, MAX_NESTING));
+    let arguments = json_size(&call.arguments, MAX_NESTING);
+    let both = arguments.zip(json_size(policy, MAX_NESTING));
     let nested = || {
         let message = format!("the call nests deeper than {MAX_NESTING} levels");
         CallError::new(Code::InvalidArguments, message)
@@ -306,18 +306,18 @@ fn measured(call: &Call) -> Result<u64, CallError> {
 }
 
 /// Approximate size of a value in bytes; `None` if it nests deeper than `levels`.
-pub(super) fn weight(value: &Value, levels: usize) -> Option<u64> {
+pub(super) fn json_size(value: &Value, levels: usize) -> Option<u64> {
     let within = levels.checked_sub(1)?;
     let held = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len() as u64,
         Value::Array(items) => items
             .iter()
-            .map(|item| weight(item, within))
+            .map(|item| json_size(item, within))
             .sum::<Option<u64>>()?,
         Value::Object(map) => map
             .iter()
-            .map(|(key, value)| Some(key.len() as u64 + weight(value, within)?))
+            .map(|(key, value)| Some(key.len() as u64 + json_size(value, within)?))
             .sum::<Option<u64>>()?,
     };
     Some(held + 8)

@@ -64,7 +64,7 @@ impl Shared {
             let used = shared.usable_grants(offered, rest.into(), call).await;
             // A granted path that cannot be opened is refused, since asking for it again would not help.
             let granted = match used {
-                Some(used) => shared.opened(used, &needs).await.map(Some),
+                Some(used) => shared.open_granted(used, &needs).await.map(Some),
                 None => Ok(None),
             };
             shared.post(WorkerMsg::GrantsChecked(id, granted));
@@ -132,9 +132,9 @@ impl Shared {
             let needs = request.needs.clone();
             let broker = &shared.core.broker;
             let ruling = broker.ask(request, shared.requester(), question_tx).await;
-            let granted = match ruling.and_then(ruled) {
+            let granted = match ruling.and_then(into_result) {
                 Ok((used, left_out)) => {
-                    let opened = shared.opened(used, &needs).await;
+                    let opened = shared.open_granted(used, &needs).await;
                     opened.map(|granted| (granted, left_out))
                 }
                 Err(error) => Err(error),
@@ -145,7 +145,7 @@ impl Shared {
     }
 
     /// Opens the granted paths that are outside the worker's roots.
-    async fn opened(&self, used: UsedGrants, needs: &[Scope]) -> Result<Granted, CallError> {
+    async fn open_granted(&self, used: UsedGrants, needs: &[Scope]) -> Result<Granted, CallError> {
         let granted = |need: &&Scope| used.patterns.iter().any(|one| one.covers(need));
         let outside = needs.iter().filter(granted).filter_map(Scope::path);
         let outside: Vec<VirtualPath> = outside
@@ -284,7 +284,7 @@ fn bare(offered: &[ScopePattern]) -> impl Iterator<Item = Coverage> {
     offered.iter().cloned().map(Coverage::from)
 }
 
-fn ruled(ruling: AskOutcome) -> Result<(UsedGrants, Vec<ExcludedHunks>), CallError> {
+fn into_result(ruling: AskOutcome) -> Result<(UsedGrants, Vec<ExcludedHunks>), CallError> {
     let (decision, by, note) = match ruling {
         AskOutcome::Allowed(granted, left_out) => return Ok((granted, left_out)),
         AskOutcome::Refused { decision, by, note } => (decision, by, note),
@@ -372,7 +372,7 @@ mod tests {
             ),
         ] {
             let note = Some("no".to_owned());
-            let error = ruled(AskOutcome::Refused { decision, by, note }).unwrap_err();
+            let error = into_result(AskOutcome::Refused { decision, by, note }).unwrap_err();
             assert_eq!((error.code(), error.message()), (code, expected));
             let denied_by = error.details().get("denied_by").and_then(|by| by.as_str());
             let denied = code == Code::PermissionDenied;

@@ -41,7 +41,7 @@ fn template() -> impl Strategy<Value = String> {
     vec(group, 0..6).prop_map(|parts| parts.concat())
 }
 
-/// Mostly no template: the characters that mean something, in any order.
+/// Mostly invalid templates: special characters in any order.
 fn soup() -> impl Strategy<Value = String> {
     let pieces = vec![
         "{", "}", "[", "]", "\\", " ", "a", "b", ".", "-", "1", "{a}", "[{b}", "é", "\u{200b}",

@@ -220,7 +220,7 @@ impl Broker {
     }
 
     /// The authority is gone: questions that only it could answer are denied.
-    pub(crate) fn leave_unattended(&self) {
+    pub(crate) fn set_unattended(&self) {
         if self.needs_authority {
             // A broker that has ended has notified all waiters.
             let _ = self.actor.cast(Message::Unattended);

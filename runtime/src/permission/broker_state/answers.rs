@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::batch::{BatchAnswer, NotBatchable, apart};
+use super::super::batch::{BatchAnswer, NotBatchable, not_batchable};
 use super::super::broker::AskOutcome;
 use super::super::grants::UsedGrants;
 use super::super::record::{NOBODY, UNUSABLE, answered, holder, refused, trace_answered};
@@ -133,8 +133,8 @@ impl BrokerState {
             // `batches` offers no other questions together.
             let one = session.get_or_insert(&request.session);
             let session = (*one != &request.session).then_some(NotBatchable::Session);
-            if let Some(apart) = apart(request).or(session) {
-                return Err(of(*id, AuthorityError::NotTogether(apart)));
+            if let Some(not_batchable) = not_batchable(request).or(session) {
+                return Err(of(*id, AuthorityError::NotTogether(not_batchable)));
             }
         }
         match answer {
@@ -172,7 +172,7 @@ impl BrokerState {
     }
 
     /// Denies all current and later questions, since the authority that could answer them is gone.
-    pub(in super::super) fn leave_unattended(&mut self) {
+    pub(in super::super) fn set_unattended(&mut self) {
         self.unattended = true;
         self.refuse_unattended();
     }

@@ -40,7 +40,7 @@ impl BrokerState {
             .record(of_grant(&view.holder, DecidedBy::Person, step))?;
         let gate = self.grants.narrow(id, change, now);
         if let Some(left) = self.grants.view(id, now) {
-            self.store.keep_less(&left);
+            self.store.narrowed(&left);
         }
         Ok(gate)
     }

@@ -109,7 +109,7 @@ impl Log {
         self.call(Some(1), agent, Some(call), step);
     }
 
-    /// Asks for `verb` on `path` and answers; a yes changes the file by `op`.
+    /// Asks for `verb` on `path` and answers; an approval changes the file by `op`.
     pub(crate) fn asked(
         &mut self,
         agent: &str,

@@ -112,7 +112,7 @@ impl StoreHandle {
     }
 
     /// Collects a grant; only permanent grants of agents are stored.
-    pub(crate) fn give(&mut self, id: GrantId, new: &NewGrant) {
+    pub(crate) fn added(&mut self, id: GrantId, new: &NewGrant) {
         if let (Some(open), GrantHolder::Agent(agent), Lifetime::Agent) =
             (&mut self.0, &new.holder, new.lifetime)
         {
@@ -129,7 +129,7 @@ impl StoreHandle {
     }
 
     /// Collects a narrowed grant; it is removed if it now has a count or time limit.
-    pub(crate) fn keep_less(&mut self, left: &GrantView) {
+    pub(crate) fn narrowed(&mut self, left: &GrantView) {
         let Some(open) = &mut self.0 else { return };
         let Some(given_at_ms) = open.stored.get(&left.id).copied() else {
             return;
@@ -145,13 +145,13 @@ impl StoreHandle {
                 });
             }
             GrantHolder::Agent(_) | GrantHolder::Session { .. } | GrantHolder::Worker(_) => {
-                self.take(left.id);
+                self.removed(left.id);
             }
         }
     }
 
     /// Collects the removal of a grant.
-    pub(crate) fn take(&mut self, id: GrantId) {
+    pub(crate) fn removed(&mut self, id: GrantId) {
         if let Some(open) = &mut self.0
             && open.stored.remove(&id).is_some()
         {

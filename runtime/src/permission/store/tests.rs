@@ -33,15 +33,15 @@ fn audit() -> Audit {
 }
 
 /// A handle of the store at `path` with a fixed clock, and the failures that it reports.
-fn keeper(path: &Path) -> (StoreHandle, Contents, mpsc::Receiver<StoreFailure>) {
+fn handle(path: &Path) -> (StoreHandle, Contents, mpsc::Receiver<StoreFailure>) {
     let (sender, unstored) = mpsc::channel();
     let store = GrantStore::open(path).unwrap();
-    let (keeper, contents) =
+    let (handle, contents) =
         StoreHandle::start(Some(store), &audit(), Arc::new(|| 7), move |unstored| {
             sender.send(unstored).unwrap();
         })
         .unwrap();
-    (keeper, contents, unstored)
+    (handle, contents, unstored)
 }
 
 fn wait(saved: PendingSave) -> Result<(), GrantWriteError> {
@@ -66,12 +66,12 @@ fn names(folder: &Path) -> Vec<String> {
 /// A store with two grants, closed.
 fn prepared(folder: &Path) -> PathBuf {
     let path = folder.join("grants");
-    let (mut keeper, ..) = keeper(&path);
+    let (mut handle, ..) = handle(&path);
     for id in [1, 2] {
-        keeper.give(GrantId(id), &new("main", "write:file:/r"));
+        handle.added(GrantId(id), &new("main", "write:file:/r"));
     }
-    wait(keeper.save()).unwrap();
-    wait(keeper.close()).unwrap();
+    wait(handle.save()).unwrap();
+    wait(handle.close()).unwrap();
     path
 }
 
@@ -100,19 +100,19 @@ proptest! {
     fn any_words_over_any_restarts_leave_what_a_map_would(words in words()) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("grants");
-        let (mut open, contents, mut unstored) = keeper(&path);
+        let (mut open, contents, mut unstored) = handle(&path);
         let (mut model, mut next) = (BTreeMap::new(), contents.next);
         for word in words {
             match word {
                 Word::Give(what) => {
                     let pattern = format!("write:file:/r/{what}");
-                    open.give(GrantId(next), &new("main", &pattern));
+                    open.added(GrantId(next), &new("main", &pattern));
                     model.insert(next, pattern);
                     next += 1;
                 }
                 Word::Take(which) => {
                     let id = u64::from(which) % (next + 1);
-                    open.take(GrantId(id));
+                    open.removed(GrantId(id));
                     model.remove(&id);
                 }
                 Word::Save => {
@@ -125,7 +125,7 @@ proptest! {
                     wait(open.save()).unwrap();
                     wait(open.close()).unwrap();
                     let contents;
-                    (open, contents, unstored) = keeper(&path);
+                    (open, contents, unstored) = handle(&path);
                     let found = contents.grants.values().map(|grant| (grant.id.0, grant.pattern.to_string()));
                     prop_assert_eq!(found.collect::<BTreeMap<_, _>>(), model.clone());
                     prop_assert!(model.keys().all(|id| *id < contents.next));
@@ -141,7 +141,7 @@ proptest! {
 fn only_permanent_agent_grants_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
-    let (mut keeper, ..) = keeper(&path);
+    let (mut handle, ..) = handle(&path);
     let hour = Lifetime::For(std::time::Duration::from_secs(3600));
     let worker = GrantHolder::Worker(crate::id::WorkerId(1));
     for (id, holder, lifetime) in [
@@ -155,9 +155,9 @@ fn only_permanent_agent_grants_are_stored() {
             lifetime,
             ..new("", "write")
         };
-        keeper.give(GrantId(id), &new);
+        handle.added(GrantId(id), &new);
     }
-    wait(keeper.save()).unwrap();
+    wait(handle.save()).unwrap();
     let found = GrantStore::read(&path).unwrap();
     let expected = StoredGrant {
         id: GrantId(4),
@@ -173,11 +173,11 @@ fn only_permanent_agent_grants_are_stored() {
 fn id_of_a_revoked_grant_is_not_reused() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
-    let (mut first, ..) = keeper(&path);
-    first.take(GrantId(2));
+    let (mut first, ..) = handle(&path);
+    first.removed(GrantId(2));
     wait(first.save()).unwrap();
     wait(first.close()).unwrap();
-    let (_second, contents, _) = keeper(&path);
+    let (_second, contents, _) = handle(&path);
     assert_eq!((ids(&path), contents.next), (vec![1], 3));
 }
 
@@ -211,8 +211,8 @@ fn leftovers_of_a_killed_writer_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     fs::write(path.with_file_name("grants.new"), "half").unwrap();
-    let (mut open, ..) = keeper(&path);
-    open.take(GrantId(1));
+    let (mut open, ..) = handle(&path);
+    open.removed(GrantId(1));
     wait(open.save()).unwrap();
     assert_eq!(ids(&path), [2]);
     assert_eq!(names(folder.path()), ["grants", "grants.lock"]);
@@ -431,22 +431,22 @@ fn every_file_that_a_damaged_one_may_become_belongs_to_the_store() {
 fn closed_store_rejects_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
-    let (mut keeper, _, unstored) = keeper(&path);
-    keeper.give(GrantId(1), &new("main", "write"));
+    let (mut handle, _, unstored) = handle(&path);
+    handle.added(GrantId(1), &new("main", "write"));
     // Not awaited: closing stores pending changes.
-    let first = keeper.save();
-    wait(keeper.close()).unwrap();
+    let first = handle.save();
+    wait(handle.close()).unwrap();
     wait(first).unwrap();
     assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 1);
-    keeper.give(GrantId(2), &new("main", "write"));
-    let late = keeper.save();
+    handle.added(GrantId(2), &new("main", "write"));
+    let late = handle.save();
     let reported = unstored.try_recv().unwrap();
     assert_eq!(reported.grants, [GrantId(2)]);
     reported.report();
     assert!(matches!(wait(late), Err(GrantWriteError::Closed)));
-    keeper.take(GrantId(1));
-    assert!(matches!(wait(keeper.save()), Err(GrantWriteError::Closed)));
-    wait(keeper.close()).unwrap();
+    handle.removed(GrantId(1));
+    assert!(matches!(wait(handle.save()), Err(GrantWriteError::Closed)));
+    wait(handle.close()).unwrap();
     assert_eq!(ids(&path), [1]);
 }
 
@@ -454,10 +454,10 @@ fn closed_store_rejects_changes() {
 fn dropping_the_handle_stores_pending_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
-    let (mut keeper, ..) = keeper(&path);
-    keeper.give(GrantId(1), &new("main", "write"));
-    let saved = keeper.save();
-    drop(keeper);
+    let (mut handle, ..) = handle(&path);
+    handle.added(GrantId(1), &new("main", "write"));
+    let saved = handle.save();
+    drop(handle);
     wait(saved).unwrap();
     assert_eq!(ids(&path), [1]);
 }
@@ -486,7 +486,7 @@ fn grants_are_taken_out_of_an_opened_store_all_or_none() {
     assert!(store.grants().map(|grant| grant.id).eq([GrantId(1)]));
     drop(store);
     // No id is reused.
-    let (_, contents, _) = keeper(&path);
+    let (_, contents, _) = handle(&path);
     assert_eq!(contents.next, 3);
 }
 
@@ -514,9 +514,9 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     let clock = Arc::clone(&time);
     let store = GrantStore::open(&path).unwrap();
     let wall: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let (mut keeper, _) =
+    let (mut handle, _) =
         StoreHandle::start(Some(store), &audit(), Arc::clone(&wall), drop).unwrap();
-    keeper.give(GrantId(1), &new("main", "write:file:/r"));
+    handle.added(GrantId(1), &new("main", "write:file:/r"));
     let left = |pattern: &str| GrantView {
         id: GrantId(1),
         pattern: pattern.parse().unwrap(),
@@ -531,15 +531,15 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
         (grant.pattern.to_string(), grant.given_at_ms)
     };
     time.store(2, Ordering::Relaxed);
-    keeper.keep_less(&left("write:file:/r/a"));
-    wait(keeper.save()).unwrap();
+    handle.narrowed(&left("write:file:/r/a"));
+    wait(handle.save()).unwrap();
     assert_eq!(told(), ("write:file:/r/a".to_owned(), 1));
-    wait(keeper.close()).unwrap();
+    wait(handle.close()).unwrap();
 
     let store = GrantStore::open(&path).unwrap();
-    let (mut keeper, _) = StoreHandle::start(Some(store), &audit(), wall, drop).unwrap();
-    keeper.keep_less(&left("write:file:/r/a/b"));
-    wait(keeper.save()).unwrap();
+    let (mut handle, _) = StoreHandle::start(Some(store), &audit(), wall, drop).unwrap();
+    handle.narrowed(&left("write:file:/r/a/b"));
+    wait(handle.save()).unwrap();
     assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
 }
 
@@ -678,6 +678,6 @@ fn grants_are_added_to_an_opened_store_all_or_none_and_each_once() {
     assert_eq!(ids(&held), [1, 2, 3, 4]);
     assert_eq!(held[2..], added);
     // No id is reused.
-    let (_, contents, _) = keeper(&path);
+    let (_, contents, _) = handle(&path);
     assert_eq!(contents.next, 5);
 }

@@ -80,8 +80,8 @@ fn case(key: &str) -> [Value; 2] {
     }
 }
 
-/// What workers and tools find out from an authority. That a policy is admitted counts for strict configurations alone: a key
-/// that only lets policies have it, too, changes nothing.
+/// What workers and tools observe of an authority. Whether a policy is admitted counts only for strict configurations: a
+/// key that only lets policies have it, too, changes nothing.
 fn observed(authority: &Authority) -> Vec<String> {
     let mut seen: Vec<String> = [
         "file:/r/a",
@@ -98,7 +98,7 @@ fn observed(authority: &Authority) -> Vec<String> {
         format!("{need} {:?}", authority.judge(&scope, &[]))
     })
     .collect();
-    // A worker that only hands on is seen by its child.
+    // Delegate-only scopes are observed by a child.
     let child = authority.admit(&Policy::new(), Origin::Human).unwrap();
     let need: Scope = "read:file:/r/a".parse().unwrap();
     seen.push(format!("{:?}", authority.narrow(&child).judge(&need, &[])));
@@ -130,7 +130,7 @@ fn seen_in(document: &Value) -> Vec<String> {
     let config = Config::parse(document).unwrap();
     let mut seen = observed(&Authority::configured(&config).unwrap());
     seen.push(format!("{:?}", config.namespace().path("x").ok()));
-    // Found out when the roots are opened.
+    // Observed when the roots are opened.
     let optional = config.roots.iter().map(|root| root.optional);
     seen.push(format!("{:?}", optional.collect::<Vec<_>>()));
     seen

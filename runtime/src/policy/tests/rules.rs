@@ -56,7 +56,7 @@ fn a_protected_file_needs_a_grant_that_names_it() {
     );
 }
 
-/// Protected names, with a word of the reason that people are shown.
+/// Protected names, with a word of the reason for people.
 const PROTECTED: &[(&str, &[&str])] = &[
     (
         "Git",

@@ -330,7 +330,7 @@ fn v19_a_grandchild_is_admitted_against_its_parent() {
     );
 }
 
-/// Everything can be asked for, and a policy decides what is allowed.
+/// Everything is grantable, and a policy decides what is allowed.
 #[track_caller]
 fn scoped(policy: &Policy) -> Authority {
     let config = json!({ "roots": [{ "path": "/" }], "allow": ["*"], "grantable": ["*"] });

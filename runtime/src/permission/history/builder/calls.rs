@@ -42,7 +42,7 @@ impl HistoryBuilder {
     }
 
     /// Whether the entry of the question says, or will say, that the call was not allowed: it is open when the call ends.
-    fn is_told_by_question(&self, call: Option<CallId>) -> bool {
+    fn is_covered_by_question(&self, call: Option<CallId>) -> bool {
         let place = self.question_of(call);
         let entry = place.and_then(|place| self.entries.get(place)?.as_ref());
         entry.is_some_and(|entry| entry.decision != Some(Decision::Granted))
@@ -245,7 +245,7 @@ impl HistoryBuilder {
     }
 
     pub(super) fn denied(&mut self, at: u64, event: &PastEvent, failure: &PastFailure) {
-        if self.is_told_by_question(event.call) {
+        if self.is_covered_by_question(event.call) {
             return;
         }
         // Records of the first version do not distinguish denials from failures.
@@ -264,7 +264,7 @@ impl HistoryBuilder {
     }
 
     pub(super) fn failed(&mut self, at: u64, event: &PastEvent, failure: &PastFailure) {
-        if self.is_told_by_question(event.call) {
+        if self.is_covered_by_question(event.call) {
             return;
         }
         self.edit(at, event, |_, _, call| {
