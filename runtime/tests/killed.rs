@@ -141,7 +141,7 @@ impl Told {
         }
         for (id, pattern) in &found {
             let told = self.live.get(id) == Some(pattern) || self.giving.contains(pattern);
-            assert!(told, "{id} {pattern} came from nowhere");
+            assert!(told, "{id} {pattern} has no origin");
         }
         self.ever.extend(found.keys().cloned());
         self.live = found;

@@ -171,9 +171,9 @@ impl GrantAuthority {
     /// Subscribes to changes of questions and grants.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        let mut told = self.broker.changes();
-        told.mark_unchanged();
-        Changes(told)
+        let mut changes = self.broker.changes();
+        changes.mark_unchanged();
+        Changes(changes)
     }
 
     /// Returns the question if it is open.

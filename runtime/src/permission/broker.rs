@@ -770,13 +770,13 @@ mod tests {
         };
         stage.broker.answer(id, deny).await.unwrap();
         assert_eq!(refusal(asking.await.unwrap()), Decision::Denied);
-        let told = stage.broker.silenced().await.unwrap();
-        assert_eq!((told.len(), told[0].worker), (1, WorkerId(1)));
+        let result = stage.broker.silenced().await.unwrap();
+        assert_eq!((result.len(), result[0].worker), (1, WorkerId(1)));
         let refused = stage.ask(request(1, 10, NEED)).await.unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied);
         assert!(refused.message().contains("rest of the session"));
-        assert!(stage.broker.ask_again(told[0].id).await.unwrap());
-        assert!(!stage.broker.ask_again(told[0].id).await.unwrap());
+        assert!(stage.broker.ask_again(result[0].id).await.unwrap());
+        assert!(!stage.broker.ask_again(result[0].id).await.unwrap());
         let asking = stage.asking(request(1, 11, NEED)).await;
         let id = stage.question().await;
         stage.broker.answer(id, Answer::ONCE).await.unwrap();
@@ -866,16 +866,16 @@ mod tests {
         stage.broker.grace = Duration::ZERO;
         let first = allowed(stage.ask(request(1, 1, NEED)).await);
         let hangs = first.gates[0].pass().unwrap();
-        let told = stage.broker.revoke_grant(first.ids[0]).await.unwrap();
-        assert_eq!((told.grants, told.unfinished), (1, 1));
+        let result = stage.broker.revoke_grant(first.ids[0]).await.unwrap();
+        assert_eq!((result.grants, result.unfinished), (1, 1));
         let second = allowed(stage.ask(request(1, 2, NEED)).await);
         let hangs_too = second.gates[0].pass().unwrap();
-        let told = stage.broker.end_session("session").await.unwrap();
-        assert_eq!((told.grants, told.unfinished), (1, 1));
+        let result = stage.broker.end_session("session").await.unwrap();
+        assert_eq!((result.grants, result.unfinished), (1, 1));
         drop((hangs, hangs_too));
         allowed(stage.ask(request(1, 3, NEED)).await);
-        let told = stage.broker.end_session("session").await.unwrap();
-        assert_eq!((told.grants, told.unfinished), (1, 0));
+        let result = stage.broker.end_session("session").await.unwrap();
+        assert_eq!((result.grants, result.unfinished), (1, 0));
     }
 
     /// The names of the steps in the audit.
@@ -1044,7 +1044,7 @@ mod tests {
         allowed(4).await;
         stage.broker.forget_worker(WorkerId(1)).await;
         stage.audit.flush().await.unwrap();
-        let told: Vec<_> = stage
+        let result: Vec<_> = stage
             .log
             .records()
             .iter()
@@ -1060,7 +1060,7 @@ mod tests {
             (RevokeCause::SessionEnded, Origin::Host),
             (RevokeCause::WorkerEnded, Origin::Host),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(result, expected);
     }
 
     /// An audit on a disk that may be full.

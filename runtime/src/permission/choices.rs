@@ -237,7 +237,7 @@ mod tests {
             .collect();
         let roots: Vec<VirtualPath> = roots.iter().map(|text| path(text)).collect();
         let choices = choices(&needs, &max_grantable, &roots, false);
-        let told = choices.iter().map(|choice| {
+        let described = choices.iter().map(|choice| {
             assert!(
                 needs
                     .iter()
@@ -246,7 +246,7 @@ mod tests {
             let confirm = choice.needs_confirmation(Lifetime::Session);
             (choice.breadth, choice.sentence(&roots), confirm)
         });
-        told.collect()
+        described.collect()
     }
 
     #[track_caller]

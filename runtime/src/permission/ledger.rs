@@ -665,13 +665,13 @@ mod tests {
             |ledger: &mut Ledger<u64>| [same, other, read].map(|need| asked(ledger, 1, need));
         assert_eq!(about(&mut ledger), [false, true, true]);
         assert!(asked(&mut ledger, 2, same));
-        let told = ledger.silenced();
-        assert_eq!((told.len(), told[0].worker), (1, WorkerId(1)));
-        assert!(ledger.ask_again_about(told[0].id) && !ledger.ask_again_about(told[0].id));
+        let denials = ledger.silenced();
+        assert_eq!((denials.len(), denials[0].worker), (1, WorkerId(1)));
+        assert!(ledger.ask_again_about(denials[0].id) && !ledger.ask_again_about(denials[0].id));
         silence(&mut ledger, DeniedCalls::Kind);
         assert_eq!(about(&mut ledger), [false, false, true]);
-        let told = ledger.silenced();
-        assert_eq!(told[0].denied, ["write:file".parse().unwrap()]);
+        let denials = ledger.silenced();
+        assert_eq!(denials[0].denied, ["write:file".parse().unwrap()]);
         ledger.end_session("another");
         assert_eq!(ledger.silenced().len(), 1);
         ledger.end_session("session");

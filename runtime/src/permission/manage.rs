@@ -25,11 +25,11 @@ impl GrantAuthority {
         &self,
         answers: impl IntoIterator<Item = (QuestionId, Answer)>,
     ) -> Vec<(QuestionId, Result<(), AuthorityError>)> {
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for (question, answer) in answers {
-            told.push((question, self.answer(question, answer).await));
+            results.push((question, self.answer(question, answer).await));
         }
-        told
+        results
     }
 
     /// Answers the selected questions of a batch, all or none: each must be open and the pattern must be valid for it, as in
@@ -358,8 +358,8 @@ mod tests {
             .await;
         assert_eq!(same.unwrap(), GrantsRevoked::default());
         let steps = stage.steps().await;
-        let told = |step: &&Step| matches!(step, Step::GrantNarrowed(_));
-        assert_eq!(steps.iter().filter(told).count(), 2);
+        let results = |step: &&Step| matches!(step, Step::GrantNarrowed(_));
+        assert_eq!(steps.iter().filter(results).count(), 2);
         let gone = stage.grants.narrow(GrantId(99), to("read")).await;
         assert!(matches!(gone, Err(AuthorityError::NoGrant)));
     }
@@ -422,9 +422,9 @@ mod tests {
             (ids[1], beyond),
             (ids[2], Answer::DENY),
         ];
-        let told = stage.grants.answer_each(answers).await;
-        let [(first, Ok(())), (second, Err(refused)), (third, Ok(()))] = told.as_slice() else {
-            panic!("{told:?}");
+        let results = stage.grants.answer_each(answers).await;
+        let [(first, Ok(())), (second, Err(refused)), (third, Ok(()))] = results.as_slice() else {
+            panic!("{results:?}");
         };
         assert_eq!([*first, *second, *third], ids.as_slice());
         assert!(matches!(refused, AuthorityError::DoesNotFit));
@@ -602,7 +602,7 @@ mod tests {
         for record in stage.log.records() {
             history.add(&record).unwrap();
         }
-        let told: Vec<Vec<u64>> = history
+        let results: Vec<Vec<u64>> = history
             .entries()
             .map(|entry| match &entry.event {
                 HistoryEvent::Question(question) => {
@@ -611,7 +611,7 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(told, [vec![1], vec![1, 2]]);
+        assert_eq!(results, [vec![1], vec![1, 2]]);
     }
 
     #[tokio::test]

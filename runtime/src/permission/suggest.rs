@@ -367,7 +367,7 @@ mod tests {
 
     type Asked = (Vec<String>, bool, bool);
 
-    fn told(asked: &[Asked]) -> (Log, Vec<Suggestion>) {
+    fn log_and_suggestions(asked: &[Asked]) -> (Log, Vec<Suggestion>) {
         let mut log = Log::default();
         log.spawn(1, "main");
         for (question, (needs, allowed, mild)) in (1..).zip(asked) {
@@ -390,7 +390,7 @@ mod tests {
             ),
             seed in any::<u64>(),
         ) {
-            let (log, suggestions) = told(&asked);
+            let (log, suggestions) = log_and_suggestions(&asked);
             for one in &suggestions {
                 let covered = |entry: &&HistoryEntry| {
                     entry.event.needs().iter().all(|need| one.pattern.pattern().covers(need))
@@ -417,7 +417,7 @@ mod tests {
                 let other = usize::try_from(seed.rotate_left(u32::try_from(place).unwrap()) % (place as u64 + 1)).unwrap();
                 shuffled.swap(place, other);
             }
-            prop_assert_eq!(told(&shuffled).1, suggestions);
+            prop_assert_eq!(log_and_suggestions(&shuffled).1, suggestions);
         }
     }
 }

@@ -336,15 +336,15 @@ impl Console {
 }
 
 fn start_reading(input: &Arc<StdMutex<Input>>) -> io::Result<oneshot::Receiver<Line>> {
-    let (tell, told) = oneshot::channel();
+    let (line_tx, line_rx) = oneshot::channel();
     let input = Arc::clone(input);
     thread().spawn(move || {
         let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
         let line = read_line(&mut **input).map(|line| (Instant::now(), line));
         // The console may be dropped.
-        let _ = tell.send(line);
+        let _ = line_tx.send(line);
     })?;
-    Ok(told)
+    Ok(line_rx)
 }
 
 fn read_line(input: &mut dyn BufRead) -> io::Result<String> {

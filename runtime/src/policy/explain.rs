@@ -64,22 +64,22 @@ pub struct Explanation {
 
 impl Explanation {
     pub(crate) fn of(authority: &Authority, need: &Scope, granted: &[Coverage]) -> Self {
-        let looked = Need::new(need);
-        let mut ruling = authority.base().judge(&looked);
+        let folded = Need::new(need);
+        let mut ruling = authority.base().judge(&folded);
         let mut decider = None;
         for layer_entry in authority.layers() {
-            let tightest = ruling.tighter(authority.rule_of(layer_entry, &looked));
+            let tightest = ruling.tighter(authority.rule_of(layer_entry, &folded));
             if tightest != ruling {
                 ruling = tightest;
                 decider = Some(layer_entry);
             }
         }
         let pattern = match decider {
-            Some(layer_entry) => entry(&layer_entry.layer, authority, &looked, ruling),
+            Some(layer_entry) => entry(&layer_entry.layer, authority, &folded, ruling),
             None => authority
                 .base()
                 .entries()
-                .find_map(|root| root.matching_glob(&looked, ruling.rule))
+                .find_map(|root| root.matching_glob(&folded, ruling.rule))
                 .map(str::to_owned)
                 .filter(|_| is_glob(ruling.rule)),
         };

@@ -167,7 +167,7 @@ async fn a_request_whose_id_is_taken_is_refused_and_the_first_goes_on() {
     guest.says(call("hangs")).await;
     guest.says(call("echo")).await;
     assert_eq!(guest.next().await.unwrap()["error"]["code"], json!(-32600));
-    stage.door.open();
+    stage.latch.open();
     let answer = guest.next().await.unwrap();
     assert_eq!(
         (&answer["id"], &answer["result"]["isError"]),
@@ -190,7 +190,7 @@ async fn more_requests_than_are_served_are_refused() {
     for _ in 32..40 {
         assert_eq!(guest.next().await.unwrap()["error"]["code"], json!(-32000));
     }
-    stage.door.open();
+    stage.latch.open();
     for _ in 0..32 {
         assert_eq!(
             guest.next().await.unwrap()["result"]["isError"],
@@ -228,7 +228,7 @@ async fn a_page_wants_no_more_of_people_than_they_can_bear() {
         let wait = error["data"]["retry_after_ms"].as_u64().unwrap();
         assert!((1..=2000).contains(&wait), "{wait}");
     }
-    // Whoever has no wishes goes on, and so do the wishes of other pages.
+    // Pages without requests are not affected, nor are requests of other pages.
     let called = guest.calls("echo", at("x")).await;
     assert_eq!(called["result"]["isError"], json!(false));
     let (_view, mut other) = opened(&worker, quick("other"), host.clone()).await;
@@ -466,7 +466,7 @@ async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
     view.suspend().await.unwrap();
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     ear.hear(changed.to_string()).await;
-    // What a view is told after that is done after it.
+    // The view handles later messages after it.
     view.suspend().await.unwrap();
     assert_eq!(names(&worker), ["app_files__first"]);
     view.resume().await;
@@ -561,7 +561,7 @@ async fn a_call_that_waits_for_a_person_goes_with_the_page() {
         };
         if closes {
             view.close().await;
-            // A question goes once those who asked it have.
+            // A question ends once its callers are gone.
             while !stage.grants.questions().await.unwrap().is_empty() {
                 tokio::task::yield_now().await;
             }

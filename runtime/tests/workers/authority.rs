@@ -167,7 +167,7 @@ async fn child_charges_its_parents_budget() {
         child.preview("post", at(path)).await.unwrap();
         child.call("post", at(path)).await.unwrap();
     }
-    // What cannot be paid for is not previewed either.
+    // A change that exceeds the budget is not previewed either.
     let refused = child.preview("post", at("d")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Budget);
     assert_eq!(
@@ -345,7 +345,7 @@ async fn arguments_are_read_by_name_and_never_by_position() {
 async fn a_call_that_nests_deeper_than_json_is_read_is_refused() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
-    // `json!` would serialize what it is given, and recurse through all of its levels.
+    // `json!` would serialise the value and recurse through all of its levels.
     let nested = |key: &str, levels| {
         let inner = (0..levels).fold(json!("x"), |inner, _| Value::Array(vec![inner]));
         Value::Object([(key.to_owned(), inner)].into_iter().collect())

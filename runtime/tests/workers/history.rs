@@ -86,7 +86,7 @@ async fn history(stage: &Stage) -> History {
     history
 }
 
-/// The entries of the history, each as its kind, its end, who decided and its code. The report counts each of them.
+/// The entries of the history: kind, outcome, decider and code. The report counts each of them.
 async fn told(stage: &Stage) -> Vec<String> {
     let history = history(stage).await;
     let report = history.report(&HistoryFilter::default());
@@ -183,7 +183,7 @@ async fn brought_and_standing_grants_and_denials_without_a_question_have_entries
         .allow("write:file:/r/free")
         .ask("write:file:/r/src");
     let worker = stage.worker(policy).await;
-    // What only reads, and is allowed by itself, has no entry.
+    // Allowed reads have no entry.
     worker.call("echo", at("y")).await.unwrap();
     assert!(told(&stage).await.is_empty());
 
@@ -230,7 +230,7 @@ async fn brought_and_standing_grants_and_denials_without_a_question_have_entries
         assert_eq!(code(&worker, call).await, error);
         expected.push(format!("call denied {by} {error}"));
     }
-    // A token that this runtime did not make.
+    // A token of another runtime.
     let forged = CallMeta {
         preview_token: Some("0".repeat(64).parse().unwrap()),
         ..CallMeta::default()

@@ -207,8 +207,8 @@ impl Broker {
     }
 
     pub(crate) async fn ask_again(&self, silenced: SilencedId) -> Result<bool, AuthorityError> {
-        let heard = self.call(|port| Message::AskAgain(silenced, port)).await;
-        heard.ok_or(AuthorityError::Closed)
+        let removed = self.call(|port| Message::AskAgain(silenced, port)).await;
+        removed.ok_or(AuthorityError::Closed)
     }
 
     /// Waits until all grants to agents are stored and the file is closed.

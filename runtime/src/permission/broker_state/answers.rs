@@ -410,8 +410,8 @@ mod tests {
             request.needs = asked;
             request.roots = roots.to_vec();
             let choice = request.choices[pick.index(request.choices.len())].clone();
-            let told = request.covers(&choice.patterns);
-            prop_assert_eq!(&told, &choice.sentence(&request.roots));
+            let shown = request.covers(&choice.patterns);
+            prop_assert_eq!(&shown, &choice.sentence(&request.roots));
             let requester = Requester {
                 worker: WorkerId(1),
                 ancestors: [].into(),
@@ -427,22 +427,22 @@ mod tests {
                 calls: WaitingCalls::default(),
             };
             let approval = Approval::new(&question, &choice.patterns, lifetime, false, Vec::new()).unwrap();
-            prop_assert!(approval.request.needs.iter().all(|need| describes(&told, need)));
+            prop_assert!(approval.request.needs.iter().all(|need| describes(&shown, need)));
             let mut grants = GrantTable::default();
             for (id, new) in (1..).zip(approval.grants()) {
                 let alone = sentence(std::slice::from_ref(&new.pattern), &question.request.roots);
                 let alone = alone.split("; ").next().unwrap().to_owned();
-                prop_assert!(told.split("; ").any(|part| part == alone), "{} in {}", alone, told);
+                prop_assert!(shown.split("; ").any(|part| part == alone), "{} in {}", alone, shown);
                 grants.insert(GrantId(id), new, Duration::ZERO);
             }
             let lasts = lifetime.waiting_calls().is_none();
             for needs in later {
                 let unasked = grants.use_grants(&requester, &needs, Duration::from_secs(1)).is_some();
-                let described = needs.iter().all(|need| describes(&told, need));
-                prop_assert_eq!(unasked, lasts && described, "{:?} by {:?}", needs, told);
+                let described = needs.iter().all(|need| describes(&shown, need));
+                prop_assert_eq!(unasked, lasts && described, "{:?} by {:?}", needs, shown);
                 // For once, the sentence describes what the one call may do.
                 let once = needs.iter().all(|need| choice.patterns.iter().any(|one| one.covers(need)));
-                prop_assert_eq!(once, described, "{:?} by {:?}", needs, told);
+                prop_assert_eq!(once, described, "{:?} by {:?}", needs, shown);
             }
             let other = Requester { worker: WorkerId(2), session: "other".into(), agent: "other".into(), ..requester };
             prop_assert!(grants.use_grants(&other, &approval.request.needs, Duration::from_secs(1)).is_none());

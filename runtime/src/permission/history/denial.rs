@@ -32,30 +32,30 @@ impl HistoryEntry {
                 let note = question.note.as_deref();
                 match self.by {
                     DecidedBy::Host => (
-                        said("the host refused it", note),
+                        with_note("the host refused it", note),
                         "let the host ask a person, or grant it beforehand",
                     ),
                     DecidedBy::Client => (
-                        said("the client sent no usable answer", note),
+                        with_note("the client sent no usable answer", note),
                         "answer when it is asked again, or grant it beforehand",
                     ),
                     DecidedBy::Person | DecidedBy::Rule | DecidedBy::Nobody => (
-                        said("a person refused it", note),
+                        with_note("a person refused it", note),
                         "say yes when it is asked again, or grant it beforehand; after \"for the rest of the session\", have it asked again",
                     ),
                 }
             }
             (HistoryEvent::SignedIn(_), Decision::Denied) => match self.by {
                 DecidedBy::Person => (
-                    said("a person declined to sign in", None),
+                    with_note("a person declined to sign in", None),
                     "have the server tried again, and sign in when it is asked",
                 ),
                 DecidedBy::Nobody => (
-                    said("nobody could be asked to sign in, or nobody did", None),
+                    with_note("nobody could be asked to sign in, or nobody did", None),
                     "let the host ask a person to sign in, and have the server tried again",
                 ),
                 DecidedBy::Host | DecidedBy::Client | DecidedBy::Rule => (
-                    said("the browser brought no answer to what was asked", None),
+                    with_note("the browser brought no answer to what was asked", None),
                     "have the server tried again",
                 ),
             },
@@ -64,7 +64,7 @@ impl HistoryEntry {
                 if question.ended_at.is_some() =>
             {
                 (
-                    said("nobody answered in time", None),
+                    with_note("nobody answered in time", None),
                     "answer in time or allow more of it, or grant it beforehand",
                 )
             }
@@ -125,12 +125,12 @@ fn of_call(call: &PastCall, by: DecidedBy) -> Denial<'_> {
         .filter(|_| code == Code::PermissionDenied);
     Denial {
         code,
-        reason: said(what, more.or(call.message.as_deref())),
+        reason: with_note(what, more.or(call.message.as_deref())),
         hint,
     }
 }
 
-fn said(what: &'static str, more: Option<&str>) -> Cow<'static, str> {
+fn with_note(what: &'static str, more: Option<&str>) -> Cow<'static, str> {
     more.map_or(what.into(), |more| format!("{what}: {more}").into())
 }
 

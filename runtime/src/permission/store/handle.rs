@@ -174,7 +174,7 @@ impl StoreHandle {
         };
         let (reply, outcome) = oneshot::channel();
         // A writer that has ended drops the reply, which reports the failure.
-        let _ = writer.send(Message::Close(told(reply)));
+        let _ = writer.send(Message::Close(reply_to(reply)));
         PendingSave(Some(outcome))
     }
 }
@@ -187,12 +187,12 @@ impl Open {
         self.changes += 1;
         let (id, gives) = (self.changes, !given.is_empty());
         let done: Done = if given.is_empty() {
-            told(reply)
+            reply_to(reply)
         } else {
             let grants = given.iter().map(|grant| grant.id).collect();
             let report = Arc::clone(&self.report);
             Box::new(move |outcome| match outcome {
-                Ok(()) => told(reply)(Ok(())),
+                Ok(()) => reply_to(reply)(Ok(())),
                 Err(error) => report(StoreFailure {
                     grants,
                     error,
@@ -207,14 +207,14 @@ impl Open {
             if gives {
                 // A grant is stored after its audit record, so that a kill never leaves a grant without a record.
                 let recorded = Recorded::new(id, writer.clone());
-                self.audit.flush_then(|flushed| recorded.tell(flushed));
+                self.audit.flush_then(|flushed| recorded.report(flushed));
             }
         }
         PendingSave(Some(outcome))
     }
 }
 
-fn told(reply: oneshot::Sender<Outcome>) -> Done {
+fn reply_to(reply: oneshot::Sender<Outcome>) -> Done {
     Box::new(move |outcome| {
         // The caller may be gone.
         let _ = reply.send(outcome);

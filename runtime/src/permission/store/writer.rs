@@ -51,7 +51,7 @@ impl Change {
         }
     }
 
-    fn told(mut self, stored: Result<(), GrantWriteError>) {
+    fn report(mut self, stored: Result<(), GrantWriteError>) {
         if let Some(done) = self.done.take() {
             done(stored);
         }
@@ -90,7 +90,7 @@ impl Recorded {
         }
     }
 
-    pub(super) fn tell(mut self, recorded: Result<(), AuditError>) {
+    pub(super) fn report(mut self, recorded: Result<(), AuditError>) {
         self.send(recorded);
     }
 
@@ -191,7 +191,7 @@ where
         }
         let stored = self.store(&before);
         for change in taking {
-            change.told(stored.clone());
+            change.report(stored.clone());
         }
         if !recorded.is_empty() {
             self.give(&recorded);
@@ -223,13 +223,13 @@ where
         // A failed removal is more severe, so it is reported first.
         let stored = self.store(&before);
         for change in ready {
-            let told = stored.clone().and(outcome(&change));
-            if told.is_err() {
+            let results = stored.clone().and(outcome(&change));
+            if results.is_err() {
                 for grant in &change.given {
                     self.wanted.grants.remove(&grant.id);
                 }
             }
-            change.told(told);
+            change.report(results);
         }
     }
 
@@ -276,15 +276,15 @@ mod tests {
         }
     }
 
-    type Told = Arc<Mutex<Vec<(u64, bool)>>>;
+    type Results = Arc<Mutex<Vec<(u64, bool)>>>;
 
     /// A change that reports its result under `name`.
-    fn change(name: u64, given: &[u64], taken: &[u64], told: &Told) -> Message {
-        let told = Arc::clone(told);
+    fn change(name: u64, given: &[u64], taken: &[u64], results: &Results) -> Message {
+        let results = Arc::clone(results);
         let given = given.iter().map(|id| stored(*id)).collect();
         let taken = taken.iter().map(|id| GrantId(*id)).collect();
         let done = Box::new(move |stored: Result<(), _>| {
-            told.lock().unwrap().push((name, stored.is_ok()));
+            results.lock().unwrap().push((name, stored.is_ok()));
         });
         Message::Change(Change::new(name, given, taken, done))
     }
@@ -304,31 +304,31 @@ mod tests {
 
     #[test]
     fn pending_changes_are_written_together_and_each_is_reported() {
-        let told = Told::default();
+        let results = Results::default();
         let mut writes = Vec::new();
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
             writes.push(written(bytes));
             Ok(())
         });
         let batch = [
-            change(1, &[1, 2], &[], &told),
-            change(2, &[3], &[1], &told),
-            change(3, &[], &[3], &told),
+            change(1, &[1, 2], &[], &results),
+            change(2, &[3], &[1], &results),
+            change(3, &[], &[3], &results),
             recorded(1),
             recorded(2),
         ];
         writer.take(batch.into_iter());
         // Nothing is written if nothing changed.
-        writer.take([change(4, &[], &[3], &told)].into_iter());
+        writer.take([change(4, &[], &[3], &results)].into_iter());
         drop(writer);
         assert_eq!(writes, [vec![2]]);
         let expected = [(3, true), (1, true), (2, true), (4, true)];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*results.lock().unwrap(), expected);
     }
 
     #[test]
     fn grants_are_stored_only_after_their_audit_record() {
-        let told = Told::default();
+        let results = Results::default();
         let log = RefCell::new(Vec::new());
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
             log.borrow_mut().push(written(bytes));
@@ -339,24 +339,24 @@ mod tests {
             log.take()
         };
         let none: [Vec<u64>; 0] = [];
-        assert_eq!(take(vec![change(1, &[1, 2], &[], &told)]), none);
+        assert_eq!(take(vec![change(1, &[1, 2], &[], &results)]), none);
         assert_eq!(take(vec![recorded(1)]), [[1, 2]]);
-        assert_eq!(take(vec![change(2, &[3], &[], &told)]), none);
+        assert_eq!(take(vec![change(2, &[3], &[], &results)]), none);
         assert_eq!(take(vec![unrecorded(2)]), none);
         // A narrowed grant is stored anew; if that cannot be audited, it is removed.
-        assert_eq!(take(vec![change(3, &[2], &[], &told)]), none);
+        assert_eq!(take(vec![change(3, &[2], &[], &results)]), none);
         assert_eq!(take(vec![unrecorded(3)]), [[1]]);
         assert_eq!(
-            take(vec![change(4, &[4], &[], &told), recorded(4)]),
+            take(vec![change(4, &[4], &[], &results), recorded(4)]),
             [[1, 4]]
         );
         let expected = [(1, true), (2, false), (3, false), (4, true)];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*results.lock().unwrap(), expected);
     }
 
     #[test]
     fn removals_do_not_wait_for_audit_records() {
-        let told = Told::default();
+        let results = Results::default();
         let log = RefCell::new(Vec::new());
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
             log.borrow_mut().push(written(bytes));
@@ -367,26 +367,26 @@ mod tests {
             log.take()
         };
         let none: [Vec<u64>; 0] = [];
-        take(vec![change(1, &[1, 2], &[], &told), recorded(1)]);
+        take(vec![change(1, &[1, 2], &[], &results), recorded(1)]);
         // Given, and narrowed; the audit hangs.
         assert_eq!(
             take(vec![
-                change(2, &[3, 4], &[], &told),
-                change(3, &[2], &[], &told)
+                change(2, &[3, 4], &[], &results),
+                change(3, &[2], &[], &results)
             ]),
             none
         );
-        assert_eq!(take(vec![change(4, &[], &[1], &told)]), [[2]]);
-        assert_eq!(take(vec![change(5, &[], &[2, 3], &told)]), [[0; 0]]);
-        assert_eq!(*told.lock().unwrap(), [(1, true), (4, true), (5, true)]);
+        assert_eq!(take(vec![change(4, &[], &[1], &results)]), [[2]]);
+        assert_eq!(take(vec![change(5, &[], &[2, 3], &results)]), [[0; 0]]);
+        assert_eq!(*results.lock().unwrap(), [(1, true), (4, true), (5, true)]);
         assert_eq!(take(vec![recorded(2)]), [[4]]);
         assert_eq!(take(vec![recorded(3)]), none);
-        assert_eq!(told.lock().unwrap()[3..], [(2, true), (3, true)]);
+        assert_eq!(results.lock().unwrap()[3..], [(2, true), (3, true)]);
     }
 
     #[test]
     fn store_is_closed_once_what_waits_is_recorded_or_never_will_be() {
-        let told = Told::default();
+        let results = Results::default();
         let disk = Arc::new(Mutex::new(Vec::new()));
         let (sender, receiver) = std::sync::mpsc::channel();
         let kept = Arc::clone(&disk);
@@ -396,23 +396,23 @@ mod tests {
         });
         let thread = std::thread::spawn(move || writer.run(&receiver));
         for id in [1, 2] {
-            sender.send(change(id, &[id], &[], &told)).unwrap();
+            sender.send(change(id, &[id], &[], &results)).unwrap();
         }
         let (closed, outcome) = std::sync::mpsc::sync_channel(1);
         let done = Box::new(move |result: Result<(), _>| closed.send(result.is_ok()).unwrap());
         sender.send(Message::Close(done)).unwrap();
-        Recorded::new(1, sender.clone()).tell(Ok(()));
+        Recorded::new(1, sender.clone()).report(Ok(()));
         assert!(outcome.try_recv().is_err());
         drop(Recorded::new(2, sender));
         assert!(outcome.recv().unwrap());
         thread.join().unwrap();
-        assert_eq!(*told.lock().unwrap(), [(1, true), (2, false)]);
+        assert_eq!(*results.lock().unwrap(), [(1, true), (2, false)]);
         assert_eq!(*disk.lock().unwrap(), [1]);
     }
 
     #[test]
     fn full_disk_fails_grants_and_retries_removals() {
-        let told = Told::default();
+        let results = Results::default();
         let full = Cell::new(false);
         let disk = RefCell::new(Vec::new());
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
@@ -422,22 +422,22 @@ mod tests {
             *disk.borrow_mut() = written(bytes);
             Ok(())
         });
-        writer.take([change(1, &[1, 2], &[], &told), recorded(1)].into_iter());
+        writer.take([change(1, &[1, 2], &[], &results), recorded(1)].into_iter());
         full.set(true);
         let messages = [
-            change(2, &[3], &[], &told),
-            change(3, &[], &[1], &told),
+            change(2, &[3], &[], &results),
+            change(3, &[], &[1], &results),
             recorded(2),
         ];
         writer.take(messages.into_iter());
         assert_eq!(*disk.borrow(), [1, 2]);
-        writer.take([change(4, &[4], &[], &told), recorded(4)].into_iter());
+        writer.take([change(4, &[4], &[], &results), recorded(4)].into_iter());
         full.set(false);
         writer.catch_up().unwrap();
         assert_eq!(*disk.borrow(), [2]);
-        writer.take([change(5, &[5], &[], &told), recorded(5)].into_iter());
+        writer.take([change(5, &[5], &[], &results), recorded(5)].into_iter());
         assert_eq!(*disk.borrow(), [2, 5]);
         let expected = [(1, true), (3, false), (2, false), (4, false), (5, true)];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*results.lock().unwrap(), expected);
     }
 }

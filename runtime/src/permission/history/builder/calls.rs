@@ -291,8 +291,8 @@ impl HistoryBuilder {
         let Some(known) = self.run.calls.get(&id) else {
             return;
         };
-        let told = known.entry.is_some() || (known.changes_remotely() && !asked);
-        if told && code.is_none() {
+        let has_entry = known.entry.is_some() || (known.changes_remotely() && !asked);
+        if has_entry && code.is_none() {
             let applied = CallOutcome::Applied;
             let is_applied = |call: &PastCall| call.outcome == applied;
             let ends_so = if self.entry_of(id).is_some_and(is_applied) {

@@ -5,7 +5,7 @@ use bailiwick::{
     WorkerSpec,
 };
 
-use super::{Board, Door, Stage, at, rounds, stage, stage_with};
+use super::{Board, Latch, Stage, at, rounds, stage, stage_with};
 
 #[tokio::test]
 async fn revoking_a_worker_takes_its_subtree_along_and_nobody_else() {
@@ -50,7 +50,7 @@ async fn revoking_a_worker_takes_its_subtree_along_and_nobody_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revocation_waits_for_an_effect_that_began_and_prevents_one_that_did_not() {
-    let (before, within) = (Door::default(), Door::default());
+    let (before, within) = (Latch::default(), Latch::default());
     let board = Board {
         before: Some(before.clone()),
         within: Some(within.clone()),
@@ -62,9 +62,9 @@ async fn revocation_waits_for_an_effect_that_began_and_prevents_one_that_did_not
         let begun = begun.clone();
         async move { begun.call("post", at("a/begun")).await }
     });
-    before.stand(1).await;
+    before.wait_for(1).await;
     before.open();
-    within.stand(1).await;
+    within.wait_for(1).await;
     let revoking = tokio::spawn({
         let begun = begun.clone();
         async move { begun.revoke().await }
@@ -87,7 +87,7 @@ async fn revocation_waits_for_an_effect_that_began_and_prevents_one_that_did_not
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revocation_waits_for_a_change_that_is_prepared_and_prevents_it() {
-    let before = Door::default();
+    let before = Latch::default();
     let board = Board {
         before: Some(before.clone()),
         ..Board::default()
@@ -98,7 +98,7 @@ async fn revocation_waits_for_a_change_that_is_prepared_and_prevents_it() {
         let worker = worker.clone();
         async move { worker.call("post", at("prepared")).await }
     });
-    before.stand(1).await;
+    before.wait_for(1).await;
     let revoking = tokio::spawn({
         let worker = worker.clone();
         async move { worker.revoke().await }
@@ -112,9 +112,9 @@ async fn revocation_waits_for_a_change_that_is_prepared_and_prevents_it() {
     assert!(stage.board.posted().is_empty());
 }
 
-/// A worker beneath another; an effect of it has begun and waits behind a door.
-async fn with_an_effect_under_way() -> (Stage, Door, Worker, Worker) {
-    let within = Door::default();
+/// A worker and its child, whose effect has begun and waits for a latch.
+async fn with_an_effect_under_way() -> (Stage, Latch, Worker, Worker) {
+    let within = Latch::default();
     let board = Board {
         within: Some(within.clone()),
         ..Board::default()
@@ -127,11 +127,11 @@ async fn with_an_effect_under_way() -> (Stage, Door, Worker, Worker) {
         let child = child.clone();
         async move { child.call("post", at("begun")).await }
     });
-    within.stand(1).await;
+    within.wait_for(1).await;
     (stage, within, parent, child)
 }
 
-/// Runs the other tasks of this thread until they all wait for something else.
+/// Runs the other tasks of this thread until all of them wait.
 async fn let_others_run() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -230,15 +230,15 @@ async fn dropping_the_last_handle_revokes_all_workers() {
         let worker = worker.clone();
         async move { worker.call("hangs", at("x")).await }
     });
-    stage.door.stand(1).await;
-    let door = stage.door.clone();
+    stage.latch.wait_for(1).await;
+    let latch = stage.latch.clone();
     drop(stage);
     assert_eq!(call.await.unwrap().unwrap_err().code(), Code::Cancelled);
     assert_eq!(
         worker.call("echo", at("x")).await.unwrap_err().code(),
         Code::Cancelled
     );
-    door.open();
+    latch.open();
 }
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn each_step_of_a_call_is_audited_in_order() {
     worker.call("post", at("src/x")).await.unwrap();
     worker.call("post", at("x")).await.unwrap_err();
     let before = ["spawned", "judged", "planned", "applying", "applied"];
-    // A `.diff`, a `.json` and, where there are pages, a review.
+    // A `.diff`, a `.json` and, with pages, a review.
     let artifacts = 2 + usize::from(cfg!(feature = "ui"));
     let after = [
         "finished",

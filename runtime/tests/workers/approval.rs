@@ -15,7 +15,7 @@ use serde_json::json;
 use super::tools::Target;
 use super::{Stage, at, stage};
 
-/// An approver that keeps what it was asked and always says `answer`.
+/// An approver that records its questions and always returns `answer`.
 fn always(answer: Answer) -> (Scripted, Arc<Mutex<Vec<Question>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
@@ -287,7 +287,7 @@ async fn other_calls_go_on_while_one_waits_for_a_person() {
         .answer(question.id, Answer::ONCE)
         .await
         .unwrap();
-    // The board changed after the preview that was approved.
+    // The board changed after the approved preview.
     assert_eq!(
         waiting.await.unwrap().unwrap_err().code(),
         Code::StalePreview

@@ -23,10 +23,10 @@ use bailiwick::{
 };
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::tools::Door;
+use super::tools::Latch;
 use super::{Stage, at, stage};
 
-/// How long a revocation that waits for nothing may take.
+/// Maximum duration of a revocation that does not wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn asking() -> Policy {
@@ -42,7 +42,7 @@ fn for_agent(pattern: &str) -> NewGrant {
     }
 }
 
-/// An approver that allows `/r/src` to the agent for good, and how often it was asked.
+/// An approver that allows `/r/src` to the agent permanently, and how often it was asked.
 fn for_good() -> (Scripted, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -58,7 +58,7 @@ fn for_good() -> (Scripted, Arc<AtomicUsize>) {
     (approver, asked)
 }
 
-/// A runtime that keeps its grants in `file`, and how often its approver was asked.
+/// A runtime that stores its grants in `file`, and how often its approver was asked.
 async fn began(file: &Path) -> (Stage, Arc<AtomicUsize>) {
     let store = GrantStore::open(file).unwrap();
     let (approver, asked) = for_good();
@@ -76,7 +76,7 @@ async fn posts(stage: &Stage, agent: &str) {
     post(stage, agent).await.unwrap();
 }
 
-/// Returns once the file holds a grant to that agent: what is taken back waits for nothing, and may be written before it.
+/// Waits until the file contains a grant to that agent: removals do not wait, and may be written before it.
 async fn holds(file: &Path, agent: &str) {
     let is_theirs = |stored: &Vec<StoredGrant>| stored.iter().any(|grant| &*grant.agent == agent);
     while !is_theirs(&GrantStore::read(file).unwrap()) {
@@ -154,8 +154,8 @@ async fn grant_to_an_agent_is_on_disk_once_answered() {
     calling.await.unwrap().unwrap();
 }
 
-/// An audit that hangs whenever it is to be synced, until its door is open.
-struct Hanging(MemoryAudit, Door);
+/// An audit whose sync hangs until its latch is open.
+struct Hanging(MemoryAudit, Latch);
 
 impl AuditSink for Hanging {
     fn head(&self) -> Head {
@@ -185,13 +185,13 @@ async fn stored_grant_is_revoked_while_the_audit_hangs() {
         .unwrap();
     first.runtime.shutdown().await;
 
-    let door = Door::default();
+    let latch = Latch::default();
     let audit = MemoryAudit::new(1000);
     let store = GrantStore::open(&file).unwrap();
-    let sink = Hanging(audit.clone(), door.clone());
+    let sink = Hanging(audit.clone(), latch.clone());
     let mut stage = stage(|builder| builder.audit(sink).grant_store(store)).await;
     stage.audit = audit;
-    // What it may not read is not planned before anybody is asked, so nothing of a refused call waits for the audit.
+    // Unreadable targets are not planned before the question, so a denied call does not wait for the audit.
     let worker = stage.worker(asking().ask("read:file")).await;
     worker.call("post", at("src/x")).await.unwrap();
 
@@ -200,7 +200,7 @@ async fn stored_grant_is_revoked_while_the_audit_hangs() {
         let grants = Arc::clone(&grants);
         async move { grants.grant(for_agent("write:file:/r/src/y")).await }
     });
-    door.stand(1).await;
+    latch.wait_for(1).await;
     let revoked = tokio::time::timeout(PATIENCE, grants.revoke(given)).await;
     assert_eq!(revoked.unwrap().unwrap().grants, 1);
     let denied = worker.call("post", at("src/x")).await.unwrap_err();
@@ -209,7 +209,7 @@ async fn stored_grant_is_revoked_while_the_audit_hangs() {
     assert_eq!(ids(GrantStore::read(&file).unwrap()), [kept]);
 
     assert!(!granting.is_finished());
-    door.open();
+    latch.open();
     let later = granting.await.unwrap().unwrap();
     assert_eq!(ids(GrantStore::read(&file).unwrap()), [kept, later]);
     worker.call("post", at("src/y")).await.unwrap();
@@ -259,7 +259,7 @@ async fn unstorable_grant_is_revoked_and_failed_removal_reported() {
     );
     assert!(stage.grants.grants().await.unwrap().is_empty());
 
-    // A call that its approver allowed may go on, or be stopped; the next one asks again.
+    // An allowed call may continue or be stopped; the next one asks again.
     for times in 1..=2 {
         match post(&stage, "main").await {
             Ok(_) => {}
@@ -321,7 +321,7 @@ async fn more_stored_grants_than_the_audit_takes_at_once_are_all_recorded() {
     );
 }
 
-/// What the file says of its grants: number, pattern, and whether sub-agents have it.
+/// The grants in the file: id, pattern, and whether descendants have it.
 fn stored(file: &Path) -> Vec<(GrantId, String, bool)> {
     let grants = GrantStore::read(file).unwrap().into_iter();
     let told = grants.map(|one| (one.id, one.pattern.to_string(), one.descendants));
@@ -417,7 +417,7 @@ async fn a_grant_that_has_come_to_be_counted_or_timed_is_not_there_after_a_resta
     first.grants.narrow(given[1], timed).await.unwrap();
     let kept = [(given[2], "write:file:/r/c".to_owned(), false)];
     assert_eq!(stored(&file), kept);
-    // Until then they hold; nothing that is done to them brings them back.
+    // Until then they hold; later changes do not bring them back.
     assert_eq!(live(&first).await, given);
     let again = Narrowing {
         pattern: Some("write:file:/r/a/x".parse().unwrap()),
