@@ -186,7 +186,7 @@ async fn a_deadline_within_an_effect_does_not_call_it_undone() {
     let worker = slow.open().await;
     let error = loop {
         let error = worker.submit(brief("post", "x")).await.unwrap_err();
-        // Who arrived to the latch had begun; who was too late for a thread had not.
+        // Calls that reached the latch had begun; those that came too late for a thread had not.
         if error.details().contains_key("begun") || begun.arrived() > 0 {
             break error;
         }
