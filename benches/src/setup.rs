@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bailiwick::{
-    BuildError, CallError, Halt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply, Runtime,
-    Scope, ToolSet, ToolSpec, Verb, WorkerSpec,
+    BuildError, CallError, Interrupt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply,
+    Runtime, Scope, ToolSet, ToolSpec, Verb, WorkerSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,11 +48,11 @@ impl ReadTool for Noop {
         })
     }
 
-    fn read_now(&self, (): &(), permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, (): &(), permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         Some(self.read(&(), permit))
     }
 
-    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(Reply {
             content: Vec::new(),
             output: self.output.clone(),

@@ -12,8 +12,8 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick::{
-    Answer, CallError, Change, Code, Config, ContentHash, Cost, Entry, FileDiff, Halt, Hunk,
-    HunkLine, Namespace, Op, Plan, Policy, Prepared, ReadPermit, ReadTool, Reply, Runtime, Scope,
+    Answer, CallError, Change, Code, Config, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine,
+    Interrupt, Namespace, Op, Plan, Policy, Prepared, ReadPermit, ReadTool, Reply, Runtime, Scope,
     Scripted, ToolSet, ToolSpec, VirtualPath, WorkerSpec, WritePermit, WriteTool,
 };
 use bailiwick_examples::format_diff;
@@ -85,7 +85,7 @@ impl ReadTool for CountStock {
         })
     }
 
-    fn read(&self, item: &String, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, item: &String, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(reply(item, self.0.count(item)))
     }
 }
@@ -131,7 +131,7 @@ impl WriteTool for OrderStock {
         })
     }
 
-    fn plan(&self, (item, more): &(String, u32), _: &ReadPermit) -> Result<Plan<Order>, Halt> {
+    fn plan(&self, (item, more): &(String, u32), _: &ReadPermit) -> Result<Plan<Order>, Interrupt> {
         let from = self.0.count(item);
         let to = from.saturating_add(*more);
         Ok(Plan {

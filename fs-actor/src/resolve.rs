@@ -1,6 +1,6 @@
 //! Opens files and directories by judged paths.
 //!
-//! Opening never follows links, enters mounts or walks `..`. If a link is on the path, [`Halt::Moved`] has the path
+//! Opening never follows links, enters mounts or walks `..`. If a link is on the path, [`Interrupt::Moved`] has the path
 //! without links, which the pipeline judges before the next attempt. That attempt follows no links either, so a change
 //! in between is detected.
 
@@ -16,7 +16,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use bailiwick::{CallError, Code, Halt, Root, VirtualPath, escape, not_yours};
+use bailiwick::{CallError, Code, Interrupt, Root, VirtualPath, escape};
 use cap_std::fs::Dir;
 
 use crate::read_view::{MountPoint, ReadView};
@@ -84,9 +84,9 @@ impl OpenDir {
 /// Opens the regular file at `path` for reading.
 ///
 /// # Errors
-/// [`Halt::Moved`] if a link is on the path; otherwise `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`, `PERMISSION_DENIED`
+/// [`Interrupt::Moved`] if a link is on the path; otherwise `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`, `PERMISSION_DENIED`
 /// by the system and the like.
-pub(crate) fn file(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenFile, Halt> {
+pub(crate) fn file(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenFile, Interrupt> {
     let opened = open_or_follow(view, path, view.actual(path), Ok, |path_ref| {
         path_ref.file()
     })?;
@@ -118,7 +118,7 @@ pub(crate) fn check_hard_links(
 ///
 /// # Errors
 /// As [`file`]; `NOT_DIRECTORY` for anything else.
-pub(crate) fn directory(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenDir, Halt> {
+pub(crate) fn directory(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenDir, Interrupt> {
     open_or_follow(view, path, view.actual(path), Ok, |path_ref| {
         path_ref.directory()
     })
@@ -130,9 +130,14 @@ pub(crate) fn directory(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenD
 ///
 /// # Errors
 /// As [`directory`]; `INVALID_ARGUMENTS` for a root.
-pub(crate) fn parent(view: &dyn ReadView, path: &VirtualPath) -> Result<(OpenDir, String), Halt> {
+pub(crate) fn parent(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+) -> Result<(OpenDir, String), Interrupt> {
     let actual = view.actual(path);
-    let (_, names) = view.mount_point(actual).ok_or_else(|| not_yours(path))?;
+    let (_, names) = view
+        .mount_point(actual)
+        .ok_or_else(|| CallError::not_found(path))?;
     let (Some(above), Some(name), false) = (actual.parent(), actual.name(), names.is_empty())
     else {
         let message = format!(
@@ -142,9 +147,9 @@ pub(crate) fn parent(view: &dyn ReadView, path: &VirtualPath) -> Result<(OpenDir
         return Err(CallError::new(Code::InvalidArguments, message).into());
     };
     if is_temporary(name) {
-        return Err(not_yours(path).into());
+        return Err(CallError::not_found(path).into());
     }
-    let moved = |to: VirtualPath| to.join(name).map_err(|_| not_yours(path));
+    let moved = |to: VirtualPath| to.join(name).map_err(|_| CallError::not_found(path));
     let dir = open_or_follow(view, path, &above, moved, |path_ref| {
         path_ref.open_as_parent()
     })?;
@@ -154,8 +159,8 @@ pub(crate) fn parent(view: &dyn ReadView, path: &VirtualPath) -> Result<(OpenDir
 /// The metadata of `path`, without opening it; `None` if it does not exist.
 ///
 /// # Errors
-/// [`Halt::Moved`] if a link is on the path or at its end, also a dangling one.
-pub(crate) fn entry(view: &dyn ReadView, path: &VirtualPath) -> Result<Option<Meta>, Halt> {
+/// [`Interrupt::Moved`] if a link is on the path or at its end, also a dangling one.
+pub(crate) fn entry(view: &dyn ReadView, path: &VirtualPath) -> Result<Option<Meta>, Interrupt> {
     open_or_follow(
         view,
         path,
@@ -172,25 +177,25 @@ pub(crate) fn entry(view: &dyn ReadView, path: &VirtualPath) -> Result<Option<Me
 /// Resolves the links of all `paths` at once, so that their targets are judged together. Other errors are ignored here.
 ///
 /// # Errors
-/// [`Halt::All`]
-pub(crate) fn resolve_links(view: &dyn ReadView, paths: &[VirtualPath]) -> Result<(), Halt> {
+/// [`Interrupt::All`]
+pub(crate) fn resolve_links(view: &dyn ReadView, paths: &[VirtualPath]) -> Result<(), Interrupt> {
     let (mut found, mut needs) = (Vec::new(), Vec::new());
     let mut seen = HashSet::new();
     for path in paths.iter().filter(|path| seen.insert(*path)) {
         view.checkpoint()?;
         match entry(view, path) {
-            Err(moved @ Halt::Moved { .. }) => found.push(moved),
-            Err(Halt::Needs(more)) => needs.extend(more),
+            Err(moved @ Interrupt::Moved { .. }) => found.push(moved),
+            Err(Interrupt::Needs(more)) => needs.extend(more),
             Err(_) | Ok(_) => {}
         }
     }
     if !needs.is_empty() {
-        found.push(Halt::Needs(needs));
+        found.push(Interrupt::Needs(needs));
     }
     if found.is_empty() {
         Ok(())
     } else {
-        Err(Halt::All(found))
+        Err(Interrupt::All(found))
     }
 }
 
@@ -325,12 +330,12 @@ fn open_or_follow<T>(
     actual: &VirtualPath,
     map_target: impl Fn(VirtualPath) -> Result<VirtualPath, CallError>,
     open: impl Fn(&UnopenedPath<'_>) -> Result<T, Errno>,
-) -> Result<T, Halt> {
+) -> Result<T, Interrupt> {
     let (mount, names) = view
         .mount_point(actual)
-        .ok_or_else(|| not_yours(requested))?;
+        .ok_or_else(|| CallError::not_found(requested))?;
     if has_temporary_name(names) {
-        return Err(not_yours(requested).into());
+        return Err(CallError::not_found(requested).into());
     }
     let path_ref = UnopenedPath::new(mount, names);
     for _ in 0..MAX_ATTEMPTS {
@@ -339,7 +344,7 @@ fn open_or_follow<T>(
             Err(Errno::LOOP) => {
                 let to = follow::follow(view, actual, requested)?;
                 if to != *actual {
-                    return Err(Halt::Moved {
+                    return Err(Interrupt::Moved {
                         from: requested.clone(),
                         to: map_target(to)?,
                     });
@@ -362,7 +367,7 @@ fn open_or_follow<T>(
 pub(crate) fn to_call_error(errno: Errno, path: &VirtualPath) -> CallError {
     let shown = escape(path.as_str());
     let (code, message) = match errno {
-        Errno::NOENT | Errno::LOOP => return not_yours(path),
+        Errno::NOENT | Errno::LOOP => return CallError::not_found(path),
         Errno::NXIO | Errno::NODEV => (
             Code::NotRegular,
             format!("`{shown}` is not a regular file; only regular files can be opened"),

@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 
-use bailiwick::{CallError, Halt};
+use bailiwick::{CallError, Interrupt};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use regex_syntax::ast::parse::ParserBuilder;
@@ -195,7 +195,7 @@ impl Search {
         opened: OpenFile,
         skip: u64,
         max_matches: u64,
-    ) -> Result<Result<SearchResult, Skipped>, Halt> {
+    ) -> Result<Result<SearchResult, Skipped>, Interrupt> {
         if opened.meta.len > MAX_FILE {
             return Ok(Err(Skipped::TooLarge));
         }

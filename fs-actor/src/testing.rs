@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bailiwick::{CallError, Code, Halt, Verdict, VirtualPath, not_yours};
+use bailiwick::{CallError, Code, Interrupt, Verdict, VirtualPath};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -112,7 +112,7 @@ impl World {
     /// Runs `work` like the pipeline: judges the target of a link, then runs it again.
     pub(crate) fn run<T>(
         &self,
-        work: impl Fn(&TestView<'_>) -> Result<T, Halt>,
+        work: impl Fn(&TestView<'_>) -> Result<T, Interrupt>,
     ) -> Result<T, Code> {
         let mut view = self.view();
         for _ in 0..50 {
@@ -143,17 +143,17 @@ pub(crate) struct TestView<'w> {
 }
 
 impl TestView<'_> {
-    fn handle_halt(&mut self, halt: Halt) -> Result<(), Code> {
+    fn handle_halt(&mut self, halt: Interrupt) -> Result<(), Code> {
         match halt {
-            Halt::Moved { from, to } if self.judge(&to) == Verdict::Allow => {
+            Interrupt::Moved { from, to } if self.judge(&to) == Verdict::Allow => {
                 self.moved.retain(|(old, _)| *old != from);
                 self.moved.push((from, to));
                 Ok(())
             }
-            Halt::Moved { from, .. } => Err(not_yours(&from).code()),
-            Halt::Failed(error) => Err(error.code()),
-            Halt::Needs(_) | Halt::Protected(_) => Err(Code::ScopeRequired),
-            Halt::All(halts) => halts
+            Interrupt::Moved { from, .. } => Err(CallError::not_found(&from).code()),
+            Interrupt::Failed(error) => Err(error.code()),
+            Interrupt::Needs(_) | Interrupt::Protected(_) => Err(Code::ScopeRequired),
+            Interrupt::All(halts) => halts
                 .into_iter()
                 .try_for_each(|halt| self.handle_halt(halt)),
         }

@@ -9,7 +9,7 @@ mod tests;
 
 use std::mem::MaybeUninit;
 
-use bailiwick::{Halt, VirtualPath};
+use bailiwick::{Interrupt, VirtualPath};
 
 use crate::read_view::ReadView;
 use crate::replace::is_temporary;
@@ -132,8 +132,8 @@ pub(crate) fn walk(
     top: OpenDir,
     at: &VirtualPath,
     mut ignore_rules: Option<IgnoreRules>,
-    visit: &mut dyn FnMut(&WalkEntry<'_>) -> Result<WalkControl, Halt>,
-) -> Result<WalkSkipped, Halt> {
+    visit: &mut dyn FnMut(&WalkEntry<'_>) -> Result<WalkControl, Interrupt>,
+) -> Result<WalkSkipped, Interrupt> {
     let mut skipped = WalkSkipped::default();
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
     let mut found_meta = 0_u64;
@@ -252,7 +252,7 @@ fn lossy_name(name: &[u8]) -> String {
 pub(crate) fn start(
     view: &dyn ReadView,
     path: &VirtualPath,
-) -> Result<(OpenDir, VirtualPath), Halt> {
+) -> Result<(OpenDir, VirtualPath), Interrupt> {
     let dir = crate::resolve::directory(view, path)?;
     Ok((dir, view.actual(path).clone()))
 }

@@ -12,8 +12,8 @@
 use std::fs;
 
 use bailiwick::{
-    Admission, Answer, AuthorityError, Begun, Call, Code, Deferred, GrantAuthority, LeftOut,
-    Lifetime, PendingCall, Policy, Runtime, VirtualPath, Worker, WorkerSpec,
+    Admission, Answer, AuthorityError, Call, CallProgress, Code, Deferred, ExcludedHunks,
+    GrantAuthority, Lifetime, PendingCall, Policy, Runtime, VirtualPath, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 
@@ -66,8 +66,8 @@ impl Stage {
 
     async fn asked(&self, tool: &str, arguments: Value) -> PendingCall {
         match self.worker.begin(Call::new(tool, arguments)).await.unwrap() {
-            Begun::Asks(pending) => *pending,
-            Begun::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+            CallProgress::Pending(pending) => *pending,
+            CallProgress::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
         }
     }
 
@@ -85,7 +85,7 @@ impl Stage {
     }
 
     async fn answer(&self, pending: &PendingCall, hunks: &[usize]) -> Result<(), AuthorityError> {
-        let left_out = vec![LeftOut {
+        let left_out = vec![ExcludedHunks {
             path: VirtualPath::parse("/r/f", None).unwrap(),
             hunks: hunks.to_vec(),
         }];
@@ -100,9 +100,9 @@ impl Stage {
 }
 
 async fn outcome(pending: PendingCall) -> bailiwick::Outcome {
-    match pending.go_on().await.unwrap() {
-        Begun::Ended(outcome) => *outcome,
-        Begun::Asks(again) => panic!("asked again: {:?}", again.question()),
+    match pending.resume().await.unwrap() {
+        CallProgress::Ended(outcome) => *outcome,
+        CallProgress::Pending(again) => panic!("asked again: {:?}", again.question()),
     }
 }
 
@@ -168,7 +168,7 @@ async fn changed_file_is_not_edited_in_part() {
     let other = text(|n| (n == 15).then_some("theirs"));
     fs::write(stage.temp.path().join("f"), &other).unwrap();
     stage.answer(&pending, &[1]).await.unwrap();
-    let error = pending.go_on().await.unwrap_err();
+    let error = pending.resume().await.unwrap_err();
     assert_eq!(error.code(), Code::StalePreview);
     assert_eq!(stage.read(), other);
 }
@@ -182,7 +182,7 @@ async fn changed_byte_asks_again() {
     let anew = stage.three().await;
     assert_ne!(anew.question().id, shown.question().id);
     stage.answer(&shown, &[]).await.unwrap();
-    let error = shown.go_on().await.unwrap_err();
+    let error = shown.resume().await.unwrap_err();
     assert_eq!(error.code(), Code::StalePreview);
     assert_eq!(stage.read(), theirs);
     stage.answer(&anew, &[]).await.unwrap();
@@ -218,7 +218,7 @@ async fn indivisible_change_cannot_be_approved_in_part() {
 async fn partial_approval_is_for_one_call_only() {
     let stage = Stage::new().await;
     let pending = stage.three().await;
-    let left_out = vec![LeftOut {
+    let left_out = vec![ExcludedHunks {
         path: VirtualPath::parse("/r/f", None).unwrap(),
         hunks: vec![1],
     }];
@@ -250,7 +250,7 @@ async fn memory_of_waiting_calls_is_bounded() {
         Call::new("edit_file", json!({"path": path, "edits": edits}))
     };
     let small = stage.worker.begin(edit("/r/small")).await.unwrap();
-    assert!(matches!(small, Begun::Asks(_)));
+    assert!(matches!(small, CallProgress::Pending(_)));
     let refused = stage.worker.begin(edit("/r/large")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Busy);
 }

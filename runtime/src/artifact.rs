@@ -1,4 +1,4 @@
-//! Changes in, by-products for people out, each behind a `ui://` address.
+//! Artifacts of calls, each behind a `ui://` address: diffs, JSON and review pages.
 
 mod parts;
 mod render;
@@ -9,6 +9,6 @@ mod store;
 pub(crate) use parts::Parts;
 pub(crate) use render::{base, diff, json};
 #[cfg(feature = "ui")]
-pub(crate) use review::{About, Around, Review};
+pub(crate) use review::{About, OldTexts, Review};
 pub use store::Artifact;
 pub(crate) use store::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT, Kind, Reader};

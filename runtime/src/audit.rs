@@ -1,7 +1,7 @@
-//! What happened in, one line of a hash-chained record out.
+//! Audit events and the hash-chained records that hold them.
 //!
-//! One event a step, refusals included. An event is cheap to build: it becomes JSON, gets its time and
-//! its place in the chain on the thread that writes it.
+//! Each step is one event, including refusals. Events are cheap to create: the writer thread serialises them and adds
+//! time and hash.
 
 mod chain;
 mod past;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::effect::{Change, ContentHash, LeftOut, Op, PreviewToken};
+use crate::effect::{Change, ContentHash, ExcludedHunks, Op, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
@@ -26,7 +26,7 @@ use crate::scope::{Coverage, Scope, ScopePattern};
 
 pub(crate) use chain::Inert;
 pub use chain::{Head, Record, json_line};
-pub(crate) use past::{Past, PastEvent, PastFailure, PastStep, past};
+pub(crate) use past::{PastEvent, PastFailure, PastRecord, PastStep, past};
 pub use recorder::AuditError;
 #[cfg(feature = "oauth")]
 pub(crate) use recorder::WeakAudit;
@@ -41,13 +41,13 @@ pub use verify::{AuditBroken, BreakReason, Verified, verify, verify_after};
 #[cfg(all(feature = "ui", feature = "http"))]
 pub(crate) use verify::{End, walk};
 
-/// One step of one call, or of a worker's life.
+/// One step of a call or a worker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AuditEvent {
-    /// Whose; none for what a person does to no worker in particular, such as a grant to an agent.
+    /// The worker; `None` for actions of a person that concern no particular worker, such as a grant to an agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerId>,
-    /// The worker's place in the delegation tree, such as `main/tests`.
+    /// The worker's path in the delegation tree, such as `main/tests`.
     pub agent: Arc<str>,
     /// The call, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,37 +67,37 @@ pub struct AuditEvent {
 #[serde(tag = "step", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Step {
-    /// A worker came into being.
+    /// A worker was spawned.
     Spawned {
-        /// The worker that delegated to it.
+        /// Its parent.
         #[serde(skip_serializing_if = "Option::is_none")]
         parent: Option<WorkerId>,
-        /// The session it is in.
+        /// Its session.
         session: Arc<str>,
         /// Its own policy layer, as JSON with sorted keys.
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<Arc<str>>,
     },
-    /// Policy and grants gave a verdict.
+    /// A call was judged by policy and grants.
     Judged {
         /// The verdict on all needs together.
         verdict: Verdict,
         /// What the call needs.
         needs: Arc<[Scope]>,
-        /// The layer and the rule that decided, as [`Explanation`](crate::Explanation) shows them; none if every layer
-        /// allows every need without a grant, for then no single rule decided.
+        /// The deciding layer and rule, as in [`Explanation`](crate::Explanation); `None` if all layers allow all needs without
+        /// a grant, since no single rule decides then.
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<Arc<str>>,
     },
-    /// A call uses what people granted.
+    /// A call uses grants.
     GrantUsed {
-        /// The live grants, one use of each.
+        /// The live grants, each used once.
         grants: Arc<[GrantId]>,
-        /// What was granted to this call alone and came with it.
+        /// Grants sent with the call, for it alone.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         brought: Arc<[ScopePattern]>,
     },
-    /// A client that may not bring grants brought some; they are ignored.
+    /// Grants sent by a client that may not grant were ignored.
     IgnoredGrants {
         /// The first of them.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -105,51 +105,51 @@ pub enum Step {
     },
     /// A person is asked.
     Asked {
-        /// The question; calls that ask the same share it.
+        /// The question, which equal calls share.
         question: QuestionId,
-        /// What they are asked to allow.
+        /// What requires approval.
         needs: Arc<[Scope]>,
     },
     /// A question ended.
     Answered(Box<AnsweredStep>),
-    /// What the call would do is known; nothing has changed yet.
+    /// The call was planned; nothing has changed yet.
     Planned {
-        /// Stands for the plan.
+        /// Identifies the plan.
         token: PreviewToken,
         /// What would change.
         changes: Arc<[ChangeSummary]>,
     },
-    /// The plan was shown, and nothing changed.
+    /// The plan was previewed; nothing has changed.
     Previewed {
-        /// Stands for the plan.
+        /// Identifies the plan.
         token: PreviewToken,
     },
-    /// The effect begins after this is written.
+    /// The effect begins once this is written.
     Applying {
-        /// The plan that is carried out.
+        /// The plan.
         token: PreviewToken,
-        /// Bytes it will write.
+        /// Bytes to write.
         bytes: u64,
-        /// Files and directories it will touch.
+        /// Files and directories to change.
         files: u64,
     },
     /// The effect is complete.
     Applied {
-        /// The plan that was carried out.
+        /// The plan.
         token: PreviewToken,
     },
-    /// The call is sent to the server that carries it out after this is written.
+    /// The call is sent to its server once this is written.
     RemoteCall {
         /// The server, as people configured it.
         server: Arc<str>,
         /// The tool, as the server calls it.
         tool_there: Arc<str>,
-        /// Only what it would do is asked for.
+        /// Whether it is a preview.
         preview: bool,
         /// Hash of the arguments as JSON with sorted keys and no spaces.
         arguments_sha256: ContentHash,
     },
-    /// The server that carries the call out asked for something within it. What was answered is not recorded.
+    /// The server made a request within the call. The response is not recorded.
     ServerRequest {
         /// The server, as people configured it.
         server: Arc<str>,
@@ -161,12 +161,12 @@ pub enum Step {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Box<str>>,
     },
-    /// A by-product for people was stored.
+    /// An artifact was stored.
     Artifact {
-        /// Where they find it.
+        /// Its URI.
         uri: Box<str>,
     },
-    /// A by-product for people could not be stored. The call goes on without it.
+    /// An artifact could not be stored. The call continues without it.
     ArtifactFailed {
         /// The stable code.
         code: Code,
@@ -177,14 +177,14 @@ pub enum Step {
     Denied {
         /// The stable code.
         code: Code,
-        /// What the caller was told.
+        /// The message for the caller.
         message: Box<str>,
-        /// Who refused it; nobody, if a person would have had to be asked and was not.
+        /// Who refused it; nobody if approval was required and nobody was asked.
         by: DecidedBy,
     },
-    /// The call failed, perhaps after a part of its effect.
+    /// The call failed, possibly after a part of its effect.
     Failed(Box<FailedStep>),
-    /// The call was answered. This is the last step of a call, unless an effect ends after its caller stopped waiting.
+    /// The call was answered. This is the last step of a call, unless an effect ends after its caller is gone.
     Finished {
         /// The code if it was denied or failed.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,13 +192,13 @@ pub enum Step {
         /// Bytes of the answer.
         bytes: u64,
     },
-    /// Something was granted that outlives one call.
+    /// A grant that outlives one call was given.
     Granted(Box<GrantedStep>),
-    /// A grant that a person gave to an agent before this runtime began is live again.
+    /// A stored grant was restored.
     GrantRestored(Box<GrantedStep>),
-    /// A person left less of a grant.
+    /// A person narrowed a grant.
     GrantNarrowed(Box<NarrowedStep>),
-    /// A grant was taken back.
+    /// A grant was revoked.
     GrantRevoked {
         /// Which.
         grant: GrantId,
@@ -206,18 +206,18 @@ pub enum Step {
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<RevokeCause>,
     },
-    /// A person said whether a server of others is let in under their name. What they say counts for all workers.
+    /// A person decided whether to sign in to a third-party server. The decision applies to all workers.
     SignedIn(Box<SignedInStep>),
-    /// The worker and its subtree lost their authority.
+    /// The worker and its subtree were revoked.
     Revoked,
-    /// The worker died and was started anew with the same authority.
+    /// The worker died and was restarted with the same authority.
     Restarted,
-    /// The worker ended: everybody it owed an answer has one.
+    /// The worker ended; all its calls are answered.
     WorkerStopped,
 }
 
 impl Step {
-    /// The step that records a call without a result. `begun`: its effect began before.
+    /// The step of a call without result. `begun`: its effect had begun.
     pub(crate) fn without_result(error: &CallError, begun: bool) -> Self {
         let (code, message) = (error.code(), error.message().into());
         let detail = |key: &str| error.details().get(key);
@@ -250,7 +250,7 @@ pub enum RequestOutcome {
     Accepted,
     /// A person declined.
     Declined,
-    /// Nobody answered, or the answer did not fit.
+    /// Nobody answered, or the answer was invalid.
     Cancelled,
     /// It was refused before anybody was asked.
     Refused,
@@ -261,9 +261,9 @@ pub enum RequestOutcome {
 pub struct FailedStep {
     /// The stable code.
     pub code: Code,
-    /// What the caller was told.
+    /// The message for the caller.
     pub message: Box<str>,
-    /// Its effect had begun, so a part of it may have happened, or all of it.
+    /// Its effect had begun, so it may have happened in part or completely.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub begun: bool,
     /// How many steps of the plan were carried out and not undone, if the tool knows.
@@ -290,17 +290,17 @@ pub struct AnsweredStep {
     /// For how long, if it was allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Lifetime>,
-    /// What the person said to a refusal.
+    /// The person's note to a denial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What of the change that was shown was not to be made.
+    /// The hunks that were excluded from the change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
-    /// The grants that serve it from now on, those included that another answer of the same word left. None for once, and
-    /// in records of older versions.
+    pub left_out: Vec<ExcludedHunks>,
+    /// The grants of the answer, including those shared with other answers of the same batch. Empty for once, and in records
+    /// of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,
-    /// A person refused the like of it for the rest of the session, too.
+    /// Whether similar calls were denied for the rest of the session, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rest_of_session: bool,
 }
@@ -310,46 +310,46 @@ pub struct AnsweredStep {
 pub struct GrantedStep {
     /// Which.
     pub grant: GrantId,
-    /// What it covers. One of an older record without reach and operations covers all that is beneath it.
+    /// What it covers. In older records without reach and operations it covers everything beneath it.
     #[serde(flatten, deserialize_with = "crate::scope::beside")]
     pub pattern: Coverage,
     /// To whom.
     pub holder: GrantHolder,
     /// For how long.
     pub lifetime: Lifetime,
-    /// Whether it reaches the holder's sub-agents.
+    /// Whether the holder's descendants may use it.
     pub descendants: bool,
-    /// Who gave it; a grant that was stored by an earlier run and records of older versions do not say.
+    /// Who gave it; absent for restored grants and in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<DecidedBy>,
 }
 
-/// What a person left of a grant.
+/// The narrowing of a grant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NarrowedStep {
     /// Which.
     pub grant: GrantId,
-    /// What became narrower.
+    /// The change.
     pub change: Narrowing,
 }
 
-/// What came of it that a server of others wanted a person to sign in, or to let it do more. It is recorded before it counts;
-/// what was said while no runtime used the servers is recorded by the next that does.
+/// Decision about signing in to a third-party server, or about further scopes for it. It is audited before it takes
+/// effect; decisions made while no runtime used the servers are audited by the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedInStep {
     /// The server, as people configured it.
     pub server: Arc<str>,
     /// The authorisation server.
     pub issuer: Box<str>,
-    /// What the server would be allowed, in its own words.
+    /// The requested OAuth scopes.
     pub scopes: Vec<String>,
-    /// The tool whose call wanted more, as the server calls it; none where the server let nobody in.
+    /// The tool whose call required them, by its name at the server; `None` if it was a sign-in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_there: Option<Box<str>>,
     /// Whether it was allowed.
     pub allowed: bool,
-    /// Who decided: a person, the host if the answer did not belong to what was asked, or nobody if there was nobody to ask or
-    /// nobody answered. A record without it is of an earlier version.
+    /// Who decided: a person; the host if the answer did not match the request; or nobody. Absent in records of earlier
+    /// versions.
     #[serde(default = "nobody")]
     pub by: DecidedBy,
 }
@@ -358,19 +358,19 @@ fn nobody() -> DecidedBy {
     DecidedBy::Nobody
 }
 
-/// What a plan does to one path, without the content.
+/// Summary of the change of one path, without content.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangeSummary {
-    /// Where.
+    /// The path.
     pub path: VirtualPath,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// Where to, for a move or copy.
+    /// The target of a move or copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<VirtualPath>,
-    /// Hash of the file as it is.
+    /// Hash of the file before.
     pub before_sha256: Option<ContentHash>,
-    /// Hash of the file as it will be.
+    /// Hash of the file after.
     pub after_sha256: Option<ContentHash>,
     /// Lines added.
     pub added: usize,

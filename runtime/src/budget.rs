@@ -1,4 +1,4 @@
-//! What a person allows over a worker's life in, the bounds that a meter charges against out.
+//! Budgets of a worker and its descendants.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The tighter of both, figure by figure.
+    /// The tighter of both, field by field.
     #[must_use]
     pub(crate) fn tighter(self, other: Self) -> Self {
         let Self {

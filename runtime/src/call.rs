@@ -1,4 +1,4 @@
-//! A tool's name, arguments and metadata in, one call to be judged out.
+//! Calls: tool name, arguments and metadata.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::effect::PreviewToken;
 use crate::id::ToolName;
 
-/// Who wrote a message. It is set by the type of the door it came through, never read from the message.
+/// Who wrote a message. It is set by the entry point that received it, never read from the message.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -18,28 +18,28 @@ use crate::id::ToolName;
 pub enum Origin {
     /// A person, through the host's own user interface.
     Human,
-    /// The host or the runtime by itself, such as when a worker ends.
+    /// The host or the runtime, for example when a worker ends.
     Host,
-    /// A model. What it writes may narrow its authority and never widen it.
+    /// A model, which can only narrow its authority.
     #[default]
     Model,
-    /// A live app in an iframe: untrusted, with a lower ceiling than the model it serves.
+    /// A live app in an iframe: untrusted, with less authority than the model that it serves.
     View,
 }
 
-/// One tool call as it reaches a worker.
+/// A tool call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Which tool.
+    /// The tool.
     pub tool: ToolName,
-    /// Its arguments, not yet checked against its schema.
+    /// The arguments, not validated yet.
     pub arguments: Value,
-    /// What the host adds to the call.
+    /// Metadata of the host.
     pub meta: CallMeta,
 }
 
 impl Call {
-    /// A call from a model without metadata.
+    /// Creates a model's call without metadata.
     #[must_use]
     pub fn new(tool: &str, arguments: Value) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Call {
         }
     }
 
-    /// Sets what the host adds.
+    /// Sets the metadata.
     #[must_use]
     pub fn meta(mut self, meta: CallMeta) -> Self {
         self.meta = meta;
@@ -57,12 +57,12 @@ impl Call {
     }
 }
 
-/// Counts the pieces of work that a call has done. Clones share the count, so whoever keeps one sees how far the call is.
+/// Progress counter of a call. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<AtomicU64>);
 
 impl Progress {
-    /// How many pieces are done; how many there will be is not known.
+    /// Returns how many units of work are done; the total is unknown.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -73,40 +73,40 @@ impl Progress {
     }
 }
 
-/// What becomes of a call that a person must allow.
+/// How a call that requires approval is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asks {
-    /// It waits for the answer of whoever the runtime asks.
+    /// It waits for the answer of the approver.
     #[default]
     Wait,
-    /// Like that, but by a question of its own: for calls that may be made and then left, so that an answer to an equal
-    /// one does not carry them out.
+    /// Like [`Asks::Wait`], with a question of its own: for calls that may be abandoned, so that an answer to an equal call
+    /// does not carry them out.
     WaitAlone,
-    /// It is refused with `SCOPE_REQUIRED`, as if there were nobody to ask. What was granted before counts all the same.
+    /// It is refused with `SCOPE_REQUIRED`, as without an approver. Live grants still apply.
     Refuse,
 }
 
-/// What a host adds to a call; a model's own `_meta` never becomes this.
+/// Metadata that a host adds to a call; a model's `_meta` is never copied into it.
 #[derive(Clone, Debug, Default)]
 pub struct CallMeta {
     /// Who wrote the call.
     pub origin: Origin,
-    /// One more policy layer for this call alone; it can only narrow. Its limits hold for the one call: a budget for what
-    /// this call costs, `ttl_ms` for how long it works, `min_interval_ms` since the call before.
+    /// A policy for this call alone; it can only narrow. Its limits apply to the call: the budget to its cost, `ttl_ms` to
+    /// its duration, `min_interval_ms` to the time since the previous call.
     pub policy: Option<Value>,
-    /// The preview this call carries out; it is refused with `STALE_PREVIEW` if the files changed since.
+    /// The preview that this call applies; it is refused with `STALE_PREVIEW` if the files have changed.
     pub preview_token: Option<PreviewToken>,
-    /// How long the work may take, waiting for people not counted; the runtime's limit if absent or longer.
+    /// Time limit of the call, without the time spent waiting for people; at most the runtime's limit, which is the default.
     pub deadline: Option<Duration>,
-    /// Counts the work as it is done, for whoever wants to watch.
+    /// Reports the progress of the call.
     pub progress: Option<Progress>,
-    /// Whether people may be asked for what the call lacks.
+    /// How the call is handled if it requires approval.
     pub asks: Asks,
-    /// Whether a person must allow every change of this very call, by a question of its own: what policies allow and
-    /// what was granted before is not enough. A call of [`Origin::View`] changes something only so.
+    /// Whether a person must confirm the changes of this very call by a question of its own, whatever policies and live
+    /// grants allow. Required for calls of [`Origin::View`] that change something.
     pub confirm: bool,
-    /// Who answers what a third-party server asks within this call, if
-    /// [`UpstreamsBuilder::forward_requests`](crate::UpstreamsBuilder::forward_requests) says so.
+    /// Answers requests of a third-party server within this call, if
+    /// [`UpstreamsBuilder::forward_requests`](crate::UpstreamsBuilder::forward_requests) is set.
     #[cfg(feature = "mcp")]
     pub requests: Option<crate::CallRequests>,
 }

@@ -1,8 +1,8 @@
-//! A judged call in, a permit out: the proof without which nothing is read and nothing is changed.
+//! Permits: proof that a call was authorised, required for every read and every change.
 
-mod errand;
 mod gate;
 mod meter;
+mod remote;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,37 +15,37 @@ use crate::policy::{Authority, Limits, OpenFolder, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Operation, Scope, Verb};
 
-pub(crate) use errand::CallPermit;
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
-pub use meter::Spent;
+pub use meter::BudgetExceeded;
 pub(crate) use meter::{Charge, Meter};
+pub(crate) use remote::CallPermit;
 
-/// Why a call in flight must stop.
+/// Why a call in flight is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Halted {
-    /// Nobody waits for the answer any more.
+pub(crate) enum StopReason {
+    /// The caller no longer waits for the result.
     Cancelled = 1,
-    /// Its time is over.
+    /// The deadline has passed.
     Expired = 2,
-    /// Its worker lost its authority.
+    /// The worker was revoked.
     Revoked = 3,
 }
 
-/// The effect began before anybody said stop.
+/// The effect began before the call was stopped.
 const BEGUN: u8 = 4;
 
-/// Tells a call in flight to stop. The first word counts: once its effect began nobody can stop it.
+/// Stops a call in flight. The first state that is set is final: a call whose effect has begun cannot be stopped.
 #[derive(Debug, Default)]
 pub(crate) struct StopFlag {
-    word: AtomicU8,
-    /// A server was told to carry the call out.
+    state: AtomicU8,
+    /// The call was sent to a server.
     sent: AtomicBool,
     progress: Option<Progress>,
 }
 
 impl StopFlag {
-    /// For a call whose work is counted.
+    /// Creates a flag that also reports progress.
     pub(crate) fn counting(progress: Option<Progress>) -> Self {
         Self {
             progress,
@@ -53,65 +53,65 @@ impl StopFlag {
         }
     }
 
-    pub(crate) fn raise(&self, why: Halted) {
-        // A call that was told already keeps its first reason.
+    pub(crate) fn raise(&self, why: StopReason) {
+        // A call that is stopped already keeps its first reason.
         let _ = self.set(why as u8);
     }
 
-    /// Says that the effect begins, unless the call was told to stop before.
+    /// Marks the effect as begun, unless the call was stopped before.
     fn begin(&self) -> Result<(), CallError> {
         self.set(BEGUN).map(drop).or_else(|_| self.check())
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.word.load(Ordering::Acquire) == BEGUN
+        self.state.load(Ordering::Acquire) == BEGUN
     }
 
-    /// Whether a server was told to carry the call out.
+    /// Whether the call was sent to a server.
     pub(crate) fn was_sent(&self) -> bool {
         self.sent.load(Ordering::Acquire)
     }
 
-    fn set(&self, word: u8) -> Result<u8, u8> {
-        self.word
-            .compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire)
+    fn set(&self, state: u8) -> Result<u8, u8> {
+        self.state
+            .compare_exchange(0, state, Ordering::AcqRel, Ordering::Acquire)
     }
 
     pub(crate) fn check(&self) -> Result<(), CallError> {
-        match self.word.load(Ordering::Acquire) {
+        match self.state.load(Ordering::Acquire) {
             0 | BEGUN => Ok(()),
-            expired if expired == Halted::Expired as u8 => Err(CallError::new(
+            expired if expired == StopReason::Expired as u8 => Err(CallError::new(
                 Code::Deadline,
                 "the call did not end in time; ask for less at once",
             )),
-            revoked if revoked == Halted::Revoked as u8 => Err(self::revoked()),
+            revoked if revoked == StopReason::Revoked as u8 => Err(self::revoked()),
             _ => Err(CallError::new(Code::Cancelled, "the call was cancelled")),
         }
     }
 }
 
-/// What the pipeline found when it judged a call; shared by the permits it mints.
+/// What an authorised call may do; shared by its permits.
 #[derive(Debug)]
-pub(crate) struct Terms {
-    /// Every layer above the call, and its own.
+pub(crate) struct PermitScope {
+    /// All policy layers, including that of the call.
     pub(crate) authority: Authority,
-    /// What people granted for this call.
+    /// Grants that this call uses.
     pub(crate) granted: Vec<Coverage>,
-    /// Changes that were judged as those of protected files, though their names are not protected.
+    /// Files that are protected by their surroundings, not by their names, and whose change is authorised.
     pub(crate) protected: Vec<VirtualPath>,
-    /// Links that were followed: the path as asked, the path as judged.
+    /// Links that were followed: the requested path and the resolved path.
     pub(crate) moved: Vec<(VirtualPath, VirtualPath)>,
-    /// The directory handles this worker holds.
+    /// The worker's directory handles.
     pub(crate) roots: Arc<RootTable>,
     /// Closed when the worker or an ancestor is revoked.
     pub(crate) gate: Arc<Gate>,
     /// Closed when a grant used here is revoked.
     pub(crate) grant_gates: Vec<Arc<Gate>>,
-    /// Raised when nobody waits any more, or the time is over.
+    /// Stops the call when it is cancelled or its deadline passes.
     pub(crate) stop: Arc<StopFlag>,
 }
 
-impl Terms {
+impl PermitScope {
     fn gates(&self) -> impl Iterator<Item = &Gate> {
         std::iter::once(&*self.gate).chain(self.grant_gates.iter().map(Arc::as_ref))
     }
@@ -141,64 +141,68 @@ pub(crate) fn revoked() -> CallError {
     )
 }
 
-/// Why a tool stopped before its end.
+/// Why a tool stopped before it was done.
 #[derive(Debug)]
-pub enum Halt {
-    /// It failed, and this is the answer.
+pub enum Interrupt {
+    /// The tool failed with this error.
     Failed(CallError),
-    /// It found that it needs more than was judged; the pipeline judges that too, then begins anew.
+    /// The tool needs more than was authorised. The pipeline judges these needs as well, then runs the tool again.
     Needs(Vec<Scope>),
-    /// It found that these files are protected by what stands around them. To change each takes a grant that names it.
+    /// These files are protected by what surrounds them. Changing one requires a grant that names it.
     Protected(Vec<VirtualPath>),
-    /// A link stands in the way: what was called `from` really is `to`. The pipeline judges `to`, then begins anew.
+    /// `from` is a link, or behind one, and resolves to `to`. The pipeline judges `to`, then runs the tool again.
     Moved {
-        /// The path as it was judged.
+        /// The path that was judged.
         from: VirtualPath,
         /// The path without links.
         to: VirtualPath,
     },
-    /// Several of these at once: the pipeline takes up all of them, then begins anew.
-    All(Vec<Halt>),
+    /// Several interrupts at once. The pipeline handles all of them, then runs the tool again.
+    All(Vec<Interrupt>),
 }
 
-impl From<CallError> for Halt {
+impl From<CallError> for Interrupt {
     fn from(error: CallError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<Halt> for CallError {
-    /// For places where nothing more can be judged: a tool that asks there is at fault.
-    fn from(halt: Halt) -> Self {
-        match halt {
-            Halt::Failed(error) => error,
-            Halt::Needs(_) | Halt::Protected(_) | Halt::Moved { .. } | Halt::All(_) => {
-                Self::new(Code::Internal, format!("the tool asked too late: {halt}"))
-            }
+impl From<Interrupt> for CallError {
+    /// Converts an interrupt where nothing more can be judged: a tool that returns one there has a bug.
+    fn from(interrupt: Interrupt) -> Self {
+        match interrupt {
+            Interrupt::Failed(error) => error,
+            Interrupt::Needs(_)
+            | Interrupt::Protected(_)
+            | Interrupt::Moved { .. }
+            | Interrupt::All(_) => Self::new(
+                Code::Internal,
+                format!("the tool asked too late: {interrupt}"),
+            ),
         }
     }
 }
 
-impl fmt::Display for Halt {
+impl fmt::Display for Interrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(error) => error.fmt(f),
             Self::Needs(needs) => write!(f, "needs {needs:?}"),
             Self::Protected(paths) => write!(f, "protected {paths:?}"),
-            Self::All(halts) => write!(f, "{halts:?}"),
+            Self::All(interrupts) => write!(f, "{interrupts:?}"),
             Self::Moved { from, to } => write!(f, "{from} is {to}"),
         }
     }
 }
 
-/// Proof that a call was judged and may look; made by the pipeline alone.
+/// Proof that a call was authorised and may read; only the pipeline creates it.
 ///
-/// It is also the lens through which a tool sees the worker's authority: an entry of a listing, a link
-/// on the way or a file in a subtree is shown or hidden by [`ReadPermit::judge`].
+/// A tool also uses it to check what it finds while it runs: [`ReadPermit::judge`] decides whether an entry of a
+/// listing, a link or a file in a subtree is visible.
 ///
 /// A permit cannot be made outside the pipeline:
 /// ```compile_fail
-/// let permit = bailiwick::ReadPermit { terms: todo!() };
+/// let permit = bailiwick::ReadPermit { scope: todo!() };
 /// ```
 /// A tool gets one by being called:
 /// ```
@@ -208,33 +212,33 @@ impl fmt::Display for Halt {
 /// ```
 #[derive(Debug)]
 pub struct ReadPermit {
-    terms: Arc<Terms>,
+    scope: Arc<PermitScope>,
 }
 
 impl ReadPermit {
-    pub(crate) fn mint(terms: Arc<Terms>) -> Self {
-        Self { terms }
+    pub(crate) fn mint(scope: Arc<PermitScope>) -> Self {
+        Self { scope }
     }
 
-    /// The verdict on doing `verb`, whichever operation of it, to `path`, with all layers and grants of this call.
+    /// Returns the verdict on any operation of `verb` on `path`, given all layers and grants of this call.
     #[must_use]
     pub fn judge(&self, verb: Verb, path: &VirtualPath) -> Verdict {
         self.judge_need(&Scope::file(verb, path.clone()))
     }
 
-    /// The verdict on `need`, with all layers and grants of this call.
+    /// Returns the verdict on `need`, given all layers and grants of this call.
     #[must_use]
     pub fn judge_need(&self, need: &Scope) -> Verdict {
-        self.terms.authority.judge(need, &self.terms.granted)
+        self.scope.authority.judge(need, &self.scope.granted)
     }
 
-    /// Whether an entry at `path` may be shown.
+    /// Returns whether an entry at `path` is visible.
     #[must_use]
     pub fn shows(&self, path: &VirtualPath) -> bool {
         self.judge(Verb::Read, path) == Verdict::Allow
     }
 
-    /// Requires that the call may do `verb`, whichever operation of it, to each of `paths`, which it found on its way.
+    /// Requires that the call may do any operation of `verb` on each of `paths`, which it found while it ran.
     ///
     /// # Errors
     /// As [`Self::require_needs`].
@@ -242,54 +246,54 @@ impl ReadPermit {
         &self,
         verb: Verb,
         paths: impl IntoIterator<Item = &'p VirtualPath>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), Interrupt> {
         let paths = paths.into_iter();
         self.require_needs(paths.map(|path| Scope::file(verb, path.clone())))
     }
 
-    /// Requires that the call may do all of `needs`, which it found on its way.
+    /// Requires that the call may do all of `needs`, which it found while it ran.
     ///
     /// # Errors
-    /// [`Halt::Failed`] with `PERMISSION_DENIED` if one is denied; [`Halt::Needs`] with those that a person must allow.
-    pub fn require_needs(&self, needs: impl IntoIterator<Item = Scope>) -> Result<(), Halt> {
+    /// [`Interrupt::Failed`] with `PERMISSION_DENIED` if one is denied; [`Interrupt::Needs`] with those that need approval.
+    pub fn require_needs(&self, needs: impl IntoIterator<Item = Scope>) -> Result<(), Interrupt> {
         let mut asks = Vec::new();
         for need in needs {
             match self.judge_need(&need) {
                 Verdict::Allow => {}
                 Verdict::Ask => asks.push(need),
-                Verdict::Deny => return Err(Halt::Failed(hidden_in_the_way())),
+                Verdict::Deny => return Err(Interrupt::Failed(hidden_entry())),
             }
         }
         if asks.is_empty() {
             Ok(())
         } else {
-            Err(Halt::Needs(asks))
+            Err(Interrupt::Needs(asks))
         }
     }
 
-    /// Whether the call was judged as one that changes a protected file at `path`.
+    /// Returns whether the call is authorised to change a protected file at `path`.
     #[must_use]
     pub fn may_change_protected(&self, path: &VirtualPath) -> bool {
         let need = Scope::file(Verb::Write, path.clone());
-        self.terms.protected.contains(path) || self.terms.authority.protects(&need)
+        self.scope.protected.contains(path) || self.scope.authority.protects(&need)
     }
 
-    /// Requires a grant that names each of `paths`, which the call found to be protected by what stands around them.
+    /// Requires a grant for each of `paths`, which are protected by what surrounds them.
     ///
     /// # Errors
-    /// [`Halt::Protected`] with those that were not judged so.
-    pub fn require_protected(&self, mut paths: Vec<VirtualPath>) -> Result<(), Halt> {
+    /// [`Interrupt::Protected`] with those that are not authorised yet.
+    pub fn require_protected(&self, mut paths: Vec<VirtualPath>) -> Result<(), Interrupt> {
         paths.retain(|path| !self.may_change_protected(path));
         if paths.is_empty() {
             Ok(())
         } else {
-            Err(Halt::Protected(paths))
+            Err(Interrupt::Protected(paths))
         }
     }
 
-    /// Requires that the call may make the directories `missing`, all of which lead to `target`. What a host granted by a bare
-    /// pattern to change `target` is enough, unless a directory is protected by its own name; what a person allowed at a
-    /// prompt names each directory.
+    /// Requires that the call may create the directories `missing`, the ancestors of `target`. A host's grant of a bare
+    /// pattern that covers `target` is enough, unless the name of a directory is protected; an answer at a prompt names
+    /// each directory.
     ///
     /// # Errors
     /// As [`ReadPermit::require_needs`].
@@ -297,9 +301,9 @@ impl ReadPermit {
         &self,
         target: &VirtualPath,
         missing: impl IntoIterator<Item = &'p VirtualPath>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), Interrupt> {
         let target = Scope::doing(Operation::Create, target.clone());
-        let mut grants = self.terms.granted.iter();
+        let mut grants = self.scope.granted.iter();
         let granted = grants.any(|grant| grant.is_bare() && grant.covers(&target));
         let made = missing.into_iter();
         let needs = made.map(|path| Scope::doing(Operation::Create, path.clone()));
@@ -314,66 +318,69 @@ impl ReadPermit {
         self.require_needs(rest)
     }
 
-    /// The path that was judged in place of `asked`, if links were followed; else `asked`.
+    /// Returns the path that `asked` resolved to if links were followed, else `asked`.
     #[must_use]
     pub fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
-        self.terms
+        self.scope
             .moved
             .iter()
             .find(|(from, _)| from == asked)
             .map_or(asked, |(_, to)| to)
     }
 
-    /// The root that holds `path`, and the path beneath it (empty for the root itself).
+    /// Returns the root that contains `path`, and the path relative to it (empty for the root itself).
     ///
     /// # Errors
-    /// `NOT_FOUND` if no root of this worker holds it.
+    /// `NOT_FOUND` if no root of this worker contains it.
     pub fn root_of<'s, 'p>(
         &'s self,
         path: &'p VirtualPath,
     ) -> Result<(&'s Root, &'p str), CallError> {
-        self.terms.roots.find(path).ok_or_else(|| not_yours(path))
+        self.scope
+            .roots
+            .find(path)
+            .ok_or_else(|| CallError::not_found(path))
     }
 
-    /// Every root that this worker holds, in the order of the configuration.
+    /// Returns the worker's roots in the order of the configuration.
     pub fn roots(&self) -> impl Iterator<Item = &Root> {
-        self.terms.roots.iter()
+        self.scope.roots.iter()
     }
 
-    /// The folders that the layers of this call leave open, in path order.
+    /// Returns the folders that are open to this call, in path order.
     #[must_use]
     pub fn open_folders(&self) -> Vec<OpenFolder> {
-        self.terms.authority.open_folders()
+        self.scope.authority.open_folders()
     }
 
-    /// The limits of this call, each the tightest of all layers.
+    /// Returns the limits of this call, each the tightest of all layers.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        self.terms.authority.limits()
+        self.scope.authority.limits()
     }
 
-    /// Whether every layer leaves this way of writing.
+    /// Returns whether all layers allow this write mode.
     #[must_use]
     pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
-        self.terms.authority.allows_write_mode(mode)
+        self.scope.authority.allows_write_mode(mode)
     }
 
-    /// Whether files with more than one name (hard links) are refused.
+    /// Returns whether files with several hard links are refused.
     #[must_use]
     pub fn strict_hardlinks(&self) -> bool {
-        self.terms.authority.strict_hardlinks()
+        self.scope.authority.strict_hardlinks()
     }
 
-    /// Returns at once while the call may go on; called between pieces of work.
+    /// Checks that the call may continue. Tools call it between units of work.
     ///
     /// # Errors
     /// `CANCELLED` or `DEADLINE`.
     pub fn checkpoint(&self) -> Result<(), CallError> {
-        self.terms.checkpoint()
+        self.scope.checkpoint()
     }
 }
 
-/// Proof that a call was judged and may change what its plan says; taken by value, so it serves once.
+/// Proof that a call was authorised and may carry out its plan; taken by value, so it is used once.
 ///
 /// ```compile_fail
 /// fn twice(permit: bailiwick::WritePermit) {
@@ -392,59 +399,47 @@ pub struct WritePermit {
 }
 
 impl WritePermit {
-    pub(crate) fn mint(terms: Arc<Terms>) -> Self {
+    pub(crate) fn mint(scope: Arc<PermitScope>) -> Self {
         Self {
-            read: ReadPermit::mint(terms),
+            read: ReadPermit::mint(scope),
         }
     }
 
-    /// What the call may look at.
+    /// Returns the read permit of the call.
     #[must_use]
     pub fn reading(&self) -> &ReadPermit {
         &self.read
     }
 
-    /// What is closed when the worker or a grant it uses is revoked.
+    /// The gates that are closed when the worker or a grant that the call uses is revoked.
     pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
-        self.read.terms.shared_gates()
+        self.read.scope.shared_gates()
     }
 
-    /// Passes the point of no return: from now on the call is not stopped; after a revocation this fails. A revocation waits
-    /// until [`apply`](crate::WriteTool::apply) returns, also if this was not called yet, so call
-    /// [`checkpoint`](ReadPermit::checkpoint) between pieces of what is prepared before, such as temporary files.
+    /// Marks the effect as begun: from now on the call cannot be stopped. Fails after a revocation. A revocation waits
+    /// until [`apply`](crate::WriteTool::apply) returns even before this is called, so call
+    /// [`checkpoint`](ReadPermit::checkpoint) between preparatory steps, such as writing temporary files.
     ///
     /// # Errors
-    /// `CANCELLED` or `DEADLINE` if the call must not begin its effect.
+    /// `CANCELLED` or `DEADLINE` if the effect must not begin.
     pub fn begin(&self) -> Result<Commit<'_>, CallError> {
-        let passes = self.read.terms.gates().map(Gate::pass);
+        let passes = self.read.scope.gates().map(Gate::pass);
         let passes = passes.collect::<Option<_>>().ok_or_else(revoked)?;
-        self.read.terms.stop.begin()?;
+        self.read.scope.stop.begin()?;
         Ok(Commit { _passes: passes })
     }
 }
 
-/// An effect under way; see [`WritePermit::begin`].
+/// An effect in progress; see [`WritePermit::begin`].
 #[derive(Debug)]
 pub struct Commit<'p> {
     _passes: Vec<Pass<'p>>,
 }
 
-/// A denied entry found beneath what was asked for; it is not named, so that nothing is told of it.
-fn hidden_in_the_way() -> CallError {
+/// The error for a denied entry beneath a requested path. It does not name the entry, which is hidden from the caller.
+fn hidden_entry() -> CallError {
     CallError::new(
         Code::PermissionDenied,
         "something beneath that path is not this worker's; name smaller parts",
-    )
-}
-
-/// The one answer for what does not exist and what is not this worker's.
-#[must_use]
-pub fn not_yours(path: &VirtualPath) -> CallError {
-    CallError::new(
-        Code::NotFound,
-        format!(
-            "there is nothing at `{}` that this worker may use",
-            crate::escape::escape(path.as_str())
-        ),
     )
 }

@@ -1,4 +1,4 @@
-//! An environment variable in, how many cases a property test tries out.
+//! Number of cases of property tests.
 
 use proptest::test_runner::Config;
 

@@ -1,4 +1,4 @@
-//! What a person configures in, the namespace and the outermost policy layer out.
+//! Configuration: the roots and the outermost policy layer, and the table of all keys.
 
 mod error;
 mod join;
@@ -17,18 +17,19 @@ use crate::path::{PathError, VirtualPath};
 use crate::policy::{Access, Authority, OpenFolder, Policy, Verdict};
 use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
+pub use crate::policy::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
 pub use error::ConfigError;
 pub use schema::{config_schema, policy_schema};
 pub(crate) use sources::unknown_tool;
 pub use sources::{ConfigSource, ConfigSources, Effective};
 
-/// How the paths that models write become virtual paths.
+/// Resolves paths written by models to virtual paths.
 ///
 /// Each worker has one. Relative paths begin in its working directory ([`WorkerSpec::cwd`](crate::WorkerSpec::cwd)).
 #[derive(Clone, Debug, Default)]
 pub struct Namespace {
     default_root: Option<VirtualPath>,
-    /// What the worker may use inside the roots.
+    /// The open folders inside the roots.
     open: Arc<[OpenFolder]>,
     /// The optional roots that could not be opened.
     unavailable: Arc<[UnavailableRoot]>,
@@ -40,21 +41,21 @@ pub struct Namespace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnavailableRoot {
-    /// Where it was to be mounted.
+    /// Its mount point.
     pub path: VirtualPath,
     /// Why it could not be opened.
     pub reason: String,
 }
 
-/// What a client reads where a server has no root.
+/// Message to clients of a server without root.
 pub(crate) const NO_ROOT: &str =
     "this server has no root directory: ask the person who runs it to start it with a directory";
 
-/// How many open folders an error or a description names.
+/// Maximum number of open folders in an error or a description.
 const MOST_NAMED: usize = 8;
 
 impl Namespace {
-    /// How a worker reads paths that may use `open`.
+    /// The namespace of a worker with these open folders.
     pub(crate) fn new(default_root: Option<VirtualPath>, open: Vec<OpenFolder>) -> Self {
         Self {
             default_root,
@@ -64,7 +65,7 @@ impl Namespace {
         }
     }
 
-    /// The same where no path can be used, since there is no root and none beyond could be granted.
+    /// Sets whether no path can be used, since there is no root and nothing outside is grantable.
     pub(crate) fn emptied(self, empty: bool) -> Self {
         Self { empty, ..self }
     }
@@ -75,7 +76,7 @@ impl Namespace {
         self.empty
     }
 
-    /// The same beside optional roots that could not be opened.
+    /// Sets the optional roots that could not be opened.
     pub(crate) fn without(self, unavailable: Vec<UnavailableRoot>) -> Self {
         Self {
             unavailable: unavailable.into(),
@@ -83,8 +84,8 @@ impl Namespace {
         }
     }
 
-    /// The namespace of a worker beneath one with this namespace. Relative paths begin in `cwd`, else where they begin here
-    /// if that is open, else in the one outermost folder that can be read, else in the one that can be written.
+    /// The namespace of a child. Its working directory is `cwd`, else that of this one if it is open, else the only outermost
+    /// readable folder, else the only writable one.
     pub(crate) fn narrowed(&self, cwd: Option<VirtualPath>, authority: &Authority) -> Self {
         let open = authority.open_folders();
         let inherited = || {
@@ -103,7 +104,7 @@ impl Namespace {
             }
         };
         let default_root = cwd.or_else(inherited).or_else(only);
-        // A worker that is kept to other folders is not told of them.
+        // A worker that is restricted to other folders does not learn of them.
         let unavailable = self.unavailable.iter();
         let unavailable = unavailable.filter(|root| authority.policies_hold(&root.path));
         Self::new(default_root, open)
@@ -111,19 +112,19 @@ impl Namespace {
             .emptied(self.empty)
     }
 
-    /// Where relative paths begin, unless they begin there in `other`, too.
+    /// The working directory, unless `other` has the same.
     pub(crate) fn moved_from(&self, other: &Self) -> Option<&VirtualPath> {
         let begin = self.default_root.as_ref();
         begin.filter(|_| self.default_root != other.default_root)
     }
 
-    /// The same where relative paths begin in the folder that holds the working directory.
+    /// The same with the parent of the working directory as working directory.
     pub(crate) fn above(mut self) -> Self {
         self.default_root = self.default_root.and_then(|root| root.parent());
         self
     }
 
-    /// Reads a path as a model wrote it; a relative one lies beneath the working directory.
+    /// Resolves a path written by a model; a relative one is beneath the working directory.
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` if it is not a path, or is relative and there is no working directory; `PERMISSION_DENIED` if
@@ -145,13 +146,13 @@ impl Namespace {
         })
     }
 
-    /// Where relative paths begin: the worker's working directory.
+    /// Returns the working directory, where relative paths begin.
     #[must_use]
     pub fn default_root(&self) -> Option<&VirtualPath> {
         self.default_root.as_ref()
     }
 
-    /// The folders that the worker may use.
+    /// Returns the folders that the worker may use.
     #[must_use]
     pub fn open_folders(&self) -> &[OpenFolder] {
         &self.open
@@ -163,7 +164,7 @@ impl Namespace {
         &self.unavailable
     }
 
-    /// One or two sentences for a model on where it may work.
+    /// One or two sentences that tell a model where it may work.
     pub(crate) fn orientation(&self) -> String {
         if self.empty {
             return NO_ROOT.to_owned();
@@ -188,34 +189,34 @@ impl Namespace {
     }
 }
 
-/// A directory that a person opened to workers, by the name under which they see it.
+/// Configuration of a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RootConfig {
-    /// Where it stands in the namespace.
+    /// Its mount point.
     #[serde(rename = "path")]
     pub mount: VirtualPath,
-    /// Whether relative paths begin here.
+    /// Whether it is the default working directory.
     pub default: bool,
-    /// Whether the other roots are served without this one if it cannot be opened.
+    /// Whether it is left out if it cannot be opened.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// `Read` to look only; anything above to change files, too.
+    /// `Read` for reading only; higher levels also allow changes.
     pub access: Access,
-    /// What of it is open; everything if empty.
+    /// Globs of files that are open; everything if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// What nobody may touch, whatever is granted.
+    /// Globs of files that are always denied, even if granted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// What nobody may change, whatever is granted.
+    /// Globs of files that can never be changed, even if granted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub immutable: Vec<String>,
-    /// Whether the whole subtree is closed.
+    /// Whether the whole subtree is blocked.
     pub blocked: bool,
 }
 
 impl RootConfig {
-    /// A root whose files may be read and written.
+    /// Creates a root for reading and writing.
     #[must_use]
     pub fn new(mount: VirtualPath) -> Self {
         Self {
@@ -230,7 +231,7 @@ impl RootConfig {
         }
     }
 
-    /// A root whose files may be read.
+    /// Creates a root for reading only.
     #[must_use]
     pub fn read_only(mount: VirtualPath) -> Self {
         Self {
@@ -240,10 +241,10 @@ impl RootConfig {
     }
 }
 
-/// What an earlier source of the configuration takes away from what a later one opens. It opens nothing itself.
+/// Restriction by an earlier source of the configuration on a later one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Restriction {
-    /// Roots of the earlier source: within each of them, its access and globs hold.
+    /// Roots of the earlier source: inside each of them its access and globs apply.
     pub roots: Vec<RootConfig>,
     /// Scope lists of the earlier source.
     pub policy: Policy,
@@ -264,7 +265,7 @@ impl Restriction {
     }
 }
 
-/// What a policy says, by key.
+/// Policy fields of the earlier source.
 fn policy_members(policy: &Policy) -> Map<String, Value> {
     let mut members = match json!(policy) {
         Value::Object(members) => members,
@@ -276,27 +277,27 @@ fn policy_members(policy: &Policy) -> Map<String, Value> {
     members
 }
 
-/// What people configured: the only layer that gives anything. Host paths are no part of it.
+/// Configuration: the only layer that grants anything. It contains no host paths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// The directories that workers may see.
+    /// The roots.
     pub roots: Vec<RootConfig>,
-    /// What a person may grant beyond that.
+    /// What a person may grant outside the roots.
     pub grantable: Vec<ScopePattern>,
-    /// What is allowed of resources other than files.
+    /// Allowed scopes of resources other than files.
     pub allow: Vec<ScopePattern>,
-    /// Files that only a grant naming them lets change, beyond those always protected.
+    /// Globs of protected files in addition to the built-in ones; changing one requires a grant that names it.
     pub protect: Vec<String>,
-    /// Whether a policy is refused if its allow globs name more than its issuer's.
+    /// Whether policies are rejected whose allow globs name more than their issuer's.
     pub strict: bool,
-    /// Everything else that a policy could say.
+    /// All other fields of a policy.
     pub policy: Policy,
-    /// What earlier sources take away, where a later one took the place of their roots or scope lists.
+    /// Restrictions of earlier sources whose roots or scope lists were replaced by a later one.
     pub restrictions: Vec<Restriction>,
 }
 
 impl Config {
-    /// Nothing is open and nothing can be granted.
+    /// Creates a configuration in which nothing is open or grantable.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -309,28 +310,28 @@ impl Config {
         self
     }
 
-    /// Adds what a person may grant.
+    /// Adds a grantable pattern.
     #[must_use]
     pub fn grantable(mut self, pattern: ScopePattern) -> Self {
         self.grantable.push(pattern);
         self
     }
 
-    /// Sets what a policy could say, too.
+    /// Sets the policy fields.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// This, with more that may be granted and more that is allowed.
+    /// Adds grantable and allowed patterns.
     pub(crate) fn and(mut self, grantable: Vec<ScopePattern>, allow: Vec<ScopePattern>) -> Self {
         self.grantable.extend(grantable);
         self.allow.extend(allow);
         self
     }
 
-    /// Whether no file can be used at all: there is no root, and none beyond could be granted.
+    /// Whether no file can be used: there is no root, and nothing outside is grantable.
     pub(crate) fn opens_no_file(&self) -> bool {
         let of_files = |pattern: &ScopePattern| {
             let resource = pattern.resource();
@@ -339,7 +340,7 @@ impl Config {
         self.roots.is_empty() && !self.grantable.iter().any(of_files)
     }
 
-    /// How the paths that models write are read: the default root, else the only one.
+    /// Returns the namespace, in which relative paths begin in the default root, else in the only one.
     #[must_use]
     pub fn namespace(&self) -> Namespace {
         let default = self.roots.iter().find(|root| root.default);
@@ -348,8 +349,8 @@ impl Config {
         Namespace::new(default, Vec::new()).emptied(self.opens_no_file())
     }
 
-    /// How far a server of this configuration lets anyone go: `Read` if nothing can be changed, `Full` if policies may
-    /// say `allow_escape`, else `Interact`.
+    /// Returns the access level of a server with this configuration: `Read` if nothing can be changed, `Full` if policies may
+    /// set `allow_escape`, else `Interact`.
     #[must_use]
     pub fn access_level(&self) -> Access {
         let open = |root: &RootConfig| !root.blocked && root.access != Access::Read;
@@ -366,9 +367,9 @@ impl Config {
         self.policy.level(given || self.roots.iter().any(root))
     }
 
-    /// The configuration as [`Config::parse`] reads it; what is read decides the same.
+    /// Returns the configuration as JSON for [`Config::parse`], which results in an equivalent configuration.
     ///
-    /// What [`Config::policy`] says of roots has no place beside the roots themselves, and is one more of the restrictions.
+    /// Roots in [`Config::policy`] become one more restriction.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Self {

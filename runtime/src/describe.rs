@@ -1,7 +1,7 @@
-//! Tools, an effective configuration and an author's words in, what programs and models are told of a server out.
+//! Descriptions of a server for programs and models, generated from its tools and configuration.
 //!
-//! Everything that can be read from the tools is read from them, so it cannot say anything else than they do. Nothing
-//! of it is read from the machine: no path, no variable, no secret can get in.
+//! Descriptions are derived from the tools, so both agree. They use nothing from the machine, such as paths, variables or
+//! secrets.
 
 mod ai_help;
 mod dashdash;
@@ -19,38 +19,38 @@ use crate::tool::ToolInfo;
 #[cfg(feature = "mcp")]
 pub(crate) use dashdash::{listed, resource};
 
-/// What the author of a server knows, and neither its tools nor its configuration say.
+/// Documentation of a server by its author, in addition to its tools and configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manual {
+pub struct ServerDoc {
     /// What the server does, in one sentence.
     pub summary: &'static str,
-    /// What it is for: ends of the sentence `Use when the user asks to ...`.
+    /// When to use it: ends of the sentence `Use when the user asks to ...`.
     pub when: &'static [&'static str],
-    /// What it is not for, and what is.
-    pub when_not: &'static [&'static str],
-    /// Ways to install it, one for each installer, the recommended one first.
+    /// What it is not for, and what to use instead.
+    pub not_for: &'static [&'static str],
+    /// Ways to install it, the recommended one first.
     pub install: &'static [Install],
-    /// The program that a client starts, with arguments as a person would fill them in.
+    /// The command that a client runs, with placeholders for arguments.
     pub launch: &'static [&'static str],
-    /// How a client shows who it is, and what it is trusted with.
+    /// How clients authenticate, and how they are trusted.
     pub authentication: &'static str,
-    /// The environment variables that it cannot do without.
+    /// The required environment variables.
     pub environment: &'static [&'static str],
-    /// Where else the same can be done.
-    pub elsewhere: Elsewhere,
-    /// What makes good use of it.
+    /// Alternatives to MCP.
+    pub alternatives: Alternatives,
+    /// Best practices.
     pub best_practices: &'static [&'static str],
-    /// What goes wrong, and what helps.
-    pub troubleshooting: &'static [Trouble],
-    /// What it is about, for registries.
+    /// Common problems and their solutions.
+    pub troubleshooting: &'static [Troubleshooting],
+    /// Categories for registries.
     pub categories: &'static [&'static str],
-    /// The address of its documentation.
+    /// URL of its documentation.
     pub homepage: Option<&'static str>,
-    /// The address of its source.
+    /// URL of its source code.
     pub repository: Option<&'static str>,
-    /// The version of these words, as semver.
+    /// Version of this documentation, as semver.
     pub content_version: &'static str,
-    /// When they were last changed, as an ISO 8601 date, if that is known.
+    /// When it was last changed, as an ISO 8601 date, if known.
     pub last_updated: Option<&'static str>,
 }
 
@@ -59,61 +59,61 @@ pub struct Manual {
 pub struct Install {
     /// The installer, such as `cargo`.
     pub by: &'static str,
-    /// What it is told to install.
+    /// The package.
     pub package: &'static str,
     /// The whole command.
     pub command: &'static str,
 }
 
-/// Where else than over MCP the same can be done: addresses of documentation, where there is such a way.
+/// Alternatives to MCP: URLs of their documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Elsewhere {
-    /// Of a command line.
+pub struct Alternatives {
+    /// Command line.
     pub cli: Option<&'static str>,
-    /// Of a web API.
+    /// Web API.
     pub api: Option<&'static str>,
-    /// Of a web page.
+    /// Web page.
     pub web: Option<&'static str>,
-    /// What is to be said of them, one sentence each.
+    /// Notes, one sentence each.
     pub notes: &'static [&'static str],
 }
 
-/// Something that goes wrong.
+/// A common problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// What is seen, such as a code.
+pub struct Troubleshooting {
+    /// The symptom, such as an error code.
     pub sign: &'static str,
-    /// Why.
+    /// The cause.
     pub cause: &'static str,
-    /// What helps.
+    /// The solution.
     pub solution: &'static str,
 }
 
-/// There is no such section.
+/// The section does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no such section; there are: {}", .known.join(", "))]
 pub struct UnknownSection {
-    /// The sections that there are.
+    /// The existing sections.
     pub known: Vec<String>,
 }
 
-/// A server as programs and models are told of it.
+/// Description of a server for programs and models.
 ///
 /// ```
-/// use bailiwick::{Access, Description, Manual, ToolSet};
+/// use bailiwick::{Access, Description, ServerDoc, ToolSet};
 ///
-/// let manual = Manual { summary: "Keeps files.", when: &["keep a file"], ..Manual::EMPTY };
-/// let told = Description::new(manual, "Keeper", "1.0.0").tools(ToolSet::new().infos()).access(Access::Interact);
-/// let dashdash = told.dashdash();
+/// let manual = ServerDoc { summary: "Keeps files.", when: &["keep a file"], ..ServerDoc::EMPTY };
+/// let description = Description::new(manual, "Keeper", "1.0.0").tools(ToolSet::new().infos()).access(Access::Interact);
+/// let dashdash = description.dashdash();
 /// assert_eq!(dashdash["identity"]["name"], "keeper");
 /// assert_eq!(dashdash["identity"]["description"], "Keeps files. Use when the user asks to keep a file.");
 /// assert_eq!(dashdash["accessLevel"], "read", "no tool changes anything");
-/// assert!(told.markdown(Some("when-to-use"))?.contains("keep a file"));
+/// assert!(description.markdown(Some("when-to-use"))?.contains("keep a file"));
 /// # Ok::<(), bailiwick::UnknownSection>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Description {
-    manual: Manual,
+    manual: ServerDoc,
     name: String,
     title: String,
     version: String,
@@ -122,17 +122,17 @@ pub struct Description {
     tools: Vec<ToolInfo>,
 }
 
-impl Manual {
-    /// One that says nothing, to fill in.
+impl ServerDoc {
+    /// Empty documentation to fill in.
     pub const EMPTY: Self = Self {
         summary: "",
         when: &[],
-        when_not: &[],
+        not_for: &[],
         install: &[],
         launch: &[],
         authentication: "",
         environment: &[],
-        elsewhere: Elsewhere {
+        alternatives: Alternatives {
             cli: None,
             api: None,
             web: None,
@@ -149,9 +149,9 @@ impl Manual {
 }
 
 impl Description {
-    /// Describes the server `name` without tools, as one that only reads.
+    /// Creates the description of a read-only server without tools.
     #[must_use]
-    pub fn new(manual: Manual, name: impl Into<String>, version: impl Into<String>) -> Self {
+    pub fn new(manual: ServerDoc, name: impl Into<String>, version: impl Into<String>) -> Self {
         let name = name.into();
         Self {
             manual,
@@ -171,38 +171,38 @@ impl Description {
         self
     }
 
-    /// Sets the tools that are offered.
+    /// Sets the tools.
     #[must_use]
     pub fn tools(mut self, tools: Vec<ToolInfo>) -> Self {
         self.tools = tools;
         self
     }
 
-    /// Sets how far the configuration lets them go; see [`Worker::access`](crate::Worker::access).
+    /// Sets the access level of the configuration; see [`Worker::access`](crate::Worker::access).
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// Sets how fast calls may come, such as `1000/second`.
+    /// Sets the rate limit of calls, such as `1000/second`.
     #[must_use]
     pub fn rate(mut self, rate: impl Into<String>) -> Self {
         self.rate = Some(rate.into());
         self
     }
 
-    /// The `dashdash` object of the server.
+    /// Returns the `dashdash` object of the server.
     #[must_use]
     pub fn dashdash(&self) -> Value {
         dashdash::server(self)
     }
 
-    /// The whole help as markdown with YAML front matter, or one section of it, named by its heading in kebab-case or
-    /// by its key in JSON.
+    /// Returns the help as markdown with YAML front matter, or one section of it, named by its heading in kebab-case or by its
+    /// key in JSON.
     ///
     /// # Errors
-    /// [`UnknownSection`] with the sections that there are.
+    /// [`UnknownSection`] with the existing sections.
     pub fn markdown(&self, section: Option<&str>) -> Result<String, UnknownSection> {
         ai_help::markdown(self, section)
     }
@@ -210,18 +210,18 @@ impl Description {
     /// The same as JSON: `metadata`, `sections` and `contentType`.
     ///
     /// # Errors
-    /// [`UnknownSection`] with the sections that there are.
+    /// [`UnknownSection`] with the existing sections.
     pub fn json(&self, section: Option<&str>) -> Result<Value, UnknownSection> {
         ai_help::json(self, section)
     }
 
-    /// A `SKILL.md` in the form of Agent Skills.
+    /// Returns a `SKILL.md` in the form of Agent Skills.
     #[must_use]
     pub fn skill(&self) -> String {
         skill::skill(self)
     }
 
-    /// An entry for a registry of servers.
+    /// Returns an entry for a registry of servers.
     #[must_use]
     pub fn registry_entry(&self) -> Value {
         registry::entry(self)

@@ -1,4 +1,4 @@
-//! The present state in, a plan of what a call would do out; a preview shows it, an outcome reports it.
+//! Plans, previews and outcomes of calls.
 
 mod content;
 mod hash;
@@ -17,11 +17,11 @@ use crate::error::CallError;
 use crate::path::VirtualPath;
 
 pub use content::{Content, Utf8};
-pub use hash::{ContentHash, NotAHash};
+pub use hash::{ContentHash, ParseContentHashError};
 #[cfg(test)]
 pub(crate) use summary::tests::deleted_directory;
 
-/// What stands at a path at one instant.
+/// State of a path at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Entry {
@@ -29,12 +29,12 @@ pub enum Entry {
     Absent,
     /// A regular file with this content.
     File {
-        /// Of its bytes.
+        /// Hash of its bytes.
         hash: ContentHash,
         /// Its length in bytes.
         bytes: u64,
     },
-    /// A directory; `entries` counts what the worker may read beneath it, when the call depends on that.
+    /// A directory; `entries` counts the entries that the worker may read beneath it, if the call depends on that.
     Directory {
         /// Names beneath it, at any depth.
         entries: u64,
@@ -61,28 +61,28 @@ impl Entry {
     }
 }
 
-/// What a change does to its path.
+/// Operation of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
-    /// A file comes into being.
+    /// A file is created.
     Create,
-    /// A file gets other content.
+    /// The content of a file changes.
     Modify,
-    /// A file or directory goes.
+    /// A file or directory is deleted.
     Delete,
-    /// It goes from here to `to`.
+    /// It is moved to `to`.
     Move,
-    /// It stays, and a copy stands at `to`.
+    /// It is copied to `to`.
     Copy,
-    /// A directory comes into being.
+    /// A directory is created.
     MakeDirectory,
 }
 
 /// One line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HunkLine {
-    /// ` ` kept, `-` removed, `+` added.
+    /// ` ` for kept, `-` for removed, `+` for added.
     pub op: char,
     /// The line with its own line end, if it has one.
     pub text: String,
@@ -99,29 +99,29 @@ pub struct Hunk {
     pub new_start: usize,
     /// How many lines of the new file.
     pub new_lines: usize,
-    /// The lines, old and new interleaved.
+    /// The lines; old and new ones interleaved.
     pub lines: Vec<HunkLine>,
 }
 
-/// What lies beneath a directory, as far as the worker may read it.
+/// Contents of a directory, as far as the worker may read them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DirectoryContents {
-    /// How many regular files.
+    /// Number of regular files.
     pub files: u64,
-    /// How many directories, itself not included.
+    /// Number of directories, without itself.
     pub directories: u64,
-    /// How many links and special files.
+    /// Number of links and special files.
     pub others: u64,
     /// The total size of the regular files.
     pub bytes: u64,
-    /// Changes with every name, kind and content beneath the directory.
+    /// Hash over all names, kinds and contents beneath the directory.
     pub hash: ContentHash,
-    /// The first entries, those nearest to the top first; their number and length are bounded.
+    /// The first entries, those nearest to the top first; bounded in number and length.
     pub first: Vec<ContainedEntry>,
 }
 
 impl DirectoryContents {
-    /// How many entries there are, [`first`](Self::first) and all others.
+    /// Returns the number of all entries.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.files + self.directories + self.others
@@ -131,15 +131,15 @@ impl DirectoryContents {
 /// One entry beneath a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ContainedEntry {
-    /// Where it is, relative to the directory.
+    /// Its path relative to the directory.
     pub path: String,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// Its size, if it is a regular file, else 0.
     pub bytes: u64,
 }
 
-/// What kind of object an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -153,7 +153,7 @@ pub enum EntryKind {
     Special,
 }
 
-/// How the content of one file or directory differs.
+/// Difference of the content of one file or directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FileDiff {
     /// The changed runs, in order; empty for binary, large or hidden content.
@@ -162,55 +162,55 @@ pub struct FileDiff {
     pub added: usize,
     /// Lines removed.
     pub removed: usize,
-    /// The content is not text, so there are no hunks.
+    /// Whether the content is not text, so there are no hunks.
     pub binary: bool,
-    /// The content is more than is compared, so there are no hunks; it may be text, and its lines may be counted.
+    /// Whether the content is too large to compare, so there are no hunks; it may be text, and its lines may be counted.
     pub large: bool,
-    /// The worker may not read this file, or something in this directory, so that is neither shown nor counted.
+    /// Whether the worker may not read this file, or something in this directory, which is neither shown nor counted.
     pub hidden: bool,
-    /// What kind of binary content it is, such as `image/png` or `a ZIP archive`.
+    /// Kind of binary content, such as `image/png` or `a ZIP archive`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binary_type: Option<&'static str>,
-    /// What lies beneath a directory that is deleted, moved or copied.
+    /// Contents of a directory that is deleted, moved or copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contents: Option<DirectoryContents>,
-    /// The whole former text, for people who look beyond the hunks: where these do not hold all of it, if it may be
-    /// shown and is not too large. It stands in no JSON and no token, which its hash stands in.
+    /// The whole old text, for people who look beyond the hunks: if the hunks are not all of it, it may be shown and is not
+    /// too large. It is not in JSON and tokens, which have its hash.
     #[serde(skip)]
     pub old: Option<Bytes>,
 }
 
-/// One thing that a call would do, as people and programs see it.
+/// One change that a call would make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// Where.
+    /// The path.
     pub path: VirtualPath,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// Where to, for a move or copy.
+    /// The target of a move or copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<VirtualPath>,
-    /// What stands at `path` now; the plan is stale as soon as it is something else.
+    /// The state of `path` now; the plan is stale once it differs.
     pub before: Entry,
-    /// What will stand there (at `to`, for a move or copy).
+    /// The state afterwards (of `to`, for a move or copy).
     pub after: Entry,
-    /// How the content differs.
+    /// The difference of the content.
     #[serde(flatten)]
     pub diff: FileDiff,
 }
 
-/// Parts of one change that a person leaves out.
+/// Hunks of one change that a person excludes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LeftOut {
+pub struct ExcludedHunks {
     /// The file, as the preview names it.
     pub path: VirtualPath,
-    /// Its hunks that are not to be made, by their place in [`FileDiff::hunks`], counted from 0.
+    /// The excluded hunks, by their index in [`FileDiff::hunks`].
     pub hunks: Vec<usize>,
 }
 
-impl LeftOut {
-    /// Whether `changes` can be made without `parts`: each names hunks that are there, once, and something is left.
+impl ExcludedHunks {
+    /// Whether `parts` can be excluded from `changes`: each names existing hunks once, and some change remains.
     pub(crate) fn fits(parts: &[Self], changes: &[Change]) -> bool {
         let hunks_of = |path: &VirtualPath| {
             let change = changes.iter().find(|change| change.path == *path);
@@ -229,7 +229,7 @@ impl LeftOut {
     }
 }
 
-/// What a call writes, charged to the worker's budgets before it is applied.
+/// Cost of a call, charged to the worker's budgets before it is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Bytes written.
@@ -238,25 +238,25 @@ pub struct Cost {
     pub files: u64,
 }
 
-/// What a mutating call would do, computed from the present state; nothing has changed yet.
+/// What a mutating call would do, computed from the current state; nothing has changed yet.
 ///
-/// `S` is what the tool needs to carry it out, and to take it back.
+/// `S` is what the tool needs to apply and to undo it.
 #[derive(Debug)]
 pub struct Plan<S> {
-    /// What people and programs see; the hash of this is the preview token.
+    /// The changes, whose hash is the preview token.
     pub changes: Vec<Change>,
     /// The reply, the same for preview and apply.
     pub reply: Reply,
-    /// What is charged before apply.
+    /// The cost, charged before apply.
     pub cost: Cost,
     /// What apply does.
     pub steps: S,
-    /// What takes it back, if anything can.
+    /// What undoes it, if possible.
     pub inverse: Option<S>,
 }
 
 impl<S> Plan<S> {
-    /// About how many bytes it holds while it waits: old and new content, and its diff here and with the question.
+    /// Approximate size in bytes while it waits: old and new content, and the diff here and in the question.
     pub(crate) fn weight(&self) -> u64 {
         let lines = self.changes.iter().flat_map(|change| &change.diff.hunks);
         let lines = lines.flat_map(|hunk| &hunk.lines);
@@ -269,12 +269,12 @@ impl<S> Plan<S> {
     }
 }
 
-/// A value that becomes structured output; JSON is made of it only where it is needed.
+/// A value for structured output, serialised only if needed.
 pub trait Output: Any + Send + Sync + fmt::Debug {
     /// The value as JSON.
     ///
     /// # Errors
-    /// The serializer's, which is a fault of the tool.
+    /// The serialiser's error, which is a bug of the tool.
     fn to_json(&self) -> Result<Value, serde_json::Error>;
     /// The value itself, for callers in this process.
     fn as_any(&self) -> &dyn Any;
@@ -290,20 +290,20 @@ impl<T: Serialize + Any + Send + Sync + fmt::Debug> Output for T {
     }
 }
 
-/// What a tool answers, twice: as content, and as a value that becomes `structuredContent`. Each says everything, cut at
-/// the same place, since some clients hand the one to their model and some the other.
+/// Reply of a tool: as content, and as a value for `structuredContent`. Each is complete, cut at the same place, since
+/// some clients give their model only one of them.
 ///
 /// A result has no `structuredContent` if the value is `null` in JSON, such as `()`.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// In order. Images, sounds and other bytes stand here alone.
+    /// The content blocks. Only they have images, sounds and other bytes.
     pub content: Vec<Content>,
     /// The same as a typed value.
     pub output: Arc<dyn Output>,
 }
 
 impl Reply {
-    /// A reply of one text.
+    /// Creates a reply with one text.
     #[must_use]
     pub fn text(text: impl Into<String>, output: impl Output) -> Self {
         Self {
@@ -326,7 +326,7 @@ impl Reply {
     }
 }
 
-/// Stands for one computed plan; the same files and arguments give the same token.
+/// Identifies a plan; the same files and arguments give the same token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PreviewToken(pub(crate) ContentHash);
@@ -338,53 +338,53 @@ impl fmt::Display for PreviewToken {
 }
 
 impl std::str::FromStr for PreviewToken {
-    type Err = NotAHash;
+    type Err = ParseContentHashError;
 
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
+    fn from_str(text: &str) -> Result<Self, ParseContentHashError> {
         text.parse().map(Self)
     }
 }
 
-/// Where people find a by-product of a call.
+/// Reference to an artifact of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ArtifactRef {
     /// `ui://edit_file/<id>.diff`, for example; the id has 128 random bits.
     pub uri: String,
     /// `diff`, `json` or `review`.
     pub name: &'static str,
-    /// What people read of it, such as `Review of edit_file`.
+    /// Its title, such as `Review of edit_file`.
     pub title: String,
     /// Its media type.
     pub mime: &'static str,
 }
 
-/// What a call would do, shown before it is done.
+/// Preview of a call.
 #[derive(Clone, Debug)]
 pub struct Preview {
-    /// The root that holds everything that would change, or the top of the namespace.
+    /// The root that contains all changes, or the top of the namespace.
     pub base: VirtualPath,
-    /// One sentence for people, made from the tool's template. It quotes the agent's words.
+    /// One sentence for people, rendered from the tool's template. It quotes the agent's arguments.
     pub intent: String,
     /// What would change, in order.
     pub changes: Vec<Change>,
-    /// What the call would answer.
+    /// The reply of the call.
     pub reply: Reply,
-    /// Ties a later call to this preview.
+    /// Binds a later call to this preview.
     pub token: PreviewToken,
-    /// Where people find it.
+    /// Its artifacts.
     pub artifacts: Vec<ArtifactRef>,
 }
 
-/// What a call did.
+/// Result of a call.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The tool's answer.
+    /// The tool's reply.
     pub reply: Reply,
-    /// What changed, in order; empty for a call that only read, or whose arguments asked for a preview.
+    /// The changes, in order; empty for a call that only read, or whose arguments requested a preview.
     pub changes: Vec<Change>,
-    /// Where people find it.
+    /// Its artifacts.
     pub artifacts: Vec<ArtifactRef>,
-    /// Whether the audit recorded that the change was made. If not, it was made all the same.
+    /// Whether the audit recorded the effect. If not, it still happened.
     pub recorded: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What went wrong in, one stable code and a message that says what to do next out.
+//! Errors of calls: a stable code and a message.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::escape::escape_lines;
+use crate::path::VirtualPath;
 use crate::scope::Scope;
 
-/// The longest message, in bytes; an argument that it quotes may be much longer.
+/// Maximum length of a message in bytes; an argument that it quotes may be much longer.
 const MAX_MESSAGE: usize = 4096;
 
 /// Stable code of a refusal or failure; programs branch on it, never on the message.
@@ -17,19 +18,19 @@ const MAX_MESSAGE: usize = 4096;
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum Code {
-    /// A person may allow this; nobody was asked yet, or the asking layer is elsewhere.
+    /// The call requires approval, and nobody was asked.
     ScopeRequired,
-    /// Policy or a person refused.
+    /// Policy or a person denied the call.
     PermissionDenied,
-    /// A policy asked for more than its issuer holds.
+    /// A policy requests more than its issuer has.
     PolicyExpansion,
-    /// A policy could not be understood.
+    /// A policy is invalid.
     PolicyInvalid,
     /// The files no longer match the preview that was approved.
     StalePreview,
-    /// There is nothing at that path, or nothing that this worker may know of.
+    /// The path does not exist, or the worker may not know of it.
     NotFound,
-    /// Something is there already and overwriting was not asked for.
+    /// The path exists already and overwriting was not requested.
     AlreadyExists,
     /// The file is not UTF-8 text.
     NotText,
@@ -43,38 +44,38 @@ pub enum Code {
     NoMatch,
     /// The text to replace occurs more than once.
     AmbiguousMatch,
-    /// The file is not what `expected_hash` says, or another change came between.
+    /// The file does not match `expected_hash`, or was changed concurrently.
     Conflict,
-    /// Too much is in flight; try again after `retry_after_ms`.
+    /// Too many calls are in flight; try again after `retry_after_ms`.
     Busy,
     /// Calls come faster than the policy allows.
     RateLimited,
-    /// The call did not end in time.
+    /// The deadline has passed.
     Deadline,
     /// The caller gave up, or the worker was revoked or stopped.
     Cancelled,
-    /// A budget of the worker or of an ancestor is spent.
+    /// A budget of the worker or of an ancestor is exceeded.
     Budget,
     /// The worker died and was restarted while the call was in flight.
     WorkerRestarted,
-    /// There is no tool of that name, or this worker may not use it.
+    /// The tool does not exist, or this worker may not use it.
     UnknownTool,
-    /// The arguments do not fit the tool's schema.
+    /// The arguments do not match the tool's schema.
     InvalidArguments,
-    /// Another server carried the call out, or tried to, and says that it failed.
+    /// A third-party server reported that the call failed.
     ServerFailed,
-    /// What another server answered breaks its own schema, the limits or the protocol; it is not passed on.
+    /// The result of a third-party server violates its schema, the limits or the protocol.
     ServerFault,
-    /// The server that carries this tool out is not connected, or ended meanwhile.
+    /// The server of this tool is not connected, or disconnected during the call.
     ServerGone,
-    /// The disk is full, or a write failed for another reason of the system.
+    /// The disk is full, or another I/O error occurred.
     Io,
-    /// A fault of this library or of a tool.
+    /// A bug in this library or a tool.
     Internal,
 }
 
 impl Code {
-    /// Whether it says that a policy or a person refused; else the call was not refused but failed.
+    /// Whether the call was denied by a policy or a person; else it failed.
     pub(crate) const fn is_denial(self) -> bool {
         matches!(
             self,
@@ -88,7 +89,7 @@ impl Code {
         )
     }
 
-    /// The code as it stands on the wire, such as `STALE_PREVIEW`.
+    /// Returns the code as sent on the wire, such as `STALE_PREVIEW`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -129,15 +130,15 @@ impl fmt::Display for Code {
     }
 }
 
-/// Why a call gave no result: what a model or a program is told.
+/// Error of a call, for models and programs.
 ///
-/// The message names no host path, never differs between "does not exist" and "not yours", and
-/// never teaches a way around a refusal.
+/// The message contains no host path, does not reveal whether a hidden path exists, and never suggests how to bypass a
+/// refusal.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[error("{}: {}", self.0.code, self.0.message)]
-pub struct CallError(Box<Facts>);
+pub struct CallError(Box<Inner>);
 
-/// What `main` prints of it; the details follow in the alternate form (`{:#?}`).
+/// The message, as `main` prints it; the alternate form (`{:#?}`) adds the details.
 impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)?;
@@ -148,9 +149,9 @@ impl fmt::Debug for CallError {
     }
 }
 
-/// Behind one pointer, so that a result is no larger for what is rarely in it.
+/// Boxed to keep results small.
 #[derive(Clone, PartialEq)]
-struct Facts {
+struct Inner {
     code: Code,
     message: String,
     details: Map<String, Value>,
@@ -159,12 +160,12 @@ struct Facts {
 }
 
 impl CallError {
-    /// A refusal or failure with its stable code; `message` says what to do next.
+    /// Creates an error with a stable code; `message` says what to do next.
     ///
-    /// A message may quote names, files and arguments: what deceives in it is escaped, and a long one is cut.
+    /// A message may quote names, files and arguments: deceptive characters are escaped, and a long message is cut.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self(Box::new(Facts {
+        Self(Box::new(Inner {
             code,
             message: readable(message.into()),
             details: Map::new(),
@@ -173,7 +174,17 @@ impl CallError {
         }))
     }
 
-    /// One answer for a tool that does not exist and one that this caller may not use.
+    /// `NOT_FOUND` for `path`: the same error whether the path does not exist or the worker may not use it.
+    #[must_use]
+    pub fn not_found(path: &VirtualPath) -> Self {
+        let path = crate::escape::escape(path.as_str());
+        Self::new(
+            Code::NotFound,
+            format!("there is nothing at `{path}` that this worker may use"),
+        )
+    }
+
+    /// `UNKNOWN_TOOL`: the same error whether the tool does not exist or the caller may not use it.
     pub(crate) fn unknown_tool(tool: &str) -> Self {
         let tool = crate::escape::escape(tool);
         Self::new(
@@ -197,21 +208,21 @@ impl CallError {
         Self::new(Code::InvalidArguments, message).with("field", field)
     }
 
-    /// Adds a fact for programs, such as the line numbers of an ambiguous match.
+    /// Adds a detail for programs, such as the line numbers of an ambiguous match.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.details.insert(key.to_owned(), value.into());
         self
     }
 
-    /// Names the scopes that a person could grant to let the call through.
+    /// Sets the scopes that a person could grant to allow the call.
     #[must_use]
     pub(crate) fn requesting(mut self, scopes: Vec<Scope>) -> Self {
         self.0.requested = scopes;
         self
     }
 
-    /// Names the need that a policy denies.
+    /// Sets the need that a policy denies.
     #[must_use]
     pub(crate) fn denying(mut self, need: &Scope) -> Self {
         self.0.denied = Some(need.clone());
@@ -247,26 +258,26 @@ impl CallError {
         self.0.code
     }
 
-    /// The sentence for the model.
+    /// The message for the model.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Facts for programs, by key.
+    /// Details for programs, by key.
     #[must_use]
     pub fn details(&self) -> &Map<String, Value> {
         &self.0.details
     }
 
-    /// Exactly the needs that a person could grant; empty whenever asking would not help.
+    /// Returns exactly the needs that a person could grant; empty if asking would not help.
     #[must_use]
     pub fn requested_scopes(&self) -> &[Scope] {
         &self.0.requested
     }
 }
 
-/// `message` with what deceives written out, and cut if it is long.
+/// `message` with deceptive characters escaped, and cut if it is long.
 fn readable(message: String) -> String {
     let escaped = match escape_lines(&message) {
         Cow::Borrowed(_) => None,

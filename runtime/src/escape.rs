@@ -1,9 +1,9 @@
-//! Text from files, names and models in, text that a terminal, log or dialog shows as it is out.
+//! Escapes text from files, names and models for terminals, logs and dialogs.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-/// Whether `c` can change how the text around it looks, or is looked over: control characters,
+/// Returns whether `c` is invisible or can change how the text around it is displayed: control characters,
 /// bidirectional marks, zero-width and other default-ignorable characters, line and paragraph separators.
 #[must_use]
 pub fn is_deceptive(c: char) -> bool {
@@ -12,7 +12,7 @@ pub fn is_deceptive(c: char) -> bool {
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}')
 }
 
-/// Whether `c` is one of Unicode's default-ignorable characters, which show nothing and which file systems may pass over.
+/// Whether `c` is a default-ignorable character of Unicode, which is invisible and which file systems may ignore.
 pub(crate) fn is_ignorable(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
@@ -55,7 +55,7 @@ fn escape_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns `text`, or its start and its end if it has more than `most` characters: the end of a path is its name.
+/// Returns `text`, or its start and end if it has more than `most` characters: the end of a path is its name.
 pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
     let count = text.chars().count();
     if count <= most {
@@ -67,7 +67,7 @@ pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}[{left_out} characters]{tail}"))
 }
 
-/// Returns texts as a list on one line, escaped. Several stand in quotes, as does one that could pass for several.
+/// Returns texts as an escaped list on one line. Several texts are quoted, as is one that could be read as several.
 ///
 /// ```
 /// assert_eq!(bailiwick::listed(["/repo/a"], ", "), "/repo/a");

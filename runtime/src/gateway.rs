@@ -50,8 +50,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::Asks;
-use crate::describe::Manual;
-use crate::rate::{Bucket, Rate};
+use crate::describe::ServerDoc;
+use crate::rate::{Rate, RateLimiter};
 use crate::worker::Worker;
 
 pub use apps::AppPage;
@@ -154,7 +154,7 @@ struct GatewayState {
     watcher: subscriptions::FileWatcher,
     /// JSON Schema of the configuration that clients may send.
     schema: Option<Value>,
-    manual: Option<Manual>,
+    manual: Option<ServerDoc>,
     /// Pages of the host, for clients that support views.
     pages: Vec<AppPage>,
     refusal_hints: Option<RefusalHints>,
@@ -214,7 +214,10 @@ impl Gateway {
     fn session(&self) -> Self {
         Self {
             state: Arc::clone(&self.state),
-            session: Arc::new(self.session.child(Arc::new(Bucket::new(&self.state.rate)))),
+            session: Arc::new(
+                self.session
+                    .child(Arc::new(RateLimiter::new(&self.state.rate))),
+            ),
         }
     }
 
@@ -366,7 +369,7 @@ impl GatewayBuilder {
 
     /// Describes the server in the handshake, by the method `ai_help`, and by the resource `bailiwick://help`.
     #[must_use]
-    pub fn manual(mut self, manual: Manual) -> Self {
+    pub fn manual(mut self, manual: ServerDoc) -> Self {
         self.state.manual = Some(manual);
         self
     }
@@ -434,7 +437,7 @@ impl GatewayBuilder {
     /// Builds the gateway.
     #[must_use]
     pub fn build(self) -> Gateway {
-        let rate_limiter = Arc::new(Bucket::new(&self.state.rate));
+        let rate_limiter = Arc::new(RateLimiter::new(&self.state.rate));
         Gateway {
             state: Arc::new(self.state),
             session: Arc::new(Session::new(rate_limiter)),

@@ -1,4 +1,4 @@
-//! Directories, tools, an approver and a log in, one runtime that spawns workers out: the one door.
+//! The runtime: the public entry point, which spawns workers.
 
 mod builder;
 mod roots;
@@ -14,66 +14,66 @@ use crate::worker::{Worker, WorkerSpec};
 
 pub use builder::{BuildError, RuntimeBuilder};
 
-/// What the handles on one runtime share; the last one to go takes all authority along.
+/// State shared by the handles of one runtime. Dropping the last handle revokes all authority.
 #[derive(Debug)]
-struct House {
+struct RuntimeInner {
     core: Arc<Core>,
-    /// The servers are there for as long as somebody may call them.
+    /// Keeps the servers connected while the runtime exists.
     #[cfg(feature = "mcp")]
     _upstreams: Option<Upstreams>,
 }
 
-impl Drop for House {
+impl Drop for RuntimeInner {
     fn drop(&mut self) {
         self.core.close();
     }
 }
 
-/// The one door: it spawns workers, and reads what they made.
+/// The entry point: spawns workers and reads their artifacts.
 ///
-/// Cloning it is cheap. When the last clone is dropped every worker loses its authority.
+/// Cloning it is cheap. When the last clone is dropped, all workers are revoked.
 #[derive(Clone, Debug)]
 pub struct Runtime {
-    house: Arc<House>,
+    inner: Arc<RuntimeInner>,
 }
 
 impl Runtime {
-    /// Begins to put a runtime together.
+    /// Returns a builder.
     #[must_use]
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::new()
     }
 
-    /// Starts a worker beneath the configuration.
+    /// Starts a top-level worker.
     ///
     /// # Errors
-    /// [`SpawnError::Policy`] if it asks for more than is configured, and the other reasons of [`SpawnError`].
+    /// [`SpawnError::Policy`] if its policy requests more than is configured; see [`SpawnError`] for the others.
     pub async fn spawn(&self, spec: WorkerSpec) -> Result<Worker, SpawnError> {
-        self.house.core.spawn(None, spec).await.map(Worker::new)
+        self.inner.core.spawn(None, spec).await.map(Worker::new)
     }
 
-    /// Reads any artifact, for people.
+    /// Reads an artifact of any worker, for people.
     ///
     /// # Errors
-    /// `NOT_FOUND` if it does not exist, or no longer.
+    /// `NOT_FOUND` if it does not exist.
     pub fn artifact(&self, uri: &str) -> Result<Artifact, CallError> {
-        self.house.core.artifacts.get(uri, Reader::Host)
+        self.inner.core.artifacts.get(uri, Reader::Host)
     }
 
-    /// Waits until every audit event so far is written.
+    /// Waits until all audit events so far are written.
     ///
     /// # Errors
-    /// The log's, if it cannot be written.
+    /// [`AuditError`](crate::AuditError) if the audit cannot be written.
     pub async fn flush_audit(&self) -> Result<(), crate::audit::AuditError> {
-        self.house.core.audit.flush().await
+        self.inner.core.audit.flush().await
     }
 
-    /// Takes all authority from every worker, ends them, waits until the audit is written, their ends included, and lets
-    /// go of the grant store. No worker is started afterwards: that is [`SpawnError::Closed`].
+    /// Revokes and ends all workers, waits until the audit is written, and closes the grant store. Spawning a worker
+    /// afterwards fails with [`SpawnError::Closed`].
     pub async fn shutdown(&self) -> Revoked {
-        let all = self.house.core.revoke_all().await;
-        self.house.core.broker.close_store().await;
-        // A log that cannot be written has told every caller so already.
+        let all = self.inner.core.revoke_all().await;
+        self.inner.core.broker.close_store().await;
+        // If the audit cannot be written, every caller was told so already.
         let _ = self.flush_audit().await;
         all
     }

@@ -1,4 +1,4 @@
-//! Identifiers in, the same identifiers out: newtypes that cannot be mistaken for one another.
+//! Identifier newtypes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Names one worker for the life of its runtime; never reused.
+/// Id of a worker, unique in its runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WorkerId(pub(crate) u64);
@@ -17,17 +17,17 @@ impl fmt::Display for WorkerId {
     }
 }
 
-/// The most characters of a worker's name.
+/// Maximum length of a worker's name in characters.
 const MOST_NAME: usize = 64;
 
-/// Whether workers can be called `name`; it is one part of an agent's path.
+/// Whether `name` is a valid worker name, which is one part of an agent's path.
 pub(crate) fn is_agent_name(name: &str) -> bool {
     (1..=MOST_NAME).contains(&name.chars().count())
         && !name.contains('/')
         && !name.chars().any(crate::is_deceptive)
 }
 
-/// Names one call for the life of its runtime; never reused.
+/// Id of a call, unique in its runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub(crate) u64);
@@ -38,7 +38,7 @@ impl fmt::Display for CallId {
     }
 }
 
-/// Names one question to a person for the life of its runtime; never reused.
+/// Id of a question, unique in its runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct QuestionId(pub(crate) u64);
@@ -49,12 +49,12 @@ impl fmt::Display for QuestionId {
     }
 }
 
-/// Names what a person refused for the rest of a session, for the life of its runtime; never reused.
+/// Id of a denial for the rest of a session, unique in its runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SilencedId(pub(crate) u64);
 
-/// Names one grant for the life of its runtime; never reused.
+/// Id of a grant, unique in its runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GrantId(pub(crate) u64);
@@ -65,31 +65,31 @@ impl fmt::Display for GrantId {
     }
 }
 
-/// Why a text names no grant.
+/// Error of parsing a [`GrantId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be the number of a grant, such as g3")]
 #[non_exhaustive]
-pub struct NotAGrantId;
+pub struct ParseGrantIdError;
 
 impl FromStr for GrantId {
-    type Err = NotAGrantId;
+    type Err = ParseGrantIdError;
 
-    /// Reads `g3`, and `3` as JSON has it.
-    fn from_str(text: &str) -> Result<Self, NotAGrantId> {
+    /// Parses `g3`, or `3` as in JSON.
+    fn from_str(text: &str) -> Result<Self, ParseGrantIdError> {
         let digits = text.strip_prefix('g').unwrap_or(text);
         let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
         let number = digits.parse().ok().filter(|_| plain);
-        number.map(Self).ok_or(NotAGrantId)
+        number.map(Self).ok_or(ParseGrantIdError)
     }
 }
 
-/// The name by which a model calls a tool, such as `read_file`.
+/// Name of a tool, such as `read_file`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolName(Arc<str>);
 
 impl ToolName {
-    /// Takes the name as it is; the registry refuses names that are not `[a-z0-9_]{1,64}`.
+    /// Wraps a name without checks; the registry rejects names that are not `[a-z0-9_]{1,64}`.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.into())
@@ -135,7 +135,7 @@ mod tests {
             "w3",
             "99999999999999999999",
         ] {
-            assert_eq!(text.parse::<GrantId>(), Err(NotAGrantId), "{text}");
+            assert_eq!(text.parse::<GrantId>(), Err(ParseGrantIdError), "{text}");
         }
     }
 }

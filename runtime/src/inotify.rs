@@ -1,4 +1,4 @@
-//! Watches names in directories for changes, all through one inotify instance where possible: the system gives a user few.
+//! File watcher that shares one inotify instance: the system limits them per user.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-/// The instance, as long as anything is watched.
+/// The instance, while anything is watched.
 #[derive(Debug, Default)]
 pub(crate) struct Instance(Mutex<Weak<Hub>>);
 
-/// What is watched through one instance.
+/// Watches of one instance.
 #[derive(Debug)]
 struct Hub {
     inotify: AsyncFd<OwnedFd>,
@@ -23,7 +23,7 @@ struct Hub {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By the number that the system gave the directory; the same directory has one number.
+    /// By watch descriptor; a directory has only one.
     directories: HashMap<i32, HashMap<u64, Name>>,
     next: u64,
 }
@@ -34,7 +34,7 @@ struct Name {
     told: watch::Sender<()>,
 }
 
-/// Word of changes at one name.
+/// Notifies of changes of one name.
 #[derive(Debug)]
 pub(crate) struct Changes {
     hub: Arc<Hub>,
@@ -48,7 +48,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Instance {
-    /// Watches `name` in `directory`, whether anything stands there or not.
+    /// Watches `name` in `directory`, whether it exists or not.
     pub(crate) fn watch(&self, directory: &OwnedFd, name: String) -> Result<Changes, Errno> {
         let hub = {
             let mut held = lock(&self.0);
@@ -70,7 +70,7 @@ impl Hub {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         #[expect(
             deprecated,
-            reason = "its successor asks for an unsafe promise that an OwnedFd keeps by itself"
+            reason = "its replacement needs `unsafe`, which an OwnedFd makes unnecessary"
         )]
         let inotify = AsyncFd::new(inotify).map_err(|_| Errno::MFILE)?;
         Ok(Self {
@@ -89,7 +89,7 @@ impl Hub {
         let handle = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let (sender, told) = watch::channel(());
         let mut table = lock(&hub.table);
-        // The lock is held, so that nobody else ends the watch of this directory before it is in the table.
+        // The lock is held, so that nobody removes the watch of this directory before it is in the table.
         let directory = inotify::add_watch(&hub.inotify, handle, events)?;
         let id = table.next;
         table.next += 1;
@@ -104,7 +104,7 @@ impl Hub {
         })
     }
 
-    /// Reads what happened so far and tells whom it concerns.
+    /// Reads pending events and notifies the watchers.
     fn drain(&self) -> Result<(), Errno> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut table = lock(&self.table);
@@ -112,11 +112,11 @@ impl Hub {
         loop {
             match events.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
-                    // What was lost may concern anyone.
+                    // Lost events may concern all watchers.
                     let all = table.directories.values().flat_map(HashMap::values);
                     all.for_each(|name| name.told.send_replace(()));
                 }
-                // The directory is gone, and its number is no one's; whoever watched it hears no more.
+                // The directory was removed; its watchers get no more events.
                 Ok(event) if event.events().contains(ReadFlags::IGNORED) => {
                     if let Some(names) = table.directories.get_mut(&event.wd()) {
                         names.clear();
@@ -140,13 +140,13 @@ impl Hub {
 }
 
 impl Changes {
-    /// Returns once there was a change; none when it can no longer be watched.
+    /// Waits for a change; `None` if it can no longer be watched.
     pub(crate) async fn next(&mut self) -> Option<()> {
         loop {
             tokio::select! {
                 changed = self.told.changed() => return changed.ok(),
                 ready = self.hub.inotify.readable() => {
-                    // Whoever comes first reads for all.
+                    // The first waiter reads for all.
                     let mut ready = ready.ok()?;
                     self.hub.drain().ok()?;
                     ready.clear_ready();
@@ -155,7 +155,7 @@ impl Changes {
         }
     }
 
-    /// Counts whatever happened so far to the change that was told last.
+    /// Discards changes so far.
     pub(crate) fn gather(&mut self) -> Option<()> {
         self.hub.drain().ok()?;
         self.told.mark_unchanged();
@@ -172,7 +172,7 @@ impl Drop for Changes {
         names.remove(&self.id);
         if names.is_empty() {
             table.directories.remove(&self.directory);
-            // It fails if the directory is gone, and then there is no watch to end.
+            // It fails if the directory was removed; then the watch has ended.
             let _ = inotify::remove_watch(&self.hub.inotify, self.directory);
         }
     }

@@ -1,4 +1,4 @@
-//! A tool's template and a call's arguments in, one sentence for people out.
+//! Intent templates: one sentence for people, rendered from the arguments of a call.
 //!
 //! ```text
 //! template    = { text | placeholder | group }
@@ -38,7 +38,7 @@ pub use lint::Lint;
 pub use parse::{IntentError, IntentFault};
 use render::Values;
 
-/// What a tool says to people before a call of it is made: `Search {path} for {pattern} [in files {glob}]`.
+/// Template of a sentence that describes a call to people: `Search {path} for {pattern} [in files {glob}]`.
 ///
 /// ```
 /// use bailiwick::IntentTemplate;
@@ -62,7 +62,7 @@ enum Segment {
     Group(Vec<Segment>),
 }
 
-/// The name of an argument, and the way of fields from there.
+/// The name of an argument, and the path of fields in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Key {
     name: String,
@@ -79,10 +79,10 @@ impl fmt::Display for Key {
 }
 
 impl IntentTemplate {
-    /// Reads a template of at most 4096 bytes, with groups at most 32 deep.
+    /// Parses a template of at most 4096 bytes, with groups at most 32 deep.
     ///
     /// # Errors
-    /// [`IntentError`] with the place of the first fault.
+    /// [`IntentError`] with the position of the first error.
     pub fn parse(source: &str) -> Result<Self, IntentError> {
         Ok(Self {
             source: source.to_owned(),
@@ -90,7 +90,7 @@ impl IntentTemplate {
         })
     }
 
-    /// Returns the sentence for a call with these arguments. What is not an object has no arguments.
+    /// Renders the sentence for a call with these arguments. A value that is not an object has no arguments.
     #[must_use]
     pub fn render(&self, arguments: &Value) -> String {
         render::sentence(&self.segments, arguments, Values::Plain).text
@@ -133,7 +133,7 @@ impl IntentTemplate {
         shell::line(&self.segments, arguments)
     }
 
-    /// Returns what is discouraged about the template for a tool with this JSON Schema of its arguments.
+    /// Returns lints of the template for a tool with this JSON Schema of its arguments.
     ///
     /// ```
     /// use bailiwick::{IntentTemplate, Lint};

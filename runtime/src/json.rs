@@ -1,4 +1,4 @@
-//! Reads JSON and refuses duplicate keys.
+//! JSON reader that rejects duplicate keys.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,35 +1,35 @@
 //! Every LLM sub-agent gets its own bailiwick: the sphere in which it has authority, and no more.
 //!
-//! A host links this crate, spawns one [`Worker`] per task of a sub-agent and hands it a [`Policy`]. Whatever the
-//! model asks for, the worker can do only what its policy leaves of its parent's authority; people see what a call
-//! would do before it is done, and may widen authority by a grant that no model can forge.
+//! A host links this crate, spawns one [`Worker`] per task of a sub-agent and gives it a [`Policy`]. Whatever the model
+//! asks for, the worker can do only what its policy leaves of its parent's authority. People see what a call would do
+//! before it happens, and can widen authority with a grant that no model can forge.
 //!
-//! # The way of a call
+//! # Life of a call
 //! ```text
 //!        (1)        (2)            (3)             (4)          (5)        (6)           (7)        (8)
-//! Call ─▶ parse ─▶ judge by ─▶ ask, if the ─▶ mint permit ─▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
+//! Call ─▶ parse ─▶ judge by ─▶ ask, if the ─▶ permit ───────▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
 //!         args     policy +     verdict is     (capability)          (effect)                       every step,
 //!                  grants       Ask                                                                 refusals too,
 //!                                                                                                   is audited
 //! ```
 //!
-//! # Words
+//! # Glossary
 //! | word | meaning |
 //! |---|---|
 //! | host | the program that links this crate |
-//! | runtime | the one door: configuration, tools, approver, audit; spawns workers |
-//! | worker | the actor that serves one sub-agent's task, under the policy layers above it |
+//! | runtime | the entry point: configuration, tools, approver, audit; spawns workers |
+//! | worker | the actor that serves one sub-agent task, under all policy layers above it |
 //! | root | a directory that a person configured, opened once with ambient authority |
-//! | policy | data that may only restrict; a worker's authority is a conjunction of policy layers |
+//! | policy | data that can only restrict; a worker's authority is the conjunction of all policy layers |
 //! | scope | `verb:resource[:detail]`, what one call needs; a *pattern* covers scopes |
 //! | grant | a pattern that a person added, with a lifetime |
 //! | verdict | `Allow < Ask < Deny` |
-//! | permit | proof, minted by the pipeline alone, that a call was judged; effects take it by value |
-//! | plan | what a call would do, computed from the present state; nothing has changed yet |
-//! | intent | one sentence for people on what a call is about, made from the tool's template and the arguments |
-//! | preview | a plan rendered for people and programs; apply is the plan carried out |
-//! | artifact | a by-product for people behind a `ui://` address: a `.diff`, a `.json`, a page to review it |
-//! | view | the actor that stands for a page of MCP Apps which somebody looks at beside a worker; the page is its *guest* |
+//! | permit | proof that a call was authorised, which only the pipeline can create; effects take it by value |
+//! | plan | what a call would do, computed from the current state; nothing has changed yet |
+//! | intent | one sentence for people that describes a call, rendered from the tool's template and the arguments |
+//! | preview | a plan rendered for people and programs; `apply` carries out the same plan |
+//! | artifact | a by-product for people behind a `ui://` URI: a `.diff`, a `.json`, a review page |
+//! | view | a running MCP App, and the actor that represents it beside a worker |
 //! | approver | whoever answers an `Ask`: a person, a script, or deny-all |
 //!
 //! # Example
@@ -52,7 +52,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// In reading order: what a call is, what may be done, how it is done, who moves it.
+// In reading order: calls, policy, effects, actors.
 #[cfg(not(target_os = "linux"))]
 compile_error!(
     "bailiwick works on Linux only: it opens and watches files by system calls that other systems do not have"
@@ -72,7 +72,7 @@ mod budget;
 mod capability;
 #[cfg(test)]
 mod cases;
-mod config;
+pub mod config;
 mod policy;
 #[cfg(feature = "mcp")]
 mod rate;
@@ -111,18 +111,20 @@ pub use audit::{
 };
 pub use budget::Budget;
 pub use call::{Asks, Call, CallMeta, Origin, Progress};
-pub use capability::{Commit, Halt, ReadPermit, Spent, WritePermit, not_yours};
+pub use capability::{BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit};
 pub use config::{
     Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, Restriction,
     RootConfig, UnavailableRoot, config_schema, policy_schema,
 };
 #[cfg(all(feature = "ui", feature = "http"))]
 pub use console::{Console, ConsoleAudit, ConsoleError, ConsoleSource};
-pub use describe::{Description, Elsewhere, Install, Manual, Trouble, UnknownSection};
+pub use describe::{
+    Alternatives, Description, Install, ServerDoc, Troubleshooting, UnknownSection,
+};
 pub use effect::{
     ArtifactRef, Change, ContainedEntry, Content, ContentHash, Cost, DirectoryContents, Entry,
-    EntryKind, FileDiff, Hunk, HunkLine, LeftOut, NotAHash, Op, Outcome, Output, Plan, Preview,
-    PreviewToken, Reply, Utf8,
+    EntryKind, ExcludedHunks, FileDiff, Hunk, HunkLine, Op, Outcome, Output, ParseContentHashError,
+    Plan, Preview, PreviewToken, Reply, Utf8,
 };
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive, listed};
@@ -134,25 +136,24 @@ pub use gateway::{
 #[cfg(feature = "http")]
 pub use gateway::{Endpoint, Http, HttpError, Token};
 pub use host::{BuildError, Runtime, RuntimeBuilder};
-pub use id::{CallId, GrantId, NotAGrantId, QuestionId, SilencedId, ToolName, WorkerId};
+pub use id::{CallId, GrantId, ParseGrantIdError, QuestionId, SilencedId, ToolName, WorkerId};
 pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
 pub use json::read_json;
 pub use path::{PathError, VirtualPath};
 pub use permission::{
-    Answer, AnswerOption, Apart, Approver, AskLimits, AuthorityError, Batch, BatchAnswer,
-    BatchItem, BlockCall, BlockExtra, BlockKind, BlockStatus, Breadth, CallOutcome, CallTally,
-    Changes, Choice, DecidedBy, Deciding, Decision, Deferred, Denial, DeniedCalls, DenyAll,
-    GrantAuthority, GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore,
-    GrantStoreError, GrantUse, GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry,
-    HistoryEvent, HistoryFilter, HistoryReport, Lifetime, Narrowing, NewGrant, OptionKind,
-    PastCall, PastQuestion, PermissionBlock, PermissionRequest, PermissionRequired, PermissionType,
-    Question, QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard,
-    Silenced, StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
+    Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchAnswer, BatchItem,
+    BlockCall, BlockExtra, BlockKind, BlockStatus, Breadth, CallOutcome, CallTally, Changes,
+    Choice, DecidedBy, Deciding, Decision, Deferred, Denial, DeniedCalls, DenyAll, GrantAuthority,
+    GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantUse,
+    GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter,
+    HistoryReport, Lifetime, Narrowing, NewGrant, NotBatchable, OptionKind, PastCall, PastQuestion,
+    PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,
+    QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard, Silenced,
+    StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
 };
 pub use policy::{
-    Access, Audience, Authority, Explanation, FIELDS, Field, FieldScope, InvalidGlob, Layer,
-    LayerName, Limits, OpenFolder, PathGlob, Policy, PolicyError, PolicyErrorKind, PolicyRoot,
-    Restrict, ValueKind, Verdict, Words, WriteMode, fold, glob_builds,
+    Access, Authority, Explanation, InvalidGlob, Layer, LayerName, Limits, OpenFolder, PathGlob,
+    Policy, PolicyError, PolicyErrorKind, PolicyRoot, Verdict, WriteMode, fold, glob_builds,
 };
 #[cfg(feature = "mcp")]
 pub use rate::Rate;
@@ -181,4 +182,4 @@ pub use view::{
     DenyView, DisplayMode, ModelContext, View, ViewCapabilities, ViewChannel, ViewError, ViewEvent,
     ViewHost, ViewLimits, ViewRequest, ViewSender, ViewSpec, ViewState,
 };
-pub use worker::{Admission, Begun, PendingCall, Status, Worker, WorkerSpec};
+pub use worker::{Admission, CallProgress, PendingCall, Status, Worker, WorkerSpec};

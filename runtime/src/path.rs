@@ -1,34 +1,34 @@
-//! A path as a model wrote it in, a normalised virtual path out; or the reason why it is none.
+//! Virtual paths: parsed from what a model wrote, normalised.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest path accepted, in bytes (Linux `PATH_MAX` less the terminator).
+/// Maximum length of a path in bytes (Linux `PATH_MAX` without the terminator).
 pub(crate) const MAX_PATH: usize = 4095;
-/// The longest name accepted, in bytes (Linux `NAME_MAX`).
+/// Maximum length of a name in bytes (Linux `NAME_MAX`).
 pub(crate) const MAX_NAME: usize = 255;
-/// The deepest path accepted, in names.
+/// Maximum number of names in a path.
 pub(crate) const MAX_DEPTH: usize = 256;
 
-/// Why a text is no path.
+/// Why a text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
     /// The text was empty.
     #[error("the path is empty")]
     Empty,
-    /// A NUL, control character or line break stood in it.
+    /// The text has a NUL, control character or line break.
     #[error("the path holds the control character U+{0:04X}")]
     Control(u32),
-    /// A `..` led above the top.
+    /// A `..` leads above the top.
     #[error("the path leads above `/`")]
     AboveTop,
-    /// The path or one of its names was longer or deeper than this runtime accepts.
+    /// The path is too long or too deep, or one of its names is too long.
     #[error("the path is too long: at most {MAX_PATH} bytes, {MAX_NAME} a name, {MAX_DEPTH} names")]
     TooLong,
-    /// A relative path came where there is no default root.
+    /// The path is relative and there is no default root.
     #[error("the path is relative and there is no default root; begin it with `/`")]
     Relative,
     /// A character that has another meaning on this system, such as `:` or `\` on Windows.
@@ -73,7 +73,7 @@ impl VirtualPath {
 
     /// Parses `text`; a relative one is read beneath `base`.
     ///
-    /// `..` is resolved by name alone, before any link is followed: what is judged is what is opened.
+    /// `..` is resolved by name, before any link is followed, so that the judged path is the opened one.
     ///
     /// # Errors
     /// [`PathError`] for anything that is not a plain path.
@@ -109,7 +109,7 @@ impl VirtualPath {
         Self("/".into())
     }
 
-    /// This path with one more name at its end.
+    /// Appends a name.
     ///
     /// # Errors
     /// [`PathError`] if `name` is not a single plain name.
@@ -191,13 +191,13 @@ impl VirtualPath {
         })
     }
 
-    /// Whether this is `prefix` or lies beneath it, compared name by name.
+    /// Returns whether this is `prefix` or beneath it, compared name by name.
     #[must_use]
     pub fn starts_with(&self, prefix: &Self) -> bool {
         self.beneath(prefix).is_some()
     }
 
-    /// What follows `prefix`, without a leading `/` (empty for `prefix` itself); none if this does not lie beneath it.
+    /// Returns the path relative to `prefix`, without a leading `/` (empty for `prefix` itself); `None` if it is not beneath it.
     #[must_use]
     pub fn beneath(&self, prefix: &Self) -> Option<&str> {
         if prefix.is_top() {
@@ -219,7 +219,7 @@ fn is_plain(text: &str) -> bool {
         .is_some_and(|names| names.split('/').all(plain) && names.split('/').count() <= MAX_DEPTH)
 }
 
-/// Returns `name` if it may stand in a path.
+/// Returns `name` if it is valid in a path.
 fn check_name(name: &str) -> Result<&str, PathError> {
     if name.len() > MAX_NAME {
         return Err(PathError::TooLong);
@@ -337,7 +337,7 @@ mod tests {
 
         #[test]
         fn a_path_is_the_same_however_it_is_written(text in "(/[a-c\u{e9}\u{2028}]{0,2}){1,6}") {
-            // The same names, told apart from a plain path by a `.` at the end.
+            // The same names with a trailing `.`, so that the path is not plain.
             let resolved = VirtualPath::parse(&format!("{text}/."), None);
             prop_assert_eq!(VirtualPath::parse(&text, None), resolved);
         }

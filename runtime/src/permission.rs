@@ -1,13 +1,13 @@
-//! A need that only a person can allow in, the question they are asked and the answer they give out.
+//! Permissions: questions to people, their answers, and grants.
 
 mod approver;
 mod authority;
 mod batch;
 mod block;
 mod broker;
+mod broker_state;
 mod choices;
 mod decided;
-mod desk;
 mod grants;
 mod history;
 mod ledger;
@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::effect::{ContentHash, LeftOut, Preview, PreviewToken};
+use crate::effect::{ContentHash, ExcludedHunks, Preview, PreviewToken};
 use crate::id::{CallId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Scope, ScopePattern};
@@ -37,19 +37,19 @@ use crate::scope::{Coverage, Scope, ScopePattern};
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
 #[cfg(all(feature = "ui", feature = "http"))]
-pub(crate) use batch::apart;
-pub use batch::{Apart, Batch, BatchAnswer, BatchItem, batches};
+pub(crate) use batch::not_batchable;
+pub use batch::{Batch, BatchAnswer, BatchItem, NotBatchable, batches};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
     PermissionRequired, PermissionType, ServerCard,
 };
-pub(crate) use broker::{Broker, BrokerConfig, Ruling, Told};
+pub(crate) use broker::{AskOutcome, Broker, BrokerConfig, QuestionSender};
+pub(crate) use broker_state::CallRef;
 pub(crate) use choices::choices;
 pub use choices::{Breadth, Choice};
 pub use decided::{DecidedBy, RevokeCause};
-pub(crate) use desk::CallOf;
 pub use grants::GrantView;
-pub(crate) use grants::{Claimant, Redeemed};
+pub(crate) use grants::{Requester, UsedGrants};
 pub use history::{
     CallOutcome, CallTally, Denial, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter,
     HistoryReport, PastCall, PastQuestion, RepeatedQuestion, Tally,
@@ -64,60 +64,60 @@ pub use suggest::{Suggestion, suggest};
 pub use template::{Template, TemplateError};
 pub use terminal::Terminal;
 
-/// What one call asks of a person.
+/// A call's request for approval.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// Whose call it is.
+    /// The worker that makes the call.
     pub worker: WorkerId,
     /// The call.
     pub call: CallId,
     /// Who wrote the call.
     pub origin: Origin,
-    /// The names from the outermost agent down to the one that asks.
+    /// The names of agents from the outermost to the one that asks.
     pub agent_path: Vec<String>,
     /// The session that the worker belongs to.
     pub session: Arc<str>,
     /// The tool.
     pub tool: ToolName,
-    /// Its arguments, canonical: keys sorted at every level. For those of the tool's own type a text: how `Debug` shows
-    /// the job that they were understood as.
+    /// Its arguments as canonical JSON, with keys sorted at every level. For typed arguments it is a text: the `Debug` form
+    /// of the parsed job.
     pub arguments: Value,
-    /// Hash of these arguments; calls with others are never taken for the same question.
+    /// Hash of the arguments; calls with other arguments are never the same question.
     pub arguments_hash: ContentHash,
-    /// One sentence for people, made by the runtime from the tool's template. It quotes the agent's words.
+    /// One sentence for people, rendered by the runtime from the tool's template. It quotes the agent's arguments.
     pub intent: String,
-    /// Exactly what has to be allowed.
+    /// Exactly the scopes that require approval.
     pub needs: Vec<Scope>,
-    /// What the call would do, where the worker may look.
+    /// What the call would do, if the worker may read its targets.
     pub preview: Option<Preview>,
-    /// What a person may choose from, the narrowest first: each covers all needs, the first exactly them.
+    /// The choices of a person, the narrowest first: each covers all needs, and the first covers exactly them.
     pub choices: Vec<Choice>,
-    /// The served roots; what lies in none of them is outside.
+    /// The served roots; all other paths are outside.
     pub roots: Vec<VirtualPath>,
-    /// The widest that may be granted here.
-    pub ceiling: Vec<ScopePattern>,
-    /// A protected name is among the needs: only exactly them can be allowed.
+    /// The widest patterns that may be granted here.
+    pub max_grantable: Vec<ScopePattern>,
+    /// Whether a protected name is among the needs, so that only exactly the needs can be allowed.
     pub sensitive: bool,
-    /// The needs that make it so.
+    /// The needs with protected names.
     pub protected: Vec<Scope>,
-    /// Why these are protected: each reason once, as a sentence.
+    /// The reasons why they are protected, each once, as a sentence.
     pub protected_because: Vec<&'static str>,
-    /// The state of the files that the question was made from.
+    /// The state of the files when the question was asked.
     pub before: Option<PreviewToken>,
-    /// Hunks of the change can be left out of it.
+    /// Whether hunks can be excluded from the change.
     pub divisible: bool,
-    /// The MCP server whose tool it is; none for a tool of this runtime.
+    /// The MCP server that provides the tool; `None` for a tool of this runtime.
     pub server: Option<Arc<str>>,
-    /// An answer to another call serves for this one no more than the other way round, however equal they are.
+    /// Whether the question is never shared with another call, even an equal one.
     pub alone: bool,
 }
 
 impl Request {
-    /// Whether a person may allow this call by `patterns`: they cover every need and nothing above the ceiling. A server or
-    /// tool that they name without its mark is the one that is asked about.
+    /// Returns whether a person may allow this call by `patterns`: they must cover every need, and nothing beyond
+    /// [`Request::max_grantable`]. A server or tool that is named without its mark is the one in the needs.
     ///
-    /// No patterns at all means exactly the needs.
+    /// An empty list means exactly the needs.
     #[must_use]
     pub fn fits(&self, patterns: &[Coverage]) -> bool {
         let patterns = self.marked(patterns);
@@ -127,8 +127,9 @@ impl Request {
                 .any(|need| ScopePattern::of(need) == *one.pattern())
         };
         let may = |one: &Coverage| {
-            let mut ceiling = self.ceiling.iter();
-            exact(one) || (!self.sensitive && ceiling.any(|top| top.covers_pattern(one.pattern())))
+            let mut max_grantable = self.max_grantable.iter();
+            exact(one)
+                || (!self.sensitive && max_grantable.any(|top| top.covers_pattern(one.pattern())))
         };
         patterns.is_empty()
             || self
@@ -138,7 +139,7 @@ impl Request {
                 && patterns.iter().all(may)
     }
 
-    /// `patterns`, with the marks of what is asked about where they have none.
+    /// `patterns`, with the marks of the needs where they have none.
     fn marked(&self, patterns: &[Coverage]) -> Vec<Coverage> {
         let mut all: Vec<Coverage> = Vec::with_capacity(patterns.len());
         for one in patterns {
@@ -159,25 +160,26 @@ impl Request {
         all
     }
 
-    /// What [`DeniedCalls::Kind`] denies, in words for people. Whoever shows it makes the text inert first.
+    /// What [`DeniedCalls::Kind`] denies, as a sentence for people. Escape it before it is shown.
     pub(crate) fn kinds(&self) -> String {
         denied_sentence(&DeniedCalls::Kind.of(&self.needs))
     }
 
-    /// Whether what was shown can be done without `parts`.
+    /// Returns whether `parts` can be excluded from the change that was shown.
     #[must_use]
-    pub fn can_leave_out(&self, parts: &[LeftOut]) -> bool {
+    pub fn can_leave_out(&self, parts: &[ExcludedHunks]) -> bool {
         let shown = self.preview.as_ref().filter(|_| self.divisible);
-        parts.is_empty() || shown.is_some_and(|preview| LeftOut::fits(parts, &preview.changes))
+        parts.is_empty()
+            || shown.is_some_and(|preview| ExcludedHunks::fits(parts, &preview.changes))
     }
 
-    /// What `patterns` would grant, in words for people, generated from all that they are.
+    /// Returns what `patterns` would grant, as a sentence for people.
     #[must_use]
     pub fn covers(&self, patterns: &[Coverage]) -> String {
         choices::sentence(&self.meant(patterns), &self.roots)
     }
 
-    /// What `patterns` stands for: itself, or exactly the needs if it is empty.
+    /// `patterns`, or exactly the needs if it is empty.
     pub(crate) fn meant(&self, patterns: &[Coverage]) -> Vec<Coverage> {
         if patterns.is_empty() {
             self.needs.iter().map(Coverage::of).collect()
@@ -187,21 +189,21 @@ impl Request {
     }
 }
 
-/// A request as it is put to a person.
+/// A question to a person.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Question {
-    /// Names it in answers.
+    /// Its id, for answers.
     pub id: QuestionId,
-    /// Which run of a runtime asks; ids begin anew with each.
+    /// The run of the runtime that asks; ids are unique in a run only.
     pub run: Run,
     /// When it was asked, since the runtime began.
     pub asked_at: Duration,
-    /// When it ends unanswered, since the runtime began.
+    /// When it expires, since the runtime began.
     pub expires_at: Duration,
-    /// What is asked.
+    /// The request.
     pub request: Request,
-    /// How many calls wait; the broker counts.
+    /// How many calls wait, as counted by the broker.
     pub(crate) calls: WaitingCalls,
 }
 
@@ -221,50 +223,50 @@ impl WaitingCalls {
     }
 }
 
-/// What a person says to a question.
+/// A person's answer to a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It may.
+    /// Allow the call.
     Allow {
-        /// What may be done; empty for exactly what was asked. A bare pattern covers all that is beneath it and every
-        /// operation of its verb; a [`Choice`] says what it covers.
+        /// What is allowed; empty for exactly what was asked. A bare pattern covers everything beneath it and all operations
+        /// of its verb; a [`Choice`] says what it covers.
         #[serde(default)]
         patterns: Vec<Coverage>,
-        /// For how long.
+        /// How long it is allowed.
         lifetime: Lifetime,
-        /// Whether the worker's sub-agents may use it too.
+        /// Whether the worker's descendants may use it, too.
         #[serde(default)]
         descendants: bool,
-        /// What of the change that was shown is not to be made; the agent is told. Only where
-        /// [`Request::divisible`] says so, and only for [`Lifetime::Once`] and [`Lifetime::Waiting`].
+        /// Hunks to exclude from the change; the agent is told. Only if [`Request::divisible`] is set, and only for
+        /// [`Lifetime::Once`] and [`Lifetime::Waiting`].
         #[serde(default)]
-        left_out: Vec<LeftOut>,
+        left_out: Vec<ExcludedHunks>,
     },
-    /// It may not.
+    /// Deny the call.
     Deny {
-        /// What the agent is told.
+        /// A note for the agent.
         #[serde(default)]
         note: Option<String>,
-        /// Which later calls of the worker are denied, too, without a question, until the session ends or
-        /// [`GrantAuthority::ask_again`]. Only a person's answer has this effect.
+        /// Later calls of the worker that are also denied, without a question, until the session ends or
+        /// [`GrantAuthority::ask_again`] is called. Only a person's answer has this effect.
         #[serde(default)]
         rest_of_session: Option<DeniedCalls>,
     },
 }
 
-/// Which later calls a person denies together with one.
+/// Which later calls a person denies together with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeniedCalls {
-    /// Those that need any of what this call asks for.
+    /// Calls that need any of the scopes that this call asks for.
     Same,
-    /// Those that need the same verb on the same kind of resource, such as a change of any file.
+    /// Calls that need the same verb on the same kind of resource, such as a change of any file.
     Kind,
 }
 
 impl DeniedCalls {
-    /// What calls like one with `needs` may not ask for.
+    /// What is denied together with a call that has these needs.
     pub(crate) fn of(self, needs: &[Scope]) -> Vec<Coverage> {
         let mut denied: Vec<Coverage> = Vec::new();
         for need in needs {
@@ -281,23 +283,23 @@ impl DeniedCalls {
 }
 
 impl Answer {
-    /// Exactly what was asked, this once.
+    /// Allows exactly what was asked, once.
     pub const ONCE: Self = Self::Allow {
         patterns: Vec::new(),
         lifetime: Lifetime::Once,
         descendants: false,
         left_out: Vec::new(),
     };
-    /// No, without a word.
+    /// Denies the call without a note.
     pub const DENY: Self = Self::deny(None);
 
-    /// No, also to every later call of the kind until the session ends.
+    /// Denies the call, and every later call of the kind until the session ends.
     pub(crate) const DENY_KIND: Self = Self::Deny {
         note: None,
         rest_of_session: Some(DeniedCalls::Kind),
     };
 
-    /// No, for this call alone; the agent is told the note.
+    /// Denies this call only, with an optional note for the agent.
     #[must_use]
     pub const fn deny(note: Option<String>) -> Self {
         Self::Deny {
@@ -307,27 +309,27 @@ impl Answer {
     }
 }
 
-/// How long a person's yes holds.
+/// How long an approval holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifetime {
-    /// For one of the calls that wait for the question, and no other. Each further equal call is asked about again.
+    /// For one of the calls that wait for the question. Other equal calls are asked about again.
     Once,
-    /// For this many of the calls that wait for the question, and no later one.
+    /// For this many of the calls that wait for the question, but no later ones.
     Waiting(NonZeroU32),
-    /// For this many calls of the worker, the one that asked among them.
+    /// For this many calls of the worker, including the one that asked.
     Uses(NonZeroU32),
     /// For this long, for the worker.
     #[serde(rename = "for_ms", with = "millis")]
     For(Duration),
     /// Until the session ends, for the worker that asked.
     Session,
-    /// For the agent that asked, by its path: all workers of that name, in later sessions too.
+    /// For the agent that asked, by its path: all workers of that name, also in later sessions.
     Agent,
 }
 
 impl Lifetime {
-    /// How many waiting calls it lets through, if it grants nothing to later ones.
+    /// Returns how many waiting calls it allows, if it grants nothing to later ones.
     #[must_use]
     pub const fn waiting_calls(self) -> Option<NonZeroU32> {
         match self {
@@ -344,55 +346,55 @@ impl Lifetime {
 pub enum GrantHolder {
     /// One worker; the grant ends with it.
     Worker(WorkerId),
-    /// One worker, while it is in this session. Not its name: workers of the same name in a session may be many.
+    /// One worker, while it is in this session. Other workers of the same name in the session are not meant.
     Session {
         /// The session.
         session: Arc<str>,
         /// The worker; the grant ends with it, too.
         worker: WorkerId,
     },
-    /// The agent of this path, such as `main/tests`, in every session: every worker of that name, now and later.
+    /// The agent with this path, such as `main/tests`, in every session: all workers of that name, now and later.
     Agent(Arc<str>),
 }
 
-/// How a question ended. None of these ever becomes another.
+/// How a question ended; it is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// A person allowed it.
     Granted,
-    /// A person, or whoever stands for one, refused it.
+    /// A person or the approver denied it.
     Denied,
     /// Nobody answered in time.
     Expired,
-    /// Nobody waits for the answer any more.
+    /// No call waits for the answer any more.
     Cancelled,
 }
 
-/// One run of a runtime, told from all others.
+/// Identifies one run of a runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Drawn at random.
+    /// A random number.
     pub nonce: u64,
     /// When it began, in milliseconds since 1970.
     pub began_ms: u64,
 }
 
 impl Question {
-    /// Names the question among those of all runs.
+    /// Returns an id of the question that is unique across runs.
     #[must_use]
     pub fn handle(&self) -> String {
         format!("{:016x}-{}", self.run.nonce, self.id.0)
     }
 
-    /// How many equal calls wait for the answer now. [`Lifetime::Once`] lets one of them through,
-    /// [`Lifetime::Waiting`] as many as it says.
+    /// Returns how many equal calls wait for the answer now. [`Lifetime::Once`] allows one of them, [`Lifetime::Waiting`] as
+    /// many as it says.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.calls.0.load(Ordering::Relaxed)
     }
 
-    /// When it was asked, in milliseconds since 1970.
+    /// Returns when it was asked, in milliseconds since 1970.
     #[must_use]
     pub fn asked_at_ms(&self) -> u64 {
         let since = u64::try_from(self.asked_at.as_millis()).unwrap_or(u64::MAX);
@@ -400,7 +402,7 @@ impl Question {
     }
 }
 
-/// How a question stands.
+/// State of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionState {
@@ -410,24 +412,24 @@ pub enum QuestionState {
     Settled(Decision),
 }
 
-/// What a person does not want to be asked about for the rest of a session; see [`Answer::Deny`].
+/// Calls that a person denied for the rest of a session; see [`Answer::Deny`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Silenced {
-    /// Names it in [`GrantAuthority::ask_again`].
+    /// Its id, for [`GrantAuthority::ask_again`].
     pub id: SilencedId,
-    /// Whose calls are denied without a question.
+    /// The worker whose calls are denied.
     pub worker: WorkerId,
     /// The path of that worker.
     pub agent: String,
-    /// Until this session ends.
+    /// The session in which they are denied.
     pub session: Arc<str>,
     /// Calls that need any of this are denied.
     pub denied: Vec<Coverage>,
 }
 
 impl Silenced {
-    /// What is denied, in words for people. Whoever shows it makes the text inert first.
+    /// Returns what is denied, as a sentence for people. Escape it before it is shown.
     #[must_use]
     pub fn sentence(&self) -> String {
         denied_sentence(&self.denied)
@@ -441,42 +443,41 @@ fn denied_sentence(denied: &[Coverage]) -> String {
         .replace(" every file that may be granted", " any file")
 }
 
-/// What taking grants back came to.
+/// Result of revoking grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GrantsRevoked {
-    /// Grants that were taken back.
+    /// Number of revoked grants.
     pub grants: usize,
-    /// Those of them with an effect that had begun before and did not end in time; nothing new begins by them.
+    /// Number of those with an effect that had begun before and did not end in time. They allow no other.
     pub unfinished: usize,
 }
 
-/// A grant that a person gives without being asked.
+/// A grant that a person gives without a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewGrant {
-    /// What it covers. A bare pattern covers all that is beneath it and every operation of its verb.
+    /// What it covers. A bare pattern covers everything beneath it and all operations of its verb.
     #[serde(flatten)]
     pub pattern: Coverage,
     /// Who may use it.
     pub holder: GrantHolder,
     /// How long it holds; [`Lifetime::Once`] means one use.
     pub lifetime: Lifetime,
-    /// Whether the holder's sub-agents may use it too.
+    /// Whether the holder's descendants may use it, too.
     pub descendants: bool,
 }
 
-/// Whether the path of `agent` is `top`, or that of an agent beneath it.
+/// Whether the path of `agent` is `top` or that of a descendant.
 fn is_at_or_beneath(agent: &str, top: &str) -> bool {
     let rest = agent.strip_prefix(top);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl NewGrant {
-    /// Whether holder and lifetime go together: what is for an agent for good is held by an agent, and an agent is in no
-    /// one session.
+    /// Whether holder and lifetime are compatible: permanent grants are held by agents, and agents have no session.
     fn is_sound(&self) -> bool {
         match (&self.holder, self.lifetime) {
-            // It is only for calls that wait.
+            // This lifetime is only for calls that wait.
             (_, Lifetime::Waiting(_)) => false,
             (GrantHolder::Agent(_), lifetime) => lifetime != Lifetime::Session,
             (GrantHolder::Worker(_) | GrantHolder::Session { .. }, lifetime) => {
@@ -512,7 +513,7 @@ pub(crate) mod tests {
     /// A request of worker `worker` that differs from others by `argument`.
     pub(crate) fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
-        let ceiling = vec![ScopePattern::ANY];
+        let max_grantable = vec![ScopePattern::ANY];
         let roots = vec![VirtualPath::parse("/r", None).unwrap()];
         let arguments = serde_json::json!({ "argument": argument });
         Request {
@@ -526,10 +527,10 @@ pub(crate) mod tests {
             arguments,
             intent: "Edit a file".to_owned(),
             preview: None,
-            choices: choices(&needs, &ceiling, &roots, false),
+            choices: choices(&needs, &max_grantable, &roots, false),
             roots,
             needs,
-            ceiling,
+            max_grantable,
             sensitive: false,
             protected: Vec::new(),
             protected_because: Vec::new(),
@@ -540,23 +541,23 @@ pub(crate) mod tests {
         }
     }
 
-    /// The same, where nothing but the content of files is changed.
+    /// The same, changing only the content of files.
     pub(crate) fn changing(mut request: Request) -> Request {
         let change = crate::scope::Operation::Change.into();
         let needs = request.needs.into_iter();
         request.needs = needs.map(|need| need.only(change)).collect();
         let Request {
             needs,
-            ceiling,
+            max_grantable,
             roots,
             sensitive,
             ..
         } = &request;
-        request.choices = choices(needs, ceiling, roots, *sensitive);
+        request.choices = choices(needs, max_grantable, roots, *sensitive);
         request
     }
 
-    /// The same with something to see.
+    /// The same with a preview.
     pub(crate) fn shown(mut request: Request) -> Request {
         request.preview = Some(crate::effect::Preview {
             base: crate::path::VirtualPath::top(),
@@ -578,7 +579,7 @@ pub(crate) mod tests {
     #[test]
     fn an_answer_must_cover_every_need_and_stay_below_the_ceiling() {
         let mut request = request(1, 1, &["write:file:/r/a/x", "write:file:/r/b"]);
-        request.ceiling = vec!["write:file:/r".parse().unwrap()];
+        request.max_grantable = vec!["write:file:/r".parse().unwrap()];
         check(&request, &[], true);
         check(&request, &["write:file:/r/a/x", "write:file:/r/b"], true);
         check(&request, &["write:file:/r"], true);
@@ -625,7 +626,7 @@ pub(crate) mod tests {
     #[test]
     fn the_exact_needs_fit_even_where_the_ceiling_does_not_reach() {
         let mut request = request(1, 1, &["write:file:/r/x"]);
-        request.ceiling.clear();
+        request.max_grantable.clear();
         check(&request, &["write:file:/r/x"], true);
         check(&request, &["write:file:/r"], false);
     }

@@ -1,91 +1,93 @@
-//! A prepared call in; judged, asked about, planned and permitted in that order; a permit or a refusal out.
+//! Typestate of a call: parsed, authorised, planned, permitted.
 //!
-//! The order is in the types: only [`Step<Parsed>::judge`] yields a [`Step<Cleared>`], only a cleared step
-//! mints permits, and only a planned one mints the permit to write. Nothing here looks at a clock or a file.
+//! The types enforce the order: only [`Step<Parsed>::judge`] returns a [`Step<Cleared>`], only a cleared step creates
+//! permits, and only a planned one creates a write permit. The pipeline uses no clock and no files.
 
+mod context;
 mod token;
 mod waiting;
-mod way;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::capability::{CallPermit, Gate, Halt, ReadPermit, StopFlag, Terms, WritePermit};
-use crate::effect::{LeftOut, PreviewToken};
+use crate::capability::{
+    CallPermit, Gate, Interrupt, PermitScope, ReadPermit, StopFlag, WritePermit,
+};
+use crate::effect::{ExcludedHunks, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
-use crate::permission::Redeemed;
+use crate::permission::UsedGrants;
 use crate::policy::{Authority, Explanation, Limits, Verdict};
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::{AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
 
+use context::CallContext;
 use token::of_one_call;
 pub(crate) use token::{PreviewKey, arguments_hash, canonical, remote_token, token_of};
-use way::Way;
 
-/// How often a call may find that it needs something else before it is refused.
+/// How often a tool may interrupt a call before the call is refused.
 const MAX_ROUNDS: u8 = 16;
 
-/// Whether a mutating call shows what it would do, or does it.
+/// Whether a mutating call is previewed or applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Preview,
     Apply,
 }
 
-/// What never changes about a call while it is under way.
+/// Properties of a call that never change while it runs.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct CallInfo {
     pub(crate) id: CallId,
     pub(crate) worker: WorkerId,
     pub(crate) tool: ToolName,
     pub(crate) origin: Origin,
     pub(crate) mode: Mode,
     pub(crate) token: Option<PreviewToken>,
-    /// What preview tokens are made with.
+    /// The key of preview tokens.
     pub(crate) key: PreviewKey,
-    /// A person must allow this very call.
+    /// A person must approve this very call.
     pub(crate) confirm: bool,
-    /// As JSON; `Null` for arguments of the tool's own type.
+    /// The arguments as JSON; `Null` for arguments of the tool's own type.
     pub(crate) arguments: Value,
     pub(crate) stop: Arc<StopFlag>,
-    /// Who answers what a server asks within the call.
+    /// Answers requests that a server makes within the call.
     #[cfg(feature = "mcp")]
     pub(crate) requests: Option<crate::CallRequests>,
 }
 
-/// The part of a worker that permits are made of.
+/// The worker's directory handles and its gate, which permits are made from.
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub(crate) struct WorkerHandles {
     pub(crate) roots: Arc<RootTable>,
     pub(crate) gate: Arc<Gate>,
 }
 
-/// What people granted to a call.
+/// What people granted for a call.
 #[derive(Debug)]
 pub(crate) struct Granted {
-    pub(crate) redeemed: Redeemed,
-    /// Handles on what was granted beyond the worker's roots.
+    pub(crate) used: UsedGrants,
+    /// Directories outside the worker's roots that were granted.
     pub(crate) outside: Vec<Arc<Root>>,
 }
 
-/// A call at one point of its way.
+/// A call at one stage of the pipeline.
 #[derive(Debug)]
 pub(crate) struct Step<S> {
-    facts: Arc<Facts>,
-    way: Box<Way>,
+    info: Arc<CallInfo>,
+    context: Box<CallContext>,
     state: S,
 }
 
-/// The arguments were understood.
+/// The arguments are parsed.
 #[derive(Debug)]
 pub(crate) struct Parsed;
 
-/// A person must allow some needs.
+/// Some needs require approval.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     asks: Vec<Scope>,
@@ -94,19 +96,19 @@ pub(crate) struct Waiting {
 /// Every need is allowed.
 #[derive(Debug)]
 pub(crate) struct Cleared {
-    terms: Arc<Terms>,
+    permit_scope: Arc<PermitScope>,
 }
 
-/// What it would do is known.
+/// The plan is known.
 #[derive(Debug)]
 pub(crate) struct Planned {
     job: Arc<dyn WriteJob>,
-    terms: Arc<Terms>,
+    permit_scope: Arc<PermitScope>,
     plan: AnyPlan,
     token: PreviewToken,
 }
 
-/// What judging a call came to.
+/// The result of judging a call.
 #[derive(Debug)]
 pub(crate) enum Judged {
     Run(Step<Cleared>),
@@ -125,7 +127,7 @@ impl Judged {
     }
 }
 
-/// What is left to do for a cleared call.
+/// The work of a cleared call.
 #[derive(Debug)]
 pub(crate) enum Work {
     Read(Arc<dyn ReadJob>, ReadPermit),
@@ -134,18 +136,18 @@ pub(crate) enum Work {
 }
 
 impl<S> Step<S> {
-    pub(crate) fn facts(&self) -> &Arc<Facts> {
-        &self.facts
+    pub(crate) fn info(&self) -> &Arc<CallInfo> {
+        &self.info
     }
 
     pub(crate) fn needs(&self) -> &[Scope] {
-        &self.way.needs
+        &self.context.needs
     }
 
-    /// The paths a mutating call may change.
+    /// The paths that a mutating call may change.
     pub(crate) fn written(&self) -> Vec<VirtualPath> {
         let writes = self
-            .way
+            .context
             .needs
             .iter()
             .filter(|need| need.verb() == Verb::Write);
@@ -154,21 +156,21 @@ impl<S> Step<S> {
 
     /// The limits of the call: its worker's, tightened by its own policy.
     pub(crate) fn limits(&self) -> &Limits {
-        self.way.authority.limits()
+        self.context.authority.limits()
     }
 
-    /// Whether the call came with a policy of its own.
+    /// Whether the call has a policy of its own.
     pub(crate) fn has_own_policy(&self) -> bool {
-        self.way.authority.has_call_policy()
+        self.context.authority.has_call_policy()
     }
 
-    /// About how many bytes the policy of the call itself holds.
+    /// Approximate size of the call's own policy in bytes.
     pub(crate) fn policy_size(&self) -> usize {
-        self.way.authority.call_size()
+        self.context.authority.call_size()
     }
 
     pub(crate) fn mutates(&self) -> bool {
-        match &self.way.job {
+        match &self.context.job {
             Job::Read(_) => false,
             Job::Write(_) => true,
             Job::Remote(job) => job.mutates(),
@@ -178,64 +180,64 @@ impl<S> Step<S> {
     /// What the call may do.
     #[cfg(feature = "mcp")]
     pub(crate) fn authority(&self) -> &Authority {
-        &self.way.authority
+        &self.context.authority
     }
 
-    /// Whether another server carries it out.
+    /// Whether a third-party server carries the call out.
     pub(crate) fn is_remote(&self) -> bool {
-        matches!(self.way.job, Job::Remote(_))
+        matches!(self.context.job, Job::Remote(_))
     }
 
-    /// Takes up what a tool found on its way; the call is judged anew.
-    pub(crate) fn halted(mut self, halt: Halt) -> Result<Step<Parsed>, CallError> {
-        self.way.rounds += 1;
-        if self.way.rounds > MAX_ROUNDS {
+    /// Handles an interrupt of the tool; the call is judged again.
+    pub(crate) fn interrupted(mut self, interrupt: Interrupt) -> Result<Step<Parsed>, CallError> {
+        self.context.rounds += 1;
+        if self.context.rounds > MAX_ROUNDS {
             return Err(CallError::new(
                 Code::Conflict,
                 "the paths of this call keep changing; try again",
             ));
         }
-        self.way.take_up(halt)?;
+        self.context.apply_interrupt(interrupt)?;
         Ok(Step {
-            facts: self.facts,
-            way: self.way,
+            info: self.info,
+            context: self.context,
             state: Parsed,
         })
     }
 
-    fn terms(&self, granted: Vec<Coverage>) -> Arc<Terms> {
-        Arc::new(Terms {
-            authority: self.way.authority.clone(),
+    fn permit_scope(&self, granted: Vec<Coverage>) -> Arc<PermitScope> {
+        Arc::new(PermitScope {
+            authority: self.context.authority.clone(),
             granted,
-            protected: self.way.protected.clone(),
-            moved: self.way.moved.clone(),
-            roots: if self.way.outside.is_empty() {
-                Arc::clone(&self.way.holder.roots)
+            protected: self.context.protected.clone(),
+            moved: self.context.moved.clone(),
+            roots: if self.context.outside.is_empty() {
+                Arc::clone(&self.context.handles.roots)
             } else {
-                Arc::new(self.way.holder.roots.with(&self.way.outside))
+                Arc::new(self.context.handles.roots.with(&self.context.outside))
             },
-            gate: Arc::clone(&self.way.holder.gate),
-            grant_gates: self.way.grant_gates.clone(),
-            stop: Arc::clone(&self.facts.stop),
+            gate: Arc::clone(&self.context.handles.gate),
+            grant_gates: self.context.grant_gates.clone(),
+            stop: Arc::clone(&self.info.stop),
         })
     }
 }
 
 impl Step<Parsed> {
     pub(crate) fn new(
-        facts: Arc<Facts>,
+        info: Arc<CallInfo>,
         job: Job,
         needs: Vec<Scope>,
         authority: Authority,
-        holder: Arc<Holder>,
+        handles: Arc<WorkerHandles>,
         offered: Vec<ScopePattern>,
     ) -> Self {
         let (granted, grant_gates, moved) = (Vec::new(), Vec::new(), Vec::new());
-        let way = Way {
+        let context = CallContext {
             job,
             needs,
             authority,
-            holder,
+            handles,
             granted,
             protected: Vec::new(),
             grant_gates,
@@ -247,42 +249,42 @@ impl Step<Parsed> {
             rounds: 0,
         };
         let mut step = Self {
-            facts,
-            way: Box::new(way),
+            info,
+            context: Box::new(context),
             state: Parsed,
         };
-        let also = also_needs(&step.way.job, || step.terms(Vec::new()));
-        step.way.needs.extend(also);
+        let also = also_needs(&step.context.job, || step.permit_scope(Vec::new()));
+        step.context.needs.extend(also);
         step
     }
 
-    /// Judges every need: the most closed verdict counts. Says what decided, unless nothing but the layers allows it:
-    /// then no single rule did.
+    /// Judges every need; the strictest verdict counts. Also returns the explanation of the deciding rule, unless all layers
+    /// allow the call without a grant, since no single rule decides then.
     pub(crate) fn judge(self) -> (Judged, Option<Explanation>) {
-        let Way {
+        let CallContext {
             needs,
             authority,
             granted,
             ..
-        } = &*self.way;
+        } = &*self.context;
         let mut asks = Vec::new();
         for need in needs {
-            match self.way.judge(need) {
+            match self.context.judge(need) {
                 Verdict::Allow => {}
                 Verdict::Ask => asks.push(need.clone()),
                 Verdict::Deny => {
                     let why = authority.explain(need, granted);
-                    return (Judged::Refused(self.way.refusal(need)), Some(why));
+                    return (Judged::Refused(self.context.refusal(need)), Some(why));
                 }
             }
         }
         if !asks.is_empty() {
             asks.sort();
             asks.dedup();
-            let why = asks.first().map(|need| self.way.explain_ask(need));
+            let why = asks.first().map(|need| self.context.explain_ask(need));
             let waiting = Step {
-                facts: self.facts,
-                way: self.way,
+                info: self.info,
+                context: self.context,
                 state: Waiting { asks },
             };
             return (Judged::Ask(waiting), why);
@@ -291,68 +293,70 @@ impl Step<Parsed> {
         let why = (!granted.is_empty())
             .then(|| why().find(|why| why.granted_by.is_some()))
             .flatten();
-        let terms = self.terms(self.way.granted.clone());
+        let permit_scope = self.permit_scope(self.context.granted.clone());
         let cleared = Step {
-            facts: self.facts,
-            way: self.way,
-            state: Cleared { terms },
+            info: self.info,
+            context: self.context,
+            state: Cleared { permit_scope },
         };
         (Judged::Run(cleared), why)
     }
 }
 
 impl Step<Waiting> {
-    /// Whether hunks can be left out of what the call would change.
+    /// Whether hunks can be excluded from the change.
     pub(crate) fn divisible(&self) -> bool {
-        matches!(&self.way.job, Job::Write(job) if job.divisible())
+        matches!(&self.context.job, Job::Write(job) if job.divisible())
     }
 }
 
 impl Step<Cleared> {
-    /// What is to be run, with the permit to look.
+    /// The job to run, with its permit.
     pub(crate) fn work(&self) -> Work {
-        let permit = ReadPermit::mint(Arc::clone(&self.state.terms));
-        match &self.way.job {
+        let permit = ReadPermit::mint(Arc::clone(&self.state.permit_scope));
+        match &self.context.job {
             Job::Read(job) => Work::Read(Arc::clone(job), permit),
             Job::Write(job) => Work::Write(Arc::clone(job), permit),
             Job::Remote(job) => {
-                let terms = Arc::clone(&self.state.terms);
-                let preview = self.facts.mode == Mode::Preview;
-                let permit = CallPermit::mint(terms, preview);
+                let permit_scope = Arc::clone(&self.state.permit_scope);
+                let preview = self.info.mode == Mode::Preview;
+                let permit = CallPermit::mint(permit_scope, preview);
                 Work::Remote(Arc::clone(job), permit)
             }
         }
     }
 
-    /// Refuses a change that must be previewed first and was not.
+    /// Rejects a change that requires a preview and has none.
     pub(crate) fn previewed(&self) -> Result<(), CallError> {
-        let blind = self.facts.mode == Mode::Apply && self.facts.token.is_none();
-        if blind && self.mutates() && self.way.authority.requires_preview() {
-            return Err(unpreviewed());
+        let blind = self.info.mode == Mode::Apply && self.info.token.is_none();
+        if blind && self.mutates() && self.context.authority.requires_preview() {
+            return Err(preview_required());
         }
         Ok(())
     }
 
-    /// Ties the call to its plan; refused if it was approved by a preview of something else.
+    /// Binds the call to its plan. Fails if the call was approved by the preview of another plan.
     pub(crate) fn planned(self, plan: AnyPlan) -> Result<Step<Planned>, CallError> {
-        let Job::Write(job) = &self.way.job else {
+        let Job::Write(job) = &self.context.job else {
             return Err(CallError::new(Code::Internal, "a reading tool has no plan"));
         };
-        let token = token_of(&self.facts, &plan)?;
-        match (self.facts.mode, self.facts.token) {
-            (Mode::Apply, Some(approved)) if !of_one_call(approved, token) => Err(foreign()),
-            (Mode::Apply, Some(approved)) if approved != token => Err(stale()),
-            (Mode::Apply, None) if self.way.authority.requires_preview() => Err(unpreviewed()),
+        let token = token_of(&self.info, &plan)?;
+        match (self.info.mode, self.info.token) {
+            (Mode::Apply, Some(approved)) if !of_one_call(approved, token) => Err(foreign_token()),
+            (Mode::Apply, Some(approved)) if approved != token => Err(stale_preview()),
+            (Mode::Apply, None) if self.context.authority.requires_preview() => {
+                Err(preview_required())
+            }
             _ => {
                 let state = Planned {
                     job: Arc::clone(job),
-                    terms: Arc::clone(&self.state.terms),
+                    permit_scope: Arc::clone(&self.state.permit_scope),
                     plan,
                     token,
                 };
                 Ok(Step {
-                    facts: self.facts,
-                    way: self.way,
+                    info: self.info,
+                    context: self.context,
                     state,
                 })
             }
@@ -361,20 +365,20 @@ impl Step<Cleared> {
 }
 
 impl Step<Planned> {
-    /// The same call without the parts that a person left out; the plan that they saw was checked whole.
-    pub(crate) fn without(mut self, left_out: &[LeftOut]) -> Result<Self, CallError> {
+    /// Removes the hunks that a person excluded; the plan that they saw was checked as a whole.
+    pub(crate) fn without(mut self, left_out: &[ExcludedHunks]) -> Result<Self, CallError> {
         if !left_out.is_empty() {
             let Planned { job, plan, .. } = self.state;
             let plan = job.divide(plan, left_out)?;
-            if plan.cost.bytes > self.way.authority.limits().write_max_bytes {
+            if plan.cost.bytes > self.context.authority.limits().write_max_bytes {
                 let message = "what is left of the change is larger than may be written";
                 return Err(CallError::new(Code::TooLarge, message));
             }
             self.state = Planned {
-                token: token_of(&self.facts, &plan)?,
+                token: token_of(&self.info, &plan)?,
                 plan,
                 job,
-                terms: self.state.terms,
+                permit_scope: self.state.permit_scope,
             };
         }
         Ok(self)
@@ -388,48 +392,51 @@ impl Step<Planned> {
         self.state.token
     }
 
-    /// The plan and the one permit that carries it out.
+    /// The plan and the permit that carries it out.
     pub(crate) fn permit(self) -> (Arc<dyn WriteJob>, AnyPlan, WritePermit) {
         let Planned {
-            job, terms, plan, ..
+            job,
+            permit_scope,
+            plan,
+            ..
         } = self.state;
-        (job, plan, WritePermit::mint(terms))
+        (job, plan, WritePermit::mint(permit_scope))
     }
 }
 
-/// What a call needs because of what its worker may do, without grants.
-fn also_needs(job: &Job, terms: impl FnOnce() -> Arc<Terms>) -> Vec<Scope> {
+/// Further needs of a call that depend on what its worker may do without grants.
+fn also_needs(job: &Job, permit_scope: impl FnOnce() -> Arc<PermitScope>) -> Vec<Scope> {
     match job {
-        Job::Write(job) => job.also_needs(&ReadPermit::mint(terms())),
+        Job::Write(job) => job.also_needs(&ReadPermit::mint(permit_scope())),
         Job::Read(_) | Job::Remote(_) => Vec::new(),
     }
 }
 
-/// What decides on each need of a call that is not made.
+/// Explains the verdict on each need of a call without making it.
 pub(crate) fn explain_needs(
     job: &Job,
     mut needs: Vec<Scope>,
     authority: &Authority,
-    holder: &Holder,
+    handles: &WorkerHandles,
 ) -> Vec<Explanation> {
-    let terms = || {
-        Arc::new(Terms {
+    let permit_scope = || {
+        Arc::new(PermitScope {
             authority: authority.clone(),
             granted: Vec::new(),
             protected: Vec::new(),
             moved: Vec::new(),
-            roots: Arc::clone(&holder.roots),
-            gate: Arc::clone(&holder.gate),
+            roots: Arc::clone(&handles.roots),
+            gate: Arc::clone(&handles.gate),
             grant_gates: Vec::new(),
             stop: Arc::default(),
         })
     };
-    needs.extend(also_needs(job, terms));
+    needs.extend(also_needs(job, permit_scope));
     let explained = needs.iter().map(|need| authority.explain(need, &[]));
     explained.collect()
 }
 
-fn unpreviewed() -> CallError {
+fn preview_required() -> CallError {
     CallError::new(
         Code::StalePreview,
         "a change must be previewed first: send the call with `preview` set to true, then the same call with the \
@@ -437,7 +444,7 @@ fn unpreviewed() -> CallError {
     )
 }
 
-fn foreign() -> CallError {
+fn foreign_token() -> CallError {
     CallError::new(
         Code::InvalidArguments,
         "the preview token is not one of this call: its tool or arguments differ from the preview's, or it was not made \
@@ -446,7 +453,7 @@ fn foreign() -> CallError {
     .with("field", "/_meta/preview_token")
 }
 
-fn stale() -> CallError {
+fn stale_preview() -> CallError {
     CallError::new(
         Code::StalePreview,
         "the files changed since the preview; preview the call again",

@@ -1,17 +1,17 @@
-//! What a policy says in, one layer of an authority out: fields are judged, admitted and narrowed one by one.
+//! Policies: layers that restrict an authority.
 
 mod access;
 mod authority;
 mod base;
 mod braces;
 mod build;
+mod cache;
 mod error;
 mod explain;
-mod fields;
 mod flags;
 mod fold;
 mod globs;
-mod kept;
+mod keys;
 mod level;
 mod limits;
 mod matcher;
@@ -34,16 +34,16 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::call::Origin;
-use need::{Need, Place};
+use need::{MountPoint, Need};
 use patterns::PatternBudget;
 
 pub use access::Access;
 pub use authority::Authority;
 pub use error::{PolicyError, PolicyErrorKind};
 pub use explain::{Explanation, LayerName};
-pub use fields::{Audience, FIELDS, Field, FieldScope, Restrict, ValueKind, Words};
 pub use fold::fold;
 pub use globs::{InvalidGlob, PathGlob, glob_builds};
+pub use keys::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
 pub use limits::Limits;
 pub use open::OpenFolder;
 pub use roots::PolicyRoot;
@@ -51,12 +51,12 @@ pub use sets::WriteMode;
 pub use verdict::Verdict;
 
 pub(crate) use globs::{MAX_GLOB, MAX_LIST};
-pub(crate) use parse::At;
+pub(crate) use parse::Pointer;
 pub(crate) use protect::GIT as REPOSITORY_REASON;
 
-/// What a worker or a call shall be kept to: data that can only restrict what its issuer holds.
+/// Restrictions on a worker or a call: data that can only restrict what its issuer has.
 ///
-/// A key that is absent says nothing; the empty policy keeps to everything the issuer holds.
+/// An absent key restricts nothing; the empty policy allows everything that the issuer has.
 ///
 /// ```
 /// use bailiwick::{Policy, Verdict};
@@ -92,7 +92,7 @@ pub struct Policy {
     flags: flags::FlagFields,
     #[serde(flatten)]
     limits: limits::LimitFields,
-    /// What a builder method could not read; told when the policy is admitted.
+    /// Invalid input of builder methods; reported when the policy is admitted.
     #[serde(skip)]
     faults: Vec<PolicyError>,
 }
@@ -104,18 +104,18 @@ pub struct Layer(Arc<Compiled>);
 #[derive(Debug)]
 struct Compiled {
     roots: roots::Roots,
-    everywhere: globs::Everywhere,
+    everywhere: globs::GlobalGlobs,
     scopes: scopes::Scopes,
     sets: sets::Sets,
     access: Access,
     flags: flags::Flags,
     limits: Limits,
-    /// About how many bytes its globs hold.
+    /// Approximate size of its globs in bytes.
     size: usize,
 }
 
 impl Policy {
-    /// Compiles every field; `defaults` are the limits where the policy names none.
+    /// Compiles all fields; `defaults` are the limits that the policy does not set.
     fn compile(&self, defaults: Limits, budget: &mut PatternBudget) -> Result<Layer, PolicyError> {
         let Self {
             roots,
@@ -132,7 +132,7 @@ impl Policy {
             return Err(fault.clone());
         }
         let roots = roots::Roots::compile(roots.as_deref(), budget)?;
-        let everywhere = globs::Everywhere::compile(deny, immutable, budget)?;
+        let everywhere = globs::GlobalGlobs::compile(deny, immutable, budget)?;
         Ok(Layer(Arc::new(Compiled {
             roots,
             everywhere,
@@ -145,7 +145,7 @@ impl Policy {
         })))
     }
 
-    /// Refuses to ask for more than `issuer` holds, field by field.
+    /// Checks field by field that the policy requests no more than `issuer` has.
     fn admit(&self, issuer: &Authority, origin: Origin) -> Result<(), PolicyError> {
         let Self {
             roots,
@@ -158,7 +158,7 @@ impl Policy {
             limits,
             faults: _,
         } = self;
-        fields::admit_audience(self, origin)?;
+        keys::admit_audience(self, origin)?;
         roots::admit(roots.as_deref(), issuer)?;
         scopes::admit(scopes, issuer)?;
         sets.admit(issuer)?;
@@ -167,13 +167,12 @@ impl Policy {
         limits.admit(issuer.limits())
     }
 
-    /// The tools that it names, which are all that it leaves if it names any.
+    /// The tools that it lists; others are not allowed if it lists any.
     pub(crate) fn named_tools(&self) -> impl Iterator<Item = &str> {
         self.sets.tools.iter().flatten().map(String::as_str)
     }
 
-    /// The access level of a server that this policy is the configuration of; `writable` says whether its roots let
-    /// anything be changed.
+    /// The access level of a server configured by this policy; `writable` says whether any of its roots is writable.
     pub(crate) fn level(&self, writable: bool) -> Access {
         let changes = self.flags.read_only != Some(true)
             && self.access != Some(Access::Read)
@@ -185,7 +184,7 @@ impl Policy {
         }
     }
 
-    /// This policy with what an unset field means in configuration.
+    /// This policy with the configuration's defaults for unset fields.
     fn configured(&self) -> Self {
         Self {
             flags: self.flags.configured(),
@@ -203,7 +202,7 @@ impl Layer {
         &self.0.scopes
     }
 
-    /// About how many bytes its globs hold.
+    /// Approximate size of its globs in bytes.
     pub(crate) fn size(&self) -> usize {
         self.0.size
     }
@@ -211,7 +210,7 @@ impl Layer {
 
 impl Compiled {
     /// The tightest ruling of all fields.
-    fn judge(&self, need: &Need<'_>, mounts: &[Place], inherited: bool) -> verdict::Ruling {
+    fn judge(&self, need: &Need<'_>, mounts: &[MountPoint], inherited: bool) -> verdict::Ruling {
         let Self {
             roots,
             everywhere,
@@ -228,14 +227,14 @@ impl Compiled {
             .tighter(sets.judge(need))
             .tighter(access.judge(need))
             .tighter(flags.judge(need));
-        // These globs are tried at every depth of a path outside the roots.
+        // These globs are matched at every depth of a path outside the roots.
         if ruling.verdict == Verdict::Deny {
             return ruling;
         }
         ruling.tighter(everywhere.judge(need, mounts))
     }
 
-    /// Whether something at or beneath `prefix` may be left.
+    /// Whether something at or beneath `prefix` may be allowed.
     fn reaches(&self, prefix: &crate::path::VirtualPath, inherited: bool) -> bool {
         let Self {
             roots,

@@ -1,6 +1,6 @@
-//! A small file that only its owner writes: its folder, its lock and its atomic replacement.
+//! Small file that only its owner writes: its folder, its lock and its atomic replacement.
 //!
-//! Everything goes through one handle of the folder.
+//! All operations use one handle of the folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -19,12 +19,12 @@ use rustix::process::geteuid;
 #[cfg(feature = "mcp")]
 use crate::inotify::{Changes, Instance};
 
-/// How many damaged files are kept beside one another.
+/// Maximum number of damaged files that are kept.
 const MOST_ASIDE: u32 = 100;
-/// The user who may do everything anyway.
+/// The superuser.
 const ROOT: u32 = 0;
 const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
-/// How often a lock that somebody else has is tried.
+/// Interval between attempts to take a lock.
 #[cfg(feature = "mcp")]
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
@@ -33,9 +33,9 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 pub(crate) enum PrivateFileError {
     /// It cannot be opened, created or read.
     Open(io::Error),
-    /// Somebody else may have written it, or may replace it.
+    /// Another user can write or replace it.
     Unsafe(String),
-    /// Somebody else holds its lock.
+    /// Its lock is held.
     InUse,
 }
 
@@ -45,13 +45,13 @@ impl From<Errno> for PrivateFileError {
     }
 }
 
-/// The folder that a file of this path is in.
+/// The folder of the file at this path.
 fn folder_of(path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
     folder.unwrap_or(Path::new(".")).canonicalize()
 }
 
-/// The file at `path` and every file that is made beside it, whether they exist or not.
+/// The file at `path` and all files that are created beside it, whether they exist or not.
 pub(crate) fn places_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     Ok(places(&folder_of(path)?.join(name)))
@@ -66,7 +66,7 @@ fn places(file: &Path) -> Vec<PathBuf> {
     all.map(|name| file.with_file_name(name)).collect()
 }
 
-/// What a damaged file is called, the first, the second and so on.
+/// The name of the first, second, ... damaged file.
 fn aside(name: &OsStr, number: u32) -> OsString {
     match number {
         1 => beside(name, ".corrupt"),
@@ -97,8 +97,8 @@ impl Folder {
         };
         let unsafe_folder = |reason| PrivateFileError::Unsafe(format!("its folder {reason}"));
         unsafe_directory(&fstat(&this.dir)?).map_or(Ok(()), |it| Err(unsafe_folder(it)))?;
-        // Whoever may rename a folder above it may put another folder in its place. The path as it was written matters
-        // too: it may lead through a link that somebody else may replace.
+        // Whoever can rename an ancestor can replace the folder. The original path matters, too: it may contain a link that
+        // another user can replace.
         let written = std::path::absolute(path).map_err(PrivateFileError::Open)?;
         for above in folder
             .ancestors()
@@ -114,12 +114,12 @@ impl Folder {
         Ok(this)
     }
 
-    /// Where the file stands.
+    /// Path of the file.
     pub(crate) fn place(&self) -> &Path {
         &self.place
     }
 
-    /// Where the file stands, and what is made beside it.
+    /// Path of the file, and of those that are created beside it.
     pub(crate) fn places(&self) -> Vec<PathBuf> {
         places(&self.place)
     }
@@ -132,7 +132,7 @@ impl Folder {
         Ok(Instance::default().watch(&dir.into(), name.to_owned())?)
     }
 
-    /// The first `most` bytes of the file and one more if it is longer; none if there is no file.
+    /// The first `most` bytes of the file and one more if it is longer; `None` if there is no file.
     pub(crate) fn read(&self, most: u64) -> Result<Option<Vec<u8>>, PrivateFileError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file: File = match openat(&self.dir, &self.name, flags, Mode::empty()) {
@@ -147,7 +147,7 @@ impl Folder {
         Ok(Some(bytes))
     }
 
-    /// Like [`Folder::locked`], but waits this long for somebody else to give up the lock. Blocks.
+    /// Like [`Folder::locked`], but waits this long for the lock. Blocks.
     #[cfg(feature = "mcp")]
     pub(crate) fn locked_within(self, patience: Duration) -> Result<StoreFile, PrivateFileError> {
         let end = Instant::now() + patience;
@@ -167,7 +167,7 @@ impl Folder {
         }
     }
 
-    /// Keeps everyone else from writing the file, for as long as the answer lives.
+    /// Locks the file for writing while the result lives.
     pub(crate) fn locked(self) -> Result<StoreFile, PrivateFileError> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -182,7 +182,7 @@ impl Folder {
     }
 }
 
-/// Why somebody else may rename or replace what is in a directory, or nothing if nobody may.
+/// Why another user can rename or replace entries of a directory; `None` if nobody can.
 fn unsafe_directory(stat: &Stat) -> Option<&'static str> {
     let mode = Mode::from_raw_mode(stat.st_mode);
     if ![geteuid().as_raw(), ROOT].contains(&stat.st_uid) {
@@ -194,7 +194,7 @@ fn unsafe_directory(stat: &Stat) -> Option<&'static str> {
     }
 }
 
-/// Refuses a file that somebody else may have written.
+/// Rejects a file that another user can write.
 fn ours(file: &File) -> Result<(), PrivateFileError> {
     let stat = fstat(file)?;
     let others = Mode::WGRP | Mode::WOTH;
@@ -210,7 +210,7 @@ fn ours(file: &File) -> Result<(), PrivateFileError> {
     Err(PrivateFileError::Unsafe(reason.to_owned()))
 }
 
-/// A file that nobody else writes while this lives.
+/// A file that is locked while this lives.
 #[derive(Debug)]
 pub(crate) struct StoreFile {
     folder: Folder,
@@ -222,12 +222,12 @@ impl StoreFile {
         &self.folder
     }
 
-    /// Puts `bytes` in the place of the file; after a crash it holds the old bytes or the new ones.
+    /// Replaces the content of the file; after a crash it has the old or the new content.
     pub(crate) fn replace(&self, bytes: &[u8]) -> io::Result<()> {
         let new = beside(&self.folder.name, ".new");
         let written = self.write(&new, bytes);
         if written.is_err() {
-            // It may be gone already; if it stays, the next replacement removes it.
+            // It may be removed already; if it remains, the next replacement removes it.
             let _ = unlinkat(&self.folder.dir, &new, AtFlags::empty());
         }
         written
@@ -235,7 +235,7 @@ impl StoreFile {
 
     fn write(&self, new: &OsStr, bytes: &[u8]) -> io::Result<()> {
         let dir = &self.folder.dir;
-        // The lock is ours, so this is what a writer left that was killed.
+        // We hold the lock, so a killed writer left this behind.
         match unlinkat(dir, new, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),
@@ -249,7 +249,7 @@ impl StoreFile {
         Ok(fsync(dir)?)
     }
 
-    /// Moves the file to a name beside it that is free, and says which.
+    /// Moves the file to a free name beside it, and returns that name.
     pub(crate) fn set_aside(&self) -> io::Result<PathBuf> {
         let Folder { dir, name, place } = &self.folder;
         for number in 1..=MOST_ASIDE {
@@ -269,7 +269,7 @@ impl StoreFile {
 
 impl Drop for StoreFile {
     fn drop(&mut self) {
-        // A process that was just forked may hold the same handle until it runs something else, and the lock with it.
+        // A forked process may hold the same handle, and the lock, until it executes another program.
         let _ = self.lock.unlock();
     }
 }

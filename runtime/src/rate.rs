@@ -1,20 +1,20 @@
-//! How often something may happen in, a call of a client, a wish of a page, a stream of a server; whether it comes too soon out.
+//! Token-bucket rate limiter.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often something may happen in a span of time; that often it may also happen at once.
+/// Rate limit: a number of events per period, which may also occur in a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many.
+    /// Number of events.
     pub calls: u32,
-    /// In which time.
+    /// Period.
     pub per: Duration,
 }
 
 impl Default for Rate {
-    /// 1,000 a second.
+    /// 1,000 per second.
     fn default() -> Self {
         Self {
             calls: 1000,
@@ -34,14 +34,14 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Tokens that are taken and that time gives back.
+/// Token bucket.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct RateLimiter {
     rate: Rate,
     state: Mutex<(f64, Instant)>,
 }
 
-impl Bucket {
+impl RateLimiter {
     pub(crate) fn new(rate: &Rate) -> Self {
         Self {
             rate: *rate,
@@ -52,7 +52,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token, or says how many milliseconds it is until there is one.
+    /// Takes a token, or returns how many milliseconds to wait for one.
     pub(crate) fn take(&self) -> Result<(), u64> {
         self.take_at(tokio::time::Instant::now().into_std())
     }
@@ -63,14 +63,14 @@ impl Bucket {
         let (tokens, last) = &mut *state;
         let since = now.saturating_duration_since(*last).as_secs_f64();
         *tokens = (*tokens + since / each).min(f64::from(self.rate.calls));
-        // Whoever was here before may have looked at the clock later.
+        // Another thread may have read a later time before.
         *last = now.max(*last);
         if *tokens >= 1.0 {
             *tokens -= 1.0;
             return Ok(());
         }
         let wait = Duration::try_from_secs_f64((1.0 - *tokens) * each).unwrap_or(Duration::MAX);
-        // A part of a millisecond is waited for as a whole one.
+        // Rounded up to whole milliseconds.
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         Err(millis.saturating_add(1))
     }
@@ -86,7 +86,7 @@ mod tests {
         #![proptest_config(crate::cases::cases(1000))]
 
         /// In whatever order threads come to it, and however long they wait: in no span of time are more served than come
-        /// at once and time gives back, and whoever waits as long as they are told is served.
+        /// at once and are refilled, and whoever waits as long as required is served.
         #[test]
         fn no_span_of_time_has_more_than_its_share(
             calls in 1..5_u32,
@@ -94,14 +94,14 @@ mod tests {
             times in prop::collection::vec(0..5000_u64, 1..60),
         ) {
             let rate = Rate { calls, per: Duration::from_millis(per) };
-            let bucket = Bucket::new(&rate);
+            let limiter = RateLimiter::new(&rate);
             let start = Instant::now();
             let at = |millis: u64| start + Duration::from_millis(millis);
             let (mut served, mut latest) = (Vec::new(), 0);
             for time in times {
                 // Whoever looked at the clock before another, and comes after it, comes when that one does.
                 latest = time.max(latest);
-                if bucket.take_at(at(time)).is_ok() {
+                if limiter.take_at(at(time)).is_ok() {
                     served.push(latest);
                 }
             }
@@ -112,9 +112,9 @@ mod tests {
                     prop_assert!(count <= share, "{} from {} to {}", count, from, to);
                 }
             }
-            if let Err(wait) = bucket.take_at(at(latest)) {
-                prop_assert!(bucket.take_at(at(latest + wait.saturating_sub(2))).is_err());
-                prop_assert!(bucket.take_at(at(latest + wait)).is_ok(), "after {} ms", wait);
+            if let Err(wait) = limiter.take_at(at(latest)) {
+                prop_assert!(limiter.take_at(at(latest + wait.saturating_sub(2))).is_err());
+                prop_assert!(limiter.take_at(at(latest + wait)).is_ok(), "after {} ms", wait);
             }
         }
     }
@@ -125,24 +125,24 @@ mod tests {
             calls: 10,
             per: Duration::from_secs(1),
         };
-        let bucket = Bucket::new(&rate);
+        let limiter = RateLimiter::new(&rate);
         let start = Instant::now();
-        assert!((0..10).all(|_| bucket.take_at(start).is_ok()));
-        let wait = bucket.take_at(start).unwrap_err();
+        assert!((0..10).all(|_| limiter.take_at(start).is_ok()));
+        let wait = limiter.take_at(start).unwrap_err();
         assert!(wait <= 101, "{wait}");
-        assert!(bucket.take_at(start + Duration::from_millis(150)).is_ok());
-        assert!(bucket.take_at(start + Duration::from_millis(150)).is_err());
+        assert!(limiter.take_at(start + Duration::from_millis(150)).is_ok());
+        assert!(limiter.take_at(start + Duration::from_millis(150)).is_err());
         assert_eq!(rate.to_string(), "10/second");
     }
 
     #[test]
     fn a_time_that_is_longer_than_any_is_waited_for_as_well() {
-        let bucket = Bucket::new(&Rate {
+        let limiter = RateLimiter::new(&Rate {
             calls: 1,
             per: Duration::MAX,
         });
         let start = Instant::now();
-        assert_eq!(bucket.take_at(start), Ok(()));
-        assert_eq!(bucket.take_at(start), Err(u64::MAX));
+        assert_eq!(limiter.take_at(start), Ok(()));
+        assert_eq!(limiter.take_at(start), Err(u64::MAX));
     }
 }

@@ -1,9 +1,9 @@
-//! How frameworks and clients are joined to a runtime: what they call a tool, and how they ask a person.
+//! Recipes for agent frameworks and clients: names of tools and ways of asking a person.
 //!
 //! # Tools for an agent framework
-//! Frameworks that take tools as objects want a name, a definition with a JSON Schema, and a call of JSON text with text
-//! back, as the `ToolDyn` of [rig](https://docs.rs/rig-core) does. One adapter serves every tool that a worker has,
-//! those of other servers included. A refusal is text for the model, which may go on by it; it is no failure of the agent.
+//! Frameworks with tool objects need a name, a definition with a JSON Schema, and a call from JSON text to text, such as
+//! `ToolDyn` of [rig](https://docs.rs/rig-core). One adapter serves all tools of a worker, including those of third-party
+//! servers. A refusal is text for the model, not a failure of the agent.
 //!
 //! ```
 //! use bailiwick::{ToolInfo, Worker};
@@ -36,8 +36,8 @@
 //!             let Ok(arguments) = serde_json::from_str::<Value>(&arguments) else {
 //!                 return Ok("INVALID_ARGUMENTS: the arguments are no JSON".to_owned());
 //!             };
-//!             // What the model writes is the arguments and nothing else: policies, grants and tokens go with
-//!             // `Call::meta`, which no part of this text becomes.
+//!             // The model only controls the arguments. Policies, grants and tokens are in `Call::meta`, which is
+//!             // never filled from this text.
 //!             match self.worker.call(&self.info.spec.name, arguments).await {
 //!                 Ok(outcome) => Ok(outcome.text()),
 //!                 Err(error) => Ok(format!("{}: {}", error.code(), error.message())),
@@ -66,7 +66,7 @@
 //! #         let needs = vec!["read:people".parse().map_err(|_| bailiwick::CallError::new(bailiwick::Code::Internal, "no scope"))?];
 //! #         Ok(bailiwick::Prepared { needs, job: args.name })
 //! #     }
-//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Halt> {
+//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Interrupt> {
 //! #         Ok(bailiwick::Reply::text(format!("Hello {name}"), Whom { name: name.clone() }))
 //! #     }
 //! # }
@@ -89,22 +89,22 @@
 //! ```
 //!
 //! # Questions for a client of the Agent Client Protocol
-//! A question goes to the client as `session/request_permission`; its options are [`Question::options`], and
-//! [`Question::chosen`] takes the option back that a person chose. The outcome `cancelled` is no answer: the client ended
-//! the turn, and dropping the turn's calls withdraws their questions.
+//! A question is sent to the client as `session/request_permission` with the options of [`Question::options`], and
+//! [`Question::chosen`] converts the selected option to an answer. The outcome `cancelled` is not an answer: the client
+//! ended the turn, and dropping the turn's calls withdraws their questions.
 //!
 //! ```
 //! use bailiwick::{GrantAuthority, Question};
 //! use serde_json::{Value, json};
 //!
-//! /// What `session/request_permission` is sent with.
+//! /// The parameters of `session/request_permission`.
 //! fn asked(session: &str, question: &Question) -> Value {
 //!     let call = json!({"toolCallId": question.handle(), "title": question.request.intent, "status": "pending"});
 //!     json!({"sessionId": session, "toolCall": call, "options": question.options()})
 //! }
 //!
-//! /// Puts each open question to the client, until the runtime ends or the client ends the turn. The runtime has the
-//! /// approver `Deferred`, so that its questions wait here.
+//! /// Sends each open question to the client, until the runtime ends or the client ends the turn. The runtime uses the
+//! /// approver `Deferred`, so that its questions stay open.
 //! async fn answer_by<C, R>(grants: &GrantAuthority, session: &str, request_permission: C)
 //! where
 //!     C: Fn(Value) -> R,
@@ -119,9 +119,9 @@
 //!                 return;
 //!             }
 //!             let chosen = outcome["optionId"].as_str().and_then(|id| question.chosen(id));
-//!             // An option that was not offered is a no.
+//!             // An unknown option is a denial.
 //!             let answer = chosen.unwrap_or(bailiwick::Answer::DENY);
-//!             // It may have ended meanwhile; then there is nothing to answer.
+//!             // The question may have ended meanwhile.
 //!             let _ = grants.answer(question.id, answer).await;
 //!         }
 //!         if changes.next().await.is_none() {
@@ -144,7 +144,7 @@
 //! #         let needs = vec!["read:people".parse().map_err(|_| bailiwick::CallError::new(bailiwick::Code::Internal, "no scope"))?];
 //! #         Ok(bailiwick::Prepared { needs, job: args.name })
 //! #     }
-//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Halt> {
+//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Interrupt> {
 //! #         Ok(bailiwick::Reply::text(format!("Hello {name}"), Whom { name: name.clone() }))
 //! #     }
 //! # }

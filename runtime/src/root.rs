@@ -1,6 +1,6 @@
-//! A directory that a person configured in, the handle through which workers see it out.
+//! Roots: directories that a person configured, opened with ambient authority.
 //!
-//! This is the only file that takes ambient authority.
+//! This is the only file that uses ambient authority.
 
 mod granted;
 
@@ -23,15 +23,15 @@ pub enum RootError {
     /// It cannot be opened as a directory.
     #[error("cannot open the root `{mount}`")]
     Open {
-        /// Where it was to be mounted.
+        /// Its mount point.
         mount: VirtualPath,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It would hand out the whole machine or the kernel's own files.
+    /// It would expose the whole machine or files of the kernel.
     #[error("`{mount}` cannot be a root: {reason}")]
     Unsafe {
-        /// Where it was to be mounted.
+        /// Its mount point.
         mount: VirtualPath,
         /// What is wrong with it.
         reason: &'static str,
@@ -39,7 +39,7 @@ pub enum RootError {
 }
 
 impl RootError {
-    /// Where the root was to be mounted.
+    /// Returns the mount point of the root.
     #[must_use]
     pub fn mount(&self) -> &VirtualPath {
         match self {
@@ -48,7 +48,7 @@ impl RootError {
     }
 }
 
-/// A directory opened once, and where it stands in the namespace.
+/// An open directory with its mount point.
 #[derive(Debug)]
 pub struct Root {
     mount: VirtualPath,
@@ -107,8 +107,7 @@ impl Root {
         })
     }
 
-    /// Refuses to stand beside a root that holds the same files by other names: a rule about the one name would
-    /// not hold for the other.
+    /// Rejects a root that contains the same files under other names, since rules for one name would not apply to the other.
     pub(crate) fn beside(&self, other: &Self) -> Result<(), RootError> {
         let (outer, inner) = if self.host.starts_with(&other.host) {
             (other, self)
@@ -135,7 +134,7 @@ impl Root {
         })
     }
 
-    /// Refuses to hold the file at `host`, which workers must not reach.
+    /// Rejects a root that contains the file at `host`, which workers must not reach.
     pub(crate) fn without(&self, host: &Path) -> Result<(), RootError> {
         if host.starts_with(&self.host) {
             return Err(holds_kept_out(&self.mount));
@@ -143,7 +142,7 @@ impl Root {
         Ok(())
     }
 
-    /// Where a file that workers must not reach stands, and where a link of that name does.
+    /// The path of a file that workers must not reach, and the path of a link of that name.
     pub(crate) fn places_of(host: &Path) -> std::io::Result<[PathBuf; 2]> {
         let folder = host.parent().filter(|path| !path.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new(".")).canonicalize()?;
@@ -153,32 +152,32 @@ impl Root {
         Ok([host.canonicalize()?, name])
     }
 
-    /// Where it stands in the namespace.
+    /// Returns its mount point.
     #[must_use]
     pub fn mount(&self) -> &VirtualPath {
         &self.mount
     }
 
-    /// The handle. Open beneath it only what a permit allowed.
+    /// Returns the directory handle. Open only what a permit allows.
     #[must_use]
     pub fn dir(&self) -> &Dir {
         &self.dir
     }
 
-    /// Whether file systems mounted inside it belong to it.
+    /// Returns whether file systems mounted inside it belong to it.
     #[must_use]
     pub fn crosses_mounts(&self) -> bool {
         self.cross_mounts
     }
 
-    /// Whether it is no configured root, but was opened for one call to reach what a person granted outside the roots.
+    /// Whether it is not configured, but was opened for a granted path outside the roots.
     #[must_use]
     pub fn is_for_one_call(&self) -> bool {
         self.for_one_call
     }
 
-    /// The absolute host path of a relative link target that begins at the top of this root and leads above it by `..`.
-    /// A later `..` is not resolved: where it leads depends on the links before it.
+    /// The absolute host path of a relative link target at the top of this root that leads above it by `..`. A later `..` is
+    /// not resolved, since it depends on the links before it.
     #[must_use]
     pub fn above(&self, target: &str) -> Option<PathBuf> {
         let mut host = self.host.as_path();
@@ -193,13 +192,13 @@ impl Root {
         Some(host.join(rest))
     }
 
-    /// Device and inode of the directory that was opened; the handle stays on it, whatever becomes of its name.
+    /// Device and inode of the open directory, whatever happens to its name.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
 
-    /// Whether `fd` lies in procfs, sysfs or another file system through which the kernel speaks of itself.
+    /// Returns whether `fd` is in procfs, sysfs or another file system of the kernel.
     ///
     /// # Errors
     /// The system's.
@@ -211,7 +210,7 @@ impl Root {
     /// The virtual path of an absolute link target that points into this root.
     #[must_use]
     pub fn virtual_path(&self, host: &Path) -> Option<VirtualPath> {
-        // Where `..` leads depends on the links before it, so it is not resolved by name here.
+        // The target of `..` depends on the links before it, so it is not resolved by name here.
         if host
             .components()
             .any(|part| matches!(part, Component::ParentDir))
@@ -258,14 +257,14 @@ const KERNEL_FILES: [u32; 20] = [
     0x1980_0202,
 ];
 
-/// The home directory: as it is named, and last as it is without links.
+/// The home directory: as named, and last with links resolved.
 fn homes() -> Vec<PathBuf> {
     let named = std::env::home_dir().filter(|home| home.is_absolute());
     let real = named.as_ref().and_then(|home| home.canonicalize().ok());
     named.into_iter().chain(real).collect()
 }
 
-/// Says why a directory at `host` must not be handed out, if so.
+/// Why the directory at `host` must not be a root, if so.
 fn unsafe_reason(host: &Path, home: Option<&Path>) -> Option<&'static str> {
     if host.parent().is_none() {
         return Some("it is the top of the file system; configure the directories that are needed");
@@ -275,11 +274,11 @@ fn unsafe_reason(host: &Path, home: Option<&Path>) -> Option<&'static str> {
             "it is or holds the home directory; configure the directories that are needed",
         );
     }
-    // The device file system says that it is a tmpfs, so it is known by its place.
+    // The device file system is a tmpfs, so it is recognised by its path.
     (host == Path::new("/dev")).then_some("it holds devices")
 }
 
-/// Says why a directory must not be handed out because of its file system, if so.
+/// Why a directory must not be a root because of its file system, if so.
 fn kernel_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
     match Root::serves_kernel_files(dir) {
         Ok(false) => None,
@@ -288,7 +287,7 @@ fn kernel_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
     }
 }
 
-/// The roots that one worker holds.
+/// The roots of one worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RootTable {
     roots: Vec<Arc<Root>>,
@@ -306,21 +305,21 @@ impl RootTable {
         }
     }
 
-    /// Where `path`, which lies in a root, really leads; none if nothing is there, or outside every root.
+    /// Resolves `path` in a root; `None` if it does not exist or leads outside all roots.
     pub(crate) fn real(&self, path: &VirtualPath) -> Option<VirtualPath> {
         let (root, rest) = self.find(path)?;
         let host = root.host.join(rest).canonicalize().ok()?;
         self.iter().find_map(|root| root.virtual_path(&host))
     }
 
-    /// Whether a file stands at `path`; links are not followed.
+    /// Whether `path` is a file; links are not followed.
     pub(crate) fn is_file(&self, path: &VirtualPath) -> bool {
         let found = self.find(path);
         let meta = found.and_then(|(root, rest)| root.dir.symlink_metadata(rest).ok());
         meta.is_some_and(|meta| meta.is_file())
     }
 
-    /// The roots of which `authority` may leave something.
+    /// The roots in which `authority` may allow something.
     pub(crate) fn reached_by(&self, authority: &Authority) -> Self {
         let reached = self
             .roots
@@ -335,8 +334,8 @@ impl RootTable {
         self.roots.iter().map(Arc::as_ref)
     }
 
-    /// The root with the longest mount that holds `path`, and the path beneath it. What was granted for one call is found
-    /// in the directory that holds it, if that was opened too: it may be a directory that holds something else granted.
+    /// The root with the longest mount that contains `path`, and the path relative to it. A path granted for one call is
+    /// looked up in its parent directory if that was opened, too, since the path may be the parent of another granted path.
     pub(crate) fn find<'t, 'p>(&'t self, path: &'p VirtualPath) -> Option<(&'t Root, &'p str)> {
         let holding = self
             .iter()
@@ -346,10 +345,7 @@ impl RootTable {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the directories to be opened are made here"
-)]
+#[expect(clippy::disallowed_methods, reason = "tests create directories")]
 mod tests {
     use super::*;
 

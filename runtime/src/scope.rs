@@ -1,4 +1,4 @@
-//! `verb:resource[:detail]` in, a scope (what one call needs) or a pattern (what a rule covers) out.
+//! Scopes: `verb:resource[:detail]`, what a call needs.
 
 mod coverage;
 mod marks;
@@ -47,7 +47,7 @@ impl Verb {
     /// Every verb, from the least to the most powerful.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Execute];
 
-    /// The verb as it stands in a scope.
+    /// Returns the verb as written in a scope.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl FromStr for Verb {
     }
 }
 
-/// The kind of thing a scope is about: `file`, `cli`, `database`, `mcp`, ...
+/// Kind of resource of a scope: `file`, `cli`, `database`, `mcp`, ...
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// Files and directories; details are paths.
@@ -85,7 +85,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// The resource as it stands in a scope.
+    /// Returns the resource as written in a scope.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -111,7 +111,7 @@ impl FromStr for Resource {
     }
 }
 
-/// Why a text is no scope or pattern.
+/// Why a text is not a scope or pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScopeError {
@@ -124,7 +124,7 @@ pub enum ScopeError {
     /// A segment between two colons is empty.
     #[error("`{0}` has an empty segment")]
     Empty(String),
-    /// `*` stands where it must not: only a whole last segment may be `*`.
+    /// `*` is only valid as the whole last segment.
     #[error(
         "`{0}` has `*` inside; only a whole segment at the end may be `*`, use globs for names"
     )]
@@ -132,13 +132,13 @@ pub enum ScopeError {
     /// The path of a file scope is not absolute and plain.
     #[error("`{0}` has no plain absolute path")]
     Path(String, #[source] PathError),
-    /// The path of a file scope holds `..`.
+    /// The path of a file scope contains `..`.
     #[error("`{0}` holds `..`")]
     Dots(String),
-    /// A control character stands in it.
+    /// It contains a control character.
     #[error("the scope holds a control character")]
     Control,
-    /// A scope lacks a resource, which only a pattern may.
+    /// A scope has no resource, which only a pattern may lack.
     #[error("`{0}` names no resource")]
     Incomplete(String),
 }
@@ -146,7 +146,7 @@ pub enum ScopeError {
 /// The last part of a scope.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Detail {
-    /// The scope is about the resource as a whole.
+    /// The resource as a whole.
     None,
     /// A path, for files.
     Path(VirtualPath),
@@ -156,8 +156,8 @@ pub enum Detail {
 
 /// What one call needs: always concrete, such as `write:file:/repo/src/x.rs`.
 ///
-/// Beside its text it says which operations are meant and how far it reaches: every operation of its verb, and the named
-/// thing alone, unless a tool says otherwise. Only grants look at that; policies and the text form know verbs.
+/// In addition to its text it has operations and a reach: by default all operations of its verb, and exactly the named
+/// resource. Only grants use them; policies and the text form have verbs only.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
     verb: Verb,
@@ -168,7 +168,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The need to do `verb`, whichever operation of it, to the file or directory at `path`.
+    /// Creates a scope for all operations of `verb` on the file or directory at `path`.
     #[must_use]
     pub fn file(verb: Verb, path: VirtualPath) -> Self {
         Self {
@@ -180,13 +180,13 @@ impl Scope {
         }
     }
 
-    /// The need to do `operation`, and no other, to the file or directory at `path`.
+    /// Creates a scope for only `operation` on the file or directory at `path`.
     #[must_use]
     pub fn doing(operation: Operation, path: VirtualPath) -> Self {
         Self::file(operation.verb(), path).only(operation.into())
     }
 
-    /// The same need for `operation` as well, if its verb has it.
+    /// Adds `operation`, if its verb has it.
     #[must_use]
     pub fn or(mut self, operation: Operation) -> Self {
         if operation.verb() == self.verb {
@@ -195,7 +195,7 @@ impl Scope {
         self
     }
 
-    /// The same need for those of `operations` that its verb has; for all of them if it has none.
+    /// Restricts it to those of `operations` that its verb has, or to all operations if its verb has none of them.
     #[must_use]
     pub fn only(mut self, operations: Operations) -> Self {
         let of_verb = Operations::of(Some(self.verb));
@@ -204,14 +204,14 @@ impl Scope {
         self
     }
 
-    /// The same need for everything beneath, too.
+    /// Extends it to everything beneath.
     #[must_use]
     pub fn beneath(mut self) -> Self {
         self.reach = Reach::Beneath;
         self
     }
 
-    /// The need to do `verb`, whichever operation of it, to the same thing.
+    /// Returns the scope for all operations of `verb` on the same resource.
     #[must_use]
     pub fn with_verb(&self, verb: Verb) -> Self {
         Self {
@@ -221,7 +221,7 @@ impl Scope {
         }
     }
 
-    /// The same need for the file or directory at `path`.
+    /// Returns the same scope for the file or directory at `path`.
     pub(crate) fn at(&self, path: VirtualPath) -> Self {
         Self {
             resource: Resource::File,
@@ -230,42 +230,42 @@ impl Scope {
         }
     }
 
-    /// Which operations are meant.
+    /// Returns the operations.
     #[must_use]
     pub fn operations(&self) -> Operations {
         self.operations
     }
 
-    /// How far it reaches.
+    /// Returns the reach.
     #[must_use]
     pub fn reach(&self) -> Reach {
         self.reach
     }
 
-    /// Whether who may do this may do `other`.
+    /// Returns whether this includes `other`.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         Coverage::of(self).covers(other)
     }
 
-    /// What is to be done.
+    /// Returns the verb.
     #[must_use]
     pub fn verb(&self) -> Verb {
         self.verb
     }
 
-    /// To what kind of thing.
+    /// Returns the kind of resource.
     #[must_use]
     pub fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// To which one.
+    /// Returns the detail.
     #[must_use]
     pub fn detail(&self) -> &Detail {
         &self.detail
     }
 
-    /// The path, if this is about a file.
+    /// Returns the path, if this is a file scope.
     #[must_use]
     pub fn path(&self) -> Option<&VirtualPath> {
         match &self.detail {
@@ -310,7 +310,7 @@ fn write_parts(
 }
 
 impl Scope {
-    /// The text without the marks of servers and tools of MCP, as a model knows these: `read:mcp:SERVER:TOOL`.
+    /// The text without the marks of MCP servers and tools, as models know them: `read:mcp:SERVER:TOOL`.
     pub(crate) fn without_marks(&self) -> String {
         let text = self.to_string();
         if self.resource.as_str() != "mcp" {

@@ -1,4 +1,4 @@
-//! Workers come and go here: spawned under admitted policies, restarted when they die, revoked with their subtrees.
+//! Worker lifecycle: workers are spawned under admitted policies, restarted when they die, and revoked with their subtrees.
 
 mod restart;
 mod spawn;
@@ -24,53 +24,53 @@ use crate::pipeline::PreviewKey;
 use crate::policy::Authority;
 use crate::root::RootTable;
 use crate::tool::Tools;
-use crate::worker::{Admission, Deadlines, Pool, Shared, Turns, WorkerActor};
+use crate::worker::{Admission, Deadlines, PathLocks, Pool, Shared, WorkerActor};
 use restart::Restarts;
 use tree::Tree;
 
 pub use spawn::SpawnError;
 
-/// What all workers of a runtime share.
+/// State shared by all workers of a runtime.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) tools: Tools,
-    /// Told whenever the tools of other servers may be others.
+    /// Notifies of changes of the tools of third-party servers.
     #[cfg_attr(
         not(feature = "mcp"),
-        expect(dead_code, reason = "only clients of a gateway are told")
+        expect(dead_code, reason = "only a gateway watches it")
     )]
     pub(crate) changes: Option<tokio::sync::watch::Receiver<()>>,
     pub(crate) names: Namespace,
     pub(crate) authority: Authority,
     pub(crate) roots: RootTable,
-    /// Files of the host that no root and no grant may hold.
+    /// Files of the host that no root and no grant may contain.
     pub(crate) kept_out: Vec<PathBuf>,
     pub(crate) audit: Audit,
     pub(crate) broker: Broker,
     pub(crate) artifacts: ArtifactStore,
-    /// Whether there is anybody to ask.
+    /// Whether there is an approver.
     pub(crate) asks: bool,
     pub(crate) admission: Admission,
-    /// The longest a call may work.
+    /// Time limit of calls.
     pub(crate) call_limit: Duration,
-    /// The deepest a delegation may go.
+    /// Maximum delegation depth.
     pub(crate) max_depth: usize,
     pub(crate) io: Pool,
     pub(crate) cpu: Pool,
     pub(crate) deadlines: Deadlines,
-    /// What preview tokens are made with.
+    /// The key of preview tokens.
     pub(crate) previews: PreviewKey,
-    pub(crate) turns: Turns,
+    pub(crate) path_locks: PathLocks,
     pub(crate) calls: AtomicU64,
     pub(crate) workers: AtomicU64,
     pub(crate) registry: DashMap<WorkerId, Arc<Shared>, FixedState>,
     pub(crate) actors: DashMap<ActorId, WorkerId, FixedState>,
     pub(crate) tree: TreeLock,
-    /// One supervisor actor a core, so that a hundred thousand children share no map and no mailbox.
-    pub(crate) supervisors: OnceLock<Vec<ActorRef<Never>>>,
+    /// One supervisor per CPU core, so that a hundred thousand workers do not share one map and mailbox.
+    pub(crate) supervisors: OnceLock<Vec<ActorRef<NoMessage>>>,
 }
 
-/// The delegation tree behind its lock; taken when workers come and go, never on a call.
+/// The delegation tree behind a lock, which is taken when workers start and end, never on a call.
 #[derive(Debug, Default)]
 pub(crate) struct TreeLock(Mutex<Tree>);
 
@@ -81,30 +81,30 @@ impl TreeLock {
     }
 }
 
-/// What a revocation came to.
+/// Result of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revoked {
-    /// Workers that lost their authority by this call, the worker itself included.
+    /// Workers that this call revoked, including the worker itself.
     pub workers: usize,
-    /// Workers with an effect that had begun before and did not end in time; nothing new begins there.
+    /// Workers with an effect that had begun before and did not end in time. They begin no other.
     pub unfinished: usize,
 }
 
-/// A supervisor is told nothing; it hears of deaths.
+/// Supervisors receive no messages, only supervision events.
 #[derive(Debug)]
-pub(crate) enum Never {}
+pub(crate) enum NoMessage {}
 
 // These messages never leave the process.
 #[cfg(feature = "ractor-cluster")]
-impl ractor::Message for Never {}
+impl ractor::Message for NoMessage {}
 
-/// Starts workers anew when they die.
+/// Restarts workers that die.
 #[derive(Debug)]
 pub(crate) struct Supervisor;
 
-/// What a supervisor remembers.
+/// State of a supervisor.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct SupervisorState {
     core: std::sync::Weak<Core>,
     began: Instant,
     restarts: HashMap<WorkerId, Restarts, FixedState>,
@@ -112,16 +112,16 @@ pub(crate) struct Watch {
 
 #[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for Supervisor {
-    type Msg = Never;
-    type State = Watch;
+    type Msg = NoMessage;
+    type State = SupervisorState;
     type Arguments = std::sync::Weak<Core>;
 
     async fn pre_start(
         &self,
-        _: ActorRef<Never>,
+        _: ActorRef<NoMessage>,
         core: Self::Arguments,
-    ) -> Result<Watch, ActorProcessingErr> {
-        Ok(Watch {
+    ) -> Result<SupervisorState, ActorProcessingErr> {
+        Ok(SupervisorState {
             core,
             began: Instant::now(),
             restarts: HashMap::default(),
@@ -130,13 +130,13 @@ impl Actor for Supervisor {
 
     async fn handle_supervisor_evt(
         &self,
-        me: ActorRef<Never>,
+        me: ActorRef<NoMessage>,
         event: SupervisionEvent,
-        watch: &mut Watch,
+        state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorFailed(who, _) | SupervisionEvent::ActorTerminated(who, ..) => {
-                watch.died(who.get_id(), me.get_cell()).await;
+                state.restart(who.get_id(), me.get_cell()).await;
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
             #[cfg(feature = "ractor-cluster")]
@@ -146,9 +146,9 @@ impl Actor for Supervisor {
     }
 }
 
-impl Watch {
-    /// Starts a worker anew with the same authority, unless its end was wanted or it dies too often.
-    async fn died(&mut self, actor: ActorId, me: ActorCell) {
+impl SupervisorState {
+    /// Restarts a worker with the same authority, unless it was revoked or dies too often.
+    async fn restart(&mut self, actor: ActorId, me: ActorCell) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
@@ -171,7 +171,7 @@ impl Watch {
                 .is_ok()
         {
             if shared.gate().is_closed() {
-                // It was revoked meanwhile, and its former life could not be told.
+                // It was revoked meanwhile, and its previous actor could not be closed.
                 shared.close();
             } else {
                 shared.note(AuditStep::Restarted);
@@ -179,7 +179,7 @@ impl Watch {
             return;
         }
         self.restarts.remove(&id);
-        // Not waited for: other workers of this supervisor may have died, too.
+        // Not awaited: other workers of this supervisor may have died, too.
         tokio::spawn(async move {
             core.revoke(id).await;
             shared.note(AuditStep::WorkerStopped);
@@ -192,12 +192,12 @@ impl Core {
         CallId(self.calls.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// How long a call may work: what its host asked for, within the runtime's bound.
+    /// Time limit of a call: what its host requested, at most that of the runtime.
     pub(crate) fn limit(&self, asked: Option<Duration>) -> Duration {
         asked.map_or(self.call_limit, |asked| asked.min(self.call_limit))
     }
 
-    /// The supervisor that a worker is linked to; none once the runtime ends.
+    /// The supervisor that a worker is linked to; `None` once the runtime has ended.
     pub(crate) fn supervisor_of(&self, id: WorkerId) -> Option<ActorCell> {
         let supervisors = self.supervisors.get()?;
         let index = usize::try_from(id.0)
@@ -213,13 +213,13 @@ impl Core {
             .collect()
     }
 
-    /// Revokes a worker and everything beneath it. The work continues if the caller stops waiting.
+    /// Revokes a worker and its descendants. This continues if the caller stops waiting.
     pub(crate) async fn revoke(self: &Arc<Self>, id: WorkerId) -> Revoked {
         let subtree = self.tree.lock().revoke(id);
         self.end(subtree).await
     }
 
-    /// Revokes every worker, and starts none from now on.
+    /// Revokes all workers, and starts none from now on.
     pub(crate) async fn revoke_all(self: &Arc<Self>) -> Revoked {
         let all = self.tree.lock().close();
         self.end(all).await
@@ -237,13 +237,13 @@ impl Core {
         let unfinished = tokio::spawn(async move { core.settle(revoked).await }).await;
         Revoked {
             workers: newly.len(),
-            // The task ends early only with the executor, and every effect with it.
+            // The task fails only if the executor shuts down, which ends all effects.
             unfinished: unfinished.unwrap_or_default(),
         }
     }
 
-    /// Waits until the effects of revoked workers and their actors have ended, all together no longer than [`GRACE`];
-    /// returns how many workers have an effect left.
+    /// Waits at most [`GRACE`] until the effects and actors of revoked workers have ended; returns how many workers still
+    /// have an effect.
     async fn settle(self: &Arc<Self>, revoked: Vec<tree::Revoked>) -> usize {
         let end = tokio::time::Instant::now() + GRACE;
         let mut unfinished = Vec::new();
@@ -256,7 +256,7 @@ impl Core {
             ids.push(id);
         }
         for shared in self.registered(ids.iter().copied()) {
-            // The end of one that still answers somebody is recorded later.
+            // A worker that has not ended by then is audited later.
             let _ = tokio::time::timeout_at(end, shared.ended()).await;
         }
         for id in ids {
@@ -267,7 +267,7 @@ impl Core {
         }
         let left = unfinished.len();
         for (id, gate) in unfinished {
-            // It stays in the tree while its effect is under way, so that a later revocation waits for it, too.
+            // It stays in the tree while its effect runs, so that a later revocation waits for it, too.
             let core = Arc::clone(self);
             tokio::spawn(async move {
                 gate.idle().await;
@@ -277,9 +277,9 @@ impl Core {
         left
     }
 
-    /// Takes all authority from everybody at once, without waiting.
+    /// Revokes all workers without waiting.
     pub(crate) fn close(&self) {
-        // The gates stay in the tree, so that whoever revokes one of these workers later still waits for its effects.
+        // The gates stay in the tree, so that a later revocation of one of these workers still waits for its effects.
         let all = self.tree.lock().close();
         for worker in all {
             if let Some((_, shared)) = self.registry.remove(&worker.id) {

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::error::CallError;
-use crate::rate::Bucket;
+use crate::rate::RateLimiter;
 use crate::upstream::{APP_PREFIX, ServerTool};
 use crate::worker::Worker;
 use actor::{ActorArguments, ViewActor, ViewMsg};
@@ -126,7 +126,7 @@ impl Worker {
         let mark: String = mark.iter().map(|byte| format!("{byte:02x}")).collect();
         let name: Arc<str> = format!("{APP_PREFIX}{}", spec.name).into();
         let label = format!("{name}~{mark}");
-        if !self.apps().claim(&name, &label, spec.indirect) {
+        if !self.apps().register(&name, &label, spec.indirect) {
             return Err(ViewError::Taken(spec.name));
         }
         let limits = spec.limits;
@@ -143,7 +143,7 @@ impl Worker {
             source: spec.source,
             modes: spec.modes,
             limits,
-            request_limiter: Bucket::new(&limits.request_rate),
+            request_limiter: RateLimiter::new(&limits.request_rate),
             state: watch::Sender::new(ViewState::Starting),
             pinned: AtomicBool::new(false),
             app: OnceLock::new(),

@@ -1,26 +1,26 @@
-//! One sub-agent's task: calls in, answers out, under an authority that can only shrink.
+//! Workers: each serves one sub-agent task under an authority that can only shrink.
 
 mod actor;
+mod admission;
+mod approval;
 #[cfg(feature = "mcp")]
 mod apps;
-mod asking;
-mod beneath;
 mod blocking;
+mod call_table;
 #[cfg(feature = "mcp")]
 mod compile;
 mod deadline;
-mod docket;
-mod granted;
-mod inbox;
-mod intake;
+mod delegation;
+mod granted_call;
 mod jobs;
-mod locks;
+mod lock_queue;
 mod offered;
+mod path_locks;
 mod pending;
+mod prepare;
 mod preview_arguments;
 mod remote;
 mod shared;
-mod turns;
 #[cfg(feature = "mcp")]
 mod views;
 
@@ -44,25 +44,25 @@ use crate::root::Root;
 use crate::supervisor::{Revoked, SpawnError};
 
 pub(crate) use actor::WorkerActor;
+pub use admission::Admission;
+use admission::CallOptions;
+#[cfg(feature = "mcp")]
+pub(crate) use admission::Done;
+#[cfg(not(feature = "mcp"))]
+use admission::Done;
 pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use deadline::Deadlines;
-pub use inbox::Admission;
-#[cfg(feature = "mcp")]
-pub(crate) use inbox::Done;
-#[cfg(not(feature = "mcp"))]
-use inbox::Done;
-use inbox::Terms;
 #[cfg(feature = "mcp")]
 pub(crate) use offered::ToolsChanges;
-pub use pending::{Begun, PendingCall};
+pub(crate) use path_locks::PathLocks;
 #[cfg(feature = "mcp")]
-pub(crate) use pending::{Reached, Underway};
+pub(crate) use pending::{CallEvent, RunningCall};
+pub use pending::{CallProgress, PendingCall};
 pub(crate) use shared::Shared;
-pub(crate) use turns::Turns;
 
-/// What a worker is started with.
+/// How to start a worker.
 ///
-/// Without a policy it must ask for everything it does.
+/// A worker without a policy must ask for everything that it does.
 #[derive(Clone, Debug)]
 pub struct WorkerSpec {
     pub(crate) name: String,
@@ -71,16 +71,16 @@ pub struct WorkerSpec {
     pub(crate) policy: Option<Policy>,
     pub(crate) budget: Budget,
     pub(crate) origin: Origin,
-    /// The name is what a client calls itself.
+    /// The name is that of an MCP client.
     pub(crate) of_client: bool,
 }
 
-/// What the names of workers begin with that clients named.
+/// Prefix of the names of workers that serve MCP clients.
 pub(crate) const OF_CLIENTS: char = '~';
 
 impl WorkerSpec {
-    /// A worker called `name` (1 to 64 visible characters without `/`, the first no `~`), which people see in questions
-    /// and in the audit. Names that begin with `~` are those that MCP clients give themselves.
+    /// Creates the specification of a worker called `name`, which people see in questions and in the audit: 1 to 64 visible
+    /// characters without `/`. The first must not be `~`, which is the prefix of workers that serve MCP clients.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl WorkerSpec {
         }
     }
 
-    /// A worker that a client named.
+    /// Creates the specification of a worker named after an MCP client.
     #[cfg(feature = "mcp")]
     pub(crate) fn of_client(name: String) -> Self {
         Self {
@@ -103,15 +103,15 @@ impl WorkerSpec {
         }
     }
 
-    /// Sets what it may do; it is refused if that is more than its parent holds.
+    /// Sets the policy. The worker is not started if it requests more than its parent has.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// Sets where relative paths begin, and what tools such as `find` look through if no path is given. Without it that
-    /// is the folder of its parent if it may read that, else the one folder that is open to it, else none.
+    /// Sets the working directory: where relative paths begin, and what tools such as `find` search without a path. The
+    /// default is that of the parent if the worker may read it, else the only folder that is open to the worker, else none.
     ///
     /// ```
     /// # async fn example(runtime: bailiwick::Runtime) -> Result<(), Box<dyn std::error::Error>> {
@@ -126,21 +126,22 @@ impl WorkerSpec {
         self
     }
 
-    /// Says who wrote the policy; a person, if this is not called. What is reserved to people is refused from a model.
+    /// Sets who wrote the policy; the default is a person. Keys that are reserved for people are rejected in a model's policy.
     #[must_use]
     pub fn written_by(mut self, origin: Origin) -> Self {
         self.origin = origin;
         self
     }
 
-    /// Sets how much it and everything beneath it may do.
+    /// Sets the budget of the worker and its descendants.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// Names the session that grants of that lifetime belong to; else a top worker begins one, and a child is in its parent's.
+    /// Sets the session that session grants belong to. By default a top-level worker has a session of its own, and a child
+    /// shares its parent's.
     #[must_use]
     pub fn session(mut self, session: impl Into<String>) -> Self {
         self.session = Some(session.into());
@@ -148,18 +149,18 @@ impl WorkerSpec {
     }
 }
 
-/// How a worker fares.
+/// State of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Calls in flight, those that wait for a person included.
+    /// Calls in flight, including those that wait for approval.
     pub in_flight: u32,
-    /// Jobs that nobody waits for any more and that still hold a thread; above zero the worker is degraded.
+    /// Threads that are still blocked by abandoned jobs; the worker is degraded if there are any.
     pub lost_threads: u32,
-    /// It was revoked or stopped.
+    /// Whether the worker was revoked or stopped.
     pub revoked: bool,
 }
 
-/// A handle on a worker; cloning it is cheap, and dropping it does not end the worker.
+/// Handle of a worker. Cloning it is cheap; dropping it does not end the worker.
 ///
 /// A worker lives until it, an ancestor or the runtime is revoked or stopped.
 #[derive(Clone, Debug)]
@@ -172,37 +173,37 @@ impl Worker {
         Self { shared }
     }
 
-    /// Names the worker in the audit.
+    /// Returns the id of the worker, as in the audit.
     #[must_use]
     pub fn id(&self) -> WorkerId {
         self.shared.id
     }
 
-    /// The names from the outermost worker down, such as `main/tests`.
+    /// Returns the path of worker names, such as `main/tests`.
     #[must_use]
     pub fn agent(&self) -> &str {
         &self.shared.agent
     }
 
-    /// Calls a tool as a model does, and waits for the answer; asks people if it must.
+    /// Calls a tool as a model does and waits for the result. People are asked if the policy says so.
     ///
-    /// Dropping the future cancels the call: an effect that had begun is completed, nothing else is.
+    /// Dropping the future cancels the call; only an effect that has already begun is completed.
     ///
     /// # Errors
-    /// [`CallError`] with the stable code of the refusal or failure.
+    /// [`CallError`] with the code of the refusal or failure.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<Outcome, CallError> {
         self.submit(Call::new(tool, arguments)).await
     }
 
-    /// Like [`Worker::call`], with what the host adds.
+    /// Like [`Worker::call`], with metadata.
     ///
     /// # Errors
     /// [`CallError`]
     pub async fn submit(&self, call: Call) -> Result<Outcome, CallError> {
-        outcome(inbox::submit(&self.shared, call, Terms::new(Mode::Apply)).await?)
+        outcome(admission::submit(&self.shared, call, CallOptions::new(Mode::Apply)).await?)
     }
 
-    /// Like [`Worker::call`], with arguments of the tool's own type: nothing is turned into JSON and back.
+    /// Like [`Worker::call`], with arguments of the tool's own type instead of JSON.
     ///
     /// # Errors
     /// [`CallError`]
@@ -216,33 +217,33 @@ impl Worker {
             arguments: Value::Null,
             meta: CallMeta::default(),
         };
-        let terms = Terms {
+        let options = CallOptions {
             typed: Some(Box::new(arguments)),
-            ..Terms::new(Mode::Apply)
+            ..CallOptions::new(Mode::Apply)
         };
-        outcome(inbox::submit(&self.shared, call, terms).await?)
+        outcome(admission::submit(&self.shared, call, options).await?)
     }
 
-    /// Shows what a mutating call would do. Nothing changes, and nobody is asked if the worker may read the targets.
+    /// Previews a mutating call. Nothing changes, and nobody is asked if the worker may read the targets.
     ///
     /// # Errors
-    /// [`CallError`], the same as the call itself would give; `INVALID_ARGUMENTS` for a tool that only reads.
+    /// The same [`CallError`] as that of the call; `INVALID_ARGUMENTS` for a tool that only reads.
     pub async fn preview(&self, tool: &str, arguments: Value) -> Result<Preview, CallError> {
         self.submit_preview(Call::new(tool, arguments)).await
     }
 
-    /// Like [`Worker::preview`], with what the host adds.
+    /// Like [`Worker::preview`], with metadata.
     ///
     /// # Errors
     /// [`CallError`]
     pub async fn submit_preview(&self, call: Call) -> Result<Preview, CallError> {
-        preview(inbox::submit(&self.shared, call, Terms::new(Mode::Preview)).await?)
+        preview(admission::submit(&self.shared, call, CallOptions::new(Mode::Preview)).await?)
     }
 
-    /// Starts a worker beneath this one.
+    /// Starts a child of this worker.
     ///
     /// # Errors
-    /// [`SpawnError::Policy`] if it asks for more than this worker holds, and the other reasons of [`SpawnError`].
+    /// [`SpawnError::Policy`] if its policy requests more than this worker has; see [`SpawnError`] for the others.
     pub async fn spawn(&self, spec: WorkerSpec) -> Result<Self, SpawnError> {
         self.shared
             .core
@@ -251,48 +252,47 @@ impl Worker {
             .map(Self::new)
     }
 
-    /// Takes all authority from this worker and everything beneath it. When it returns, nothing new begins, and effects that
-    /// had begun or were being prepared have ended, but for [`Revoked::unfinished`]. That also holds for a second caller at the
-    /// same time.
+    /// Revokes this worker and its descendants. When this returns, no effect can begin any more, and those that had begun or
+    /// were being prepared have ended, except for [`Revoked::unfinished`]. This also holds for concurrent callers.
     pub async fn revoke(&self) -> Revoked {
         self.shared.core.revoke(self.shared.id).await
     }
 
-    /// Returns once this worker has lost its authority.
+    /// Waits until this worker is revoked.
     pub async fn revoked(&self) {
         self.shared.gate().closed().await;
     }
 
-    /// How far its authority goes, in one word for descriptions: `read` if nothing can be changed, `full` if people may
-    /// grant what lies outside every root, else `interact`. It decides nothing.
+    /// Returns the access level for descriptions: `read` if nothing can be changed, `full` if people may grant paths outside
+    /// all roots, else `interact`. It is informative only.
     #[must_use]
     pub fn access(&self) -> Access {
         self.shared.authority.level()
     }
 
-    /// The folders that its policy leaves it, in path order, and what it may do there.
+    /// Returns the folders that are open to the worker, in path order, and what it may do there.
     #[must_use]
     pub fn open_folders(&self) -> &[OpenFolder] {
         self.shared.names.open_folders()
     }
 
-    /// Where relative paths begin; none if there is no one such folder.
+    /// Returns the working directory, if there is one.
     #[must_use]
     pub fn cwd(&self) -> Option<&VirtualPath> {
         self.shared.names.default_root()
     }
 
-    /// Says which layer and rule decides on each need of a call, and the smallest grant that would allow it. These are all
-    /// needs that the call begins with. Nothing is looked at, so links are not followed, and what a directory holds is not
-    /// known. A policy of the call is compiled here, which takes a while if it is large.
+    /// Explains which layer and rule decides on each need of a call, and the smallest grant that would allow it. Only the
+    /// needs that are known from the arguments are explained: the file system is not read, so links are not followed and
+    /// the contents of directories are unknown. A policy of the call is compiled here, which takes a while if it is large.
     ///
     /// # Errors
-    /// [`CallError`] if the call cannot be understood.
+    /// [`CallError`] if the call is invalid.
     pub fn explain(&self, call: &Call) -> Result<Vec<Explanation>, CallError> {
-        intake::explain(&self.shared, call)
+        prepare::explain(&self.shared, call)
     }
 
-    /// How the worker fares.
+    /// Returns the state of the worker.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
@@ -302,7 +302,7 @@ impl Worker {
         }
     }
 
-    /// The artifacts that this worker and those beneath it made and that are still kept, the newest first.
+    /// Returns the stored artifacts of this worker and its descendants, the newest first.
     #[must_use]
     pub fn artifacts(&self) -> Vec<ArtifactRef> {
         self.shared
@@ -311,10 +311,10 @@ impl Worker {
             .list(Reader::Worker(self.shared.id))
     }
 
-    /// Reads an artifact that this worker or one beneath it made.
+    /// Reads an artifact of this worker or of a descendant.
     ///
     /// # Errors
-    /// `NOT_FOUND`, the same for what does not exist and what is another's.
+    /// `NOT_FOUND`, whether it does not exist or belongs to another worker.
     pub fn artifact(&self, uri: &str) -> Result<Artifact, CallError> {
         self.shared
             .core
@@ -325,12 +325,12 @@ impl Worker {
 
 #[cfg(feature = "mcp")]
 impl Worker {
-    /// The root that holds `path`, and the path beneath it.
+    /// The root that contains `path`, and the path relative to it.
     pub(crate) fn root_of<'p>(&self, path: &'p VirtualPath) -> Option<(&Root, &'p str)> {
-        self.shared.holder.roots.find(path)
+        self.shared.handles.roots.find(path)
     }
 
-    /// One or two sentences for a model on where it may work.
+    /// One or two sentences that tell a model where it may work.
     pub(crate) fn orientation(&self) -> String {
         self.shared.names.orientation()
     }
@@ -340,19 +340,19 @@ impl Worker {
         self.shared.names.is_empty()
     }
 
-    /// A name that no worker of another runtime in this process has; ids count from the start in each.
+    /// A name that is unique in this process; ids are unique in a runtime only.
     pub(crate) fn name_in_process(&self) -> String {
         format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
     }
 
-    /// The review that stands at `uri`, or beside it, if this worker may read it.
+    /// The review at `uri` or belonging to the artifact there, if this worker may read it.
     #[cfg(feature = "ui")]
     pub(crate) fn review(&self, uri: &str) -> Option<Arc<crate::artifact::Review>> {
         let reader = Reader::Worker(self.shared.id);
         self.shared.core.artifacts.review(uri, reader)
     }
 
-    /// Audits that a call came with grants that count for nothing.
+    /// Audits that grants sent with a call were ignored.
     pub(crate) fn note_ignored_grants(&self, call: &Call, brought: &[crate::scope::ScopePattern]) {
         self.shared.ignored_grants(call, brought);
     }
@@ -360,7 +360,7 @@ impl Worker {
 
 #[cfg(test)]
 impl Worker {
-    /// Kills the actor, as a fault in it would.
+    /// Kills the actor, as a panic in it would.
     pub(crate) fn kill_actor(&self) {
         self.shared.kill();
     }
@@ -379,7 +379,7 @@ fn preview(done: Done) -> Result<Preview, CallError> {
 fn outcome(done: Done) -> Result<Outcome, CallError> {
     match done {
         Done::Outcome(outcome) => Ok(outcome),
-        // The call's arguments asked for it.
+        // The arguments of the call requested a preview.
         Done::Preview(preview) => Ok(Outcome {
             reply: preview.reply,
             changes: Vec::new(),

@@ -1,13 +1,10 @@
-//! What a person configures in, a runtime or the reason why it would not be safe out.
+//! Tests of building a runtime and of unsafe configurations.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the directories to be served are made here"
-)]
+#![expect(clippy::disallowed_methods, reason = "tests create directories")]
 
 use bailiwick::{
     Authority, BuildError, Config, ConfigSource, ConfigSources, GrantStore, JsonLines, Policy,
@@ -131,7 +128,7 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
     }
     let log = JsonLines::create(world.join("logs/audit.jsonl")).unwrap();
     let store = GrantStore::open(world.join("logs/grants")).unwrap();
-    // Nothing of it is there yet.
+    // Nothing of it exists yet.
     let theirs = world.join("logs/theirs");
     let tools = bailiwick::ToolSet::new().reader(Look);
     let limits = bailiwick::AskLimits {
@@ -216,7 +213,7 @@ async fn names_and_patterns_that_are_none_are_refused_by_name() {
     ));
 }
 
-/// Builds from a configuration whose roots stand at their own host paths.
+/// Builds a runtime whose roots are mounted at their own host paths.
 async fn configured(
     config: serde_json::Value,
 ) -> Result<(Runtime, bailiwick::GrantAuthority), BuildError> {
@@ -370,7 +367,7 @@ async fn no_order_of_configuring_loses_a_restriction() {
     }
 }
 
-/// A tool that needs to read a path, and does not.
+/// A tool that needs to read a path, but does not.
 struct Look;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -401,13 +398,13 @@ impl bailiwick::ReadTool for Look {
         &self,
         (): &(),
         _: &bailiwick::ReadPermit,
-    ) -> Result<bailiwick::Reply, bailiwick::Halt> {
+    ) -> Result<bailiwick::Reply, bailiwick::Interrupt> {
         Ok(bailiwick::Reply::text("looked", serde_json::Value::Null))
     }
 }
 
 #[test]
-fn building_outside_tokio_is_an_error_and_no_panic() {
+fn building_outside_tokio_returns_an_error() {
     let build = std::pin::pin!(Runtime::builder().build());
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready(Err(error)) = build.poll(context) else {
@@ -480,7 +477,7 @@ async fn policies_that_name_unknown_tools_are_refused() {
         refused.contains("/tools names no tool: `typo`"),
         "{refused}"
     );
-    // A server that offers it may come later.
+    // A server may offer it later.
     assert!(spawn("github__create_issue").await.is_ok());
 }
 

@@ -1,6 +1,6 @@
-//! Kills runtimes while people grant and revoke, and checks what the grant store and the audit hold.
+//! Kills runtimes while people grant and revoke, and checks the grant store and the audit.
 //!
-//! Alone in its binary: the tests of others count on time, and this one takes all there is.
+//! Alone in its binary, since it uses all CPU time and other tests depend on timing.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -26,12 +26,12 @@ fn for_agent(pattern: &str) -> NewGrant {
     }
 }
 
-/// Where all of the runtimes record, one after the other.
+/// The audit of all runtimes.
 fn record(folder: &Path) -> PathBuf {
     folder.join("audit.jsonl")
 }
 
-/// The grants that the audit tells of, up to where its writer was killed; each is recorded once.
+/// The grants in the audit; each is recorded once.
 fn recorded(audit: &Path) -> BTreeSet<(String, String)> {
     let mut history = History::new();
     if let Err(broken) = history.read_file(audit) {
@@ -51,14 +51,14 @@ fn recorded(audit: &Path) -> BTreeSet<(String, String)> {
     granted
 }
 
-/// What a runtime to be killed says before and after each word.
+/// What a runtime to be killed prints before and after each operation.
 fn say(line: &str) {
     std::io::stderr()
         .write_all(format!("{line}\n").as_bytes())
         .unwrap();
 }
 
-/// Grants and takes back, on and on; never more than a few grants are live.
+/// Grants and revokes in a loop; only a few grants are live at a time.
 async fn gives_and_takes(grants: &GrantAuthority, name: String, mut live: VecDeque<GrantId>) {
     for turn in 0.. {
         let pattern = format!("write:file:/r/{name}-{turn}");
@@ -81,7 +81,7 @@ async fn runtime_to_be_killed() {
     let folder = std::env::var_os("BAILIWICK_KILL_GRANTS_IN").unwrap();
     let store = GrantStore::open(Path::new(&folder).join("grants")).unwrap();
     let audit = JsonLines::append(record(Path::new(&folder))).unwrap();
-    // Some three records a segment, so that many runtimes are killed while they rotate.
+    // About three records per segment, so that many runtimes are killed during a rotation.
     let audit = audit.segment_bytes(1_000);
     let builder = Runtime::builder()
         .grantable("write:file")
@@ -105,7 +105,7 @@ async fn runtime_to_be_killed() {
     drop(runtime);
 }
 
-/// What people were told of the grants, and what was under way when the runtime was killed.
+/// The acknowledged grants, and the operation in progress when the runtime was killed.
 #[derive(Default)]
 struct Told {
     live: BTreeMap<String, String>,
@@ -133,7 +133,7 @@ impl Told {
         }
     }
 
-    /// Checks what the disk holds, and goes on from there.
+    /// Checks the files, and continues from there.
     fn check(&mut self, found: BTreeMap<String, String>) {
         for (id, pattern) in &self.live {
             let kept = found.get(id) == Some(pattern);
@@ -141,7 +141,7 @@ impl Told {
         }
         for (id, pattern) in &found {
             let told = self.live.get(id) == Some(pattern) || self.giving.contains(pattern);
-            assert!(told, "{id} {pattern} came from nowhere");
+            assert!(told, "{id} {pattern} has no origin");
         }
         self.ever.extend(found.keys().cloned());
         self.live = found;
@@ -174,7 +174,7 @@ fn a_killed_runtime_leaves_what_people_were_told() {
         for line in lines.by_ref().take(1 + turn * 7 % 40) {
             told.hear(&line.unwrap());
         }
-        // Another instant of the next write each time.
+        // Kill at another moment of the next write each time.
         for _ in 0..turn * 9_973 % 400_000 {
             std::hint::spin_loop();
         }

@@ -1,4 +1,4 @@
-//! Policies in, the number of glob sets compiled for them out. Alone in its process, as the counter is shared.
+//! Counts the glob sets compiled for policies. Alone in its process, since the counter is shared.
 
 use bailiwick::{
     Authority, Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath, glob_builds,

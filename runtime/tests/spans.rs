@@ -1,5 +1,4 @@
-//! Calls in, one span each with who, what and the verdict, and a trace of their way through people's hands out. Alone
-//! in its process: tracing remembers for all of it who listens.
+//! Tests of tracing: one span per call, and events of its questions. Alone in its process, since subscribers are cached globally.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -7,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use bailiwick::{
-    Answer, CallError, Code, Halt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply,
+    Answer, CallError, Code, Interrupt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply,
     Runtime, Scope, Scripted, ToolSet, ToolSpec, Verb, WorkerSpec,
 };
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Keeps the fields of every span, and of every event.
+/// Records the fields of all spans and events.
 #[derive(Clone, Default)]
 struct Seen {
     spans: Arc<Mutex<Vec<String>>>,
@@ -70,7 +69,7 @@ impl Subscriber for Seen {
     fn exit(&self, _: &Id) {}
 }
 
-/// A tool that needs to read a path, and does not.
+/// A tool that needs to read a path, but does not.
 struct Look;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -92,7 +91,7 @@ impl ReadTool for Look {
         Ok(Prepared { needs, job: () })
     }
 
-    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(Reply::text("looked", Value::Null))
     }
 }
@@ -133,7 +132,7 @@ async fn a_call_is_one_span_that_names_worker_tool_origin_and_verdict() {
 }
 
 impl Told {
-    /// What happened, and how it turned out; empty where there is nothing to turn out.
+    /// The name and the outcome of an event; the outcome may be empty.
     fn step(&self) -> (&str, &str) {
         let of = |key| self.0.get(key).map(String::as_str);
         let how = ["verdict", "decision", "code"].into_iter().find_map(of);
@@ -158,7 +157,7 @@ async fn traced(path: &str, answer: Answer) -> Vec<Told> {
     let policy = Policy::new().ask("read:file:/r/a").allow("read:file:/r/b");
     let spec = WorkerSpec::new("main").policy(policy);
     let worker = runtime.spawn(spec).await.unwrap();
-    // How it ended is an event, too.
+    // The end is an event, too.
     let _ = worker
         .call("look", json!({ "path": format!("/r/{path}") }))
         .await;

@@ -1,4 +1,4 @@
-//! The sources in, every breach of the map in ARCHITECTURE.md out.
+//! Checks the sources against the map in ARCHITECTURE.md.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot read the sources must fail"
@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 /// What a file may touch.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Decides: no clock, no file, no thread, no actor.
+    /// Pure logic: no clock, files, threads or actors.
     Pure,
-    /// Moves messages, or holds threads and locks.
+    /// Actors, threads and locks.
     Actor,
-    /// Touches the world.
+    /// Does I/O.
     Io,
 }
 use Kind::{Actor, Io, Pure};
 
-/// The files of the runtime from the bottom up. A file uses only files of its own module and what stands above it in
-/// this table; one that is not named has the row of its folder.
+/// The layers of the runtime, lowest first. A file uses only files of its own module and of earlier rows; a file without
+/// a row has that of its folder.
 const LAYERS: &[(&str, Kind)] = &[
     ("escape", Pure),
     ("json", Pure),
@@ -73,7 +73,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("permission/batch", Pure),
     ("permission/history", Pure),
     ("permission/suggest", Pure),
-    ("permission/desk", Actor),
+    ("permission/broker_state", Actor),
     ("permission/approver", Io),
     ("permission/terminal", Io),
     ("permission/authority", Actor),
@@ -81,7 +81,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("permission/manage", Actor),
     ("permission/block", Actor),
     ("pipeline", Pure),
-    ("worker/locks", Pure),
+    ("worker/lock_queue", Pure),
     ("worker", Actor),
     ("supervisor/tree", Pure),
     ("supervisor/restart", Pure),
@@ -151,11 +151,11 @@ const LAYERS: &[(&str, Kind)] = &[
     ("lib", Pure),
 ];
 
-/// Pairs that name each other: a configuration is a policy and a policy's outermost layer; a worker holds what all
-/// workers share, and that holds the workers.
+/// Modules that depend on each other: a configuration contains a policy and is its outermost layer; a worker holds the
+/// shared core, which holds the workers.
 const CYCLES: &[(&str, &str)] = &[("config", "policy"), ("worker", "supervisor")];
 
-/// What no pure file says.
+/// Forbidden in pure files.
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::env",
@@ -173,7 +173,7 @@ const IMPURE: &[&str] = &[
     "println!",
 ];
 
-/// What only files that touch the world say.
+/// Forbidden except in files that do I/O.
 const AMBIENT: &[&str] = &[
     "std::fs",
     "std::env",
@@ -202,7 +202,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a file holds tests alone.
+/// Whether a file contains only tests.
 fn is_test(path: &Path) -> bool {
     let parts = path.with_extension("");
     parts
@@ -210,8 +210,8 @@ fn is_test(path: &Path) -> bool {
         .any(|part| part == "tests" || part == "testing" || part == "cases")
 }
 
-/// The text of a file without its items for tests, wherever they stand. It relies on rustfmt: an item ends on its first
-/// line, or on the first line that closes it at its own indentation.
+/// The text of a file without test items. It relies on rustfmt: an item ends on its first line, or on the first line that
+/// closes it at its own indentation.
 fn production(path: &Path) -> String {
     without_tests(&fs::read_to_string(path).unwrap())
 }
@@ -273,7 +273,7 @@ fn runtime_files() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The row of the table that a file belongs to: its own, or the nearest folder's.
+/// The row of a file: its own, or that of the nearest folder.
 fn row(file: &str) -> Option<usize> {
     let own = LAYERS.iter().position(|(name, _)| *name == file);
     own.or_else(|| row(file.rsplit_once('/')?.0))
@@ -299,7 +299,7 @@ fn every_file_of_the_runtime_has_a_layer_and_every_layer_a_file() {
     );
 }
 
-/// The file that a path such as `crate::policy::base::Base` or `super::Layer` leads into, seen from `file`.
+/// The file of a path such as `crate::policy::base::Base` or `super::Layer` in `file`.
 fn target(files: &BTreeMap<String, String>, file: &str, path: &str) -> String {
     let mut at: Vec<&str> = file.split('/').collect();
     let mut found = "lib".to_owned();
@@ -319,7 +319,7 @@ fn target(files: &BTreeMap<String, String>, file: &str, path: &str) -> String {
     found
 }
 
-/// The paths from `crate` or `super` in a text, also those that stand in braces: `super::{a::B, c}` names `super::a::B`.
+/// The paths from `crate` or `super` in a text, also in braces: `super::{a::B, c}` contains `super::a::B`.
 fn paths(text: &str) -> Vec<String> {
     let code: String = code(text)
         .filter(|line| !line.starts_with("pub use"))
@@ -330,7 +330,7 @@ fn paths(text: &str) -> Vec<String> {
         for (at, _) in code.match_indices(start) {
             let (before, after) = code.split_at(at);
             let before = before.chars().next_back();
-            // A later `super` belongs to the path before it.
+            // A later `super` belongs to the previous path.
             if !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | ':')) {
                 tree("", after, &mut found);
             }
@@ -339,7 +339,7 @@ fn paths(text: &str) -> Vec<String> {
     found
 }
 
-/// Reads one path of a `use` with all that stands in its braces; returns what follows it.
+/// Parses one path of a `use` with its braces; returns the rest.
 fn tree<'t>(prefix: &str, text: &'t str, found: &mut Vec<String>) -> &'t str {
     let end = text.find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | ':'));
     let (path, mut rest) = text.split_at(end.unwrap_or(text.len()));
@@ -351,7 +351,7 @@ fn tree<'t>(prefix: &str, text: &'t str, found: &mut Vec<String>) -> &'t str {
     rest = inner.trim_start();
     while !rest.is_empty() && !rest.starts_with('}') {
         rest = tree(&whole, rest, found);
-        // What follows is a comma, or another name that is given to what was used.
+        // A comma or an alias follows.
         rest = rest.trim_start_matches(|c: char| c != ',' && c != '}');
         rest = rest.trim_start_matches([',', ' ', '\n']);
     }
@@ -359,7 +359,7 @@ fn tree<'t>(prefix: &str, text: &'t str, found: &mut Vec<String>) -> &'t str {
 }
 
 #[test]
-fn no_file_uses_what_stands_below_it() {
+fn no_file_uses_a_lower_layer() {
     let files = runtime_files();
     let mut breaches = Vec::new();
     for (file, text) in &files {
@@ -370,7 +370,7 @@ fn no_file_uses_what_stands_below_it() {
             let cycle = CYCLES
                 .iter()
                 .any(|pair| *pair == (module, other) || *pair == (other, module));
-            // What the library hands out is defined elsewhere.
+            // Public re-exports are defined elsewhere.
             let free = module == other || other == "lib" || cycle;
             if !free && row(&used).unwrap() > row(file).unwrap() {
                 breaches.push(format!("{file} uses {used}: {path}"));
@@ -381,7 +381,7 @@ fn no_file_uses_what_stands_below_it() {
 }
 
 #[test]
-fn code_after_the_first_item_for_tests_is_seen() {
+fn code_after_test_items_is_checked() {
     let text = "use a;\n#[cfg(test)]\nmod tests;\nuse b;\n#[cfg(test)]\n#[expect(\n    x,\n)]\n\
                 pub(crate) mod more {\n    fn f() {\n    }\n}\nfn g() {\n    #[cfg(test)]\n    seen();\n}\n";
     assert_eq!(without_tests(text), "use a;\nuse b;\nfn g() {\n}\n");
@@ -390,7 +390,7 @@ fn code_after_the_first_item_for_tests_is_seen() {
 }
 
 #[test]
-fn every_use_of_a_path_is_seen() {
+fn every_use_path_is_found() {
     let text = "use super::{a::B, c, d::{E as F, g}};\nuse crate::h::I;\nlet x = super::super::j::k(crate::l::M);\n";
     let mut found = paths(text);
     found.sort();
@@ -419,7 +419,7 @@ fn every_use_of_a_path_is_seen() {
 }
 
 #[test]
-fn what_decides_touches_nothing() {
+fn pure_files_do_no_io() {
     let mut breaches = Vec::new();
     for (file, text) in runtime_files() {
         let (_, kind) = LAYERS[row(&file).unwrap()];
@@ -469,7 +469,7 @@ fn files_begin_with_a_module_comment() {
         let text = fs::read_to_string(&path).unwrap();
         if !text.starts_with("//! ") {
             breaches.push(format!(
-                "{} does not begin with what it does",
+                "{} does not begin with a module comment",
                 path.display()
             ));
         }
@@ -478,7 +478,7 @@ fn files_begin_with_a_module_comment() {
 }
 
 #[test]
-fn nothing_is_left_undone_in_the_sources() {
+fn sources_have_no_open_tasks() {
     let mut breaches = Vec::new();
     let mut found = Vec::new();
     crates()
@@ -493,7 +493,7 @@ fn nothing_is_left_undone_in_the_sources() {
     let [.., ignored] = &marks;
     for path in found {
         let text = fs::read_to_string(&path).unwrap();
-        // What is ignored there is not a test but the program that the test beside it runs.
+        // The ignored function there is a program that another test runs.
         let child = ["killed.rs", "workers/records.rs"]
             .iter()
             .any(|name| path.ends_with(Path::new("runtime/tests").join(name)));

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bailiwick::{
-    Answer, Begun, Call, CallError, Code, Deferred, GrantAuthority, GrantStore, JsonLines, Outcome,
-    PendingCall, Policy, Runtime, Worker, WorkerSpec, escape,
+    Answer, Call, CallError, CallProgress, Code, Deferred, GrantAuthority, GrantStore, JsonLines,
+    Outcome, PendingCall, Policy, Runtime, Worker, WorkerSpec, escape,
 };
 use serde_json::json;
 
@@ -107,14 +107,14 @@ impl Host {
         let mut begun = worker.begin(call).await;
         let result = loop {
             match begun {
-                Ok(Begun::Ended(outcome)) => break Ok(*outcome),
-                Ok(Begun::Asks(pending)) => {
+                Ok(CallProgress::Ended(outcome)) => break Ok(*outcome),
+                Ok(CallProgress::Pending(pending)) => {
                     let question = pending.question();
                     let answer = self.answers.answer(question).await?;
                     self.count(&answer);
                     self.grants.answer(question.id, answer.clone()).await?;
                     answers.push(answer);
-                    begun = pending.go_on().await;
+                    begun = pending.resume().await;
                 }
                 Err(error) => break Err(error),
             }
@@ -169,9 +169,9 @@ async fn runtime(temp: &Path, log: &Path) -> Result<(Runtime, GrantAuthority), B
 
 /// Resumes a call whose question was answered.
 pub(crate) async fn resume(pending: PendingCall, answer: Answer) -> Result<CallResult, BoxError> {
-    let result = match pending.go_on().await {
-        Ok(Begun::Ended(outcome)) => Ok(*outcome),
-        Ok(Begun::Asks(_)) => return Err("the call asked again".into()),
+    let result = match pending.resume().await {
+        Ok(CallProgress::Ended(outcome)) => Ok(*outcome),
+        Ok(CallProgress::Pending(_)) => return Err("the call asked again".into()),
         Err(error) => Err(error),
     };
     let answers = vec![answer];

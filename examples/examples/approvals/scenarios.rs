@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::num::NonZeroU32;
 
 use bailiwick::{
-    Answer, Asks, Begun, Call, CallMeta, Code, Decision, GrantFilter, GrantStore, History,
+    Answer, Asks, Call, CallMeta, CallProgress, Code, Decision, GrantFilter, GrantStore, History,
     HistoryEntry, HistoryEvent, HistoryFilter, Lifetime, PendingCall, StoredGrant, Tally, Worker,
     escape, listed, verify,
 };
@@ -33,8 +33,8 @@ pub(crate) fn limits(retries: u32, timeout: u32) -> String {
 
 async fn expect_question(worker: &Worker, call: Call) -> Result<PendingCall, BoxError> {
     match worker.begin(call).await? {
-        Begun::Asks(pending) => Ok(*pending),
-        Begun::Ended(_) => Err("a change was made without approval".into()),
+        CallProgress::Pending(pending) => Ok(*pending),
+        CallProgress::Ended(_) => Err("a change was made without approval".into()),
     }
 }
 

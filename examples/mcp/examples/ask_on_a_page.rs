@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bailiwick::{
-    Answer, Begun, Call, Console, ConsoleAudit, ConsoleSource, Deferred, MemoryAudit, Policy,
-    Runtime, ServerCard, WorkerSpec, escape,
+    Answer, Call, CallProgress, Console, ConsoleAudit, ConsoleSource, Deferred, MemoryAudit,
+    Policy, Runtime, ServerCard, WorkerSpec, escape,
 };
 use bailiwick_examples::{BoxError, exit_code};
 use serde_json::json;
@@ -55,7 +55,8 @@ async fn run() -> Result<(), BoxError> {
     let arguments = json!({
         "path": "/repo/note.md", "edits": [{ "old_text": "Ask first.", "new_text": "Ask on a page." }],
     });
-    let Begun::Asks(pending) = writer.begin(Call::new("edit_file", arguments)).await? else {
+    let CallProgress::Pending(pending) = writer.begin(Call::new("edit_file", arguments)).await?
+    else {
         return Err("a change was made without approval".into());
     };
     if io::stdin().is_terminal() {
@@ -65,9 +66,9 @@ async fn run() -> Result<(), BoxError> {
         let question = pending.question().id;
         grants.answer(question, Answer::ONCE).await?;
     }
-    match pending.go_on().await {
-        Ok(Begun::Ended(outcome)) => println!("Reply: {}", escape(&outcome.text())),
-        Ok(Begun::Asks(_)) => return Err("the call asked again".into()),
+    match pending.resume().await {
+        Ok(CallProgress::Ended(outcome)) => println!("Reply: {}", escape(&outcome.text())),
+        Ok(CallProgress::Pending(_)) => return Err("the call asked again".into()),
         Err(error) => println!("Error: {}", escape(error.message())),
     }
     println!(

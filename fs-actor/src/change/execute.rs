@@ -2,7 +2,7 @@
 
 mod remove;
 
-use bailiwick::{CallError, Code, Halt, VirtualPath};
+use bailiwick::{CallError, Code, Interrupt, VirtualPath};
 
 use super::state::{State, inspect_in};
 use super::tree::{self, Checkpoint, CopyError, TemporaryFiles};
@@ -97,14 +97,14 @@ impl StepExecutor {
     ) -> Result<DirEntryRef<'p>, CallError> {
         let (dir, name) = match resolve::parent(view, path) {
             Ok(found) => found,
-            Err(Halt::Failed(error)) if error.code() != Code::NotFound => return Err(error),
+            Err(Interrupt::Failed(error)) if error.code() != Code::NotFound => return Err(error),
             // The planned directory is gone or has been replaced by a link.
             Err(
-                Halt::Failed(_)
-                | Halt::Moved { .. }
-                | Halt::Needs(_)
-                | Halt::Protected(_)
-                | Halt::All(_),
+                Interrupt::Failed(_)
+                | Interrupt::Moved { .. }
+                | Interrupt::Needs(_)
+                | Interrupt::Protected(_)
+                | Interrupt::All(_),
             ) => {
                 return Err(stale(path));
             }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use bailiwick::{CallError, Code, Halt, ReadPermit, VirtualPath, fold};
+use bailiwick::{CallError, Code, Interrupt, ReadPermit, VirtualPath, fold};
 
 use super::tree::{self, Item};
 use super::{Step, target};
@@ -82,8 +82,12 @@ pub(super) fn is_protected(dir: &OpenDir, name: &str) -> Result<bool, Errno> {
 /// directories.
 ///
 /// # Errors
-/// [`Halt::Protected`]
-pub(crate) fn require(permit: &ReadPermit, steps: &[Step], items: &[Item]) -> Result<(), Halt> {
+/// [`Interrupt::Protected`]
+pub(crate) fn require(
+    permit: &ReadPermit,
+    steps: &[Step],
+    items: &[Item],
+) -> Result<(), Interrupt> {
     let found = protected(permit, steps, items)?;
     if found.len() > MAX_ASKED {
         let message = "the call would change too many protected files; name smaller parts";
@@ -97,7 +101,7 @@ pub(super) fn protected(
     view: &dyn ReadView,
     steps: &[Step],
     items: &[Item],
-) -> Result<Vec<VirtualPath>, Halt> {
+) -> Result<Vec<VirtualPath>, Interrupt> {
     let mut found = Vec::new();
     for step in steps {
         match step {
@@ -162,7 +166,7 @@ impl<'c> EntryChange<'c> {
         }
     }
 
-    fn protected(mut self, found: &mut Vec<VirtualPath>) -> Result<(), Halt> {
+    fn protected(mut self, found: &mut Vec<VirtualPath>) -> Result<(), Interrupt> {
         if self.is_run("")? || self.is_added && self.completes()? {
             found.push(self.at.clone());
         }
@@ -176,7 +180,7 @@ impl<'c> EntryChange<'c> {
     }
 
     /// Whether the entry completes a repository.
-    fn completes(&mut self) -> Result<bool, Halt> {
+    fn completes(&mut self) -> Result<bool, Interrupt> {
         let name = self.at.name().unwrap_or_default();
         let Some(above) = self.at.parent() else {
             return Ok(false);
@@ -200,7 +204,7 @@ impl<'c> EntryChange<'c> {
     }
 
     /// Whether Git runs programs that the file `relative` beneath the entry names, in a repository above it.
-    fn is_run(&mut self, relative: &str) -> Result<bool, Halt> {
+    fn is_run(&mut self, relative: &str) -> Result<bool, Interrupt> {
         let outer = self.at.depth();
         let inner = relative.split('/').filter(|name| !name.is_empty());
         let names: Vec<&str> = self.at.names().chain(inner).collect();
@@ -227,7 +231,7 @@ impl<'c> EntryChange<'c> {
     }
 
     /// The markers of a directory above the entry.
-    fn markers_of(&mut self, dir: &VirtualPath) -> Result<Markers, Halt> {
+    fn markers_of(&mut self, dir: &VirtualPath) -> Result<Markers, Interrupt> {
         if let Some(known) = self.outside.get(dir) {
             return Ok(*known);
         }
@@ -236,7 +240,7 @@ impl<'c> EntryChange<'c> {
         Ok(markers)
     }
 
-    fn read_markers(&self, dir: &VirtualPath) -> Result<Markers, Halt> {
+    fn read_markers(&self, dir: &VirtualPath) -> Result<Markers, Interrupt> {
         if self.view.mount_point(dir).is_none() {
             return Ok(Markers::default());
         }
@@ -247,7 +251,9 @@ impl<'c> EntryChange<'c> {
             Ok((opened, _)) => {
                 Markers::of(&opened).map_err(|errno| resolve::to_call_error(errno, dir).into())
             }
-            Err(Halt::Failed(error)) if error.code() == Code::NotFound => Ok(Markers::default()),
+            Err(Interrupt::Failed(error)) if error.code() == Code::NotFound => {
+                Ok(Markers::default())
+            }
             Err(halt) => Err(halt),
         }
     }

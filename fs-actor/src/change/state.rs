@@ -1,6 +1,6 @@
 //! The state of a path, precise enough to detect any change.
 
-use bailiwick::{CallError, ContentHash, Entry, Halt, VirtualPath};
+use bailiwick::{CallError, ContentHash, Entry, Interrupt, VirtualPath};
 
 use super::tree::{self, Checkpoint, Item, TemporaryFiles};
 use crate::read_view::ReadView;
@@ -91,10 +91,10 @@ pub(crate) fn inspect(
     view: &dyn ReadView,
     path: &VirtualPath,
     temporaries: TemporaryFiles,
-) -> Result<Inspected, Halt> {
+) -> Result<Inspected, Interrupt> {
     let (dir, name) = match resolve::parent(view, path) {
         Ok(found) => found,
-        Err(Halt::Failed(error)) if error.code() == bailiwick::Code::NotFound => {
+        Err(Interrupt::Failed(error)) if error.code() == bailiwick::Code::NotFound => {
             return Ok(Inspected::ABSENT);
         }
         Err(halt) => return Err(halt),

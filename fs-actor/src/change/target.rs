@@ -1,8 +1,8 @@
 //! Checks on the targets of changes, shared by the writing tools.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Entry, FileDiff, Halt, Op, Operation, Plan, ReadPermit, Reply,
-    Scope, Verdict, VirtualPath, WriteMode, not_yours,
+    CallError, Change, Code, Cost, Entry, FileDiff, Interrupt, Op, Operation, Plan, ReadPermit,
+    Reply, Scope, Verdict, VirtualPath, WriteMode,
 };
 
 use super::state::Inspected;
@@ -34,7 +34,10 @@ pub(crate) struct OldFile {
 ///
 /// # Errors
 /// `NOT_REGULAR` for anything but a regular file, and as [`resolve::file`].
-pub(crate) fn read_old(view: &dyn ReadView, path: &VirtualPath) -> Result<Option<OldFile>, Halt> {
+pub(crate) fn read_old(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+) -> Result<Option<OldFile>, Interrupt> {
     if resolve::entry(view, path)?.is_none() {
         return Ok(None);
     }
@@ -131,24 +134,28 @@ pub(crate) fn check_write_modes(
 /// Joins the needs of all `checks`, so that a person is asked once. Other errors come first.
 ///
 /// # Errors
-/// The first error of a check, else one [`Halt`] with all needs and protected files.
-pub(crate) fn require_all(checks: impl IntoIterator<Item = Result<(), Halt>>) -> Result<(), Halt> {
+/// The first error of a check, else one [`Interrupt`] with all needs and protected files.
+pub(crate) fn require_all(
+    checks: impl IntoIterator<Item = Result<(), Interrupt>>,
+) -> Result<(), Interrupt> {
     let (mut needs, mut protected) = (Vec::new(), Vec::new());
     for checked in checks {
         match checked {
             Ok(()) => {}
-            Err(Halt::Needs(more)) => needs.extend(more),
-            Err(Halt::Protected(more)) => protected.extend(more),
-            Err(halt @ (Halt::Failed(_) | Halt::Moved { .. } | Halt::All(_))) => return Err(halt),
+            Err(Interrupt::Needs(more)) => needs.extend(more),
+            Err(Interrupt::Protected(more)) => protected.extend(more),
+            Err(halt @ (Interrupt::Failed(_) | Interrupt::Moved { .. } | Interrupt::All(_))) => {
+                return Err(halt);
+            }
         }
     }
     match (needs.is_empty(), protected.is_empty()) {
         (true, true) => Ok(()),
-        (false, true) => Err(Halt::Needs(needs)),
-        (true, false) => Err(Halt::Protected(protected)),
-        (false, false) => Err(Halt::All(vec![
-            Halt::Needs(needs),
-            Halt::Protected(protected),
+        (false, true) => Err(Interrupt::Needs(needs)),
+        (true, false) => Err(Interrupt::Protected(protected)),
+        (false, false) => Err(Interrupt::All(vec![
+            Interrupt::Needs(needs),
+            Interrupt::Protected(protected),
         ])),
     }
 }
@@ -162,7 +169,7 @@ pub(crate) fn missing_parents(
     permit: &ReadPermit,
     path: &VirtualPath,
     create: bool,
-) -> Result<Vec<Step>, Halt> {
+) -> Result<Vec<Step>, Interrupt> {
     let mut missing = Vec::new();
     let mut above = path.parent();
     while let Some(path) = above {
@@ -184,7 +191,7 @@ pub(crate) fn missing_parents(
     if let Some(first) = missing.first().filter(|_| !create) {
         let message = format!(
             "{}; set create_parents to make it",
-            not_yours(first).message()
+            CallError::not_found(first).message()
         );
         return Err(CallError::new(Code::NotFound, message).into());
     }
@@ -203,7 +210,7 @@ pub(crate) fn require_put(
     path: &VirtualPath,
     steps: &[Step],
     appends: bool,
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     check_write_modes(permit, steps, appends)?;
     require_all([
         require_parents(permit, path, steps),
@@ -219,7 +226,7 @@ pub(crate) fn require_parents(
     permit: &ReadPermit,
     path: &VirtualPath,
     steps: &[Step],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     let made = steps.iter().filter_map(|step| match step {
         Step::MakeDirectory { path: made, .. } if made != path => Some(made),
         Step::MakeDirectory { .. }
@@ -254,7 +261,7 @@ pub(crate) fn require_beneath(
     top: &VirtualPath,
     items: &[Item],
     at: impl Fn(&VirtualPath) -> Result<VirtualPath, CallError>,
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     let mut needs_approval = Vec::new();
     for item in items {
         let need = Scope::doing(operation, at(&item.path)?);
@@ -295,7 +302,7 @@ pub(crate) fn require_whole(
     operation: Operation,
     (from, inspected): (&VirtualPath, &Inspected),
     to: &VirtualPath,
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     if !matches!(inspected.state, State::Directory { .. }) {
         return Ok(());
     }
@@ -371,7 +378,7 @@ pub(crate) fn destination(
     permit: &ReadPermit,
     to: &VirtualPath,
     overwrite: bool,
-) -> Result<Inspected, Halt> {
+) -> Result<Inspected, Interrupt> {
     let inspected = inspect(permit, to, TemporaryFiles::Included)?;
     let path = permit.actual(to);
     let hint = match inspected.meta.map(|meta| meta.kind) {
@@ -405,7 +412,7 @@ pub(crate) fn replaced_file(
     permit: &ReadPermit,
     (from, source): (&VirtualPath, &Inspected),
     (to, existing): (&VirtualPath, &Inspected),
-) -> Result<(Option<Change>, Option<OldFile>), Halt> {
+) -> Result<(Option<Change>, Option<OldFile>), Interrupt> {
     if existing.state == State::Absent {
         return Ok((None, None));
     }

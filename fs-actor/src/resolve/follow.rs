@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use bailiwick::{CallError, Code, Halt, Scope, Verb, Verdict, VirtualPath, not_yours};
+use bailiwick::{CallError, Code, Interrupt, Scope, Verb, Verdict, VirtualPath};
 
 use crate::read_view::{MountPoint, ReadView};
 use crate::sys::beneath::{self, Mount};
@@ -23,8 +23,8 @@ pub(super) fn follow(
     view: &dyn ReadView,
     path: &VirtualPath,
     requested: &VirtualPath,
-) -> Result<VirtualPath, Halt> {
-    let not_found = || Halt::Failed(not_yours(requested));
+) -> Result<VirtualPath, Interrupt> {
+    let not_found = || Interrupt::Failed(CallError::not_found(requested));
     let (mount, rest) = view.mount_point(path).ok_or_else(not_found)?;
     let mut walk = Walk::new(mount, rest).map_err(|_| not_found())?;
     let mut links = 0;
@@ -56,7 +56,9 @@ pub(super) fn follow(
             Verdict::Allow => {}
             // Whoever may read the target may learn where the link leads.
             Verdict::Ask if path.starts_with(&found.path) && view.shows(path) => {}
-            Verdict::Ask => return Err(Halt::Needs(vec![Scope::file(Verb::Read, found.path)])),
+            Verdict::Ask => {
+                return Err(Interrupt::Needs(vec![Scope::file(Verb::Read, found.path)]));
+            }
             Verdict::Deny => return Err(not_found()),
         }
         view.checkpoint()?;
@@ -84,15 +86,15 @@ fn absolute(
     requested: &VirtualPath,
 ) -> Result<VirtualPath, CallError> {
     if target.split('/').any(|name| name == "..") {
-        return Err(not_yours(requested));
+        return Err(CallError::not_found(requested));
     }
     if let Some(inside) = view.from_host_path(Path::new(target)) {
         return Ok(inside);
     }
-    let outside = VirtualPath::parse(target, None).map_err(|_| not_yours(requested))?;
+    let outside = VirtualPath::parse(target, None).map_err(|_| CallError::not_found(requested))?;
     // A host path may look like a virtual path of a root.
     if view.mount_point(&outside).is_some() {
-        return Err(not_yours(requested));
+        return Err(CallError::not_found(requested));
     }
     Ok(outside)
 }

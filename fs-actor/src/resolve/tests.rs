@@ -9,13 +9,13 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::process::Command;
 
-use bailiwick::{Code, Halt};
+use bailiwick::{Code, Interrupt};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
 use crate::testing::{KernelMode, TestView, World, cases, in_child, path, race};
 
-fn text(view: &TestView<'_>, requested: &str) -> Result<String, Halt> {
+fn text(view: &TestView<'_>, requested: &str) -> Result<String, Interrupt> {
     let mut text = String::new();
     let opened = file(view, &path(requested))?;
     opened.file.take(1 << 20).read_to_string(&mut text).unwrap();
@@ -234,8 +234,8 @@ fn whether_something_is_missing_behind_a_denied_link_is_not_told() {
         let world = World::new(&["file root/secrets/key out", "file outside/f out", &link]);
         let none = World::new(&[]);
         let answer = |world: &World| match file(&world.view(), &path("/r/l")) {
-            Err(Halt::Moved { from, .. }) => not_yours(&from),
-            Err(Halt::Failed(error)) => error,
+            Err(Interrupt::Moved { from, .. }) => CallError::not_found(&from),
+            Err(Interrupt::Failed(error)) => error,
             other => panic!("{other:?}"),
         };
         assert_eq!(answer(&world), answer(&none), "{target}");
@@ -253,10 +253,14 @@ fn dangling_link_resolves_to_its_target() {
         let moved =
             |requested: &str| kernel.run(|| entry(&world.view(), &path(requested)).unwrap_err());
         match moved("/r/l") {
-            Halt::Moved { from, to } => assert_eq!((from, to), (path("/r/l"), path("/r/d/new"))),
+            Interrupt::Moved { from, to } => {
+                assert_eq!((from, to), (path("/r/l"), path("/r/d/new")))
+            }
             halt => panic!("{halt}"),
         }
-        assert!(matches!(moved("/r/out"), Halt::Moved { to, .. } if !to.starts_with(&path("/r"))));
+        assert!(
+            matches!(moved("/r/out"), Interrupt::Moved { to, .. } if !to.starts_with(&path("/r")))
+        );
         let found = kernel.run(|| world.run(|view| entry(view, &path("/r/l"))));
         assert_eq!(found, Ok(None));
     }
@@ -282,7 +286,7 @@ fn parent_is_opened_without_following_the_name() {
         assert_eq!(name("/elsewhere/x"), Err(Code::NotFound));
     }
     match parent(&world.view(), &path("/r/l/new")).unwrap_err() {
-        Halt::Moved { to, .. } => assert_eq!(to, path("/r/d/new")),
+        Interrupt::Moved { to, .. } => assert_eq!(to, path("/r/d/new")),
         halt => panic!("{halt}"),
     }
 }

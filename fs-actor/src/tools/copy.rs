@@ -1,9 +1,9 @@
 //! `copy`: copies files and directories.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Example, Failure, Halt, Namespace, Op, Operation, Plan,
+    CallError, Change, Code, Cost, Example, Failure, Interrupt, Namespace, Op, Operation, Plan,
     Prepared, ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
-    WriteTool, escape, not_yours,
+    WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -138,7 +138,7 @@ impl WriteTool for Copy {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Interrupt> {
         let ResolvedCopy {
             from,
             to,
@@ -206,7 +206,7 @@ fn require(
     (from, to): (&VirtualPath, &VirtualPath),
     inspected: &Inspected,
     steps: &[Step],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     target::check_write_modes(permit, steps, false)?;
     // A tree that may not be read yet is not checked by name.
     target::require_whole(permit, Operation::Read, (from, inspected), to)?;
@@ -236,10 +236,10 @@ struct ResolvedCopy {
     existing: Inspected,
 }
 
-fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedCopy, Halt> {
+fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedCopy, Interrupt> {
     target::reject_root(permit, &job.to)?;
     if resolve::entry(permit, &job.from)?.is_none() {
-        let missing = not_yours(&job.from);
+        let missing = CallError::not_found(&job.from);
         return Err(super::suggest::with_suggestions(permit, &job.from, missing).into());
     }
     let inspected = inspect(permit, &job.from, TemporaryFiles::Excluded)?;
@@ -252,7 +252,7 @@ fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedCopy, Halt> {
     target::reject_temporary_name(&to)?;
     target::reject_nested(&from, &to)?;
     let Some(meta) = inspected.meta else {
-        return Err(not_yours(&from).into());
+        return Err(CallError::not_found(&from).into());
     };
     if existing.state != State::Absent && meta.kind != Kind::File {
         let message = format!("there is a file at `{to}`; a directory does not replace it");

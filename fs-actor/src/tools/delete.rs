@@ -1,9 +1,9 @@
 //! `delete`: deletes files and directories.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, DirectoryContents, Entry, Example, Failure, FileDiff, Halt,
+    CallError, Change, Code, Cost, DirectoryContents, Entry, Example, Failure, FileDiff, Interrupt,
     Namespace, Op, Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, VirtualPath,
-    WritePermit, WriteTool, escape, not_yours,
+    WritePermit, WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -117,13 +117,18 @@ impl WriteTool for Delete {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Interrupt> {
         target::reject_root(permit, &job.path)?;
         let inspected = inspect(permit, &job.path, TemporaryFiles::Included)?;
         let path = permit.actual(&job.path).clone();
         target::reject_root(permit, &path)?;
         let Some(meta) = inspected.meta else {
-            return Err(super::suggest::with_suggestions(permit, &path, not_yours(&path)).into());
+            return Err(super::suggest::with_suggestions(
+                permit,
+                &path,
+                CallError::not_found(&path),
+            )
+            .into());
         };
         let shown = permit.shows(&path);
         let directory = meta.kind == Kind::Directory;

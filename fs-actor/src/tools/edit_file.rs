@@ -6,8 +6,8 @@ mod errors;
 mod rewrite;
 
 use bailiwick::{
-    CallError, Code, ContentHash, Halt, LeftOut, Namespace, Operation, Plan, Prepared, ReadPermit,
-    Scope, ToolSpec, VirtualPath, WritePermit, WriteTool, not_yours,
+    CallError, Code, ContentHash, ExcludedHunks, Interrupt, Namespace, Operation, Plan, Prepared,
+    ReadPermit, Scope, ToolSpec, VirtualPath, WritePermit, WriteTool,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -190,7 +190,7 @@ impl WriteTool for EditFile {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Interrupt> {
         let (path, before, bytes, limit) = read_target(job, permit)?;
         let edited = apply_change(
             job,
@@ -220,7 +220,7 @@ impl WriteTool for EditFile {
     fn divide(
         &self,
         plan: Plan<ChangeSet>,
-        left_out: &[LeftOut],
+        left_out: &[ExcludedHunks],
     ) -> Result<Plan<ChangeSet>, CallError> {
         divide::divide(plan, left_out)
     }
@@ -232,7 +232,10 @@ impl WriteTool for EditFile {
 }
 
 /// The file to edit: resolved path, state, content, and maximum size.
-fn read_target(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, State, Bytes, u64), Halt> {
+fn read_target(
+    job: &Job,
+    permit: &ReadPermit,
+) -> Result<(VirtualPath, State, Bytes, u64), Interrupt> {
     let old = target::read_old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
     let path = permit.actual(&job.path).clone();
     target::reject_temporary_name(&path)?;
@@ -272,7 +275,7 @@ fn parse_edit((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {
 }
 
 fn missing(permit: &ReadPermit, path: &VirtualPath) -> CallError {
-    super::suggest::with_suggestions(permit, path, not_yours(path))
+    super::suggest::with_suggestions(permit, path, CallError::not_found(path))
 }
 
 fn too_large(path: &VirtualPath, limit: u64) -> CallError {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use bailiwick::{
-    CallError, Code, Example, Failure, Halt, Namespace, PathGlob, Prepared, ReadPermit, ReadTool,
-    Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
+    CallError, Code, Example, Failure, Interrupt, Namespace, PathGlob, Prepared, ReadPermit,
+    ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,12 +132,12 @@ impl ReadTool for Find {
         })
     }
 
-    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         find(permit, job)
     }
 }
 
-fn find(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
+fn find(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     let (dir, at) =
         walk::start(view, &job.path).map_err(|halt| suggest::on_halt(view, &job.path, halt))?;
     let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());

@@ -3,8 +3,8 @@
 use std::fmt::{self, Write as _};
 
 use bailiwick::{
-    CallError, Code, Example, Failure, Halt, Namespace, PathGlob, Prepared, ReadPermit, ReadTool,
-    Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
+    CallError, Code, Example, Failure, Interrupt, Namespace, PathGlob, Prepared, ReadPermit,
+    ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
 };
 use grep_regex::RegexMatcher;
 use schemars::JsonSchema;
@@ -239,18 +239,18 @@ impl ReadTool for Grep {
         })
     }
 
-    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         grep(permit, job)
     }
 }
 
-fn grep(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
+fn grep(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     let mut answer = Answer::new(view, job);
     match resolve::file(view, &job.path) {
         Ok(opened) => {
             answer.search(view.actual(&job.path), opened)?;
         }
-        Err(Halt::Failed(error)) if error.code() == Code::NotRegular => answer.walk()?,
+        Err(Interrupt::Failed(error)) if error.code() == Code::NotRegular => answer.walk()?,
         Err(halt) => return Err(suggest::on_halt(view, &job.path, halt)),
     }
     Ok(answer.finish())
@@ -298,7 +298,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn walk(&mut self) -> Result<(), Halt> {
+    fn walk(&mut self) -> Result<(), Interrupt> {
         let (view, job) = (self.view, self.job);
         let (dir, at) = walk::start(view, &job.path)?;
         let ignore_rules = (!job.include_ignored).then(|| IgnoreRules::for_ancestors(view, &at));
@@ -325,7 +325,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Searches one file; stops after one result more than requested.
-    fn search(&mut self, path: &VirtualPath, opened: OpenFile) -> Result<WalkControl, Halt> {
+    fn search(&mut self, path: &VirtualPath, opened: OpenFile) -> Result<WalkControl, Interrupt> {
         self.searched += 1;
         let (skip, most) = match self.job.mode {
             GrepMode::Content => {

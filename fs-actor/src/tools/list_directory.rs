@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bailiwick::{
-    CallError, Code, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
+    CallError, Code, Example, Failure, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
     Scope, ToolSpec, Verb, VirtualPath, escape,
 };
 use base64::Engine as _;
@@ -154,12 +154,12 @@ impl ReadTool for ListDirectory {
         })
     }
 
-    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         list(permit, job)
     }
 }
 
-fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
+fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     let (dir, at) =
         walk::start(view, &job.path).map_err(|halt| suggest::on_halt(view, &job.path, halt))?;
     let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());

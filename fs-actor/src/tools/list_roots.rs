@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bailiwick::{
-    CallError, Example, Halt, Namespace, OpenFolder, Prepared, ReadPermit, ReadTool, Reply,
+    CallError, Example, Interrupt, Namespace, OpenFolder, Prepared, ReadPermit, ReadTool, Reply,
     ToolSpec, UnavailableRoot, Verdict, escape,
 };
 use schemars::JsonSchema;
@@ -88,11 +88,11 @@ impl ReadTool for ListRoots {
         })
     }
 
-    fn read_now(&self, job: &Self::Job, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, job: &Self::Job, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         Some(Ok(list(&permit.open_folders(), job)))
     }
 
-    fn read(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(list(&permit.open_folders(), job))
     }
 }

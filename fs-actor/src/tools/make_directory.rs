@@ -1,7 +1,7 @@
 //! `make_directory`: creates directories.
 
 use bailiwick::{
-    CallError, Code, Cost, Example, Failure, Halt, Namespace, Operation, Plan, Prepared,
+    CallError, Code, Cost, Example, Failure, Interrupt, Namespace, Operation, Plan, Prepared,
     ReadPermit, Reply, Reverse, Scope, ToolSpec, VirtualPath, WritePermit, WriteTool, escape,
 };
 use schemars::JsonSchema;
@@ -101,7 +101,7 @@ impl WriteTool for MakeDirectory {
         })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Interrupt> {
         let found = resolve::entry(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
         target::reject_temporary_name(&path)?;

@@ -1,9 +1,9 @@
 //! `move`: moves and renames files and directories.
 
 use bailiwick::{
-    CallError, Change, Code, Cost, Entry, Example, Failure, Halt, Namespace, Op, Operation, Plan,
-    Prepared, ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
-    WriteTool, escape, not_yours,
+    CallError, Change, Code, Cost, Entry, Example, Failure, Interrupt, Namespace, Op, Operation,
+    Plan, Prepared, ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
+    WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -140,7 +140,7 @@ impl WriteTool for Move {
         }
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Interrupt> {
         let ResolvedMove {
             from,
             to,
@@ -213,7 +213,7 @@ fn same_device(
     inspected: &Inspected,
     to: &VirtualPath,
     parents: &[Step],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     let first = match parents.first() {
         Some(Step::MakeDirectory { path, .. }) => path,
         _ => to,
@@ -233,7 +233,7 @@ fn require(
     (from, to): (&VirtualPath, &VirtualPath),
     inspected: &Inspected,
     steps: &[Step],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     target::check_write_modes(permit, steps, false)?;
     // Hidden entries are checked once all of the directory may be moved.
     target::require_whole(permit, Operation::Move, (from, inspected), to)?;
@@ -264,7 +264,7 @@ struct ResolvedMove {
     existing: Inspected,
 }
 
-fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedMove, Halt> {
+fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedMove, Interrupt> {
     target::reject_root(permit, &job.from)?;
     target::reject_root(permit, &job.to)?;
     let inspected = inspect(permit, &job.from, TemporaryFiles::Included)?;
@@ -278,7 +278,9 @@ fn resolve_args(job: &Job, permit: &ReadPermit) -> Result<ResolvedMove, Halt> {
     target::reject_temporary_name(&to)?;
     target::reject_nested(&from, &to)?;
     if inspected.state == State::Absent {
-        return Err(super::suggest::with_suggestions(permit, &from, not_yours(&from)).into());
+        return Err(
+            super::suggest::with_suggestions(permit, &from, CallError::not_found(&from)).into(),
+        );
     }
     if existing.state != State::Absent && matches!(inspected.state, State::Directory { .. }) {
         let message = format!("there is a file at `{to}`; a directory does not replace it");
@@ -298,7 +300,7 @@ fn check_visibility(
     from: &VirtualPath,
     to: &VirtualPath,
     items: &[crate::change::tree::Item],
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     if permit.shows(to) {
         permit.require(Verb::Read, [from])?;
     }

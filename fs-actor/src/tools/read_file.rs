@@ -7,8 +7,8 @@ mod stream;
 use std::io::IoSliceMut;
 
 use bailiwick::{
-    CallError, Code, Content, Example, Failure, Halt, Namespace, Prepared, ReadPermit, ReadTool,
-    Reply, Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
+    CallError, Code, Content, Example, Failure, Interrupt, Namespace, Prepared, ReadPermit,
+    ReadTool, Reply, Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -225,11 +225,11 @@ impl ReadTool for ReadFile {
         })
     }
 
-    fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         try_read_cached(permit, job, &self.file_cache)
     }
 
-    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         read_files(permit, job)
     }
 }
@@ -238,7 +238,7 @@ fn try_read_cached(
     view: &dyn ReadView,
     job: &Job,
     file_cache: &FileCache,
-) -> Option<Result<Reply, Halt>> {
+) -> Option<Result<Reply, Interrupt>> {
     let [path] = job.paths.as_slice() else {
         return None;
     };
@@ -273,7 +273,7 @@ fn try_read_bytes(opened: &OpenFile) -> Option<Bytes> {
     Some(buffer.into())
 }
 
-fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
+fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     if job.paths.len() > 1 {
         // Otherwise each link would read the previous files again.
         resolve::resolve_links(view, &job.paths)?;
@@ -287,7 +287,9 @@ fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
         let read = open_and_render(view, job, path, budget, &mut content);
         let file = match read.map_err(|halt| suggest::on_halt(view, path, halt)) {
             Ok(file) => file,
-            Err(Halt::Failed(error)) if job.paths.len() > 1 && is_about_the_file(error.code()) => {
+            Err(Interrupt::Failed(error))
+                if job.paths.len() > 1 && is_about_the_file(error.code()) =>
+            {
                 FileContent {
                     path: path.to_string(),
                     error: Some(error.to_string()),

@@ -3,8 +3,8 @@
 use std::io::Read as _;
 
 use bailiwick::{
-    CallError, Code, ContentHash, Example, Failure, Halt, Namespace, Prepared, ReadPermit,
-    ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape, not_yours,
+    CallError, Code, ContentHash, Example, Failure, Interrupt, Namespace, Prepared, ReadPermit,
+    ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,7 @@ impl ReadTool for Stat {
         })
     }
 
-    fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         if job.hash {
             return None;
         }
@@ -112,15 +112,15 @@ impl ReadTool for Stat {
         Some(Ok(facts(permit, &job.path, &meta, None)))
     }
 
-    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         stat(permit, job)
     }
 }
 
-fn stat(view: &dyn ReadView, job: &Job) -> Result<Reply, Halt> {
+fn stat(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     let path = &job.path;
     let Some(meta) = resolve::entry(view, path)? else {
-        return Err(suggest::with_suggestions(view, path, not_yours(path)).into());
+        return Err(suggest::with_suggestions(view, path, CallError::not_found(path)).into());
     };
     if !job.hash || meta.kind != Kind::File {
         return Ok(facts(view, path, &meta, None));
@@ -135,7 +135,7 @@ fn hash_file(
     view: &dyn ReadView,
     path: &VirtualPath,
     opened: &mut OpenFile,
-) -> Result<ContentHash, Halt> {
+) -> Result<ContentHash, Interrupt> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; CHUNK];
     let mut left = MAX_HASHED;

@@ -1,6 +1,6 @@
 //! Suggests similar names for a path that does not exist.
 
-use bailiwick::{CallError, Code, Halt, VirtualPath};
+use bailiwick::{CallError, Code, Interrupt, VirtualPath};
 use similar::TextDiff;
 
 use crate::read_view::ReadView;
@@ -31,10 +31,10 @@ pub(crate) fn with_suggestions(
     CallError::new(error.code(), message).with("did_you_mean", near)
 }
 
-/// Like [`with_suggestions`] for a [`Halt`]; only `NOT_FOUND` gets suggestions.
-pub(crate) fn on_halt(view: &dyn ReadView, path: &VirtualPath, halt: Halt) -> Halt {
+/// Like [`with_suggestions`] for a [`Interrupt`]; only `NOT_FOUND` gets suggestions.
+pub(crate) fn on_halt(view: &dyn ReadView, path: &VirtualPath, halt: Interrupt) -> Interrupt {
     match halt {
-        Halt::Failed(error) if error.code() == Code::NotFound => {
+        Interrupt::Failed(error) if error.code() == Code::NotFound => {
             with_suggestions(view, path, error).into()
         }
         halt => halt,
@@ -87,8 +87,6 @@ fn similarity(wanted: &str, name: &str) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use bailiwick::not_yours;
-
     use super::*;
     use crate::testing::{World, path};
 
@@ -117,7 +115,7 @@ mod tests {
         let error = with_suggestions(
             &world.view(),
             &path("/r/others"),
-            not_yours(&path("/r/others")),
+            CallError::not_found(&path("/r/others")),
         );
         assert!(error.message().ends_with("did you mean `/r/other`?"));
         assert_eq!(

@@ -1,9 +1,9 @@
 //! `write_file`: creates, replaces and extends files.
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Example, Failure, FileDiff, Halt, Namespace, Op,
-    Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
-    WriteTool, escape,
+    CallError, Change, Code, ContentHash, Cost, Example, Failure, FileDiff, Interrupt, Namespace,
+    Op, Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath,
+    WritePermit, WriteTool, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -156,7 +156,7 @@ impl WriteTool for WriteFile {
         Ok(Prepared { needs, job })
     }
 
-    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Halt> {
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Interrupt> {
         let old = target::read_old(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
         target::reject_temporary_name(&path)?;

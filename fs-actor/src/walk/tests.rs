@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::{KernelMode, TestView, World, cases, in_child, path, race};
 
 /// The contents of all files beneath `/r`, without duplicates, joined.
-fn contents(view: &TestView<'_>) -> Result<String, Halt> {
+fn contents(view: &TestView<'_>) -> Result<String, Interrupt> {
     let mut texts = Vec::new();
     let (dir, at) = start(view, &path("/r"))?;
     walk(view, dir, &at, None, &mut |found| {

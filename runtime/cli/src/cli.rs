@@ -18,9 +18,9 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use bailiwick::config::Key;
 use bailiwick::{
-    ConfigError, ConfigSource, ConfigSources, Field, JsonLines, Rate, Trust, UnknownSection,
-    VirtualPath,
+    ConfigError, ConfigSource, ConfigSources, JsonLines, Rate, Trust, UnknownSection, VirtualPath,
 };
 use bailiwick_cli::check::UrlError;
 use bailiwick_fs::Durability;
@@ -262,7 +262,7 @@ fn flags(matches: &ArgMatches) -> BTreeMap<&'static str, Vec<String>> {
         let texts = matches.get_many::<String>(id);
         texts.into_iter().flatten().cloned().collect()
     };
-    let mut flags: BTreeMap<_, Vec<_>> = Field::settable()
+    let mut flags: BTreeMap<_, Vec<_>> = Key::settable()
         .map(|field| (field.key, given(&field.flag())))
         .filter(|(_, texts)| !texts.is_empty())
         .collect();

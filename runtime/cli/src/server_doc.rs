@@ -1,11 +1,11 @@
 //! Documentation of the file server for agents.
 
-use bailiwick::{Access, Description, Elsewhere, Install, Manual, Trouble};
+use bailiwick::{Access, Alternatives, Description, Install, ServerDoc, Troubleshooting};
 
 /// The documentation of a server with [the file tools](bailiwick_fs::tools).
 #[must_use]
-pub const fn server_doc() -> Manual {
-    Manual {
+pub const fn server_doc() -> ServerDoc {
+    ServerDoc {
         summary: "Reads, searches and changes files in the directories that a person chose, and shows what a change would do before it is made.",
         when: &[
             "read, list or look at files and directories",
@@ -14,7 +14,7 @@ pub const fn server_doc() -> Manual {
             "move, copy or delete files and directories",
             "see what a change would do before it is made",
         ],
-        when_not: &[
+        not_for: &[
             "running commands or tests (use a shell, if one was given to you)",
             "fetching pages or anything else from a network (use a web tool)",
             "the history of a repository (use a Git tool)",
@@ -33,7 +33,7 @@ pub const fn server_doc() -> Manual {
         authentication: "No key and no account: the server works for whoever starts it, on the directories named when \
                          it is started. What a call may do is decided by the policy, and where that says so by a person.",
         environment: &[],
-        elsewhere: Elsewhere {
+        alternatives: Alternatives {
             cli: None,
             api: None,
             web: None,
@@ -61,23 +61,23 @@ pub const fn server_doc() -> Manual {
     }
 }
 
-const TROUBLESHOOTING: &[Trouble] = &[
-    Trouble {
+const TROUBLESHOOTING: &[Troubleshooting] = &[
+    Troubleshooting {
         sign: "`PERMISSION_DENIED` for a file that is there",
         cause: "The policy keeps it from you, by its directory, its name or the way you want to use it.",
         solution: "Tell the person what you need and why. No other path and no link leads there.",
     },
-    Trouble {
+    Troubleshooting {
         sign: "`SCOPE_REQUIRED`",
         cause: "A person has to allow the call first.",
         solution: "Have the person grant the scopes in `_meta.requested_scopes`, and send the same call again.",
     },
-    Trouble {
+    Troubleshooting {
         sign: "`NO_MATCH` from `edit_file`",
         cause: "The old text is not in the file as it is now.",
         solution: "Read the lines again and copy the text from there.",
     },
-    Trouble {
+    Troubleshooting {
         sign: "`STALE_PREVIEW`",
         cause: "The files changed between the preview and the call.",
         solution: "Preview again; what is shown then is what will be done.",

@@ -1,4 +1,4 @@
-//! The by-products of a call in, each of them as it is read out: kept, or made when somebody reads it.
+//! Parts of an artifact set, stored or rendered on demand.
 
 #[cfg(feature = "ui")]
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 #[cfg(feature = "ui")]
-use super::review::{Around, Review, Wanted};
+use super::review::{OldTexts, Review, RowRange};
 use super::store::Kind;
 use crate::error::CallError;
 #[cfg(feature = "ui")]
 use crate::error::Code;
 
-/// The by-products of one call.
+/// The artifacts of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) kept: Vec<(Kind, Bytes)>,
-    /// What a page is made of when somebody reads it.
+    /// Data that pages are rendered from.
     #[cfg(feature = "ui")]
-    pub(crate) review: Option<(Arc<Review>, Around)>,
+    pub(crate) review: Option<(Arc<Review>, OldTexts)>,
 }
 
 impl Parts {
-    /// How many bytes they hold, and how many of them are old texts.
+    /// Their size in bytes, and how much of it are old texts.
     pub(super) fn size(&self) -> (usize, usize) {
         let kept = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
         #[cfg(feature = "ui")]
@@ -36,7 +36,7 @@ impl Parts {
     pub(super) fn forget_old_texts(&mut self) {
         #[cfg(feature = "ui")]
         if let Some((_, around)) = &mut self.review {
-            *around = Around::default();
+            *around = OldTexts::default();
         }
     }
 
@@ -50,7 +50,7 @@ impl Parts {
             .chain(self.kept.iter().map(|(kind, _)| *kind))
     }
 
-    /// The by-product of that kind.
+    /// The artifact of that kind.
     pub(super) fn part(&self, kind: Kind) -> Option<Part> {
         #[cfg(feature = "ui")]
         if let (Kind::Review | Kind::Rows, Some((review, around))) = (kind, &self.review) {
@@ -62,18 +62,18 @@ impl Parts {
     }
 }
 
-/// One by-product as it is kept.
+/// One stored artifact.
 pub(super) enum Part {
     Kept(Bytes),
     #[cfg(feature = "ui")]
-    Review(Arc<Review>, Around),
+    Review(Arc<Review>, OldTexts),
 }
 
 impl Part {
-    /// The bytes, which stand at `uri`; none where there are no such rows.
+    /// The content at `uri`; `None` if there are no such rows.
     ///
     /// # Errors
-    /// `INTERNAL` if it cannot be written as JSON, which is a fault of this library.
+    /// `INTERNAL` if it cannot be serialised, which is a bug of this library.
     pub(super) fn bytes(self, at: &At<'_>) -> Result<Option<Bytes>, CallError> {
         match self {
             Self::Kept(bytes) => Ok(at.query.is_none().then_some(bytes)),
@@ -83,29 +83,29 @@ impl Part {
     }
 }
 
-/// What of a by-product is read.
+/// Which part of an artifact is read.
 pub(super) struct At<'u> {
     #[cfg_attr(
         not(feature = "ui"),
         expect(dead_code, reason = "only pages differ by it")
     )]
     pub(super) kind: Kind,
-    /// What follows the `?` of the address.
+    /// The query of the URI.
     pub(super) query: Option<&'u str>,
-    /// Where the call's page stands.
+    /// URI of the call's page.
     #[cfg_attr(not(feature = "ui"), expect(dead_code, reason = "only pages name it"))]
     pub(super) page: String,
 }
 
 #[cfg(feature = "ui")]
 impl At<'_> {
-    fn made(&self, review: &Review, around: &Around) -> Result<Option<Bytes>, CallError> {
+    fn made(&self, review: &Review, around: &OldTexts) -> Result<Option<Bytes>, CallError> {
         let made = match (self.kind, self.query) {
             (Kind::Rows, None) => review
                 .data(&self.page, around)
                 .map(|data| Some(data.into())),
             (Kind::Rows, Some(query)) => {
-                let rows = Wanted::parse(query).and_then(|wanted| review.rows(wanted, around));
+                let rows = RowRange::parse(query).and_then(|wanted| review.rows(wanted, around));
                 rows.transpose().map(|rows| rows.map(Bytes::from))
             }
             _ => review.page(&self.page, around).map(Some),

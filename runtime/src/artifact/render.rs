@@ -1,4 +1,4 @@
-//! Changes in, a unified diff and its JSON out.
+//! Renders changes as a unified diff and as JSON.
 
 use std::fmt::Write as _;
 
@@ -8,9 +8,9 @@ use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op, Preview};
 use crate::escape::is_deceptive;
 use crate::path::VirtualPath;
 
-/// Returns the changes as text that `patch -p1`, run in the directory `base`, carries out; every change is beneath it.
+/// Returns the changes as a patch for `patch -p1` in the directory `base`, which contains all changes.
 ///
-/// What a patch cannot say (binary content, directories) stands in it as a `#` line, which `patch` passes over.
+/// What a patch cannot express (binary content, directories) is a `#` line, which `patch` ignores.
 pub(crate) fn diff(changes: &[Change], base: &VirtualPath) -> String {
     changes.iter().fold(String::new(), |mut out, change| {
         render(&mut out, change, base);
@@ -18,7 +18,7 @@ pub(crate) fn diff(changes: &[Change], base: &VirtualPath) -> String {
     })
 }
 
-/// The root that holds every change, or the top of the namespace.
+/// The root that contains all changes, or the top of the namespace.
 pub(crate) fn base<'m>(
     changes: &[Change],
     mut mounts: impl Iterator<Item = &'m VirtualPath>,
@@ -57,7 +57,7 @@ fn render(out: &mut String, change: &Change, base: &VirtualPath) {
     hunks.iter().for_each(|hunk| render_hunk(out, hunk));
 }
 
-/// The lines that say which file becomes which.
+/// The header lines with the file names.
 fn header(out: &mut String, change: &Change, to: &VirtualPath, base: &VirtualPath) {
     let (from, to) = (name(&change.path, base), name(to, base));
     let old = quoted(&format!("a/{from}"));
@@ -113,7 +113,7 @@ fn render_hunk(out: &mut String, hunk: &Hunk) {
     }
 }
 
-/// What a patch cannot say, as comments.
+/// Comments for what a patch cannot express.
 fn note(out: &mut String, change: &Change) {
     let _ = writeln!(out, "# {}", change.summary(usize::MAX));
     for entry in change.listing(usize::MAX, usize::MAX) {
@@ -127,7 +127,7 @@ fn name<'p>(path: &'p VirtualPath, base: &VirtualPath) -> &'p str {
         .unwrap_or_else(|| path.as_str().trim_start_matches('/'))
 }
 
-/// The name as it is if it is plain, else in the quotes that git and GNU patch understand.
+/// The name, quoted for git and GNU patch if necessary.
 fn quoted(name: &str) -> String {
     let odd = |c: char| is_deceptive(c) || c.is_whitespace() || matches!(c, '"' | '\\');
     if !name.contains(odd) {
@@ -175,7 +175,7 @@ struct Item<'c> {
 /// Returns the changes as JSON for programs; the hunks of a text re-create its new content from the old.
 ///
 /// # Errors
-/// The serializer's, which is a fault of this library.
+/// The serialiser's error, which is a bug of this library.
 pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
     let items = changes.iter().map(|change| Item {
         path: &change.path,
@@ -193,7 +193,7 @@ pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
 }
 
 impl Preview {
-    /// What would change, as a unified diff that `patch -p1` takes in [`Preview::base`].
+    /// Returns the changes as a unified diff for `patch -p1` in [`Preview::base`].
     #[must_use]
     pub fn diff(&self) -> String {
         diff(&self.changes, &self.base)

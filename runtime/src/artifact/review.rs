@@ -1,4 +1,4 @@
-//! A call and what it changes in, what a person reviews out: a page with its first rows in it, and the other rows by page.
+//! Review page of a call: its changes as a page with the first rows, and further rows on demand.
 
 mod marks;
 mod rows;
@@ -8,51 +8,51 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 
-use self::rows::{Look, Row, of_hunk};
+use self::rows::{LineStyle, Row, of_hunk};
 use crate::effect::{Change, DirectoryContents, Entry, Hunk, Op};
 use crate::id::ToolName;
 use crate::path::VirtualPath;
 
-/// How many rows one page has at most.
+/// Maximum number of rows of one response.
 const PAGE_ROWS: usize = 500;
-/// And how many bytes of text, though at least one row.
+/// Maximum bytes of text of one response, which has at least one row.
 const PAGE_BYTES: usize = 256 << 10;
-/// How many rows stand in the page itself.
+/// Number of rows in the page itself.
 const FIRST_ROWS: usize = 400;
 const FIRST_BYTES: usize = 128 << 10;
-/// Files whose lines are, all together, no longer than this stand in the page as a whole.
+/// Maximum total length of the lines of files that are included in the page completely.
 const WHOLE_BYTES: usize = 64 << 10;
 
-/// What a page says of its call, apart from the changes.
+/// Information about the call.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) tool: ToolName,
     /// The names from the outermost worker down.
     pub(crate) agent: Arc<str>,
     pub(crate) intent: String,
-    /// Nothing was done yet.
+    /// Whether it is a preview.
     pub(crate) preview: bool,
 }
 
-/// One call as people review it.
+/// Review of one call.
 #[derive(Debug)]
 pub(crate) struct Review {
     about: About,
-    /// Without their old texts, which are kept apart so that they can go first.
+    /// Without their old texts, which are stored separately so that they can be dropped first.
     changes: Vec<Change>,
 }
 
 /// The old texts of the changes, in their order.
-pub(crate) type Around = Arc<[Option<Bytes>]>;
+pub(crate) type OldTexts = Arc<[Option<Bytes>]>;
 
-/// Which rows of a call's changes are wanted.
+/// A requested range of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// Which change.
+pub(crate) struct RowRange {
+    /// Index of the change.
     change: usize,
     first: First,
     count: usize,
-    /// One row, with the whole of its line.
+    /// Whether to return one row with its whole line.
     whole: bool,
 }
 
@@ -64,8 +64,8 @@ enum First {
     Old(usize),
 }
 
-impl Wanted {
-    /// Reads `change=0&from=120` or `change=0&old=57`, with `count` or `whole=1`, in any order.
+impl RowRange {
+    /// Parses `change=0&from=120` or `change=0&old=57`, with `count` or `whole=1`, in any order.
     pub(crate) fn parse(query: &str) -> Option<Self> {
         let (mut change, mut from, mut old, mut count, mut whole) = (None, None, None, None, None);
         for pair in query.split('&') {
@@ -117,7 +117,7 @@ impl Wanted {
 #[derive(Serialize)]
 struct Data<'r> {
     version: u8,
-    /// Where the call's artifacts stand; `.rows` of it has the rows that are not here.
+    /// URI of the call's artifacts; with `.rows` it returns further rows.
     uri: &'r str,
     tool: &'r str,
     agent: &'r str,
@@ -141,20 +141,20 @@ struct Item<'r> {
     binary: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     binary_type: Option<&'static str>,
-    /// What lies beneath a directory that is deleted, moved or copied.
+    /// Contents of a directory that is deleted, moved or copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     contents: Option<&'r DirectoryContents>,
-    /// It is more than is compared.
+    /// Whether it is too large to compare.
     large: bool,
     hidden: bool,
     /// Of each hunk `[old_start, old_lines, new_start, new_lines]`, and then again and again how many lines are kept,
     /// removed and added, until its end.
     hunks: Vec<Vec<usize>>,
-    /// How many lines the old file has, if those between the hunks can be had; else 0.
+    /// Number of lines of the old file, if those between the hunks are available; else 0.
     old_lines: usize,
     /// The first rows.
     rows: Vec<Row>,
-    /// Every line of the old file, if there are few.
+    /// All lines of the old file, if there are few.
     #[serde(skip_serializing_if = "Option::is_none")]
     around: Option<Vec<Row>>,
 }
@@ -163,20 +163,20 @@ struct Item<'r> {
 struct Page {
     change: usize,
     rows: Vec<Row>,
-    /// Where to go on, if there is more.
+    /// Where to continue, if there is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<usize>,
 }
 
 impl Review {
     /// The review of a call, and the old texts of its changes.
-    pub(crate) fn new(about: About, mut changes: Vec<Change>) -> (Self, Around) {
+    pub(crate) fn new(about: About, mut changes: Vec<Change>) -> (Self, OldTexts) {
         let around = changes.iter_mut().map(|change| change.diff.old.take());
         let around = around.collect();
         (Self { about, changes }, around)
     }
 
-    /// About how many bytes it holds, without the old texts.
+    /// Approximate size in bytes, without the old texts.
     pub(crate) fn size(&self) -> usize {
         let hunks = self.changes.iter().flat_map(|change| &change.diff.hunks);
         let lines = hunks.flat_map(|hunk| &hunk.lines);
@@ -193,8 +193,8 @@ impl Review {
         lines + listed + self.changes.len() * size_of::<Change>() + self.about.intent.len()
     }
 
-    /// The page that shows it, for any frame: its data stands in it.
-    pub(crate) fn page(&self, uri: &str, around: &Around) -> Result<Bytes, serde_json::Error> {
+    /// The page with its data, for any frame.
+    pub(crate) fn page(&self, uri: &str, around: &OldTexts) -> Result<Bytes, serde_json::Error> {
         let data = harmless(&self.data(uri, around)?);
         let (before, after) = bailiwick_ui::REVIEW
             .split_once(bailiwick_ui::DATA)
@@ -203,8 +203,8 @@ impl Review {
         Ok(format!("{before}{script}{data}</script>{after}").into())
     }
 
-    /// What the page says, as JSON.
-    pub(crate) fn data(&self, uri: &str, around: &Around) -> Result<String, serde_json::Error> {
+    /// The data of the page, as JSON.
+    pub(crate) fn data(&self, uri: &str, around: &OldTexts) -> Result<String, serde_json::Error> {
         let (mut rows, mut bytes) = (FIRST_ROWS, FIRST_BYTES);
         let held = around.iter().flatten().map(Bytes::len).sum::<usize>() <= WHOLE_BYTES;
         let texts = around.iter().map(Some).chain(std::iter::repeat(None));
@@ -229,11 +229,11 @@ impl Review {
         })
     }
 
-    /// The wanted rows as JSON; none if there is no such change, or no row there, or its old text is no longer kept.
+    /// The requested rows as JSON; `None` if the change or row does not exist, or its old text was dropped.
     pub(crate) fn rows(
         &self,
-        wanted: Wanted,
-        around: &Around,
+        wanted: RowRange,
+        around: &OldTexts,
     ) -> Option<Result<String, serde_json::Error>> {
         let change = self.changes.get(wanted.change)?;
         let (rows, next) = match wanted.first {
@@ -260,7 +260,7 @@ impl Review {
         Some(serde_json::to_string(&page))
     }
 
-    /// At most `count` rows and about `bytes` of text from the row `from` on.
+    /// At most `count` rows and about `bytes` of text, from the row `from`.
     fn rows_from(
         &self,
         change: &Change,
@@ -269,7 +269,7 @@ impl Review {
         bytes: usize,
         whole: bool,
     ) -> Vec<Row> {
-        let look = Look::of(&change.diff, whole);
+        let look = LineStyle::of(&change.diff, whole);
         let end = from.saturating_add(if bytes == 0 { 0 } else { count });
         let (mut rows, mut start) = (Vec::new(), 0);
         for hunk in &change.diff.hunks {
@@ -283,7 +283,7 @@ impl Review {
         within(rows, bytes)
     }
 
-    /// Whether it was made before the call was carried out.
+    /// Whether it is a preview.
     #[cfg(feature = "mcp")]
     pub(crate) fn is_preview(&self) -> bool {
         self.about.preview
@@ -319,7 +319,7 @@ fn item<'r>(change: &'r Change, rows: Vec<Row>, old: Option<&Bytes>, held: bool)
     }
 }
 
-/// Where a hunk stands, and its runs of kept, removed and added lines.
+/// Position of a hunk, and its runs of kept, removed and added lines.
 fn shape(hunk: &Hunk) -> Vec<usize> {
     let mut shape = vec![
         hunk.old_start,
@@ -344,7 +344,7 @@ fn line_count(text: &[u8]) -> usize {
     ends + usize::from(text.last().is_some_and(|byte| *byte != b'\n'))
 }
 
-/// The rows as far as their text has no more than `bytes`, at least one.
+/// The rows up to `bytes` of text, at least one.
 fn within(mut rows: Vec<Row>, bytes: usize) -> Vec<Row> {
     let mut held = 0;
     let over = rows.iter().position(|row| {
@@ -366,7 +366,7 @@ fn between(
     whole: bool,
 ) -> Option<Vec<Row>> {
     let text = std::str::from_utf8(old).ok()?;
-    let look = Look::of(&change.diff, whole);
+    let look = LineStyle::of(&change.diff, whole);
     let mut hunks = change.diff.hunks.iter().peekable();
     let (mut passed, mut made) = (0, 0);
     let lines = text.split_inclusive('\n').zip(1..);
@@ -383,7 +383,7 @@ fn between(
     Some(within(rows.collect(), PAGE_BYTES))
 }
 
-/// JSON that ends no script element and begins no comment in one, and means the same.
+/// Escapes JSON for a script element.
 fn harmless(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + json.len() / 16);
     for c in json.chars() {

@@ -1,4 +1,4 @@
-//! The by-products of a call in, unguessable addresses out; and an address and a reader in, the bytes out.
+//! Bounded in-memory store of artifacts behind unguessable addresses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,21 +13,21 @@ use crate::effect::ArtifactRef;
 use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
 
-/// How many calls' artifacts are kept.
+/// For how many calls artifacts are stored.
 pub(crate) const DEFAULT_COUNT: usize = 256;
-/// How many bytes of artifacts are kept.
+/// How many bytes of artifacts are stored.
 pub(crate) const DEFAULT_BYTES: usize = 64 << 20;
 
-/// What kind of by-product it is.
+/// Kind of an artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// The page on which a person reviews the call.
+    /// The review page.
     Review,
     /// A unified diff.
     Diff,
     /// The changes for programs.
     Json,
-    /// What the page shows, without the page: its data, or, after a `?`, some of its rows.
+    /// The data of the review page or, with a query, some of its rows.
     #[cfg(feature = "ui")]
     Rows,
 }
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// What follows the id in the address.
+    /// Suffix of the URI after the id.
     const fn suffix(self) -> &'static str {
         match self {
             Self::Review => "",
@@ -92,7 +92,7 @@ pub(crate) enum Reader {
     Worker(WorkerId),
 }
 
-/// One artifact as it is read.
+/// Content of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
     /// Its media type.
@@ -111,7 +111,7 @@ impl Id {
         Ok(Self(bytes))
     }
 
-    /// Reads exactly what [`fmt::Display`] writes.
+    /// Parses exactly what [`fmt::Display`] writes.
     fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if text.len() != 32 || !text.bytes().all(plain) {
@@ -142,7 +142,7 @@ struct Set {
 }
 
 #[derive(Default)]
-struct Shelf {
+struct StoreState {
     sets: HashMap<Id, Set>,
     /// From the least to the most recently used.
     order: BTreeMap<u64, Id>,
@@ -152,33 +152,33 @@ struct Shelf {
     clock: u64,
 }
 
-/// Keeps the artifacts used last, up to a count and a size.
+/// Least-recently-used store of artifacts, bounded in number and size.
 ///
-/// A lock inside a plain struct, and no actor: every use is a look-up or a move of a few shared pointers,
-/// made from pool threads and from the gateway alike, and none waits for anything else while it holds the lock.
+/// It is a lock instead of an actor: pool threads and the gateway use it for look-ups and moves of a few shared pointers,
+/// and never wait while they hold the lock.
 #[derive(Clone)]
 pub(crate) struct ArtifactStore {
     count: usize,
     bytes: usize,
-    shelf: Arc<Mutex<Shelf>>,
+    state: Arc<Mutex<StoreState>>,
 }
 
 impl ArtifactStore {
-    /// Keeps at most `count` calls' artifacts and `bytes` in all; 0 is no limit.
+    /// Stores the artifacts of at most `count` calls and `bytes` in total; 0 is unlimited.
     pub(crate) fn new(count: usize, bytes: usize) -> Self {
         let unlimited = |limit| if limit == 0 { usize::MAX } else { limit };
         Self {
             count: unlimited(count),
             bytes: unlimited(bytes),
-            shelf: Arc::default(),
+            state: Arc::default(),
         }
     }
 
-    /// Keeps the by-products of one call of `owner`, whose ancestors are `lineage`, under one id.
+    /// Stores the artifacts of one call of `owner`, whose ancestors are `lineage`, under one id.
     ///
     /// # Errors
-    /// `TOO_LARGE` if they cannot be kept, and `INTERNAL` if the system gives no random bits. The call
-    /// itself does not fail by that; its reply says that there is no artifact, and why.
+    /// `TOO_LARGE` if they cannot be stored, and `INTERNAL` if there are no random bytes. The call itself does not fail then;
+    /// the audit says why there is no artifact.
     pub(crate) fn put(
         &self,
         tool: &ToolName,
@@ -209,13 +209,13 @@ impl ArtifactStore {
             )
         })?;
         let refs = parts.kinds().map(|kind| address(tool, id, kind)).collect();
-        self.with(|shelf| {
-            shelf.make_room(self.count.saturating_sub(1), self.bytes - size);
-            shelf.size += size;
-            shelf.clock += 1;
-            shelf.order.insert(shelf.clock, id);
+        self.with(|state| {
+            state.make_room(self.count.saturating_sub(1), self.bytes - size);
+            state.size += size;
+            state.clock += 1;
+            state.order.insert(state.clock, id);
             if old > 0 {
-                shelf.with_old.insert(shelf.clock, id);
+                state.with_old.insert(state.clock, id);
             }
             let set = Set {
                 tool: tool.clone(),
@@ -224,9 +224,9 @@ impl ArtifactStore {
                 parts,
                 size,
                 old,
-                touched: shelf.clock,
+                touched: state.clock,
             };
-            shelf.sets.insert(id, set);
+            state.sets.insert(id, set);
         });
         Ok(refs)
     }
@@ -234,8 +234,7 @@ impl ArtifactStore {
     /// Returns the artifact at `uri`.
     ///
     /// # Errors
-    /// `NOT_FOUND`, the same for an address that was never given out, one that is no longer kept and one
-    /// that is not the reader's.
+    /// `NOT_FOUND`, whether the URI never existed, its artifact was dropped, or the reader may not read it.
     pub(crate) fn get(&self, uri: &str, reader: Reader) -> Result<Artifact, CallError> {
         let absent = || {
             CallError::new(
@@ -244,10 +243,10 @@ impl ArtifactStore {
             )
         };
         let (tool, id, kind, query) = parse(uri).ok_or_else(absent)?;
-        let part = self.with(|shelf| {
-            let set = shelf.sets.get(&id)?;
+        let part = self.with(|state| {
+            let set = state.sets.get(&id)?;
             let part = set.is_for(tool, reader).then(|| set.parts.part(kind))?;
-            shelf.touch(id);
+            state.touch(id);
             part
         });
         let at = At {
@@ -255,7 +254,7 @@ impl ArtifactStore {
             query,
             page: format!("ui://{tool}/{id}"),
         };
-        // What is made for its reader is made after the lock is let go.
+        // Rendering happens after the lock is released.
         let bytes = part.ok_or_else(absent)?.bytes(&at)?;
         Ok(Artifact {
             mime: kind.mime(),
@@ -263,29 +262,29 @@ impl ArtifactStore {
         })
     }
 
-    /// What is kept of the review at `uri`, which is that of a page or of anything beside it.
+    /// The stored review of the artifact at `uri`.
     #[cfg(all(feature = "mcp", feature = "ui"))]
     pub(crate) fn review(&self, uri: &str, reader: Reader) -> Option<Arc<Review>> {
         let (tool, id, ..) = parse(uri)?;
-        self.with(|shelf| {
-            let set = shelf.sets.get(&id).filter(|set| set.is_for(tool, reader))?;
+        self.with(|state| {
+            let set = state.sets.get(&id).filter(|set| set.is_for(tool, reader))?;
             Some(Arc::clone(&set.parts.review.as_ref()?.0))
         })
     }
 
-    /// What `reader` may read, the newest first.
+    /// The artifacts that `reader` may read, the newest first.
     pub(crate) fn list(&self, reader: Reader) -> Vec<ArtifactRef> {
-        self.with(|shelf| {
-            let mine = shelf.order.values().rev().filter_map(|id| {
-                let set = shelf.sets.get(id).filter(|set| set.is_of(reader))?;
+        self.with(|state| {
+            let mine = state.order.values().rev().filter_map(|id| {
+                let set = state.sets.get(id).filter(|set| set.is_of(reader))?;
                 Some(set.parts.kinds().map(|kind| address(&set.tool, *id, kind)))
             });
             mine.flatten().collect()
         })
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Shelf) -> T) -> T {
-        act(&mut self.shelf.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, act: impl FnOnce(&mut StoreState) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -311,7 +310,7 @@ impl Set {
     }
 }
 
-impl Shelf {
+impl StoreState {
     fn touch(&mut self, id: Id) {
         if let Some(set) = self.sets.get_mut(&id) {
             self.clock += 1;
@@ -332,7 +331,7 @@ impl Shelf {
         }
     }
 
-    /// Lets old texts go first: what changed can be told without them.
+    /// Drops old texts first, since the changes can be shown without them.
     fn make_room(&mut self, count: usize, bytes: usize) {
         while self.size > bytes
             && let Some((_, id)) = self.with_old.pop_first()
@@ -361,7 +360,7 @@ fn address(tool: &ToolName, id: Id, kind: Kind) -> ArtifactRef {
     }
 }
 
-/// The tool, id, kind and query that an address names.
+/// The tool, id, kind and query of a URI.
 fn parse(uri: &str) -> Option<(&str, Id, Kind, Option<&str>)> {
     let (tool, rest) = uri.strip_prefix("ui://")?.split_once('/')?;
     let (id, suffix) = rest.split_at_checked(32)?;
@@ -549,7 +548,7 @@ mod tests {
         const OLD: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
         let unlimited = ArtifactStore::new(0, 0);
         reviewed(&unlimited, "x\n", "");
-        let bare = unlimited.shelf.lock().unwrap().size;
+        let bare = unlimited.state.lock().unwrap().size;
         let store = ArtifactStore::new(0, 3 * bare + 2 * OLD.len());
         let first = reviewed(&store, "1\n", OLD);
         let second = reviewed(&store, "2\n", OLD);
@@ -558,7 +557,7 @@ mod tests {
         let third = reviewed(&store, "3\n", OLD);
         let all = [&first, &second, &third].map(|uri| kept(&store, uri));
         assert_eq!(all, [(true, true), (false, true), (true, true)]);
-        // What is too large with its old text is kept without.
+        // Artifacts that are too large are stored without their old texts.
         let small = ArtifactStore::new(0, bare + OLD.len() - 1);
         assert_eq!(kept(&small, &reviewed(&small, "1\n", OLD)), (false, true));
     }

@@ -1,4 +1,4 @@
-//! An event and the head of a chain in, the line that continues the chain out; and a line in, its place out.
+//! Hash chain of audit records: seals events and checks lines.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use super::verify::BreakReason;
 use crate::effect::ContentHash;
 use crate::escape::is_deceptive;
 
-/// The version of the records' form, which each of them names. Those of the first version name none.
+/// Format version of records. Records of the first version have none.
 pub(super) const FORMAT: u16 = 2;
 
-/// Where a chain stands: what the next record must continue. The default is an empty chain.
+/// Head of a chain, which the next record continues. The default is an empty chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The number of the next record; the first is 0.
@@ -32,7 +32,7 @@ impl Default for Head {
     }
 }
 
-/// One event with its time and its place in the chain.
+/// A sealed event: with its time and its position in the chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     seq: u64,
@@ -56,7 +56,7 @@ impl Record {
         self.at
     }
 
-    /// How many events before this one found the audit full or failing; their calls were refused.
+    /// How many events before this one were lost because the audit was full or failing; their calls were refused.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
@@ -74,7 +74,7 @@ impl Record {
         self.hash
     }
 
-    /// The record as one line of JSON, without a line break and without a raw deceptive character.
+    /// Returns the record as one line of JSON, without line break, with deceptive characters escaped.
     #[must_use]
     pub fn line(&self) -> &str {
         &self.line
@@ -102,7 +102,7 @@ const HASH_CLOSES: &str = "\"}";
 const SEAL: usize = HASH_OPENS.len() + 64 + HASH_CLOSES.len();
 
 impl Head {
-    /// Seals `event` as the next record and moves on to it.
+    /// Seals `event` as the next record and advances the head.
     pub(super) fn seal(
         &mut self,
         at: u64,
@@ -151,7 +151,7 @@ fn link(prev: &ContentHash, body: &[u8]) -> ContentHash {
     ContentHash::from_bytes(hasher.finalize().into())
 }
 
-/// What a line says of its place in the chain.
+/// Position of a line in the chain.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) seq: u64,
@@ -160,7 +160,7 @@ pub(super) struct Link {
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct RawLink {
     seq: u64,
     prev: ContentHash,
     hash: ContentHash,
@@ -168,7 +168,7 @@ struct Place {
 
 /// Reads a line without its line break; its hash is checked against its content.
 pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
-    let place: Place = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
+    let raw: RawLink = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
     let (body, seal) = line
         .len()
         .checked_sub(SEAL)
@@ -176,19 +176,19 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
         .ok_or(BreakReason::Changed)?;
     let mut sealed = body.to_vec();
     sealed.push(b'}');
-    let hash = link(&place.prev, &sealed);
+    let hash = link(&raw.prev, &sealed);
     let expected = format!("{HASH_OPENS}{hash}{HASH_CLOSES}");
-    if expected.as_bytes() != seal || hash != place.hash {
+    if expected.as_bytes() != seal || hash != raw.hash {
         return Err(BreakReason::Changed);
     }
     Ok(Link {
-        seq: place.seq,
-        prev: place.prev,
+        seq: raw.seq,
+        prev: raw.prev,
         hash,
     })
 }
 
-/// Returns `value` as one line of JSON, without a raw deceptive character: a look at it in a terminal is safe.
+/// Returns `value` as one line of JSON with deceptive characters escaped, so that it is safe to print.
 ///
 /// ```
 /// assert_eq!(bailiwick::json_line(&"a\u{202e}b\n")?, r#""a\u202eb\n""#);
@@ -196,7 +196,7 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
 /// ```
 ///
 /// # Errors
-/// What serde_json says of a value that has no JSON.
+/// [`serde_json::Error`] if the value cannot be serialised.
 pub fn json_line(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let mut json = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(
@@ -205,7 +205,7 @@ pub fn json_line(value: &impl Serialize) -> Result<String, serde_json::Error> {
     String::from_utf8(json).map_err(serde::ser::Error::custom)
 }
 
-/// Writes JSON in which every deceptive character is a `\u` escape, so that a raw look at the file is safe.
+/// JSON formatter that escapes deceptive characters, so that the file is safe to print.
 pub(crate) struct Inert;
 
 impl Formatter for Inert {

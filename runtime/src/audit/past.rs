@@ -1,4 +1,4 @@
-//! A line of an audit in, what it says of permissions out.
+//! Parses audit records for the permission history.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::permission::{DecidedBy, RevokeCause};
 use crate::policy::Verdict;
 use crate::scope::{Scope, ScopePattern};
 
-/// A record, read back.
+/// A parsed record.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Past {
-    /// The version of its form; records of the first version do not say.
+pub(crate) struct PastRecord {
+    /// Its format version; absent in records of the first version.
     #[serde(default)]
     format: u16,
     /// When it was written, in milliseconds since 1970.
@@ -39,8 +39,8 @@ pub(crate) struct PastEvent {
     pub(crate) step: PastStep,
 }
 
-/// The steps that tell of permissions. A record of one of these that lacks what it should hold is no record; steps of
-/// other kinds, from later versions too, are passed over.
+/// The steps that concern permissions. A record of one of these with missing members is invalid; other steps, also of
+/// later versions, are ignored.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub(crate) enum PastStep {
@@ -71,7 +71,7 @@ pub(crate) enum PastStep {
         changes: Vec<PastChange>,
     },
     Granted(GrantedStep),
-    /// One of an earlier run is live again.
+    /// A grant of an earlier run was restored.
     #[serde(alias = "restored")]
     GrantRestored(GrantedStep),
     GrantNarrowed(NarrowedStep),
@@ -86,7 +86,7 @@ pub(crate) enum PastStep {
     },
     Applying,
     Applied,
-    /// The first version has this for failures, too.
+    /// The first version uses this for failures, too.
     #[serde(alias = "refused")]
     Denied(PastFailure),
     Failed(PastFailure),
@@ -111,22 +111,22 @@ pub(crate) struct PastFailure {
     pub(crate) removed: Option<u64>,
 }
 
-/// Reads a code; one of a later version is left out.
+/// Parses a code; `None` for one of a later version.
 fn known_code<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Code>, D::Error> {
     let text = String::deserialize(from)?;
     let code: Result<Code, value::Error> = Code::deserialize(text.into_deserializer());
     Ok(code.ok())
 }
 
-/// What a plan does to one path.
+/// The change of one path.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PastChange {
     pub(crate) op: Op,
 }
 
-/// Reads a line whose place in the chain is known.
-pub(crate) fn past(line: &[u8]) -> Result<Past, BreakReason> {
-    let past: Past = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
+/// Parses a line whose position in the chain was checked.
+pub(crate) fn past(line: &[u8]) -> Result<PastRecord, BreakReason> {
+    let past: PastRecord = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
     if past.format > FORMAT {
         return Err(BreakReason::NewerFormat { found: past.format });
     }

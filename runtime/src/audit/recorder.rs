@@ -1,4 +1,4 @@
-//! Events from any thread in, records in one order out to the sink; full or failing is said, never passed over.
+//! Audit writer thread and the handle that sends events to it; full queues and failing sinks are reported.
 
 use std::io;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::error::{CallError, Code};
 
 /// How many events may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
-/// How long the writer lets events gather after a batch: waking it costs the caller more than handing over.
-const GATHER: Duration = Duration::from_millis(1);
+/// How long the writer waits after a batch, since waking it costs the caller more than sending.
+const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// How long the writer waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Why an event is not in the audit. The step it tells of must not happen.
+/// Why an event was not recorded. Its step must not happen.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
@@ -36,7 +36,7 @@ pub enum AuditError {
     /// Writing this event failed.
     #[error("cannot write the audit")]
     Write(#[source] Arc<io::Error>),
-    /// The writer is gone.
+    /// The writer has ended.
     #[error("the audit is closed")]
     Closed,
 }
@@ -70,23 +70,23 @@ impl From<AuditError> for CallError {
 enum Message {
     Record(AuditEvent),
     Together(Vec<AuditEvent>),
-    Commit(AuditEvent, Unwritten, SyncSender<Result<(), AuditError>>),
+    Commit(AuditEvent, OnWriteError, SyncSender<Result<(), AuditError>>),
     Flush(Flushed),
 }
 
 /// What happens to a committed event that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unwritten {
-    /// Its step does not happen, so another event is recorded instead.
-    Refused,
-    /// Its step has happened, so it is kept until it can be written.
-    Kept,
+enum OnWriteError {
+    /// Discard it: its step does not happen, and another event is recorded instead.
+    Discard,
+    /// Keep it until it can be written: its step has happened.
+    Retry,
 }
 
-/// Told once what was handed over before is written, or that it is not.
+/// Called once all earlier events are written, or with an error.
 type Flushed = Box<dyn FnOnce(Result<(), AuditError>) + Send>;
 
-/// What callers and the writer tell each other beside the channel.
+/// State shared by the callers and the writer.
 #[derive(Debug, Default)]
 struct Status {
     failing: AtomicBool,
@@ -94,23 +94,23 @@ struct Status {
     missed: AtomicU64,
 }
 
-/// The way into the audit; clones share it.
+/// Handle of the audit.
 ///
-/// The writer ends once the last clone is gone and everything handed over is written.
+/// The writer ends once the last handle is dropped and all events are written.
 #[derive(Clone, Debug)]
-pub(crate) struct Audit(Arc<Way>);
+pub(crate) struct Audit(Arc<AuditSender>);
 
 #[derive(Debug)]
-struct Way {
+struct AuditSender {
     sender: SyncSender<Message>,
     writer: Thread,
     status: Arc<Status>,
 }
 
-/// The way into an audit for whoever may outlive it: the writer does not wait for this.
+/// Weak handle of the audit, which does not keep the writer alive.
 #[cfg(feature = "oauth")]
 #[derive(Clone, Debug)]
-pub(crate) struct WeakAudit(Weak<Way>);
+pub(crate) struct WeakAudit(Weak<AuditSender>);
 
 #[cfg(feature = "oauth")]
 impl WeakAudit {
@@ -135,7 +135,7 @@ impl Audit {
         let thread = thread::Builder::new()
             .name("bailiwick-audit".to_owned())
             .spawn(move || writer.run(&receiver))?;
-        Ok(Self(Arc::new(Way {
+        Ok(Self(Arc::new(AuditSender {
             sender,
             writer: thread.thread().clone(),
             status,
@@ -147,32 +147,31 @@ impl Audit {
         WeakAudit(Arc::downgrade(&self.0))
     }
 
-    /// Hands `event` over without waiting; on an error the step must be refused.
+    /// Sends `event` without waiting; on an error the step must not happen.
     pub(crate) fn record(&self, event: AuditEvent) -> Result<(), AuditError> {
-        self.hand_over(Message::Record(event), 1)
+        self.send(Message::Record(event), 1)
     }
 
-    /// Hands all of these over without waiting, or none of them; they are written together.
+    /// Sends all of these events without waiting, or none; they are written together.
     pub(crate) fn record_all(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
         let count = events.len() as u64;
-        self.hand_over(Message::Together(events), count)
+        self.send(Message::Together(events), count)
     }
 
-    /// Hands over the events of an effect that has begun. Unlike others they are taken while the sink fails, and are
-    /// written as soon as it can be; only a full audit misses them.
+    /// Sends the events of an effect that has begun. Unlike others they are accepted while the sink fails, and written as soon
+    /// as possible; only a full audit loses them.
     pub(crate) fn record_effect(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
         let count = events.len() as u64;
         let sent = self.send_now(Message::Together(events));
         sent.inspect_err(|_| self.count_missed(count))
     }
 
-    /// Hands `event` over without waiting. One that is refused counts as missing no sooner than it is given to
-    /// [`Self::record`]: whoever offers it keeps it, and offers it again.
+    /// Sends `event` without waiting. On an error it does not count as missing: the caller keeps it and tries again.
     pub(crate) fn offer(&self, event: AuditEvent) -> Result<(), AuditError> {
         self.try_send(Message::Record(event))
     }
 
-    fn hand_over(&self, message: Message, events: u64) -> Result<(), AuditError> {
+    fn send(&self, message: Message, events: u64) -> Result<(), AuditError> {
         self.try_send(message)
             .inspect_err(|_| self.count_missed(events))
     }
@@ -198,34 +197,33 @@ impl Audit {
             })
     }
 
-    /// Writes `event` and everything before it, then returns; blocks, so it belongs on a pool thread. On an error the
-    /// step must be refused.
+    /// Writes `event` and everything before it. Blocks, so it must run on a pool thread. On an error the step must not
+    /// happen.
     ///
-    /// What was written survives the end of this process; whether it survives the end of the machine
-    /// is up to the sink.
+    /// Written records survive a crash of this process; whether they survive a power failure depends on the sink.
     pub(crate) fn commit(&self, event: AuditEvent) -> Result<(), AuditError> {
-        self.commit_or(event, Unwritten::Refused)
+        self.commit_or(event, OnWriteError::Discard)
     }
 
-    /// Like [`Self::commit`], for a step that has happened: after an error the event is written as soon as it can be.
+    /// Like [`Self::commit`], for a step that has happened: after an error the event is written as soon as possible.
     pub(crate) fn commit_effect(&self, event: AuditEvent) -> Result<(), AuditError> {
-        self.commit_or(event, Unwritten::Kept)
+        self.commit_or(event, OnWriteError::Retry)
     }
 
-    fn commit_or(&self, event: AuditEvent, unwritten: Unwritten) -> Result<(), AuditError> {
+    fn commit_or(&self, event: AuditEvent, on_error: OnWriteError) -> Result<(), AuditError> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.0
             .sender
-            .send(Message::Commit(event, unwritten, reply))
+            .send(Message::Commit(event, on_error, reply))
             .map_err(|_| AuditError::Closed)?;
         self.0.writer.unpark();
         answer.recv().map_err(|_| AuditError::Closed)?
     }
 
-    /// Returns once everything handed over before is written, and synced if the sink can.
+    /// Waits until all earlier events are written, and synced if the sink supports it.
     pub(crate) async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
-        // A caller that is gone needs no answer.
+        // The caller may be gone.
         let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
         match self.0.sender.try_send(Message::Flush(reply)) {
             Ok(()) => {}
@@ -242,8 +240,8 @@ impl Audit {
         answer.await.map_err(|_| AuditError::Closed)?
     }
 
-    /// Calls `flushed` once everything handed over before is written, and synced if the sink can. It waits for nothing, and
-    /// a full audit is an error at once.
+    /// Calls `flushed` once all earlier events are written, and synced if the sink supports it. Does not wait; a full audit
+    /// is an error at once.
     pub(crate) fn flush_then(&self, flushed: impl FnOnce(Result<(), AuditError>) + Send + 'static) {
         let (message, error) = match self.0.sender.try_send(Message::Flush(Box::new(flushed))) {
             Ok(()) => return self.0.writer.unpark(),
@@ -256,11 +254,11 @@ impl Audit {
     }
 }
 
-/// The one that seals and writes; lives on its own thread.
+/// Seals and writes events on a thread of its own.
 struct Writer<S> {
     sink: S,
     head: Head,
-    /// Handed over, but the sink failed: tried again with the next batch.
+    /// Events that could not be written; retried with the next batch.
     unwritten: Vec<AuditEvent>,
     most_unwritten: usize,
     status: Arc<Status>,
@@ -279,19 +277,19 @@ impl<S: AuditSink> Writer<S> {
                 Err(RecvTimeoutError::Timeout) => self.take(std::iter::empty()),
                 Err(RecvTimeoutError::Disconnected) => return self.take(std::iter::empty()),
             }
-            thread::park_timeout(GATHER);
+            thread::park_timeout(BATCH_DELAY);
         }
     }
 
-    /// Writes one batch and tells everyone who waits for it.
+    /// Writes one batch and reports the result.
     fn take(&mut self, messages: impl Iterator<Item = Message>) {
         let (mut commits, mut flushes) = (Vec::new(), Vec::new());
         for message in messages.take(self.most_unwritten.max(1)) {
             match message {
                 Message::Record(event) => self.unwritten.push(event),
                 Message::Together(events) => self.unwritten.extend(events),
-                Message::Commit(event, unwritten, reply) => {
-                    commits.push((self.unwritten.len(), unwritten, reply));
+                Message::Commit(event, on_error, reply) => {
+                    commits.push((self.unwritten.len(), on_error, reply));
                     self.unwritten.push(event);
                 }
                 Message::Flush(reply) => flushes.push(reply),
@@ -304,10 +302,10 @@ impl<S: AuditSink> Writer<S> {
         if result.is_err() {
             let refused = commits
                 .iter()
-                .filter(|(_, unwritten, _)| *unwritten == Unwritten::Refused);
-            self.keep_refused(refused.map(|(index, ..)| *index));
+                .filter(|(_, on_error, _)| *on_error == OnWriteError::Discard);
+            self.discard(refused.map(|(index, ..)| *index));
         }
-        // A caller that is gone needs no answer.
+        // The caller may be gone.
         for (.., reply) in commits {
             let _ = reply.send(result.clone());
         }
@@ -326,7 +324,7 @@ impl<S: AuditSink> Writer<S> {
         synced.map_err(|error| AuditError::Write(Arc::new(error)))
     }
 
-    /// Writes everything unwritten, or nothing.
+    /// Writes all pending events, or none.
     fn write(&mut self) -> Result<(), AuditError> {
         if self.unwritten.is_empty() {
             return Ok(());
@@ -348,10 +346,10 @@ impl<S: AuditSink> Writer<S> {
         }
     }
 
-    /// After a failure: what was to be committed did not happen, and that is what the record will say.
+    /// Discards failed commits, whose steps do not happen.
     ///
-    /// Events that were only handed over are all kept. Refused commits beyond the bound are counted instead.
-    fn keep_refused(&mut self, commits: impl DoubleEndedIterator<Item = usize>) {
+    /// All other events are kept. Those beyond the bound are counted instead.
+    fn discard(&mut self, commits: impl DoubleEndedIterator<Item = usize>) {
         for index in commits.rev() {
             if self.unwritten.len() > self.most_unwritten {
                 self.unwritten.remove(index);
@@ -387,9 +385,9 @@ mod tests {
     use crate::audit::tests::failed;
     use std::sync::{Condvar, Mutex};
 
-    /// A sink that waits or fails when told to.
+    /// A sink that blocks or fails on request.
     #[derive(Clone)]
-    struct Moody {
+    struct FlakySink {
         memory: MemoryAudit,
         mood: Arc<(Mutex<Mood>, Condvar)>,
     }
@@ -401,7 +399,7 @@ mod tests {
         Full,
     }
 
-    impl Moody {
+    impl FlakySink {
         fn new() -> Self {
             Self {
                 memory: MemoryAudit::new(1000),
@@ -430,7 +428,7 @@ mod tests {
         }
     }
 
-    impl AuditSink for Moody {
+    impl AuditSink for FlakySink {
         fn head(&self) -> Head {
             self.memory.head()
         }
@@ -477,7 +475,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_audit_refuses_without_waiting_and_the_next_record_counts_it() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 4).unwrap();
         sink.set(Mood::Asleep);
         let records = (0..101).map(|n| audit.record(failed(&n.to_string())));
@@ -506,7 +504,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_belongs_together_is_taken_whole_or_counted_whole() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 2).unwrap();
         let several = || vec![failed("a"), failed("b"), failed("c")];
         audit.record_all(several()).unwrap();
@@ -530,7 +528,7 @@ mod tests {
 
     #[test]
     fn a_failing_sink_refuses_everything_until_a_write_succeeds() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 100).unwrap();
         audit.commit(failed("first")).unwrap();
         sink.set(Mood::Full);
@@ -557,7 +555,7 @@ mod tests {
 
     #[test]
     fn an_effect_is_kept_as_it_was_until_the_sink_can_be_written() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 10).unwrap();
         sink.set(Mood::Full);
         for effect in ["first", "second"] {
@@ -584,7 +582,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failing_sink_is_tried_again_without_being_asked() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 100).unwrap();
         sink.set(Mood::Full);
         audit.record(failed("kept")).unwrap();
@@ -596,7 +594,7 @@ mod tests {
 
     #[test]
     fn refused_commits_do_not_pile_up_while_the_sink_fails() {
-        let sink = Moody::new();
+        let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 3).unwrap();
         sink.set(Mood::Full);
         for _ in 0..10 {

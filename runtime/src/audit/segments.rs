@@ -10,24 +10,24 @@ use super::sink::{AuditFileError, AuditFileFault};
 use super::verify::{AuditBroken, BreakReason, MAX_LINE, Verified, follow, walk};
 use crate::effect::ContentHash;
 
-/// The highest number of a finished segment. A file whose segments have all these numbers grows without a bound.
+/// The highest number of a finished segment. After it the file is not rotated any more.
 pub(super) const MAX_SEGMENTS: u32 = 9_999_999;
-/// How much of a file is read at once when its chain is followed.
+/// Size of the read buffer when a chain is verified.
 pub(super) const READ_AT_ONCE: usize = 256 << 10;
 /// How much of the end of a segment is read first to find its last record.
 const TAIL: u64 = 8 << 10;
 
 /// The name of a finished segment of `audit`, such as `audit.jsonl.00000001`.
 ///
-/// The first of its eight digits is `0`, so it is none of the names that servers give the audits of further runtimes,
-/// such as `audit.jsonl.2`.
+/// The first of its eight digits is `0`, so it differs from the names of the audits of further runtimes, such as
+/// `audit.jsonl.2`.
 pub(super) fn segment(audit: &Path, number: u32) -> PathBuf {
     let mut name = audit.as_os_str().to_owned();
     name.push(format!(".{number:08}"));
     name.into()
 }
 
-/// The number of the segment that is called `suffix` behind the name of its audit.
+/// The number of the segment with this suffix.
 fn number(suffix: &str) -> Option<u32> {
     let digits = suffix.strip_prefix(".0")?;
     let numbered = digits.len() == 7 && digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -52,7 +52,7 @@ fn missing_segment(audit: &Path, number: u32) -> AuditFileError {
     AuditFileError::of(&segment(audit, number))(AuditFileFault::Missing)
 }
 
-/// The numbers of the finished segments that stand beside `audit`.
+/// The numbers of the finished segments of `audit`.
 fn numbers(audit: &Path) -> Result<BTreeSet<u32>, AuditFileError> {
     listed(audit)
         .map_err(AuditFileFault::List)
@@ -66,10 +66,7 @@ fn listed(audit: &Path) -> io::Result<BTreeSet<u32>> {
     let folder = audit.parent().filter(|path| !path.as_os_str().is_empty());
     let name = name.as_encoded_bytes();
     let mut numbers = BTreeSet::new();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the audit stands beside every root, where the host put it"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the audit is outside all roots")]
     let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")))?;
     for entry in entries {
         let found = entry?.file_name();
@@ -85,12 +82,12 @@ fn listed(audit: &Path) -> io::Result<BTreeSet<u32>> {
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
-    /// Nothing is added to it any more, and the segment with the next number continues it.
+    /// Whether it is finished and continued by the next segment.
     pub(crate) finished: bool,
 }
 
-/// Opens the segment `number` of `audit` or, if there is none, the file that is being written. There may be neither: the
-/// writer was killed after it had finished a segment.
+/// Opens the segment `number` of `audit` or, if it does not exist, the current file. Both may be missing if the writer was
+/// killed after it finished a segment.
 pub(crate) fn open_segment(audit: &Path, number: u32) -> Result<Option<Segment>, AuditFileError> {
     let path = segment(audit, number);
     let finished = |file| Segment {
@@ -102,7 +99,7 @@ pub(crate) fn open_segment(audit: &Path, number: u32) -> Result<Option<Segment>,
         return Ok(Some(finished(file)));
     }
     let live = File::open(audit);
-    // It may have become the segment between the two looks.
+    // It may have been renamed to the segment meanwhile.
     if let Some(file) = existing(&path)? {
         return Ok(Some(finished(file)));
     }
@@ -125,8 +122,8 @@ fn existing(path: &Path) -> Result<Option<File>, AuditFileError> {
     }
 }
 
-/// Says what is wrong with the file of `audit` that comes after `finished` segments and is not finished itself. One that
-/// begins too late shows that a segment is missing before it.
+/// Describes an error of the current file of `audit` after `finished` segments. If it begins too late, a segment before it
+/// is missing.
 pub(super) fn broken_after(audit: &Path, finished: u32, broken: AuditBroken) -> AuditFileError {
     match broken {
         AuditBroken {
@@ -137,8 +134,8 @@ pub(super) fn broken_after(audit: &Path, finished: u32, broken: AuditBroken) -> 
     }
 }
 
-/// Follows the chain of an audit file and of the segments that were finished before it, and shows the number and the line
-/// of each record once its place is known. The first of them continues `before` or begins a chain of its own.
+/// Verifies the chain of an audit file and its finished segments, and passes the number and the line of each record to a
+/// callback. The first record continues `before` or begins a new chain.
 pub(crate) fn follow_file(
     before: Head,
     audit: &Path,
@@ -178,15 +175,14 @@ pub(crate) fn follow_file(
     Ok(all)
 }
 
-/// Follows the chain of an audit file and of all segments that were finished before it, and shows the hash of each record.
-/// The first of them continues the chain that ended in `before`, or begins its own.
+/// Verifies the chain of an audit file and all its finished segments, and passes the hash of each record to a callback.
+/// The first record continues the chain that ended in `before`, or begins a new one.
 ///
-/// Use [`Head::default`] and ignore the hashes to find out whether an audit is as it was written. A hash that was noted
-/// earlier must be among them, or records were cut off or replaced since.
+/// Use [`Head::default`] and ignore the hashes to check that an audit is intact. A hash that was stored earlier must be
+/// among them, or records were truncated or replaced since.
 ///
 /// # Errors
-/// [`AuditFileError`] names the file that cannot be read, is missing between others, or has the first line that is not as it
-/// was written.
+/// [`AuditFileError`] names the first file that cannot be read, is missing, or has an invalid line.
 pub fn verify_file(
     before: Head,
     audit: impl AsRef<Path>,
@@ -199,7 +195,7 @@ pub fn verify_file(
     })
 }
 
-/// The head after the last of `finished` segments. Its writer must have let it go.
+/// The head after the last of `finished` segments, which must not be open for writing.
 pub(super) fn head_after(audit: &Path, finished: u32) -> Result<Head, AuditFileError> {
     if finished == 0 {
         return Ok(Head::default());
@@ -263,12 +259,12 @@ mod tests {
     use crate::audit::tests::failed;
 
     /// A folder with an audit whose segments have room for two records.
-    struct Place {
+    struct TestDir {
         dir: tempfile::TempDir,
         audit: PathBuf,
     }
 
-    impl Place {
+    impl TestDir {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let audit = dir.path().join("audit.jsonl");
@@ -340,7 +336,7 @@ mod tests {
 
     #[test]
     fn rotated_audit_is_read_and_continued_as_one_chain() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         place.holds(7);
         for number in 1..=3 {
             let length = fs::metadata(place.segment(number)).unwrap().len();
@@ -356,7 +352,7 @@ mod tests {
 
     #[test]
     fn audit_with_segments_of_any_size_grows_in_one_file() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = JsonLines::append(&place.audit).unwrap().segment_bytes(0);
         write(&mut sink, 0..7);
         assert_eq!(place.names(), ["audit.jsonl"]);
@@ -365,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_is_written_at_once_stays_in_one_segment() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         write(&mut sink, 0..1);
         let mut head = sink.head();
@@ -382,7 +378,7 @@ mod tests {
     fn writer_killed_while_it_rotates_is_continued() {
         // After the rename there is no file, then there is an empty one.
         for live in [None, Some("")] {
-            let place = Place::new();
+            let place = TestDir::new();
             write(&mut place.open(), 0..2);
             fs::rename(&place.audit, place.segment(1)).unwrap();
             if let Some(live) = live {
@@ -398,7 +394,7 @@ mod tests {
 
     #[test]
     fn torn_line_after_a_rotation_is_set_aside() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         let mut text = fs::read_to_string(&place.audit).unwrap();
         text.truncate(text.len() - 9);
         fs::write(&place.audit, &text).unwrap();
@@ -410,7 +406,7 @@ mod tests {
 
     #[test]
     fn rotation_that_cannot_create_the_next_file_is_completed_later() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         write(&mut sink, 0..2);
         sink.renamed = true;
@@ -429,7 +425,7 @@ mod tests {
 
     #[test]
     fn file_that_cannot_be_renamed_grows_on_and_is_tried_again_later() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         fs::write(place.segment(1), "of someone else").unwrap();
         write(&mut sink, 0..4);
@@ -445,14 +441,14 @@ mod tests {
 
     #[test]
     fn audit_in_use_is_not_opened_while_it_rotates() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         write(&mut sink, 0..2);
         sink.renamed = true;
         fs::rename(&place.audit, place.segment(1)).unwrap();
         let rival = JsonLines::append(&place.audit).unwrap_err();
         assert!(matches!(rival.fault(), AuditFileFault::InUse), "{rival}");
-        // What the rival left does not stop the writer.
+        // Leftovers of another writer do not stop the writer.
         write(&mut sink, 2..3);
         let rival = JsonLines::append(&place.audit).unwrap_err();
         assert!(matches!(rival.fault(), AuditFileFault::InUse), "{rival}");
@@ -463,14 +459,14 @@ mod tests {
     #[test]
     fn missing_segment_is_named() {
         for (gone, live) in [(1, true), (2, true), (2, false), (3, true)] {
-            let place = Place::rotated();
+            let place = TestDir::rotated();
             fs::remove_file(place.segment(gone)).unwrap();
             if !live {
                 fs::remove_file(&place.audit).unwrap();
             }
             place.broken(&place.segment(gone), "is missing");
         }
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         for number in 1..=3 {
             fs::remove_file(place.segment(number)).unwrap();
         }
@@ -479,7 +475,7 @@ mod tests {
 
     #[test]
     fn audit_is_continued_without_its_archived_segments_and_not_without_the_last() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         let third = fs::read(place.segment(3)).unwrap();
         for number in 1..=3 {
             fs::remove_file(place.segment(number)).unwrap();
@@ -494,7 +490,7 @@ mod tests {
 
     #[test]
     fn file_of_someone_else_is_not_made_a_segment() {
-        let place = Place::new();
+        let place = TestDir::new();
         let mut sink = place.open();
         write(&mut sink, 0..2);
         fs::rename(&place.audit, place.dir.path().join("moved")).unwrap();
@@ -513,13 +509,13 @@ mod tests {
 
     #[test]
     fn changed_reordered_or_foreign_segment_is_named() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         let second = fs::read_to_string(place.segment(2)).unwrap();
         fs::write(place.segment(2), second.replacen('3', "9", 1)).unwrap();
         place.broken(&place.segment(2), "Changed");
         fs::write(place.segment(2), &second.as_bytes()[..second.len() - 4]).unwrap();
         place.broken(&place.segment(2), "Torn");
-        // One that begins a chain of its own is none of this audit.
+        // A segment with a new chain does not belong to this audit.
         fs::copy(place.segment(1), place.segment(2)).unwrap();
         place.broken(&place.segment(2), "Order");
         fs::write(place.segment(2), &second).unwrap();
@@ -533,7 +529,7 @@ mod tests {
 
     #[test]
     fn only_the_end_of_the_last_segment_is_read_at_a_start() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         for number in [1, 2] {
             fs::write(place.segment(number), "damaged\n").unwrap();
         }
@@ -552,7 +548,7 @@ mod tests {
 
     #[test]
     fn last_line_is_found_however_long_it_is() {
-        let place = Place::new();
+        let place = TestDir::new();
         for length in [0, 1, 8_190, 8_191, 8_192, 100_000] {
             for before in ["", "first\n"] {
                 let line = "x".repeat(length);
@@ -565,7 +561,7 @@ mod tests {
 
     #[test]
     fn names_of_further_audits_are_not_those_of_segments() {
-        let place = Place::rotated();
+        let place = TestDir::rotated();
         for other in [
             ".2",
             ".100000",

@@ -12,30 +12,30 @@ use super::chain::{Head, Record};
 use super::segments::{self, MAX_SEGMENTS, READ_AT_ONCE};
 use super::verify::{AuditBroken, BreakReason, walk};
 
-/// Where records go. Implemented by [`MemoryAudit`], [`JsonLines`] and hosts with a store of their own.
+/// Stores audit records. Implemented by [`MemoryAudit`], [`JsonLines`] and hosts with a store of their own.
 ///
-/// It is called on one thread and may block. It promises that [`keep`](Self::keep) keeps all records
-/// or none, and that what was kept outlives this process if the sink does.
+/// It is called on one thread and may block. [`keep`](Self::keep) must store all records or none, and stored records must
+/// survive a crash of this process if the sink is persistent.
 pub trait AuditSink: Send + 'static {
-    /// Where the chain stands that the next record continues.
+    /// Returns the head of the chain, which the next record continues.
     fn head(&self) -> Head;
 
-    /// The file it keeps them in, if it does: a root that holds it is refused, since a worker could reach it there.
+    /// Returns the file that it writes, if any: roots that contain it are rejected.
     fn place(&self) -> Option<&Path> {
         None
     }
 
-    /// Keeps `records`, all or none.
+    /// Stores `records`, all or none.
     ///
     /// # Errors
-    /// The system's. The runtime refuses calls until a later one succeeds.
+    /// The I/O error. The runtime refuses calls until a later write succeeds.
     fn keep(&mut self, records: &[Record]) -> io::Result<()>;
 
-    /// Returns once what was kept outlives a loss of power, if it ever does. It is called before a grant is stored and
-    /// when the audit is flushed, not for each record.
+    /// Makes stored records survive a power failure, if the sink supports it. It is called before a grant is stored and when
+    /// the audit is flushed, not for each record.
     ///
     /// # Errors
-    /// The system's. Nothing is stored that waited for it.
+    /// The I/O error. Grants that wait for it are not stored.
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -59,7 +59,7 @@ impl AuditSink for Box<dyn AuditSink> {
     }
 }
 
-/// Keeps the latest records in memory; clones share them.
+/// Stores the latest records in memory; clones share them.
 #[derive(Clone, Debug)]
 pub struct MemoryAudit {
     ring: Arc<Mutex<Ring>>,
@@ -73,7 +73,7 @@ struct Ring {
 }
 
 impl MemoryAudit {
-    /// Keeps at most `capacity` records; older ones go, and the head of the chain stays.
+    /// Creates a sink for at most `capacity` records; older ones are dropped.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let ring = Ring {
@@ -86,7 +86,7 @@ impl MemoryAudit {
         }
     }
 
-    /// The records that are still kept, oldest first.
+    /// Returns the stored records, the oldest first.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
         self.with(|ring| ring.records.iter().cloned().collect())
@@ -121,7 +121,7 @@ impl AuditSink for MemoryAudit {
     }
 }
 
-/// Why a file cannot keep the audit.
+/// Why a file cannot store the audit.
 #[derive(Debug)]
 pub struct AuditFileError {
     path: PathBuf,
@@ -135,7 +135,7 @@ impl fmt::Display for AuditFileError {
 }
 
 impl Error for AuditFileError {
-    /// The fault is told with the file, so what follows is its cause.
+    /// The fault is part of the message, so the source is its cause.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.fault.source()
     }
@@ -162,11 +162,11 @@ impl AuditFileError {
     }
 }
 
-/// What is wrong with a file that is to keep the audit.
+/// What is wrong with an audit file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditFileFault {
-    /// It cannot be opened: it is there already, is a link, or the system refuses.
+    /// It cannot be opened: it exists already, is a link, or the system refuses.
     #[error("cannot be opened")]
     Open(#[source] io::Error),
     /// It is not a regular file.
@@ -181,36 +181,35 @@ pub enum AuditFileFault {
     /// It is a finished segment whose last record is damaged, so nothing can continue it.
     #[error("has a damaged last record; keep it as it is, and record in another")]
     LastRecord(#[source] BreakReason),
-    /// It is a finished segment whose records others continue.
+    /// It is a finished segment that another one continues.
     #[error("is missing, or the first records of the file after it are")]
     Missing,
-    /// The folder that holds it and its segments cannot be listed.
+    /// Its folder cannot be listed.
     #[error("is in a folder that cannot be listed")]
     List(#[source] io::Error),
-    /// A torn last line could not be set aside.
+    /// A torn last line could not be moved.
     #[error("has a torn last line that cannot be set aside")]
     SetAside(#[source] io::Error),
 }
 
-/// The rest of a line that a crash cut off. It is kept, beside the audit.
+/// An incomplete last line after a crash. It is moved to another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornLine {
-    /// How many bytes.
+    /// Its length in bytes.
     pub bytes: usize,
     /// The file they were moved to.
     pub kept_in: PathBuf,
 }
 
-/// Keeps records as JSON lines in a file that only its owner may read.
+/// Stores records as JSON lines in a file that only its owner may read.
 ///
-/// A record survives the end of the process as soon as it was handed to the system. It survives a loss of power once
-/// it was synced to the disk, which is before a grant is stored and when the audit is flushed. One process at a time
-/// writes to a file.
+/// A record survives a crash of the process once it was written. It survives a power failure once it was synced, which
+/// happens before a grant is stored and when the audit is flushed. Only one process can write to a file.
 ///
 /// A file that would grow beyond [`segment_bytes`](Self::segment_bytes) is rotated: it is synced and renamed, so that
 /// `audit.jsonl` becomes `audit.jsonl.00000001`, and the next records go to a new `audit.jsonl` whose first record continues
-/// the last one of that segment. No segment is ever deleted. Whoever archives segments must leave the last one, or the file
-/// cannot be continued. If a file cannot be renamed, records are added to it, and that is logged.
+/// the last one of that segment. Segments are never deleted. If you archive segments, leave the last one, or the file
+/// cannot be continued. If a file cannot be renamed, it is logged and records are still appended.
 #[derive(Debug)]
 pub struct JsonLines {
     file: File,
@@ -219,30 +218,30 @@ pub struct JsonLines {
     segment_bytes: u64,
     /// The number of the last finished segment.
     finished: u32,
-    /// The file has the name of a finished segment, and there is no next file yet.
+    /// The file was renamed to a finished segment, and there is no next file yet.
     pub(super) renamed: bool,
-    /// The length from which on the file is rotated.
+    /// The length at which the file is rotated.
     full_at: u64,
     /// Length of the intact records.
     length: u64,
-    /// A write failed and may have left a part.
+    /// A write failed and may have left a partial line.
     unclean: bool,
     /// Something was written since the last sync.
     unsynced: bool,
-    /// The folder has the name of the file on the disk, too.
+    /// Whether the folder was synced, too.
     named: bool,
     head: Head,
     torn: Option<TornLine>,
 }
 
 impl JsonLines {
-    /// The size of a segment, unless another is set.
+    /// Default size of a segment.
     pub const SEGMENT_BYTES: u64 = 64 << 20;
 
-    /// Begins a chain in a new file.
+    /// Creates a file with a new chain.
     ///
     /// # Errors
-    /// [`AuditFileFault::Open`] if anything stands at `path` already, or a segment of an audit of that name is beside it.
+    /// [`AuditFileFault::Open`] if `path` exists already, or a segment of an audit of that name.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let path = path.as_ref();
         let fault = AuditFileError::of(path);
@@ -256,7 +255,7 @@ impl JsonLines {
             .map_err(fault)
     }
 
-    /// Continues the chain in a file, or begins one if there is no file.
+    /// Opens a file and continues its chain, or creates one.
     ///
     /// The chain in the file is followed first, as [`verify`](super::verify) does. Of the segments that were finished before
     /// it only the last record is read, which the file must continue; [`verify_file`](super::verify_file) reads them all. A
@@ -285,7 +284,7 @@ impl JsonLines {
         Ok(this)
     }
 
-    /// Moves what follows the intact records to a file beside this one.
+    /// Moves the bytes after the intact records to another file.
     fn cut_off(&self, path: &Path, torn: &[u8]) -> io::Result<TornLine> {
         let torn = set_aside(path, self.head, torn)?;
         self.file.set_len(self.length)?;
@@ -304,7 +303,7 @@ impl JsonLines {
         self
     }
 
-    /// The torn last line that [`append`](Self::append) found, if it found one.
+    /// Returns the torn last line that [`append`](Self::append) found, if any.
     #[must_use]
     pub fn torn(&self) -> Option<&TornLine> {
         self.torn.as_ref()
@@ -336,14 +335,14 @@ impl JsonLines {
         })
     }
 
-    /// Finishes the segment and begins the next. Neither a kill nor a failure between two of its steps loses a record:
-    /// the last segment may be followed by no file or by an empty one.
+    /// Finishes the segment and begins the next. A kill or failure between two steps loses no record: the last segment may be
+    /// followed by no file or an empty one.
     fn rotate(&mut self) -> io::Result<()> {
         if !self.renamed {
             if !is_at(&self.file, &self.place)? {
                 return Err(changed());
             }
-            // After a loss of power a finished segment must be whole.
+            // A finished segment must be complete after a power failure.
             self.file.sync_data()?;
             let finished = segments::segment(&self.place, self.finished + 1);
             if let Err(error) = rename(&self.place, &finished) {
@@ -383,11 +382,8 @@ fn changed() -> io::Error {
     )
 }
 
-/// Gives a file a name that nothing has.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the audit stands beside every root, where the host put it"
-)]
+/// Renames a file to an unused name.
+#[expect(clippy::disallowed_methods, reason = "the audit is outside all roots")]
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(to) {
         Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
@@ -398,17 +394,14 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Whether `path` is the name of the open `file`.
 #[cfg(unix)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the audit stands beside every root, where the host put it"
-)]
+#[expect(clippy::disallowed_methods, reason = "the audit is outside all roots")]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     let (opened, named) = (file.metadata()?, std::fs::symlink_metadata(path)?);
     Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
 }
 
-/// Files have no identity here that could be compared.
+/// Files have no comparable identity on this platform.
 #[cfg(not(unix))]
 fn is_at(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)
@@ -466,14 +459,14 @@ impl AuditSink for JsonLines {
     }
 }
 
-/// Syncs the folder of a file, without which a new file may be gone after a loss of power.
+/// Syncs the folder of a file, without which a new file may be lost in a power failure.
 #[cfg(unix)]
 fn sync_folder(file: &Path) -> io::Result<()> {
     let folder = file.parent().ok_or(io::ErrorKind::NotADirectory)?;
     File::open(folder)?.sync_all()
 }
 
-/// Folders cannot be synced here; the system keeps names by itself.
+/// Folders cannot be synced on this platform.
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
@@ -485,7 +478,7 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     {
         use rustix::fs::OFlags;
         use std::os::unix::fs::OpenOptionsExt as _;
-        // Not blocking: a FIFO must be refused, not waited for.
+        // Non-blocking: a FIFO must be refused, not waited for.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         options.mode(0o600).custom_flags(flags.bits().cast_signed());
     }

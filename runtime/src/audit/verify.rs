@@ -1,10 +1,10 @@
-//! The lines of an audit in, the head of an unbroken chain out; or the first line that breaks it.
+//! Verifies the hash chain of an audit.
 
 use std::io::{self, BufRead, Read as _};
 
 use super::chain::{Head, read_line};
 
-/// The longest line that is read; a record is far shorter.
+/// Maximum length of a line; records are far shorter.
 pub(super) const MAX_LINE: u64 = 16 << 20;
 
 /// An unbroken chain.
@@ -12,10 +12,10 @@ pub(super) const MAX_LINE: u64 = 16 << 20;
 pub struct Verified {
     /// How many records it has.
     pub records: u64,
-    /// How many files they are in: 1, or with [`verify_file`](super::verify_file) also the segments.
+    /// How many files it has: 1, or with [`verify_file`](super::verify_file) also the segments.
     pub files: u32,
-    /// Where it ends. Lines cut off at the end leave a shorter unbroken chain, which only a head noted
-    /// elsewhere tells from the whole.
+    /// Its head. A truncated file is still an unbroken chain, which can only be detected by comparing with a head stored
+    /// elsewhere.
     pub head: Head,
 }
 
@@ -23,7 +23,7 @@ pub struct Verified {
 #[derive(Debug, thiserror::Error)]
 #[error("the audit breaks at line {line}")]
 pub struct AuditBroken {
-    /// The line, beginning with 1.
+    /// The line number, from 1.
     pub line: u64,
     /// Why.
     #[source]
@@ -34,10 +34,10 @@ pub struct AuditBroken {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BreakReason {
-    /// The file ends within this line: the writer died, and nothing after it was written.
+    /// The file ends within this line: the writer died.
     #[error("the last line is torn")]
     Torn,
-    /// The line is no record.
+    /// The line is not a record.
     #[error("the line is no record")]
     NotARecord(#[source] serde_json::Error),
     /// The record is one of a later version of this library.
@@ -46,21 +46,21 @@ pub enum BreakReason {
         /// The version of its form.
         found: u16,
     },
-    /// The line is longer than any record.
+    /// The line is too long.
     #[error("the line is too long")]
     TooLong,
-    /// Lines before this one were removed, or others put in, or the order changed.
+    /// Lines before this one were removed, inserted or reordered.
     #[error("record {found} stands where record {expected} belongs")]
     Order {
-        /// The number that belongs here.
+        /// The expected number.
         expected: u64,
         /// The number found.
         found: u64,
     },
-    /// The line does not continue the one before it.
+    /// The line does not continue the previous one.
     #[error("the record does not continue the one before it")]
     Detached,
-    /// The line is not what was written.
+    /// The line was changed.
     #[error("the record was changed")]
     Changed,
     /// The lines cannot be read.
@@ -68,7 +68,7 @@ pub enum BreakReason {
     Read(#[source] io::Error),
 }
 
-/// Follows a chain from its beginning to its end.
+/// Verifies a chain from its beginning to its end.
 ///
 /// # Errors
 /// [`AuditBroken`] for a changed, removed, reordered, inserted or torn line.
@@ -82,14 +82,14 @@ pub fn verify(reader: impl BufRead) -> Result<Verified, AuditBroken> {
     walk(Head::default(), reader, |_, _| Ok(()))?.whole()
 }
 
-/// Where the whole lines of an unbroken chain end.
+/// End of the complete lines of an unbroken chain.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) records: u64,
     pub(crate) head: Head,
-    /// Bytes of all whole lines.
+    /// Bytes of all complete lines.
     pub(crate) intact: u64,
-    /// What follows them: a line that a crash cut off, or that is about to be written.
+    /// The incomplete line after them, from a crash or a concurrent write.
     pub(crate) torn: Vec<u8>,
 }
 
@@ -109,7 +109,7 @@ impl End {
     }
 }
 
-/// Follows one file of an audit that has several: it continues the chain that ended in `before`, or begins its own.
+/// Verifies one of several files of an audit: it continues the chain that ended in `before`, or begins a new one.
 ///
 /// # Errors
 /// [`AuditBroken`] as from [`verify`], and for a file that does neither.
@@ -124,7 +124,7 @@ pub fn verify_after(before: Head, reader: impl BufRead) -> Result<Verified, Audi
     follow(before, reader, |_, _| Ok(()))
 }
 
-/// Follows a file as [`verify_after`] does, and shows the number and the line of each record once its place is known.
+/// Like [`verify_after`], and passes the number and the line of each verified record to a callback.
 pub(crate) fn follow(
     before: Head,
     mut reader: impl BufRead,
@@ -138,7 +138,7 @@ pub(crate) fn follow(
     walk(head, first.as_slice().chain(reader), see)?.whole()
 }
 
-/// Follows lines that continue `head`, and shows the number and the line of each once its place is known.
+/// Verifies lines that continue `head`, and passes the number and the line of each to a callback.
 pub(crate) fn walk(
     mut head: Head,
     mut reader: impl BufRead,
@@ -172,7 +172,7 @@ pub(crate) fn walk(
     }
 }
 
-/// Reads the next line with its line break, as far as a record may be long.
+/// Reads the next line with its line break, up to the maximum length of a record.
 fn read(reader: &mut impl BufRead, line: &mut Vec<u8>) -> Result<(), BreakReason> {
     reader
         .by_ref()

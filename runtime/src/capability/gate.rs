@@ -1,4 +1,4 @@
-//! Revocation in, no further effect out: an epoch that commits pass through and revocation closes.
+//! Revocation gates: once closed, no effect begins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,20 +7,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a revocation waits for effects that had begun.
+/// How long a revocation waits for effects in progress.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 const CLOSED: u64 = 1 << 63;
 
-/// Open until revoked. Effects pass through it; closing it waits for those that passed before.
+/// Open until revoked. Each effect holds a pass, and whoever closes the gate can wait for all passes to be dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// The top bit says closed, the rest counts passes that are out.
+    /// The top bit is set once the gate is closed; the other bits count passes.
     state: AtomicU64,
     changed: Notify,
 }
 
-/// Held while an effect is under way.
+/// Held while an effect is in progress.
 #[derive(Debug)]
 pub(crate) struct Pass<'g>(&'g Gate);
 
@@ -29,26 +29,26 @@ impl Gate {
         self.state.load(Ordering::SeqCst) & CLOSED != 0
     }
 
-    /// Returns a pass, or none once the gate is closed.
+    /// Returns a pass, or `None` once the gate is closed.
     pub(crate) fn pass(&self) -> Option<Pass<'_>> {
         let before = self.state.fetch_add(1, Ordering::SeqCst);
         let pass = Pass(self);
         (before & CLOSED == 0).then_some(pass)
     }
 
-    /// Closes the gate: no pass is given from now on. Returns whether it was open.
+    /// Closes the gate, so that no further pass is handed out. Returns whether it was open.
     pub(crate) fn close(&self) -> bool {
         let open = self.state.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0;
         self.changed.notify_waiters();
         open
     }
 
-    /// Returns once the gate is closed.
+    /// Waits until the gate is closed.
     pub(crate) async fn closed(&self) {
         self.until(|state| state & CLOSED != 0).await;
     }
 
-    /// Returns once no pass is out.
+    /// Waits until all passes are dropped.
     pub(crate) async fn idle(&self) {
         self.until(|state| state & !CLOSED == 0).await;
     }
@@ -64,7 +64,7 @@ impl Gate {
     }
 }
 
-/// Waits until no pass is out of any of `gates`, all together no longer than `grace`; returns how many have one left.
+/// Waits at most `grace` until all passes of all `gates` are dropped; returns how many gates still have one.
 pub(crate) async fn settled(gates: &[Arc<Gate>], grace: Duration) -> usize {
     let end = Instant::now() + grace;
     let mut unfinished = 0;
@@ -91,7 +91,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[tokio::test]
-    async fn closing_waits_for_passes_and_gives_no_more() {
+    async fn closed_gate_waits_for_passes_and_hands_out_none() {
         let gate = Arc::new(Gate::default());
         let pass = gate.pass().unwrap();
         assert!(gate.close());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pass_that_hangs_is_counted_and_not_waited_for() {
+    async fn hanging_pass_is_counted_after_the_grace_period() {
         let gates = [Arc::<Gate>::default(), Arc::default(), Arc::default()];
         let hangs = gates[1].pass().unwrap();
         assert_eq!(settled(&gates, Duration::ZERO).await, 1);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn no_effect_begins_after_close_returned_and_idle_passed() {
+    async fn no_effect_begins_after_close_and_idle() {
         for _ in 0..2_000 {
             let gate = Arc::new(Gate::default());
             let closed = Arc::new(AtomicBool::new(false));

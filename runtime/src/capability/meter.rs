@@ -1,21 +1,21 @@
-//! Budgets of a worker and its ancestors: what is charged, and what is given back if it did not happen.
+//! Meters that charge budgets of a worker and its ancestors, and refund what did not happen.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::budget::Budget;
 use crate::effect::Cost;
 
-/// Which budget of a worker or of one above it is spent.
+/// A budget of a worker or of an ancestor is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the budget of {what} is spent: {limit} allowed")]
-pub struct Spent {
-    /// What it counts, such as `children`.
+pub struct BudgetExceeded {
+    /// What the budget counts, such as `children`.
     pub what: &'static str,
-    /// How much of it was allowed.
+    /// The limit.
     pub limit: u64,
 }
 
-/// What was spent, or is to be.
+/// Amounts that were charged, or are to be.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     calls: u64,
@@ -24,7 +24,7 @@ struct Amount {
     children: u64,
 }
 
-/// What one worker and its subtree have spent. A child charges its parent too.
+/// What one worker and its subtree were charged. A child charges its parent, too.
 #[derive(Debug)]
 pub(crate) struct Meter {
     budget: Budget,
@@ -32,7 +32,7 @@ pub(crate) struct Meter {
     parent: Option<Arc<Self>>,
 }
 
-/// A charge for something that is about to happen. What is not kept is given back when this is dropped.
+/// A charge for something that is about to happen. What is not kept is refunded when this is dropped.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Charge<'m> {
@@ -41,13 +41,13 @@ pub(crate) struct Charge<'m> {
 }
 
 impl Charge<'_> {
-    /// Keeps what an effect has cost; it costs no more than was charged.
+    /// Keeps the actual cost of an effect, which is at most what was charged.
     pub(crate) fn keep(&mut self, cost: Cost) {
         self.unused.bytes = self.unused.bytes.saturating_sub(cost.bytes);
         self.unused.files = self.unused.files.saturating_sub(cost.files);
     }
 
-    /// Keeps all of it.
+    /// Keeps the whole charge.
     pub(crate) fn keep_all(&mut self) {
         self.unused = Amount::default();
     }
@@ -59,8 +59,8 @@ impl Drop for Charge<'_> {
     }
 }
 
-impl Spent {
-    /// Refuses an effect that alone costs more than `budget` allows: that of a single call has no meter.
+impl BudgetExceeded {
+    /// Rejects an effect that costs more than `budget`, the budget of a single call, which has no meter.
     pub(crate) fn check(budget: Budget, cost: Cost) -> Result<(), Self> {
         let Budget {
             calls: _,
@@ -78,8 +78,8 @@ impl Spent {
 }
 
 impl Amount {
-    /// The sum, if `budget` allows it.
-    fn plus(self, more: Self, budget: Budget) -> Result<Self, Spent> {
+    /// Adds both, if `budget` allows the sum.
+    fn plus(self, more: Self, budget: Budget) -> Result<Self, BudgetExceeded> {
         let Budget {
             calls,
             bytes_written,
@@ -89,7 +89,7 @@ impl Amount {
         let sum = |what, spent: u64, more: u64, limit: Option<u64>| {
             let sum = spent.saturating_add(more);
             let over = limit.filter(|limit| more > 0 && sum > *limit);
-            over.map_or(Ok(sum), |limit| Err(Spent { what, limit }))
+            over.map_or(Ok(sum), |limit| Err(BudgetExceeded { what, limit }))
         };
         Ok(Self {
             calls: sum("calls", self.calls, more.calls, calls)?,
@@ -118,22 +118,22 @@ impl Meter {
         }
     }
 
-    pub(crate) fn charge_call(&self) -> Result<(), Spent> {
+    pub(crate) fn charge_call(&self) -> Result<(), BudgetExceeded> {
         self.add(Amount {
             calls: 1,
             ..Amount::default()
         })
     }
 
-    pub(crate) fn charge_child(&self) -> Result<Charge<'_>, Spent> {
+    pub(crate) fn charge_child(&self) -> Result<Charge<'_>, BudgetExceeded> {
         self.charge(Amount {
             children: 1,
             ..Amount::default()
         })
     }
 
-    /// Whether this meter and every one above it could pay for an effect now. Nothing is charged.
-    pub(crate) fn affords(&self, cost: Cost) -> Result<(), Spent> {
+    /// Checks that this meter and all its ancestors can afford an effect now, without charging it.
+    pub(crate) fn affords(&self, cost: Cost) -> Result<(), BudgetExceeded> {
         let amount = Amount {
             bytes: cost.bytes,
             files: cost.files,
@@ -148,8 +148,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Charges both figures or neither.
-    pub(crate) fn charge_effect(&self, cost: Cost) -> Result<Charge<'_>, Spent> {
+    /// Charges bytes and files, or neither.
+    pub(crate) fn charge_effect(&self, cost: Cost) -> Result<Charge<'_>, BudgetExceeded> {
         self.charge(Amount {
             bytes: cost.bytes,
             files: cost.files,
@@ -157,7 +157,7 @@ impl Meter {
         })
     }
 
-    fn charge(&self, amount: Amount) -> Result<Charge<'_>, Spent> {
+    fn charge(&self, amount: Amount) -> Result<Charge<'_>, BudgetExceeded> {
         self.add(amount)?;
         Ok(Charge {
             meter: self,
@@ -165,9 +165,9 @@ impl Meter {
         })
     }
 
-    /// Charges this meter and every one above it, or none of them: a meter stays locked until those above have agreed, so
-    /// nobody sees a charge that is refused. Locks are taken from a child to its parent only.
-    fn add(&self, amount: Amount) -> Result<(), Spent> {
+    /// Charges this meter and all its ancestors, or none of them. A meter stays locked until its ancestors accept, so
+    /// nobody sees a charge that is refused. Locks are always taken from child to parent.
+    fn add(&self, amount: Amount) -> Result<(), BudgetExceeded> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = spent.plus(amount, self.budget)?;
         if let Some(parent) = &self.parent {
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn a_child_spends_its_parents_budget() {
+    fn child_charges_its_parents_budget() {
         let (parent, child) = family();
         assert_eq!(child.charge_call(), Ok(()));
         assert_eq!(child.charge_call(), Ok(()));
         assert_eq!(
             child.charge_call(),
-            Err(Spent {
+            Err(BudgetExceeded {
                 what: "calls",
                 limit: 2
             })
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(parent.charge_call(), Ok(()));
         assert_eq!(
             parent.charge_call(),
-            Err(Spent {
+            Err(BudgetExceeded {
                 what: "calls",
                 limit: 3
             })
@@ -236,7 +236,7 @@ mod tests {
         let (parent, child) = family();
         let over = Cost { bytes: 5, files: 3 };
         let refused = |meter: &Meter, cost| meter.charge_effect(cost).unwrap_err();
-        let files = Spent {
+        let files = BudgetExceeded {
             what: "files touched",
             limit: 2,
         };
@@ -246,7 +246,7 @@ mod tests {
             files: 2,
         };
         child.charge_effect(all).unwrap().keep(all);
-        let bytes = Spent {
+        let bytes = BudgetExceeded {
             what: "bytes written",
             limit: 10,
         };
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_of_a_charge_is_given_back_to_every_meter() {
+    fn unkept_charge_is_refunded_to_every_meter() {
         let (parent, child) = family();
         let all = Cost {
             bytes: 10,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_that_a_parent_refuses_is_never_seen_by_others() {
+    fn charge_refused_by_a_parent_is_never_visible() {
         let budget = |bytes_written| Budget {
             bytes_written: Some(bytes_written),
             ..Budget::default()
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_callers_spend_exactly_the_budget() {
+    fn concurrent_callers_spend_exactly_the_budget() {
         let parent = Arc::new(Meter::new(
             Budget {
                 calls: Some(100),

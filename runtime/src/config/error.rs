@@ -1,19 +1,19 @@
-//! A source of the configuration and what is wrong in it in, an error that names the place where a person wrote it out.
+//! Errors of configuration sources, which name the flag, variable or file at fault.
 
 use std::fmt;
 
 use serde_json::Value;
 
 use super::ConfigSource;
-use crate::policy::{Field, PolicyError, PolicyErrorKind};
+use crate::policy::{Key, PolicyError, PolicyErrorKind};
 
-/// Why what a source says is no configuration.
+/// Why a configuration source is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub struct ConfigError {
     origin: ConfigSource,
     fault: PolicyError,
-    /// The field whose flag or variable says it.
-    set: Option<&'static Field>,
+    /// The key whose flag or variable is wrong.
+    set: Option<&'static Key>,
 }
 
 impl fmt::Display for ConfigError {
@@ -38,19 +38,19 @@ impl ConfigError {
         self
     }
 
-    /// The source that is wrong.
+    /// Returns the invalid source.
     #[must_use]
     pub fn origin(&self) -> ConfigSource {
         self.origin
     }
 
-    /// In which way it is wrong.
+    /// Returns the kind of error.
     #[must_use]
     pub fn kind(&self) -> PolicyErrorKind {
         self.fault.kind()
     }
 
-    /// The JSON pointer of the member that is wrong; empty for the whole.
+    /// Returns the JSON pointer of the invalid member; empty for the whole document.
     #[must_use]
     pub fn field(&self) -> &str {
         self.fault.field()
@@ -64,19 +64,19 @@ impl ConfigError {
 }
 
 /// The field whose text `pointer` leads into: a member of a field that has a text of its own, else the field.
-pub(super) fn set_by(pointer: &str, has: impl Fn(&str) -> bool) -> Option<&'static Field> {
+pub(super) fn set_by(pointer: &str, has: impl Fn(&str) -> bool) -> Option<&'static Key> {
     let key = pointer.strip_prefix('/')?;
     let top = key.split('/').next().unwrap_or_default();
-    let member = Field::find(key).filter(|field| has(field.key));
+    let member = Key::find(key).filter(|field| has(field.key));
     member
-        .or_else(|| Field::find(top))
+        .or_else(|| Key::find(top))
         .filter(|field| field.is_settable())
 }
 
-/// Where a person finds the member at `pointer`, in words.
-pub(super) fn place(origin: ConfigSource, set: Option<&Field>, pointer: &str) -> String {
+/// Describes the location of the member at `pointer`.
+pub(super) fn place(origin: ConfigSource, set: Option<&Key>, pointer: &str) -> String {
     let name = match (origin, set) {
-        // The roots of a command line are most often given without a flag.
+        // On the command line, roots are usually given without a flag.
         (ConfigSource::Flags, Some(field)) if field.key == "roots" => "ROOT or --roots".to_owned(),
         (ConfigSource::Flags, Some(field)) => format!("--{}", field.flag()),
         (ConfigSource::Environment, Some(field)) => field.variable(),

@@ -1,45 +1,45 @@
-//! Joins what two sources of the configuration say, so that the later one never loosens the earlier one.
+//! Joins the values of two configuration sources, so that the later one never loosens the earlier one.
 
 use serde_json::{Map, Value, json};
 
 use super::{Config, Restriction};
-use crate::policy::{Field, PolicyError, Restrict, ValueKind};
+use crate::policy::{Key, Merge, PolicyError, ValueKind};
 use crate::scope::ScopePattern;
 
-/// The keys that mean something only together: what no list names is judged by whether there are lists.
+/// Keys that are replaced together: the default verdict depends on whether there are lists.
 const SCOPE_LISTS: [&str; 4] = ["allow_scopes", "ask_scopes", "delegate_only", "otherwise"];
 
-/// The value that holds where an earlier source has `old` and a later one `new`.
+/// Merges `old` of an earlier source with `new` of a later one.
 ///
 /// # Errors
-/// [`PolicyError`] if `new` opens more than `old`, and there is no value that keeps to both.
-pub(super) fn joined(field: &Field, old: &Value, new: &Value) -> Result<Value, PolicyError> {
-    let joined = match (field.restrict, field.kind) {
-        (Restrict::And, _) => json!(old == true && new == true),
-        (Restrict::Or, _) => json!(old == true || new == true),
-        (Restrict::Min, ValueKind::Object) => members(field, old, new)?,
-        // Beside a budget, 0 is without limit.
-        (Restrict::Min, ValueKind::Count) if field.parent().is_none() && *old == 0 => new.clone(),
-        (Restrict::Min, ValueKind::Count) if field.parent().is_none() && *new == 0 => old.clone(),
-        (Restrict::Min, ValueKind::Count) => json!(old.as_u64().min(new.as_u64())),
-        (Restrict::Max, ValueKind::Count) => json!(old.as_u64().max(new.as_u64())),
-        (Restrict::Min, ValueKind::OneOf(words)) => {
+/// [`PolicyError`] if `new` opens more than `old` and no value satisfies both.
+pub(super) fn joined(field: &Key, old: &Value, new: &Value) -> Result<Value, PolicyError> {
+    let joined = match (field.merge, field.kind) {
+        (Merge::And, _) => json!(old == true && new == true),
+        (Merge::Or, _) => json!(old == true || new == true),
+        (Merge::Min, ValueKind::Object) => members(field, old, new)?,
+        // Except in a budget, 0 is unlimited.
+        (Merge::Min, ValueKind::Count) if field.parent().is_none() && *old == 0 => new.clone(),
+        (Merge::Min, ValueKind::Count) if field.parent().is_none() && *new == 0 => old.clone(),
+        (Merge::Min, ValueKind::Count) => json!(old.as_u64().min(new.as_u64())),
+        (Merge::Max, ValueKind::Count) => json!(old.as_u64().max(new.as_u64())),
+        (Merge::Min, ValueKind::OneOf(words)) => {
             let place = |value: &Value| words.all().iter().position(|word| value == word);
             if place(old) < place(new) { old } else { new }.clone()
         }
-        (Restrict::Union, _) => {
+        (Merge::Union, _) => {
             let missing = items(new).filter(|item| !items(old).any(|held| held == *item));
             items(old).chain(missing).cloned().collect()
         }
-        (Restrict::Intersection, ValueKind::Names | ValueKind::ListOf(_)) => {
+        (Merge::Intersection, ValueKind::Names | ValueKind::ListOf(_)) => {
             let both = items(old).filter(|item| items(new).any(|kept| kept == *item));
             both.cloned().collect()
         }
-        (Restrict::Identity, ValueKind::Patterns) => {
+        (Merge::Identity, ValueKind::Patterns) => {
             within(field, old, new)?;
             new.clone()
         }
-        // Lists of scopes and roots, which `overridden` takes care of.
+        // Lists of scopes and roots, which `overridden` handles.
         _ => new.clone(),
     };
     Ok(joined)
@@ -49,10 +49,10 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-fn members(field: &Field, old: &Value, new: &Value) -> Result<Value, PolicyError> {
+fn members(field: &Key, old: &Value, new: &Value) -> Result<Value, PolicyError> {
     let mut all = old.as_object().cloned().unwrap_or_default();
     for (name, value) in new.as_object().into_iter().flatten() {
-        let member = Field::find(&format!("{}/{name}", field.key));
+        let member = Key::find(&format!("{}/{name}", field.key));
         let figure = match (all.get(name).filter(|old| !old.is_null()), member) {
             (Some(old), Some(member)) if !value.is_null() => joined(member, old, value)?,
             (Some(old), _) => old.clone(),
@@ -63,8 +63,8 @@ fn members(field: &Field, old: &Value, new: &Value) -> Result<Value, PolicyError
     Ok(Value::Object(all))
 }
 
-/// Refuses patterns of a later source that no pattern of the earlier one covers.
-fn within(field: &Field, old: &Value, new: &Value) -> Result<(), PolicyError> {
+/// Rejects patterns of a later source that no pattern of the earlier one covers.
+fn within(field: &Key, old: &Value, new: &Value) -> Result<(), PolicyError> {
     let pattern = |item: &Value| item.as_str()?.parse::<ScopePattern>().ok();
     for (index, item) in items(new).enumerate() {
         let wanted = pattern(item);

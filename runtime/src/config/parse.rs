@@ -1,20 +1,20 @@
-//! JSON in, a configuration out; or the JSON pointer of the member that cannot be read.
+//! Parses a configuration from JSON; errors name the JSON pointer.
 
 use serde_json::Value;
 
 use super::{Config, Restriction, RootConfig};
 use crate::path::VirtualPath;
-use crate::policy::{Access, At, Field, FieldScope, Policy, PolicyError};
+use crate::policy::{Access, Key, KeyScope, Pointer, Policy, PolicyError};
 
 impl Config {
-    /// Reads a configuration; `roots[].path` is where a root stands in the namespace.
+    /// Parses a configuration; `roots[].path` is the mount point of a root.
     ///
     /// # Errors
-    /// [`PolicyError`] with the JSON pointer of the first member that cannot be read.
+    /// [`PolicyError`] with the JSON pointer of the first invalid member.
     pub fn parse(value: &Value) -> Result<Self, PolicyError> {
         let mut config = Self::new();
-        for (key, at) in At::top(value).members()? {
-            Field::check(key, FieldScope::Configuration, at.pointer())?;
+        for (key, at) in Pointer::top(value).members()? {
+            Key::check(key, KeyScope::Configuration, at.pointer())?;
             match key {
                 "roots" => config.roots = roots(&at)?,
                 "grantable" => config.grantable = at.patterns()?,
@@ -29,11 +29,11 @@ impl Config {
     }
 }
 
-fn restrictions(at: &At<'_>) -> Result<Vec<Restriction>, PolicyError> {
+fn restrictions(at: &Pointer<'_>) -> Result<Vec<Restriction>, PolicyError> {
     at.items()?.map(|item| restriction(&item)).collect()
 }
 
-fn restriction(at: &At<'_>) -> Result<Restriction, PolicyError> {
+fn restriction(at: &Pointer<'_>) -> Result<Restriction, PolicyError> {
     let mut restriction = Restriction::default();
     for (key, at) in at.members()? {
         match key {
@@ -45,16 +45,16 @@ fn restriction(at: &At<'_>) -> Result<Restriction, PolicyError> {
     Ok(restriction)
 }
 
-fn policy(at: &At<'_>) -> Result<Policy, PolicyError> {
+fn policy(at: &Pointer<'_>) -> Result<Policy, PolicyError> {
     let mut policy = Policy::new();
     for (key, at) in at.members()? {
-        Field::check(key, FieldScope::Policy, at.pointer())?;
+        Key::check(key, KeyScope::Policy, at.pointer())?;
         policy.set(key, &at)?;
     }
     Ok(policy)
 }
 
-fn roots(at: &At<'_>) -> Result<Vec<RootConfig>, PolicyError> {
+fn roots(at: &Pointer<'_>) -> Result<Vec<RootConfig>, PolicyError> {
     let mut read: Vec<RootConfig> = Vec::new();
     for item in at.items()? {
         let root = root(&item)?;
@@ -66,13 +66,13 @@ fn roots(at: &At<'_>) -> Result<Vec<RootConfig>, PolicyError> {
     Ok(read)
 }
 
-fn root(at: &At<'_>) -> Result<RootConfig, PolicyError> {
+fn root(at: &Pointer<'_>) -> Result<RootConfig, PolicyError> {
     let mut root = RootConfig::new(VirtualPath::top());
     let mut mount = None;
     for (key, at) in at.members()? {
-        Field::check(
+        Key::check(
             &format!("roots/{key}"),
-            FieldScope::Configuration,
+            KeyScope::Configuration,
             at.pointer(),
         )?;
         match key {

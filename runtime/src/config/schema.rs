@@ -1,15 +1,15 @@
-//! The table of keys in, the JSON Schemas of configuration and policy out.
+//! JSON Schemas of configuration and policy, generated from the table of keys.
 
 use serde_json::{Map, Value, json};
 
 use super::{Config, RootConfig};
 use crate::path::{MAX_PATH, VirtualPath};
-use crate::policy::{Authority, FIELDS, Field, FieldScope, MAX_GLOB, MAX_LIST, ValueKind, Words};
+use crate::policy::{Authority, EnumKind, KEYS, Key, KeyScope, MAX_GLOB, MAX_LIST, ValueKind};
 
-/// The JSON Schema (2020-12) of what [`Config::parse`] reads, for whoever makes a form of it.
+/// Returns the JSON Schema (2020-12) of [`Config::parse`], from which forms can be generated.
 ///
-/// Beside type, bounds, default and example each key says where it may stand (`scope`), who may write it (`audience`)
-/// and how a policy restricts it (`x-restrict`).
+/// In addition to type, bounds, default and example, each key has its scope (`scope`), who may write it (`audience`) and
+/// how layers are merged (`x-restrict`).
 ///
 /// ```
 /// let schema = bailiwick::config_schema();
@@ -20,11 +20,11 @@ pub fn config_schema() -> Value {
     document(
         "Configuration",
         "What people open to workers, and the limits of all of them.",
-        FieldScope::Configuration,
+        KeyScope::Configuration,
     )
 }
 
-/// The JSON Schema (2020-12) of what [`Policy::parse`](crate::Policy::parse) reads, such as `_meta.policy` of a call.
+/// Returns the JSON Schema (2020-12) of [`Policy::parse`](crate::Policy::parse), for example for `_meta.policy` of a call.
 ///
 /// ```
 /// let schema = bailiwick::policy_schema();
@@ -35,11 +35,11 @@ pub fn policy_schema() -> Value {
     document(
         "Policy",
         "What a worker or a call is kept to: it can only restrict what its issuer holds.",
-        FieldScope::Policy,
+        KeyScope::Policy,
     )
 }
 
-fn document(title: &str, about: &str, here: FieldScope) -> Value {
+fn document(title: &str, about: &str, here: KeyScope) -> Value {
     let mut schema = Map::new();
     let head = [
         (
@@ -55,10 +55,9 @@ fn document(title: &str, about: &str, here: FieldScope) -> Value {
 }
 
 /// An object of the keys of `parent`.
-fn object(parent: Option<&str>, here: FieldScope) -> Map<String, Value> {
+fn object(parent: Option<&str>, here: KeyScope) -> Map<String, Value> {
     let keys = || {
-        FIELDS
-            .iter()
+        KEYS.iter()
             .filter(|field| field.parent() == parent && field.stands_in(here))
     };
     let properties: Map<_, _> = keys()
@@ -66,7 +65,7 @@ fn object(parent: Option<&str>, here: FieldScope) -> Map<String, Value> {
         .collect();
     let required: Vec<_> = keys()
         .filter(|field| field.kind == ValueKind::Path)
-        .map(Field::name)
+        .map(Key::name)
         .collect();
     let mut object = Map::from_iter([
         ("type".to_owned(), json!("object")),
@@ -79,10 +78,10 @@ fn object(parent: Option<&str>, here: FieldScope) -> Map<String, Value> {
     object
 }
 
-fn member(field: &Field, here: FieldScope) -> Value {
+fn member(field: &Key, here: KeyScope) -> Value {
     let mut schema = values(field, here);
     schema.insert("description".to_owned(), json!(field.about));
-    if let Some(default) = default(field).filter(|_| here == FieldScope::Configuration) {
+    if let Some(default) = default(field).filter(|_| here == KeyScope::Configuration) {
         schema.insert("default".to_owned(), default);
     }
     // An example that were no JSON would be found by a test.
@@ -91,12 +90,12 @@ fn member(field: &Field, here: FieldScope) -> Value {
     }
     schema.insert("scope".to_owned(), json!(field.scope));
     schema.insert("audience".to_owned(), json!(field.audience));
-    schema.insert("x-restrict".to_owned(), json!(field.restrict));
+    schema.insert("x-restrict".to_owned(), json!(field.merge));
     Value::Object(schema)
 }
 
-/// What may stand behind the key.
-fn values(field: &Field, here: FieldScope) -> Map<String, Value> {
+/// The schema of the values of a key.
+fn values(field: &Key, here: KeyScope) -> Map<String, Value> {
     let schema = match field.kind {
         ValueKind::Flag => json!({ "type": "boolean" }),
         ValueKind::Count => json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX }),
@@ -117,11 +116,11 @@ fn values(field: &Field, here: FieldScope) -> Map<String, Value> {
             "type": "array", "items": { "type": "string", "pattern": pattern() },
         }),
         ValueKind::Object => Value::Object(object(Some(field.key), here)),
-        // The roots of a restriction have the members of roots.
+        // Roots of a restriction have the same members as roots.
         ValueKind::Objects => json!({
             "type": "array", "items": object(Some(field.name()), here),
         }),
-        ValueKind::Policy => Value::Object(object(None, FieldScope::Policy)),
+        ValueKind::Policy => Value::Object(object(None, KeyScope::Policy)),
     };
     match schema {
         Value::Object(schema) => schema,
@@ -129,17 +128,17 @@ fn values(field: &Field, here: FieldScope) -> Map<String, Value> {
     }
 }
 
-fn word(words: Words) -> Value {
+fn word(words: EnumKind) -> Value {
     json!({ "type": "string", "enum": words.all() })
 }
 
 /// How a scope pattern begins.
 fn pattern() -> String {
-    format!(r"^(\*|{})(:.+)?$", Words::Verbs.all().join("|"))
+    format!(r"^(\*|{})(:.+)?$", EnumKind::Verbs.all().join("|"))
 }
 
-/// What a configuration means that does not have the key; none where that is no value of it.
-fn default(field: &Field) -> Option<Value> {
+/// The default of a key; `None` if the default is not one of its values.
+fn default(field: &Key) -> Option<Value> {
     let silent = Authority::configured(&Config::new()).ok()?;
     let (limits, flags) = (*silent.limits(), silent.flags());
     let root = RootConfig::new(VirtualPath::top());
@@ -163,10 +162,10 @@ fn default(field: &Field) -> Option<Value> {
         "max_calls" => count(limits.max_calls),
         "ttl_ms" => count(limits.ttl_ms),
         "min_interval_ms" => count(limits.min_interval_ms),
-        "verbs" => Some(json!(Words::Verbs.all())),
-        "write_modes" => Some(json!(Words::WriteModes.all())),
+        "verbs" => Some(json!(EnumKind::Verbs.all())),
+        "write_modes" => Some(json!(EnumKind::WriteModes.all())),
         "budget" => Some(json!({})),
-        // What is absent from these lists is not the same as an empty list.
+        // For these keys an absent list differs from an empty one.
         "allow_scopes" | "ask_scopes" | "tools" => None,
         _ => match field.kind {
             ValueKind::Globs | ValueKind::Patterns | ValueKind::Objects => Some(json!([])),
@@ -186,7 +185,7 @@ mod tests {
     }
 
     /// A document in which `field` alone stands, with `value`.
-    fn alone(field: &Field, value: &Value) -> Value {
+    fn alone(field: &Key, value: &Value) -> Value {
         match field.parent() {
             None => json!({ field.name(): value }),
             Some("roots") if field.name() == "path" => json!({ "roots": [{ "path": value }] }),
@@ -196,7 +195,7 @@ mod tests {
         }
     }
 
-    fn example(field: &Field) -> Value {
+    fn example(field: &Key) -> Value {
         serde_json::from_str(field.example).unwrap()
     }
 
@@ -240,14 +239,14 @@ mod tests {
     #[test]
     fn schema_and_parser_agree_on_every_key_and_kind() {
         let (config, policy) = (validator(&config_schema()), validator(&policy_schema()));
-        for field in FIELDS {
+        for field in KEYS {
             let (good, bad) = values_of(field.kind);
             let all = bad.into_iter().map(|value| (value, false));
             for (value, right) in all.chain([(good, true), (example(field), true)]) {
                 let document = alone(field, &value);
-                let here = field.stands_in(FieldScope::Configuration) && right;
+                let here = field.stands_in(KeyScope::Configuration) && right;
                 agree(&config, &document, Config::parse(&document).is_ok(), here);
-                let here = field.stands_in(FieldScope::Policy) && right;
+                let here = field.stands_in(KeyScope::Policy) && right;
                 agree(&policy, &document, Policy::parse(&document).is_ok(), here);
             }
         }
@@ -269,7 +268,7 @@ mod tests {
     #[test]
     fn each_key_says_what_it_is() {
         let schema = config_schema();
-        for field in FIELDS {
+        for field in KEYS {
             let at = match field.parent() {
                 None => format!("/properties/{}", field.name()),
                 Some(parent @ ("roots" | "restrictions")) => {
@@ -288,7 +287,7 @@ mod tests {
                 [
                     &json!(field.scope),
                     &json!(field.audience),
-                    &json!(field.restrict),
+                    &json!(field.merge),
                     &json!(field.about)
                 ],
                 "{at}"
@@ -301,7 +300,7 @@ mod tests {
     fn a_default_that_is_written_out_changes_nothing() {
         let silent = Authority::configured(&Config::new()).unwrap();
         let mut all = Map::new();
-        for field in FIELDS.iter().filter(|field| field.parent().is_none()) {
+        for field in KEYS.iter().filter(|field| field.parent().is_none()) {
             all.extend(default(field).map(|value| (field.key.to_owned(), value)));
         }
         let config = Config::parse(&Value::Object(all)).unwrap();
@@ -314,9 +313,9 @@ mod tests {
             let need = need.parse().unwrap();
             assert_eq!(written.explain(&need, &[]), silent.explain(&need, &[]));
         }
-        assert_eq!(default(Field::find("max_calls").unwrap()), Some(json!(0)));
+        assert_eq!(default(Key::find("max_calls").unwrap()), Some(json!(0)));
         assert_eq!(
-            default(Field::find("read_max_bytes").unwrap()),
+            default(Key::find("read_max_bytes").unwrap()),
             Some(json!(1 << 20))
         );
     }
@@ -324,7 +323,7 @@ mod tests {
     #[test]
     fn a_configuration_is_written_as_it_is_read_and_fits_its_schema() {
         let mut document = Map::new();
-        for field in FIELDS.iter().filter(|field| field.parent().is_none()) {
+        for field in KEYS.iter().filter(|field| field.parent().is_none()) {
             document.insert(field.key.to_owned(), example(field));
         }
         let full = json!([{

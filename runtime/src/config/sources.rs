@@ -1,4 +1,4 @@
-//! Puts the configuration together from its sources, and remembers where each key comes from.
+//! Merges configuration sources and records where each key comes from.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use super::error::{place, set_by};
 use super::join::{joined, overridden};
 use super::{Config, ConfigError, text};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, FIELDS, Field, FieldScope, PolicyError};
+use crate::policy::{Authority, KEYS, Key, KeyScope, PolicyError};
 
-/// How many names are offered in place of an unknown one.
+/// Maximum number of suggestions for an unknown name.
 const MOST_NEAR: usize = 3;
-/// The longest name that others are compared with, since comparing is quadratic.
+/// Maximum length of a name to compare, since comparing is quadratic.
 const LONGEST: usize = 64;
 
-/// Where a part of a configuration comes from; a later one prevails.
+/// Source of a configuration; later ones take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConfigSource {
-    /// A file that a person named.
+    /// A file.
     File,
-    /// Variables of the environment.
+    /// Environment variables.
     Environment,
-    /// Flags and arguments of the command line.
+    /// The command line.
     Flags,
-    /// What a client sent when it connected.
+    /// The initialize request of a client.
     Initialize,
 }
 
 impl ConfigSource {
-    /// The source as people and programs are told of it.
+    /// Returns the name of the source.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -43,10 +43,10 @@ impl ConfigSource {
     }
 }
 
-/// What every source says. A later source chooses among what the earlier ones leave open, and never loosens them: flags
-/// and limits hold at their tightest, lists that take away hold what any source names, and lists of what may be used hold
-/// what all name. The roots and scope lists of a later source take the place of earlier ones, whose restrictions
-/// ([`Config::restrictions`]) still hold. What a later source makes grantable must be grantable by the earlier ones.
+/// Configuration sources. A later source never loosens earlier ones: of flags and limits the tightest holds, restricting
+/// lists are united, and allowing lists are intersected. The roots and scope lists of a later source replace earlier
+/// ones, which still restrict them ([`Config::restrictions`]). What a later source makes grantable must be grantable in
+/// the earlier ones.
 ///
 /// ```
 /// use bailiwick::{ConfigSource, ConfigSources};
@@ -64,11 +64,11 @@ impl ConfigSource {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigSources {
     said: BTreeMap<ConfigSource, Map<String, Value>>,
-    /// The tools that there are, if that is known.
+    /// The existing tools, if known.
     tools: Option<Vec<String>>,
 }
 
-/// A configuration and how it came about.
+/// A configuration with the origin of its keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effective {
     /// The configuration.
@@ -78,13 +78,13 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// The source whose value of a key of the top holds, the last one of several; none if the key has its default.
+    /// Returns the last source that determines the value of a top-level key; `None` if it has its default.
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<ConfigSource> {
         self.origins.get(key).copied()
     }
 
-    /// What a person may have meant otherwise, for a log.
+    /// Returns warnings about likely mistakes, for a log.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -92,24 +92,23 @@ impl Effective {
 }
 
 impl ConfigSources {
-    /// Nothing is said.
+    /// Creates an empty set of sources.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From now on a source that names another tool than these is refused.
+    /// Sets the existing tools; sources that name others are rejected from now on.
     #[must_use]
     pub fn tools<'t>(mut self, names: impl IntoIterator<Item = &'t str>) -> Self {
         self.tools = Some(names.into_iter().map(str::to_owned).collect());
         self
     }
 
-    /// Takes what `source` says, a JSON object; what it said before is forgotten.
+    /// Sets the JSON object of `source`, replacing an earlier one.
     ///
     /// # Errors
-    /// [`ConfigError`] with the JSON pointer of the first member that cannot be read, even if a later source has that
-    /// key, too.
+    /// [`ConfigError`] with the JSON pointer of the first invalid member, even if a later source has that key, too.
     pub fn with(mut self, source: ConfigSource, said: Value) -> Result<Self, ConfigError> {
         let blame = |fault| ConfigError::new(source, fault);
         checked(&said).map_err(blame)?;
@@ -123,7 +122,7 @@ impl ConfigSources {
         Ok(self)
     }
 
-    /// Takes what `source` says in texts, as flags and variables do, by key.
+    /// Sets the texts of `source`, such as those of flags and variables, by key.
     ///
     /// A flag is `true`, `false`, `1` or `0`; a count is digits. A list is given by several texts, by one with commas or
     /// line breaks between its items (a comma within `{}` or `[]` or after `\` belongs to its glob), or by a JSON list.
@@ -131,7 +130,7 @@ impl ConfigSources {
     /// beneath `base`, or of JSON objects. The first path is the default root unless JSON says which one is.
     ///
     /// # Errors
-    /// [`ConfigError`], as [`ConfigSources::with`]; it is told of by the flag or variable that is wrong.
+    /// [`ConfigError`], as from [`ConfigSources::with`]; it names the invalid flag or variable.
     pub fn with_texts(
         self,
         source: ConfigSource,
@@ -139,9 +138,9 @@ impl ConfigSources {
         base: Option<&VirtualPath>,
     ) -> Result<Self, ConfigError> {
         let mut said = Map::new();
-        // A key stands before those of its members.
+        // A key precedes those of its members.
         for (key, values) in texts {
-            match Field::find(key).filter(|field| field.is_settable()) {
+            match Key::find(key).filter(|field| field.is_settable()) {
                 Some(field) => {
                     let value = text::value(field.kind, values, base).map_err(|error| {
                         let reason = format!("cannot be read: {error}");
@@ -157,7 +156,7 @@ impl ConfigSources {
             .map_err(|error| error.of_texts(|key| texts.contains_key(key)))
     }
 
-    /// Where the member at `pointer` was given, as people wrote it: a flag, a variable, or the source and the pointer.
+    /// Returns where the member at `pointer` was set: a flag, a variable, or the source and the pointer.
     #[must_use]
     pub fn place(&self, pointer: &str) -> String {
         let key = pointer.split('/').nth(1).unwrap_or_default();
@@ -167,10 +166,10 @@ impl ConfigSources {
         place(origin, set_by(pointer, |_| false), pointer)
     }
 
-    /// The configuration that all sources make together.
+    /// Returns the merged configuration of all sources.
     ///
     /// # Errors
-    /// [`ConfigError`], blaming the last source that has the key.
+    /// [`ConfigError`], which names the last source that has the key.
     pub fn effective(&self) -> Result<Effective, ConfigError> {
         let (mut all, mut origins) = (Map::new(), BTreeMap::new());
         let mut restrictions = Vec::new();
@@ -179,7 +178,7 @@ impl ConfigSources {
             restrictions.extend(overridden(&mut all, members).map_err(blame)?);
             for (key, value) in members {
                 let old = all.get(key).cloned();
-                let new = match (&old, Field::find(key)) {
+                let new = match (&old, Key::find(key)) {
                     (Some(old), Some(field)) => joined(field, old, value).map_err(blame)?,
                     _ => value.clone(),
                 };
@@ -204,7 +203,7 @@ impl ConfigSources {
     }
 }
 
-fn put(said: &mut Map<String, Value>, field: &Field, value: Value) {
+fn put(said: &mut Map<String, Value>, field: &Key, value: Value) {
     let object = match field.parent() {
         None => Some(said),
         Some(parent) => said
@@ -212,13 +211,13 @@ fn put(said: &mut Map<String, Value>, field: &Field, value: Value) {
             .or_insert_with(|| json!({}))
             .as_object_mut(),
     };
-    // A parent that is no object is refused when it is read.
+    // A parent that is not an object is rejected when it is parsed.
     if let Some(object) = object {
         object.insert(field.name().to_owned(), value);
     }
 }
 
-/// The lists of what is open in a root that were given and are empty.
+/// Allow lists of roots that were given and are empty.
 fn empty_lists(said: &Map<String, Value>) -> Vec<String> {
     let roots = said.get("roots").and_then(Value::as_array);
     let allow = |root: &Value| {
@@ -235,7 +234,7 @@ fn empty_lists(said: &Map<String, Value>) -> Vec<String> {
         .collect()
 }
 
-/// Refuses tools that there are not: whoever meant another would have it taken away.
+/// Rejects unknown tools: a misspelt tool would be disabled.
 fn known(said: &Value, tools: &[String]) -> Result<(), PolicyError> {
     let named = said.get("tools").and_then(Value::as_array);
     let named = named.into_iter().flatten().filter_map(Value::as_str);
@@ -247,14 +246,14 @@ fn known(said: &Value, tools: &[String]) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// The error that there is no tool `name`, with those that it may mean.
+/// The error for the unknown tool `name`, with suggestions.
 pub(crate) fn unknown_tool(field: &str, name: &str, tools: &[String]) -> PolicyError {
     let near = near(name, tools);
     let reason = format!("names no tool: `{}`; {near}", crate::escape(name));
     PolicyError::invalid(field, reason)
 }
 
-/// The tools that `name` may mean, as a hint.
+/// The tools with names similar to `name`, as a hint.
 fn near(name: &str, tools: &[String]) -> String {
     let comparable = tools.iter().filter(|_| name.len() <= LONGEST);
     let mut near: Vec<_> = comparable.map(|tool| (edits(name, tool), tool)).collect();
@@ -269,7 +268,7 @@ fn near(name: &str, tools: &[String]) -> String {
     }
 }
 
-/// How many characters must be put in, taken out or exchanged to make one text of the other (Levenshtein).
+/// Levenshtein distance.
 fn edits(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (line, c) in one.chars().enumerate() {
@@ -287,35 +286,35 @@ fn edits(one: &str, other: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
-/// Reads a configuration and holds it to what is only found out when it is compiled.
+/// Parses a configuration and compiles it to find further errors.
 fn checked(value: &Value) -> Result<Config, PolicyError> {
     let config = Config::parse(value)?;
     Authority::configured(&config)?;
     Ok(config)
 }
 
-impl Field {
-    /// Whether it is set by a flag or variable of its own; the members of a root are part of `roots`, and restrictions have
-    /// a form as JSON alone.
+impl Key {
+    /// Returns whether it has a flag and a variable; the members of a root are part of `roots`, and restrictions can only be
+    /// written as JSON.
     #[must_use]
     pub fn is_settable(&self) -> bool {
         let json_only =
             self.key == "restrictions" || matches!(self.parent(), Some("roots" | "restrictions"));
-        self.stands_in(FieldScope::Configuration) && !json_only
+        self.stands_in(KeyScope::Configuration) && !json_only
     }
 
-    /// The keys that are set by a flag or variable of their own.
+    /// Returns the keys that have a flag and a variable.
     pub fn settable() -> impl Iterator<Item = &'static Self> {
-        FIELDS.iter().filter(|field| field.is_settable())
+        KEYS.iter().filter(|field| field.is_settable())
     }
 
-    /// The variable of the environment that sets it, such as `BAILIWICK_READ_MAX_BYTES`.
+    /// Returns its environment variable, such as `BAILIWICK_READ_MAX_BYTES`.
     #[must_use]
     pub fn variable(&self) -> String {
         format!("BAILIWICK_{}", self.key.replace('/', "_").to_uppercase())
     }
 
-    /// The flag of a command line that sets it, without dashes before it, such as `read-max-bytes`.
+    /// Returns its command-line flag without leading dashes, such as `read-max-bytes`.
     #[must_use]
     pub fn flag(&self) -> String {
         self.key.replace(['/', '_'], "-")
@@ -331,7 +330,7 @@ mod tests {
 
     const ALL: [ConfigSource; 4] = [File, Environment, Flags, Initialize];
 
-    fn example(field: &Field) -> Value {
+    fn example(field: &Key) -> Value {
         serde_json::from_str(field.example).unwrap()
     }
 
@@ -351,7 +350,7 @@ mod tests {
 
     #[test]
     fn each_key_comes_from_the_last_source_that_has_it() {
-        for field in FIELDS.iter().filter(|field| field.parent().is_none()) {
+        for field in KEYS.iter().filter(|field| field.parent().is_none()) {
             let value = example(field);
             for (index, last) in ALL.iter().enumerate() {
                 let said: Vec<_> = ALL[..=index]
@@ -440,7 +439,7 @@ mod tests {
 
     #[test]
     fn texts_of_every_settable_key_mean_what_json_means() {
-        for field in Field::settable() {
+        for field in Key::settable() {
             let value = example(field);
             let text = match &value {
                 Value::String(text) => text.clone(),
@@ -477,7 +476,7 @@ mod tests {
         }
     }
 
-    /// What two sources hold together, and each of them alone.
+    /// The merged configuration of two sources, and that of each one.
     fn together(file: &Value, later: &Value) -> [Authority; 3] {
         let authority = |said: &[(ConfigSource, Value)]| {
             let effective = sources(said).effective().unwrap();
@@ -585,7 +584,7 @@ mod tests {
                     for need in &needs {
                         let joined = both.judge(need, &[]);
                         assert!(joined >= alone.judge(need, &[]), "{said:?} {need}");
-                        // Beyond its own roots a source says nothing, and the later one opens.
+                        // Outside its own roots a source has no effect, and the later one applies.
                         let path = need.path().unwrap();
                         if mounts.iter().any(|root| path.starts_with(&root.mount)) {
                             assert!(joined >= file.judge(need, &[]), "{said:?} {need}");
@@ -701,11 +700,11 @@ mod tests {
 
     #[test]
     fn names_of_flags_and_variables_tell_keys_apart() {
-        let names: std::collections::BTreeSet<_> = Field::settable()
+        let names: std::collections::BTreeSet<_> = Key::settable()
             .flat_map(|field| [field.flag(), field.variable()])
             .collect();
-        assert_eq!(names.len(), 2 * Field::settable().count());
-        let field = Field::find("budget/bytes_written").unwrap();
+        assert_eq!(names.len(), 2 * Key::settable().count());
+        let field = Key::find("budget/bytes_written").unwrap();
         assert_eq!(field.flag(), "budget-bytes-written");
         assert_eq!(field.variable(), "BAILIWICK_BUDGET_BYTES_WRITTEN");
     }

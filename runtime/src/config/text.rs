@@ -1,4 +1,4 @@
-//! Reads the texts of flags and variables as JSON values; a text without such a value is left for the parser to refuse.
+//! Parses the values of flags and environment variables.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::json::read_json;
 use crate::path::VirtualPath;
 use crate::policy::ValueKind;
 
-/// Reads `texts` as a value of that kind; relative paths of roots lie beneath `base`.
+/// Parses `texts` as a value of that kind; relative paths of roots are beneath `base`.
 ///
 /// # Errors
 /// [`serde_json::Error`] for JSON in which an object has a key twice.
@@ -28,7 +28,7 @@ pub(super) fn value(
     }
 }
 
-/// The one text, or all of them if there are more, which no kind of one value takes.
+/// The only text, or a list of all, which is invalid for single values.
 fn single(
     texts: &[String],
     read: impl Fn(&str) -> Result<Option<Value>, serde_json::Error>,
@@ -52,7 +52,7 @@ fn count(text: &str) -> Option<Value> {
     text.parse::<u64>().ok().filter(|_| digits).map(Value::from)
 }
 
-/// The text as JSON; none if it is not JSON, or begins otherwise.
+/// The text as JSON; `None` if it is not JSON or begins otherwise.
 fn json_beginning_with(opening: char, text: &str) -> Result<Option<Value>, serde_json::Error> {
     if !text.trim_start().starts_with(opening) {
         return Ok(None);
@@ -106,7 +106,7 @@ fn glob_items(text: &str) -> Vec<String> {
     trimmed(items)
 }
 
-/// A space around an item is none of it; an item that is only space is none.
+/// Trims items and removes empty ones.
 fn trimmed(items: impl IntoIterator<Item = String>) -> Vec<String> {
     let items = items.into_iter().map(|item| item.trim().to_owned());
     items.filter(|item| !item.is_empty()).collect()
@@ -123,11 +123,11 @@ fn roots(texts: &[String], base: Option<&VirtualPath>) -> Result<Value, serde_js
         } else if let Some(root) = json_beginning_with('{', text)? {
             vec![root]
         } else if text.starts_with(['[', '{']) {
-            // What would be JSON and is none is left as it is.
+            // Invalid JSON is left for the parser to reject.
             all.push(json!(text));
             continue;
         } else if text.is_empty() {
-            // It has no item, and names no directory either.
+            // It has no items, and does not name a directory.
             vec![json!("")]
         } else {
             plain_items(text).into_iter().map(Value::from).collect()
@@ -158,7 +158,7 @@ fn absolute(path: &str, base: Option<&VirtualPath>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Words;
+    use crate::policy::EnumKind;
 
     #[track_caller]
     fn check(kind: ValueKind, texts: &[&str], expected: impl Into<Value>) {
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_text_is_never_read_as_json() {
         check(ValueKind::Text, &["[1]"], json!("[1]"));
-        check(ValueKind::OneOf(Words::Access), &["read"], json!("read"));
+        check(ValueKind::OneOf(EnumKind::Access), &["read"], json!("read"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
-use crate::effect::LeftOut;
+use crate::effect::ExcludedHunks;
 use crate::id::{GrantId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::json::read_json;
 use crate::path::VirtualPath;
@@ -79,7 +79,7 @@ pub(super) enum AnswerBody {
         #[serde(default)]
         descendants: bool,
         #[serde(default)]
-        left_out: Vec<LeftOut>,
+        left_out: Vec<ExcludedHunks>,
     },
     Deny {
         #[serde(default)]

@@ -23,7 +23,7 @@ use super::{READ_TIMEOUT, history, page, response};
 use crate::gateway::{Connection, RequestGuard, Token, body};
 use crate::permission::{
     Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, QuestionState, Template,
-    apart,
+    not_batchable,
 };
 use crate::scope::Coverage;
 
@@ -178,7 +178,7 @@ async fn question_state(State(console): AppState, Path(question): Path<String>) 
     let standing = source
         .grants()
         .broker()
-        .standing(id)
+        .question_status(id)
         .await
         .ok_or_else(none)?;
     json_response(&question_status(
@@ -254,9 +254,9 @@ async fn submit_answer(
         return Ok(question_status(&question, expired, &[]));
     };
     let open = source.grants().question(id).await?;
-    let apart = open.as_ref().and_then(|open| apart(&open.request));
-    if let Some(apart) = apart.filter(|_| together) {
-        return Err(AuthorityError::NotTogether(apart).into());
+    let not_batchable = open.as_ref().and_then(|open| not_batchable(&open.request));
+    if let Some(not_batchable) = not_batchable.filter(|_| together) {
+        return Err(AuthorityError::NotTogether(not_batchable).into());
     }
     let allows = matches!(answer, Answer::Allow { .. });
     let results = source

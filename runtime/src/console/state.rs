@@ -198,7 +198,7 @@ impl SourceState {
         response.sources.push(response::SourceView {
             run: response::run_name(run),
             server: config.server.name.clone(),
-            roots: mounts.map(|root| root.place.path.clone()).collect(),
+            roots: mounts.map(|root| root.mount.path.clone()).collect(),
             templates: config
                 .templates
                 .iter()

@@ -1,4 +1,4 @@
-//! A description in, its help out: sections that are markdown for models and JSON for programs.
+//! AI help: sections as markdown and as JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -10,11 +10,11 @@ use crate::tool::Failure;
 pub(super) struct Section {
     pub(super) heading: &'static str,
     body: String,
-    /// What it is in JSON. A section can be asked for by any of its keys.
+    /// Its JSON members. A section can be requested by any of its keys.
     json: Map<String, Value>,
 }
 
-/// What any call may be answered with.
+/// Error codes of any call.
 const ANY_CALL: &[Failure] = &[
     Failure {
         code: Code::NotFound,
@@ -172,7 +172,7 @@ pub(super) fn opening(described: &Description) -> String {
     format!("\n# {}\n\n> {summary}\n\n", described.title)
 }
 
-/// Every section, in the order of the proposal.
+/// All sections, in the order of the proposal.
 pub(super) fn sections(described: &Description) -> Vec<Section> {
     vec![
         when_to_use(described),
@@ -197,10 +197,9 @@ fn when_to_use(described: &Description) -> Section {
     let body = format!(
         "Use this MCP server when the user asks to:\n{}\nDo NOT use this MCP server for:\n{}",
         bullets(manual.when),
-        bullets(manual.when_not)
+        bullets(manual.not_for)
     );
-    Section::new("When to Use", body, manual.when.into())
-        .and("whenNotToUse", manual.when_not.into())
+    Section::new("When to Use", body, manual.when.into()).and("whenNotToUse", manual.not_for.into())
 }
 
 fn quick_reference(described: &Description) -> Section {
@@ -328,18 +327,18 @@ fn tool_reference(described: &Description) -> Section {
 }
 
 fn alternatives(described: &Description) -> Section {
-    let elsewhere = described.manual.elsewhere;
+    let alternatives = described.manual.alternatives;
     let address = |address: Option<&str>| address.unwrap_or("none").to_owned();
     let body = format!(
         "- **CLI:** {}\n- **REST API:** {}\n- **Web interface:** {}\n\n{}",
-        address(elsewhere.cli),
-        address(elsewhere.api),
-        address(elsewhere.web),
-        bullets(elsewhere.notes)
+        address(alternatives.cli),
+        address(alternatives.api),
+        address(alternatives.web),
+        bullets(alternatives.notes)
     );
     let mut json = dashdash::alternatives(described);
     if let Value::Object(members) = &mut json {
-        members.insert("notes".into(), elsewhere.notes.into());
+        members.insert("notes".into(), alternatives.notes.into());
     }
     Section::new("Alternative Access Methods", body, json)
 }
@@ -357,7 +356,7 @@ fn troubleshooting(described: &Description) -> Section {
             trouble.sign, trouble.cause, trouble.solution
         )
     });
-    let entry = |trouble: &super::Trouble| json!({"sign": trouble.sign, "cause": trouble.cause, "solution": trouble.solution});
+    let entry = |trouble: &super::Troubleshooting| json!({"sign": trouble.sign, "cause": trouble.cause, "solution": trouble.solution});
     let json = troubles.iter().map(entry).collect();
     Section::new("Troubleshooting", text.collect(), json)
 }

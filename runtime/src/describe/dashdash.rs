@@ -1,4 +1,4 @@
-//! A server or a tool in, its `dashdash` object out.
+//! The `dashdash` object of a server or a tool.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use crate::tool::{Example, Failure, ToolInfo};
 /// The version of the dashdash proposal that is followed.
 const SPEC_VERSION: &str = "0.2.0";
 const SPEC_URL: &str = "https://github.com/visionik/dashdash";
-/// The longest name that Agent Skills and dashdash allow.
+/// Maximum length of a name in Agent Skills and dashdash.
 const MOST_OF_NAME: usize = 64;
-/// The longest description that Agent Skills allow, in characters.
+/// Maximum length of a description in Agent Skills, in characters.
 const MOST_OF_DESCRIPTION: usize = 1024;
 
 /// The server's name in `[a-z0-9-]{1,64}`.
@@ -54,7 +54,7 @@ pub(super) fn description(described: &Description) -> String {
     format!("{cut}\u{2026}")
 }
 
-/// How far the tools and the configuration together go.
+/// The access level of the tools under the configuration.
 fn access(described: &Description) -> Access {
     if described.tools.iter().any(|tool| tool.mutates) {
         described.access
@@ -77,11 +77,11 @@ pub(super) fn install(described: &Description) -> Value {
 }
 
 pub(super) fn alternatives(described: &Description) -> Value {
-    let elsewhere = described.manual.elsewhere;
-    json!({"cliUrl": elsewhere.cli, "apiUrl": elsewhere.api, "webUrl": elsewhere.web})
+    let alternatives = described.manual.alternatives;
+    json!({"cliUrl": alternatives.cli, "apiUrl": alternatives.api, "webUrl": alternatives.web})
 }
 
-/// The facts of a server, flat, as the front matter and the JSON help have them.
+/// Flat metadata of a server for the front matter and the JSON help.
 pub(super) fn metadata(described: &Description) -> Map<String, Value> {
     let manual = &described.manual;
     let mut facts = Map::new();
@@ -91,9 +91,9 @@ pub(super) fn metadata(described: &Description) -> Map<String, Value> {
     fact("specUrl", SPEC_URL.into());
     fact("specVersion", SPEC_VERSION.into());
     fact("accessLevel", access(described).as_str().into());
-    fact("cliUrl", json!(manual.elsewhere.cli));
-    fact("apiUrl", json!(manual.elsewhere.api));
-    fact("webUrl", json!(manual.elsewhere.web));
+    fact("cliUrl", json!(manual.alternatives.cli));
+    fact("apiUrl", json!(manual.alternatives.api));
+    fact("webUrl", json!(manual.alternatives.web));
     fact("install", install(described));
     fact(
         "requires",
@@ -153,7 +153,7 @@ pub(super) fn operation(tool: &ToolInfo) -> &'static str {
     }
 }
 
-/// The `dashdash` object of a tool; `offered` are the tools it may send a client to.
+/// The `dashdash` object of a tool; `offered` are the tools that it may refer to.
 pub(super) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     let mut facts = facts(tool, offered);
     let mut fact = |key: &str, value: Value| facts.insert(key.to_owned(), value);
@@ -166,7 +166,7 @@ pub(super) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     Value::Object(facts)
 }
 
-/// The same for the list of tools, which is sent whole to every client: without examples and errors, which `ai_help` has.
+/// The same for tool lists, without examples and errors, which are in `ai_help`.
 #[cfg(feature = "mcp")]
 pub(crate) fn listed(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     let mut facts = facts(tool, offered);
@@ -212,7 +212,7 @@ pub(super) fn failure(failure: &Failure) -> Value {
     })
 }
 
-/// The `dashdash` object of a resource; nothing of it may be kept, since it may change at any time.
+/// The `dashdash` object of a resource, which must not be cached, since it may change at any time.
 #[cfg(feature = "mcp")]
 pub(crate) fn resource(kind: &str, refreshable: bool) -> Value {
     json!({"resourceType": kind, "refreshable": refreshable, "cacheDuration": 0})

@@ -1,4 +1,4 @@
-//! A tool in, its entry in the reference out, as markdown and as JSON, both from its schemas and its spec.
+//! Reference entry of a tool, as markdown and as JSON.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::schema::{self, Member};
 use super::{Description, dashdash};
 use crate::tool::ToolInfo;
 
-/// `### read_file` and what there is to know of it.
+/// Markdown with the heading `### read_file`.
 pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
     let spec = &tool.spec;
     let mut text = format!("### {}\n\n{}\n\n", spec.name, spec.description);
@@ -50,7 +50,7 @@ pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
     text
 }
 
-/// The same for programs.
+/// The same as JSON.
 pub(super) fn json(described: &Description, tool: &ToolInfo) -> Value {
     let all =
         |schema: &Value| -> Value { schema::members(schema).iter().map(Member::json).collect() };

@@ -1,10 +1,10 @@
-//! A description in, an entry for a registry of servers out.
+//! Server entry for registries.
 
 use serde_json::{Value, json};
 
 use super::{Description, dashdash};
 
-/// What only a registry can say, it says: nobody verified the entry yet.
+/// The entry is marked as not verified, which only a registry can change.
 pub(super) fn entry(described: &Description) -> Value {
     let facts = dashdash::metadata(described);
     json!({

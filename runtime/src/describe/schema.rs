@@ -1,4 +1,4 @@
-//! A JSON Schema of an object in, its members in words out.
+//! Describes the members of a JSON Schema in words.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ pub(super) struct Member {
     pub(super) kind: String,
     pub(super) default: Option<Value>,
     pub(super) description: String,
-    /// Of the object that it is, or that its items are.
+    /// Members of the object, or of its items.
     pub(super) members: Vec<Member>,
 }
 
-/// The deepest that references and arrays are followed.
+/// Maximum depth of references and arrays to follow.
 const MOST_DEPTH: usize = 8;
 
 pub(super) fn members(schema: &Value) -> Vec<Member> {
@@ -135,7 +135,7 @@ fn kind(whole: &Value, schema: &Value, depth: usize) -> String {
     }
 }
 
-/// The values that are all a schema takes.
+/// The enumerated values of a schema.
 fn values(schema: &Value) -> Vec<String> {
     let listed = schema.get("enum").and_then(Value::as_array);
     if let Some(listed) = listed {

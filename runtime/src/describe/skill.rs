@@ -1,4 +1,4 @@
-//! A description in, a `SKILL.md` in the form of Agent Skills out.
+//! `SKILL.md` in the form of Agent Skills.
 
 use serde_json::{Map, json};
 

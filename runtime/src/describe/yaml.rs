@@ -1,8 +1,8 @@
-//! Facts with keys in camelCase in, YAML front matter with keys in kebab-case out.
+//! YAML front matter.
 
 use serde_json::{Map, Value};
 
-/// The front matter, its two lines of dashes included. Scalars are written as JSON, which YAML reads as itself.
+/// The front matter with its two lines of dashes. Scalars are JSON, which is valid YAML.
 pub(super) fn front_matter(facts: &Map<String, Value>) -> String {
     let mut text = String::from("---\n");
     members(facts, 0, &mut text);

@@ -1,4 +1,4 @@
-//! What a tool found in, blocks of content for a model out.
+//! Content blocks of results.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ pub enum Content {
     },
     /// Other binary content.
     Blob {
-        /// Where it stands, links followed.
+        /// Its path, with links resolved.
         path: VirtualPath,
         /// Its bytes.
         bytes: Bytes,
     },
-    /// A link to a resource of a third-party server, which the server itself names.
+    /// A link to a resource of a third-party server.
     Link {
         /// The server.
         server: Arc<str>,
-        /// The address of the resource at the server.
+        /// The URI of the resource at the server.
         uri: String,
         /// Its name.
         name: String,
@@ -75,7 +75,7 @@ impl Utf8 {
     /// Takes `bytes` if they are UTF-8.
     ///
     /// # Errors
-    /// Where they are not.
+    /// [`std::str::Utf8Error`] if they are not.
     pub fn new(bytes: Bytes) -> Result<Self, std::str::Utf8Error> {
         std::str::from_utf8(&bytes)?;
         Ok(Self(bytes))
@@ -84,7 +84,7 @@ impl Utf8 {
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Checked in `new`; checking again is cheaper than an `unsafe` block is to trust.
+        // Checked in `new`; checking again avoids an `unsafe` block.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes in, the hash that stands for them out.
+//! SHA-256 hashes of file contents.
 
 use std::fmt;
 
@@ -54,28 +54,28 @@ impl fmt::Debug for ContentHash {
 }
 
 impl std::str::FromStr for ContentHash {
-    type Err = NotAHash;
+    type Err = ParseContentHashError;
 
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
+    fn from_str(text: &str) -> Result<Self, ParseContentHashError> {
         let mut bytes = [0; 32];
         let digits = text.as_bytes();
-        // `from_str_radix` would take a sign for a digit.
+        // `from_str_radix` would accept a sign.
         let plain = |digit: &u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(digit);
         if digits.len() != 64 || !digits.iter().all(plain) {
-            return Err(NotAHash);
+            return Err(ParseContentHashError);
         }
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| NotAHash)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| NotAHash)?;
+            let pair = std::str::from_utf8(pair).map_err(|_| ParseContentHashError)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| ParseContentHashError)?;
         }
         Ok(Self(bytes))
     }
 }
 
-/// The text is not 64 lower-case hexadecimal digits.
+/// Error of parsing a [`ContentHash`]: the text is not 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a content hash is 64 lower-case hexadecimal digits")]
-pub struct NotAHash;
+pub struct ParseContentHashError;
 
 impl Serialize for ContentHash {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -116,7 +116,11 @@ mod tests {
         assert!(plain.parse::<ContentHash>().is_ok());
         for odd in ["+f", "0F", "0 ", "0g", "", "0"] {
             let text = format!("{}{odd}", "0f".repeat(31));
-            assert_eq!(text.parse::<ContentHash>(), Err(NotAHash), "{text}");
+            assert_eq!(
+                text.parse::<ContentHash>(),
+                Err(ParseContentHashError),
+                "{text}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Describes changes to people, in lines that are safe to print.
+//! One-line summaries of changes, safe to print.
 
 use super::{Change, ContainedEntry, DirectoryContents, Entry, EntryKind, Op};
 use crate::escape::{abbreviated, escape};

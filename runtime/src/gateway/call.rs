@@ -17,7 +17,7 @@ use super::backend::Backend;
 use super::convert;
 use super::elicit::{self, CallIdentity, PendingInput, ResumedCall};
 use super::form::{FormKind, FormResponse, read};
-use super::forward::{CallEvent, ForwardTarget, RunningCall, shows_forms};
+use super::forward::{ClientCall, ClientCallEvent, ForwardTarget, shows_forms};
 use super::meta::RequestOptions;
 use super::requests::{is_initialized, request_cancelled};
 use super::tasks::CallTask;
@@ -30,7 +30,7 @@ use crate::permission::{DecidedBy, GrantAuthority, Question};
 use crate::pipeline::Mode;
 use crate::policy::Verdict;
 use crate::scope::Scope;
-use crate::worker::{Done, Reached, Underway};
+use crate::worker::{CallEvent, Done, RunningCall};
 
 /// Minimum time between progress notifications of a call.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -142,7 +142,7 @@ impl Gateway {
         &self,
         call: &ToolCall,
         context: &RequestContext<RoleServer>,
-        resumed: Option<RunningCall>,
+        resumed: Option<ClientCall>,
     ) -> Result<CallToolResponse, ErrorData> {
         if !call.options.ignored_grants.is_empty() {
             let worker = call.backend.worker();
@@ -205,7 +205,7 @@ impl Gateway {
     async fn run_asking(
         &self,
         call: &ToolCall,
-        mut running: RunningCall,
+        mut running: ClientCall,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let mut forwarded = FuturesUnordered::new();
@@ -213,11 +213,11 @@ impl Gateway {
         loop {
             let pending = match event {
                 Err(error) => return convert::failure(&call.with_hint(error)).map(Into::into),
-                Ok(CallEvent::End(done)) => {
+                Ok(ClientCallEvent::End(done)) => {
                     return into_response(call.result(&done)).map(Into::into);
                 }
-                Ok(CallEvent::Question(question)) => PendingInput::Question(question),
-                Ok(CallEvent::Request(request)) => PendingInput::Request(request),
+                Ok(ClientCallEvent::Question(question)) => PendingInput::Question(question),
+                Ok(ClientCallEvent::Request(request)) => PendingInput::Request(request),
             };
             if is_stateless(context) {
                 let suspended = self
@@ -255,9 +255,9 @@ impl Gateway {
     /// The next event of a call while the client answers requests of servers.
     async fn next_event<F: Future<Output = ()>>(
         &self,
-        running: &mut RunningCall,
+        running: &mut ClientCall,
         forwarded: &mut FuturesUnordered<F>,
-    ) -> Result<CallEvent, CallError> {
+    ) -> Result<ClientCallEvent, CallError> {
         loop {
             tokio::select! {
                 biased;
@@ -292,7 +292,7 @@ impl Gateway {
         context: &RequestContext<RoleServer>,
         state: Option<&str>,
         responses: Option<&InputResponses>,
-    ) -> Result<Result<Option<RunningCall>, CallError>, ErrorData> {
+    ) -> Result<Result<Option<ClientCall>, CallError>, ErrorData> {
         let Some(state) = state else {
             return Ok(Ok(None));
         };
@@ -442,15 +442,15 @@ impl ToolCall {
     }
 
     /// Starts the call, and forwards requests of servers.
-    fn start(&self, asks: Asks, asks_client: bool) -> RunningCall {
+    fn start(&self, asks: Asks, asks_client: bool) -> ClientCall {
         let (requests, forwarded) = self.forward_target.call_requests();
         let mut call = self.to_call(asks);
         call.meta.requests = Some(requests);
-        RunningCall::new(self.begin(call), forwarded, asks_client)
+        ClientCall::new(self.begin(call), forwarded, asks_client)
     }
 
     /// Starts the call with its grants.
-    fn begin(&self, call: Call) -> Underway {
+    fn begin(&self, call: Call) -> RunningCall {
         let (worker, mode) = (self.backend.worker(), self.mode());
         let grants = self.backend.grants();
         let Some(grants) = grants.filter(|_| !self.options.granted.is_empty()) else {
@@ -458,7 +458,7 @@ impl ToolCall {
         };
         let (grants, worker) = (Arc::clone(grants), worker.clone());
         let granted = self.options.granted.clone();
-        Underway::unasked(async move {
+        RunningCall::without_questions(async move {
             match mode {
                 Mode::Preview => grants
                     .preview(&worker, call, granted)
@@ -475,7 +475,7 @@ impl ToolCall {
     async fn run(&self, asks: Asks) -> Result<CallToolResult, CallError> {
         let mut running = self.begin(self.to_call(asks));
         loop {
-            if let Reached::End(done) = running.next().await? {
+            if let CallEvent::End(done) = running.next().await? {
                 return self.result(&done);
             }
         }
@@ -550,7 +550,7 @@ mod tests {
     use crate::config::Config;
     use crate::permission::tests::request;
     use crate::permission::{
-        Answer, Broker, BrokerConfig, Claimant, Decision, Deferred, Lifetime, Ruling,
+        Answer, AskOutcome, Broker, BrokerConfig, Decision, Deferred, Lifetime, Requester,
     };
     use crate::policy::Authority;
 
@@ -566,7 +566,7 @@ mod tests {
         let authority = Authority::configured(&Config::new()).unwrap();
         let grants = GrantAuthority::new(broker.clone(), authority, Arc::default());
         let request = request(1, 1, &["write:file:/r/x"]);
-        let claimant = Claimant {
+        let requester = Requester {
             worker: request.worker,
             ancestors: [].into(),
             session: Arc::clone(&request.session),
@@ -574,15 +574,15 @@ mod tests {
         };
         let (reported, mut hears) = tokio::sync::mpsc::unbounded_channel();
         let asking =
-            tokio::spawn(async move { broker.ask(request, claimant, Some(reported)).await });
+            tokio::spawn(async move { broker.ask(request, requester, Some(reported)).await });
         let question = hears.recv().await.unwrap();
         assert!(submit_answer(&grants, &question, response).await.is_ok());
         match asking.await.unwrap().unwrap() {
-            Ruling::Refused { decision, by, .. } => {
+            AskOutcome::Refused { decision, by, .. } => {
                 assert_eq!(decision, Decision::Denied);
                 Some(by)
             }
-            Ruling::Allowed(..) => None,
+            AskOutcome::Allowed(..) => None,
         }
     }
 

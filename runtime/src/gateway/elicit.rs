@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::form::{FormKind, FormResponse, form, read};
-use super::forward::{ForwardedRequest, RunningCall};
+use super::forward::{ClientCall, ForwardedRequest};
 use super::meta::RequestOptions;
 use crate::effect::ContentHash;
 use crate::permission::Question;
@@ -83,7 +83,7 @@ struct SealedState {
 #[derive(Debug)]
 struct SuspendedCall {
     pending: PendingInput,
-    running: RunningCall,
+    running: ClientCall,
     /// When the question or request ends.
     expires_at: Instant,
 }
@@ -127,7 +127,7 @@ impl PendingInput {
 
 /// A call that its client has resumed, with the answer.
 pub(super) struct ResumedCall {
-    pub(super) running: RunningCall,
+    pub(super) running: ClientCall,
     pub(super) pending: PendingInput,
     pub(super) action: ElicitationAction,
     pub(super) content: Value,
@@ -161,7 +161,7 @@ impl SuspendedCalls {
         &self,
         call: CallIdentity<'_>,
         pending: PendingInput,
-        running: RunningCall,
+        running: ClientCall,
     ) -> Option<InputRequiredResult> {
         let (key, input) = (pending.key(), pending.input()?);
         let id = u64::from_le_bytes(random_bytes()?);

@@ -20,7 +20,7 @@ use crate::upstream::{
     BoxFuture, CallRequests, Elicitation, ElicitationKind, ElicitationResponse,
     RequestCapabilities, ServerRequests,
 };
-use crate::worker::{Done, Reached, Underway};
+use crate::worker::{CallEvent, Done, RunningCall};
 
 /// Maximum lines of a server's message.
 const MAX_LINES: usize = 64;
@@ -193,23 +193,23 @@ fn message(request: &Elicitation) -> String {
 
 /// A running call of a client.
 #[derive(Debug)]
-pub(super) struct RunningCall {
-    call: Underway,
+pub(super) struct ClientCall {
+    call: RunningCall,
     requests: mpsc::UnboundedReceiver<ForwardedRequest>,
     /// The client is asked permission questions.
     pub(super) asks_client: bool,
 }
 
 /// An event of a running call.
-pub(super) enum CallEvent {
+pub(super) enum ClientCallEvent {
     End(Box<Done>),
     Question(Box<Question>),
     Request(ForwardedRequest),
 }
 
-impl RunningCall {
+impl ClientCall {
     pub(super) fn new(
-        call: Underway,
+        call: RunningCall,
         requests: mpsc::UnboundedReceiver<ForwardedRequest>,
         asks_client: bool,
     ) -> Self {
@@ -221,20 +221,20 @@ impl RunningCall {
     }
 
     /// Waits for the next event. Cancel safe; must not be called after the end.
-    pub(super) async fn next(&mut self) -> Result<CallEvent, CallError> {
+    pub(super) async fn next(&mut self) -> Result<ClientCallEvent, CallError> {
         loop {
             let reached = tokio::select! {
                 biased;
                 reached = self.call.next() => reached?,
-                Some(request) = self.requests.recv() => return Ok(CallEvent::Request(request)),
+                Some(request) = self.requests.recv() => return Ok(ClientCallEvent::Request(request)),
             };
             match reached {
-                Reached::End(done) => return Ok(CallEvent::End(done)),
-                Reached::Question(question) if self.asks_client => {
-                    return Ok(CallEvent::Question(question));
+                CallEvent::End(done) => return Ok(ClientCallEvent::End(done)),
+                CallEvent::Question(question) if self.asks_client => {
+                    return Ok(ClientCallEvent::Question(question));
                 }
                 // Another approver answers it.
-                Reached::Question(_) => {}
+                CallEvent::Question(_) => {}
             }
         }
     }

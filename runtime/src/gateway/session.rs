@@ -9,7 +9,7 @@ use super::backend::Backend;
 use super::client_roots::ClientRoots;
 use super::log::LogLevel;
 use super::subscriptions::Subscriptions;
-use crate::rate::Bucket;
+use crate::rate::RateLimiter;
 
 /// State of one connection.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Session {
     /// The backend, after the handshake.
     pub(super) backend: ArcSwapOption<Backend>,
     pub(super) roots: ClientRoots,
-    pub(super) rate_limiter: Arc<Bucket>,
+    pub(super) rate_limiter: Arc<RateLimiter>,
     pub(super) subscriptions: Subscriptions,
     pub(super) log_level: LogLevel,
     /// Held while the user is asked, so that questions are asked one at a time.
@@ -33,7 +33,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(rate_limiter: Arc<Bucket>) -> Self {
+    pub(super) fn new(rate_limiter: Arc<RateLimiter>) -> Self {
         Self {
             backend: ArcSwapOption::empty(),
             roots: ClientRoots::default(),
@@ -63,7 +63,7 @@ impl Session {
     }
 
     /// A child session, which this session can wait for.
-    pub(super) fn child(&self, rate_limiter: Arc<Bucket>) -> Self {
+    pub(super) fn child(&self, rate_limiter: Arc<RateLimiter>) -> Self {
         let mut session = Self::new(rate_limiter);
         session.parent = Some(self.children.subscribe());
         session

@@ -1,4 +1,4 @@
-//! What a person configures in, a runtime or every reason why not out.
+//! Builder of a runtime; reports every fault that it finds.
 
 mod grants;
 #[cfg(feature = "mcp")]
@@ -24,10 +24,10 @@ use crate::supervisor::{Core, TreeLock};
 use crate::tool::{RegistryError, RemoteTools, ToolSet, Tools};
 #[cfg(feature = "mcp")]
 use crate::upstream::Upstreams;
-use crate::worker::{Admission, Deadlines, Pool, Turns};
+use crate::worker::{Admission, Deadlines, PathLocks, Pool};
 
-use super::roots::{Place, opened, pointed};
-use super::{House, Runtime};
+use super::roots::{ConfiguredRoot, opened, pointed};
+use super::{Runtime, RuntimeInner};
 
 /// Why a runtime was not built.
 #[derive(Debug, thiserror::Error)]
@@ -38,16 +38,16 @@ pub enum BuildError {
         "the root name `{0}` is a path; give a name without `/`, under which workers see the directory"
     )]
     RootName(String),
-    /// A name of a root cannot stand in a path.
+    /// The name of a root is not valid in a path.
     #[error("`{0}` cannot be a root name")]
     Mount(String, #[source] PathError),
-    /// A pattern to allow or to make grantable cannot be read.
+    /// A pattern to allow or to make grantable is invalid.
     #[error(transparent)]
     Grantable(#[from] ScopeError),
     /// A directory cannot be a root.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// A file to be kept out of every root is not there.
+    /// A file to keep out of all roots does not exist.
     #[error("a file to be kept out of every root cannot be found")]
     KeptOut(#[source] std::io::Error),
     /// A root of [`RuntimeBuilder::configured`] cannot be served.
@@ -58,28 +58,28 @@ pub enum BuildError {
         /// Why.
         source: RootError,
     },
-    /// A source of the configuration says what none says.
+    /// A configuration source is invalid.
     #[error(transparent)]
     Source(#[from] ConfigError),
     /// The configuration contradicts itself.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The tools cannot be served.
+    /// The tools are invalid.
     #[error(transparent)]
     Tools(#[from] RegistryError),
-    /// The system gives no random bits.
+    /// The operating system has no random bytes.
     #[error("the system gives no random bits")]
     Random(#[source] getrandom::Error),
     /// The thread that writes the audit did not start.
     #[error("the audit did not start")]
     Audit(#[source] std::io::Error),
-    /// That stored grants are live again cannot be recorded, so they are not.
+    /// The restored grants cannot be audited, so they are not restored.
     #[error("the stored grants cannot be recorded")]
     Restored(#[source] AuditError),
-    /// What people said where servers wanted them to sign in cannot be recorded.
+    /// Decisions of people about signing in to servers cannot be audited.
     #[error("what people said at servers cannot be recorded")]
     SignedIn(#[source] AuditError),
-    /// There is no tokio runtime here.
+    /// `build` was called outside a tokio runtime.
     #[error("`build` must be called within a tokio runtime, such as under `#[tokio::main]`")]
     NoTokio,
     /// An actor of the runtime did not start.
@@ -87,20 +87,20 @@ pub enum BuildError {
     Start(#[from] ractor::SpawnErr),
 }
 
-/// Puts a runtime together; [`RuntimeBuilder::build`] checks everything at once.
+/// Builder of a [`Runtime`]; [`RuntimeBuilder::build`] checks everything.
 pub struct RuntimeBuilder {
-    places: Vec<Result<Place, BuildError>>,
+    places: Vec<Result<ConfiguredRoot, BuildError>>,
     /// The mounts of [`RuntimeBuilder::configured`], in the order of its roots.
     configured: Vec<VirtualPath>,
     config: Config,
     kept_out: Vec<PathBuf>,
-    /// Grant stores that other runtimes have.
+    /// Grant stores of other runtimes.
     kept_elsewhere: Vec<PathBuf>,
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
     allowed: Vec<ScopePattern>,
     tools: ToolSet,
-    /// What other servers offer.
+    /// Tools of third-party servers.
     remote: Arc<RemoteTools>,
     changes: Option<tokio::sync::watch::Receiver<()>>,
     approver: Option<Arc<dyn Approver>>,
@@ -161,9 +161,9 @@ impl RuntimeBuilder {
         }
     }
 
-    /// Opens the directory `host` to workers, for reading and writing, as `/name`. The first root is where relative paths begin.
+    /// Adds the directory `host` as the root `/name`, for reading and writing. Relative paths begin in the first root.
     ///
-    /// Ambient authority is used for roots and nowhere else.
+    /// Ambient authority is used only to open roots.
     #[must_use]
     pub fn root(self, name: &str, host: impl AsRef<Path>) -> Self {
         self.mounted(name, host.as_ref(), RootConfig::new)
@@ -175,7 +175,7 @@ impl RuntimeBuilder {
         self.mounted(name, host.as_ref(), RootConfig::read_only)
     }
 
-    /// Opens the directory `host` as `root` says; file systems mounted inside it belong to it only if `cross_mounts`.
+    /// Adds the directory `host` as configured by `root`. File systems mounted inside it belong to it only if `cross_mounts`.
     #[must_use]
     pub fn root_with(
         mut self,
@@ -183,7 +183,7 @@ impl RuntimeBuilder {
         host: impl AsRef<Path>,
         cross_mounts: bool,
     ) -> Self {
-        self.places.push(Ok(Place {
+        self.places.push(Ok(ConfiguredRoot {
             config: root,
             host: host.as_ref().to_path_buf(),
             cross_mounts,
@@ -191,23 +191,23 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Refuses every root, and every grant beyond them, that holds the file or directory `host`: a policy file, a key.
-    /// The audit log is kept out without being named.
+    /// Rejects all roots and grants that contain the file or directory `host`, such as a policy file or a key. The audit log
+    /// is always kept out.
     #[must_use]
     pub fn keep_out(mut self, host: impl AsRef<Path>) -> Self {
         self.kept_out.push(host.as_ref().to_path_buf());
         self
     }
 
-    /// Like [`RuntimeBuilder::keep_out`], for the file of a grant store that another runtime has and for what that runtime
-    /// makes beside it, which need not be there yet.
+    /// Like [`RuntimeBuilder::keep_out`], for the grant store of another runtime and the files that it creates beside it,
+    /// which need not exist yet.
     #[must_use]
     pub fn keep_out_grants(mut self, file: impl AsRef<Path>) -> Self {
         self.kept_elsewhere.push(file.as_ref().to_path_buf());
         self
     }
 
-    /// Every place that workers must not reach.
+    /// All files and directories that workers must not reach.
     fn kept_out(&self) -> std::io::Result<Vec<PathBuf>> {
         let named = self.kept_out.iter().map(PathBuf::as_path);
         let places = named.chain(self.sink.place()).map(Root::places_of);
@@ -231,7 +231,7 @@ impl RuntimeBuilder {
             }
         });
         let default = self.places.is_empty();
-        let place = |mount| Place {
+        let place = |mount| ConfiguredRoot {
             config: RootConfig {
                 default,
                 ..root(mount)
@@ -243,16 +243,15 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets what a person configures beyond the other methods, which add to it whatever their order; roots given here
-    /// have no directory behind them.
+    /// Sets the configuration. The other methods add to it, in any order; roots in it have no directory.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Like [`RuntimeBuilder::config`], and opens each root at its own path on the host: what workers see as `/home/me/repo`
-    /// is the directory that `/home/me/repo` leads to when the runtime is built.
+    /// Like [`RuntimeBuilder::config`], and opens each root at its own host path: the root `/home/me/repo` is the directory
+    /// that `/home/me/repo` resolves to when the runtime is built.
     #[must_use]
     pub fn configured(mut self, mut config: Config) -> Self {
         for root in std::mem::take(&mut config.roots) {
@@ -263,14 +262,14 @@ impl RuntimeBuilder {
         self.config(config)
     }
 
-    /// Keeps every worker to `policy`, too, whatever its own allows and whatever else is configured.
+    /// Adds a policy for all workers.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policies.push(policy);
         self
     }
 
-    /// Lets people grant what `pattern` covers beyond the roots.
+    /// Lets people grant what `pattern` covers outside the roots.
     #[must_use]
     pub fn grantable(mut self, pattern: &str) -> Self {
         match pattern.parse::<ScopePattern>() {
@@ -280,8 +279,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Allows scopes of resources other than files, such as `read:mcp:notes` or those of tools of the host. Without it they
-    /// are denied, or asked for where they are grantable. Files are opened by roots.
+    /// Allows scopes of resources other than files, such as `read:mcp:notes`. Otherwise they are denied, or require approval
+    /// if they are grantable. Files are opened by roots.
     ///
     /// ```
     /// use bailiwick::Runtime;
@@ -304,80 +303,80 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets who answers when a call must ask. Without one, such a call is refused with `SCOPE_REQUIRED`.
+    /// Sets the approver. Without one, calls that require approval are refused with `SCOPE_REQUIRED`.
     #[must_use]
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
-    /// Sets where the audit goes; else the last 4,096 records are kept in memory.
+    /// Sets the audit sink. By default the last 4,096 records are kept in memory.
     #[must_use]
     pub fn audit(mut self, sink: impl AuditSink) -> Self {
         self.sink = Box::new(sink);
         self
     }
 
-    /// Sets how many audit events may wait to be written; beyond that calls are refused with `BUSY`.
+    /// Sets how many audit events may wait to be written; further calls are refused with `BUSY`.
     #[must_use]
     pub fn audit_capacity(mut self, events: usize) -> Self {
         self.audit_capacity = events;
         self
     }
 
-    /// Sets how often people are asked, and how long a question waits (10 minutes by default).
+    /// Sets the limits of questions and how long a question waits for an answer (10 minutes by default).
     #[must_use]
     pub fn asks(mut self, limits: AskLimits, patience: Duration) -> Self {
         (self.asks, self.patience) = (limits, patience);
         self
     }
 
-    /// Sets of how many calls the artifacts are kept, and how many bytes of them (256 and 64 MiB by default; 0 is no limit).
+    /// Sets for how many calls artifacts are kept, and their total size (256 calls and 64 MiB by default; 0 is unlimited).
     #[must_use]
     pub fn artifacts(mut self, calls: usize, bytes: usize) -> Self {
         self.artifacts = (calls, bytes);
         self
     }
 
-    /// Sets how much one worker may have under way.
+    /// Sets the bounds on the calls in flight of one worker.
     #[must_use]
     pub fn admission(mut self, bounds: Admission) -> Self {
         self.admission = bounds;
         self
     }
 
-    /// Sets the longest a call may work, waiting for people not counted (30 seconds by default).
+    /// Sets the time limit of calls, without the time spent waiting for people (30 seconds by default).
     #[must_use]
     pub fn call_limit(mut self, limit: Duration) -> Self {
         self.call_limit = limit;
         self
     }
 
-    /// Sets how deep a delegation may go (8 by default).
+    /// Sets the maximum delegation depth (8 by default).
     #[must_use]
     pub fn max_depth(mut self, depth: usize) -> Self {
         self.max_depth = depth;
         self
     }
 
-    /// Makes preview tokens with this key, which must be random and secret.
+    /// Sets the key of preview tokens, which must be random and secret.
     ///
-    /// Runtimes with the same key accept one another's tokens if worker, tool, arguments and the state of the files are the
-    /// same, so that a later process can carry out a preview. By default each runtime has a random key of its own.
+    /// Runtimes with the same key accept each other's tokens if worker, tool, arguments and the state of the files are equal,
+    /// so a later process can apply a preview. By default each runtime has a random key.
     #[must_use]
     pub fn preview_key(mut self, key: [u8; 32]) -> Self {
         self.preview_key = Some(key.into());
         self
     }
 
-    /// Sets how many threads do file work (8 by default; twice as many while some hang).
+    /// Sets the number of I/O threads (8 by default; up to twice as many while some hang).
     #[must_use]
     pub fn io_threads(mut self, threads: usize) -> Self {
         self.io_threads = threads.max(1);
         self
     }
 
-    /// Opens the roots, starts the supervisors, and hands out the one [`GrantAuthority`].
+    /// Opens the roots, starts the supervisors and returns the only [`GrantAuthority`].
     ///
     /// Must be called within a tokio runtime.
     ///
@@ -393,7 +392,8 @@ impl RuntimeBuilder {
         let (config, roots, unavailable) = opened(self.config, self.places, &kept_out)
             .map_err(|error| pointed(error, &self.configured))?;
         let config = config.and(self.grantable, self.allowed);
-        let mut authority = Authority::keeping(&config, Root::kept_from_grants(&kept_out))?;
+        let mut authority =
+            Authority::with_ungrantable(&config, Root::kept_from_grants(&kept_out))?;
         for policy in &self.policies {
             authority = authority.session(&authority.admit(policy, Origin::Human)?);
         }
@@ -427,7 +427,7 @@ impl RuntimeBuilder {
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
             previews: PreviewKey::or_random(self.preview_key).map_err(BuildError::Random)?,
-            turns: Turns::default(),
+            path_locks: PathLocks::default(),
             calls: 0.into(),
             workers: 0.into(),
             registry: dashmap::DashMap::default(),
@@ -436,11 +436,11 @@ impl RuntimeBuilder {
             supervisors: OnceLock::new(),
         });
         threads::supervise(&core).await?;
-        let house = Arc::new(House {
+        let inner = Arc::new(RuntimeInner {
             core,
             #[cfg(feature = "mcp")]
             _upstreams: self.upstreams,
         });
-        Ok((Runtime { house }, grants))
+        Ok((Runtime { inner }, grants))
     }
 }

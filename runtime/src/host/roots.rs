@@ -1,4 +1,4 @@
-//! Directories as they were configured in, opened roots or the one that is refused out.
+//! Opens the configured roots.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use crate::policy::{Policy, PolicyError};
 use crate::root::{Root, RootError, RootTable};
 
 impl BuildError {
-    /// The `data` of a JSON-RPC error, if a member of the configuration is to blame; `layer` says where that came from
-    /// if the error does not.
+    /// The `data` of a JSON-RPC error, if a member of the configuration caused it; `layer` names its source if the error
+    /// does not.
     #[must_use]
     pub fn data(&self, layer: &str) -> Option<serde_json::Value> {
         match self {
@@ -26,20 +26,20 @@ impl BuildError {
     }
 }
 
-/// A root as it was configured: what workers see, and where it is.
+/// A configured root and its host directory.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConfiguredRoot {
     pub(super) config: RootConfig,
     pub(super) host: PathBuf,
     pub(super) cross_mounts: bool,
 }
 
-/// Names the member of the configuration that is to blame, if it is one.
+/// Adds the JSON pointer of the member of the configuration that caused the error, if any.
 pub(super) fn pointed(error: BuildError, configured: &[VirtualPath]) -> BuildError {
     let BuildError::Root(source) = error else {
         return error;
     };
-    // Of two roots with one path the later is refused.
+    // Of two roots with the same path the later is refused.
     match configured.iter().rposition(|path| path == source.mount()) {
         Some(index) => BuildError::Configured {
             field: format!("/roots/{index}/path"),
@@ -49,11 +49,11 @@ pub(super) fn pointed(error: BuildError, configured: &[VirtualPath]) -> BuildErr
     }
 }
 
-/// Opens every root; ambient authority is used here and nowhere else. Optional roots that cannot be opened are left out
-/// and returned, unless no other is left.
+/// Opens all roots; the only use of ambient authority. Optional roots that cannot be opened are left out and returned,
+/// unless no root is left.
 pub(super) fn opened(
     mut config: Config,
-    places: Vec<Result<Place, BuildError>>,
+    places: Vec<Result<ConfiguredRoot, BuildError>>,
     kept_out: &[PathBuf],
 ) -> Result<(Config, RootTable, Vec<UnavailableRoot>), BuildError> {
     let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
@@ -89,7 +89,7 @@ pub(super) fn opened(
         .iter()
         .flat_map(|earlier| &earlier.roots);
     for root in restricted.map(|root| &root.mount) {
-        // What cannot be opened holds nothing that could have another name.
+        // A directory that cannot be opened contains no aliases.
         let Ok(restricted) = Root::open(root.clone(), root.as_str().as_ref(), false) else {
             continue;
         };
@@ -99,7 +99,7 @@ pub(super) fn opened(
         }
     }
     if !left_out.is_empty() {
-        // What a root takes away from one around it stays taken away, also if its directory is made later.
+        // The restrictions of a nested root hold even if its directory is created later.
         config.restrictions.push(Restriction {
             roots: left_out,
             policy: Policy::new(),
@@ -108,8 +108,7 @@ pub(super) fn opened(
     Ok((config, RootTable::new(roots), unavailable))
 }
 
-/// Whether the others are served without a root that was refused with `error`. One that stands under another name, too,
-/// might restrict that one.
+/// Whether a root that was refused with `error` can be left out. One that is an alias of another might restrict it.
 fn may_be_left_out(root: &RootConfig, error: &RootError) -> bool {
     let plain = RootConfig {
         default: root.default,
@@ -119,7 +118,11 @@ fn may_be_left_out(root: &RootConfig, error: &RootError) -> bool {
     root.optional && (matches!(error, RootError::Open { .. }) || *root == plain)
 }
 
-fn open(place: &Place, others: &[Arc<Root>], kept_out: &[PathBuf]) -> Result<Root, RootError> {
+fn open(
+    place: &ConfiguredRoot,
+    others: &[Arc<Root>],
+    kept_out: &[PathBuf],
+) -> Result<Root, RootError> {
     let mount = place.config.mount.clone();
     let opened = Root::open(mount, &place.host, place.cross_mounts)?;
     for other in others {

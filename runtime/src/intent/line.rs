@@ -1,8 +1,8 @@
-//! Characters in, clean text on one line out, no longer than it may be.
+//! Single-line text buffer with a length limit.
 
 use crate::escape::is_deceptive;
 
-/// What is left of the work that one sentence may cost.
+/// Remaining work for one sentence.
 pub(super) struct Work(u32);
 
 impl Work {
@@ -10,7 +10,7 @@ impl Work {
         Self(steps)
     }
 
-    /// Takes one step, or says that none is left.
+    /// Takes one step; false if none is left.
     pub(super) fn step(&mut self) -> bool {
         let left = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
@@ -18,20 +18,20 @@ impl Work {
     }
 }
 
-/// One line of text; what does not fit ends it in `…`.
+/// One line of text; if it is too long, it ends in `…`.
 pub(super) struct Line {
     text: String,
     chars: usize,
     most: usize,
-    /// Blanks at its ends do not count.
+    /// Whether blanks at its ends are removed.
     trimmed: bool,
-    /// Blanks stand before whatever comes next.
+    /// Whether a blank precedes the next character.
     gap: bool,
     cut: bool,
 }
 
 impl Line {
-    /// A line that begins and ends without blanks.
+    /// A line without blanks at its ends.
     pub(super) fn trimmed(most: usize) -> Self {
         Self {
             text: String::new(),
@@ -43,7 +43,7 @@ impl Line {
         }
     }
 
-    /// A line that keeps a blank where blanks begin or end it.
+    /// A line that keeps a blank at each end.
     pub(super) fn whole(most: usize) -> Self {
         Self {
             trimmed: false,
@@ -85,12 +85,12 @@ impl Line {
         }
     }
 
-    /// Whether something did not fit, so that nothing more will be seen.
+    /// Whether it is full.
     pub(super) fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Leaves out whatever might still come.
+    /// Ignores everything that follows.
     pub(super) fn cut_here(&mut self) {
         self.cut = true;
     }
@@ -114,12 +114,12 @@ impl Line {
     }
 }
 
-/// Whether `c` is written as a blank.
+/// Whether `c` is rendered as a blank.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || c.is_control()
 }
 
-/// Whether people see something of `c`.
+/// Whether `c` is visible.
 pub(super) fn is_visible(c: char) -> bool {
     !is_blank(c) && !is_deceptive(c)
 }

@@ -1,4 +1,4 @@
-//! Segments and the JSON Schema of a tool's arguments in, what is discouraged out.
+//! Lints of intent templates against the JSON Schema of the arguments.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::{Key, Segment};
 
-/// The most parts of a schema that are looked at for one name; a reference may lead back to itself.
+/// Maximum number of subschemas to visit for one name; references may be cyclic.
 const MOST_PARTS: usize = 256;
 
-/// Something discouraged in a template. It renders all the same.
+/// A discouraged part of a template, which still renders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lint {
-    /// A group names several arrays; in the turn of one the others are missing.
+    /// A group names several arrays; while one is repeated, the others are missing.
     MixedArrays {
         /// The arguments that are arrays.
         names: Vec<String>,
@@ -23,12 +23,12 @@ pub enum Lint {
         /// The key.
         key: String,
     },
-    /// A placeholder outside groups may be left as `{key}`, for the arguments may lack it.
+    /// A placeholder outside groups may be left as `{key}`, since the argument is optional.
     NotRequired {
         /// The key.
         key: String,
     },
-    /// The arguments have nothing of this name.
+    /// The arguments have no such name.
     UnknownKey {
         /// The key.
         key: String,
@@ -130,7 +130,7 @@ impl<'s> Schema<'s> {
         (names.len() > 1).then_some(Lint::MixedArrays { names })
     }
 
-    /// The schemas with what they refer to and are put together of.
+    /// The schemas with those that they refer to or are composed of.
     fn parts(self, mut schemas: Vec<&'s Value>) -> Vec<&'s Value> {
         let mut index = 0;
         while let Some(&schema) = schemas.get(index).filter(|_| index < MOST_PARTS) {

@@ -1,4 +1,4 @@
-//! The text of a template in, its segments or the place of its first fault out.
+//! Parses intent templates.
 
 use std::iter::Peekable;
 use std::mem;
@@ -8,22 +8,22 @@ use unicode_normalization::char::is_combining_mark;
 
 use super::{Key, Segment};
 
-/// The most bytes of a template.
+/// Maximum length of a template in bytes.
 pub(super) const MOST_BYTES: usize = 4096;
-/// The most groups around one place; it bounds every recursion over segments.
+/// Maximum nesting of groups, which bounds recursion over segments.
 pub(super) const MOST_DEPTH: usize = 32;
 
-/// Why a text is no template.
+/// Why a text is not a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {at}: {fault}")]
 pub struct IntentError {
-    /// Where, in bytes from the start.
+    /// The position in bytes.
     pub at: usize,
-    /// What is wrong there.
+    /// The kind of error.
     pub fault: IntentFault,
 }
 
-/// What is wrong with a template.
+/// Kind of error of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IntentFault {
@@ -48,7 +48,7 @@ pub enum IntentFault {
     /// A key, or a part of it between dots, is empty.
     #[error("the name of an argument or field is missing here")]
     EmptyName,
-    /// A character that a key cannot have at this place.
+    /// A character that is invalid in a key at this position.
     #[error("this character cannot stand here in the name of an argument or field")]
     BadName,
 }
@@ -57,7 +57,7 @@ fn fault<T>(at: usize, fault: IntentFault) -> Result<T, IntentError> {
     Err(IntentError { at, fault })
 }
 
-/// What was read of the innermost group so far.
+/// The segments of the innermost group so far.
 #[derive(Default)]
 struct Level {
     segments: Vec<Segment>,
@@ -115,7 +115,7 @@ pub(super) fn segments(source: &str) -> Result<Vec<Segment>, IntentError> {
     }
 }
 
-/// Reads from behind the `{` at `open` to behind its `}`.
+/// Parses a placeholder after the `{` at `open`, including its `}`.
 fn placeholder(chars: &mut Peekable<CharIndices<'_>>, open: usize) -> Result<Key, IntentError> {
     let mut inside = String::new();
     loop {
@@ -154,8 +154,8 @@ fn check(name: &str, argument: bool, at: usize) -> Result<(), IntentError> {
     }
 }
 
-/// Whether `c` is of Unicode's category Letter: what is alphabetic, but for letter-like numbers, marks and the
-/// symbols that are letters in a circle or square.
+/// Whether `c` is in Unicode's category Letter: alphabetic, except letter-like numbers, marks, and letters in a circle or
+/// square.
 fn is_letter(c: char) -> bool {
     let symbol = matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f149}' | '\u{1f150}'..='\u{1f169}' | '\u{1f170}'..='\u{1f189}');
     c.is_alphabetic() && !c.is_numeric() && !is_combining_mark(c) && !symbol

@@ -1,27 +1,27 @@
-//! Segments and arguments in, a sentence out, with the same bounds whatever the arguments.
+//! Renders intent templates with bounded work and length.
 
 use serde_json::{Map, Value};
 
 use super::line::{Line, Work};
 use super::{Key, Segment, value};
 
-/// The most characters of a sentence.
+/// Maximum length of a sentence in characters.
 pub(super) const MOST_OF_SENTENCE: usize = 1024;
-/// The most segments, values and characters that are looked at for one sentence.
+/// Maximum number of segments, values and characters to process for one sentence.
 const MOST_WORK: u32 = 1 << 20;
 
-/// A sentence, and whether no `{key}` is left in it.
+/// A sentence, and whether all placeholders were filled.
 pub(super) struct Sentence {
     pub(super) text: String,
     pub(super) filled: bool,
 }
 
-/// How values stand between the words of the template.
+/// How values are rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Values {
-    /// As they are.
+    /// Verbatim.
     Plain,
-    /// Between `“` and `”`, which then stand nowhere else, unless they are numbers, `true` or `false`.
+    /// Between `“` and `”`, which then occur nowhere else; numbers, `true` and `false` are not quoted.
     Quoted,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn sentence(segments: &[Segment], arguments: &Value, values: Values) 
     }
 }
 
-/// The argument that stands for one of its elements in the group at hand. Other arrays of the group are missing.
+/// The argument that is bound to one of its elements in the current group. Other arrays of the group are missing.
 #[derive(Clone, Copy)]
 struct Bound<'a> {
     name: &'a str,
@@ -117,7 +117,7 @@ impl<'a> Renderer<'a> {
                     return;
                 }
                 self.bound = Some(Bound { name, element });
-                // One more than fits, so that what is cut here is cut there.
+                // One more than fits, so that it is cut there, too.
                 let mut entry = Line::trimmed(MOST_OF_SENTENCE + 1);
                 if self.is_whole(group) {
                     self.write(group, &mut entry);
@@ -135,7 +135,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// The arguments named in a group, at any depth, that are arrays, in the order of the text.
+    /// The arrays among the arguments named in a group, at any depth, in the order of the text.
     fn arrays(&self, group: &'a [Segment], found: &mut Vec<(&'a str, &'a [Value])>) {
         for segment in group {
             match segment {

@@ -1,4 +1,4 @@
-//! Segments and arguments in, a line for a POSIX shell out in which no value is read as anything but itself.
+//! Renders templates as POSIX shell commands with quoted values.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub(super) fn line(segments: &[Segment], arguments: &Value) -> Option<String> {
     Some(line)
 }
 
-/// What an argument is; `null` and the empty array are missing.
+/// The value of an argument; `null` and the empty array are missing.
 fn value<'a>(key: &Key, arguments: &'a Value) -> Option<&'a Value> {
     let argument = arguments.get(&key.name)?;
     let found = key
@@ -57,7 +57,7 @@ fn word(item: &Value) -> Option<String> {
     }
 }
 
-/// Between single quotes a shell reads nothing but the next single quote.
+/// Quotes with single quotes, in which only a single quote is special.
 fn quoted(text: &str) -> Option<String> {
     (!text.contains('\0')).then(|| format!("'{}'", text.replace('\'', r"'\''")))
 }

@@ -1,4 +1,4 @@
-//! Templates, what they say of arguments, and the same rules written a second time.
+//! Tests of intent templates against test vectors and a second implementation.
 
 mod laws;
 mod naive;

@@ -1,5 +1,4 @@
-//! A JSON value and a way of fields in, its text or that it is missing out. Depth and length of the value cost no stack
-//! and no more than the work that is left.
+//! Converts the JSON value at a path of fields to text, with bounded stack and work.
 
 use std::slice;
 
@@ -7,10 +6,10 @@ use serde_json::{Value, map};
 
 use super::line::{Line, Work, is_visible};
 
-/// The most characters of one value.
+/// Maximum length of one value in characters.
 pub(super) const MOST_CHARS: usize = 256;
 
-/// Returns the text of what `fields` lead to from `value`, each array on the way standing for all its elements.
+/// Returns the text of the value at the path `fields` in `value`; arrays on the path stand for all their elements.
 pub(super) fn text(value: &Value, fields: &[String], work: &mut Work) -> Option<String> {
     let mut line = Line::whole(MOST_CHARS);
     let mut found = false;
@@ -75,7 +74,7 @@ fn write(leaf: &Value, line: &mut Line, work: &mut Work) {
     }
 }
 
-/// An array or object whose beginning is written.
+/// An array or object that is partly written.
 enum Open<'v> {
     Array(slice::Iter<'v, Value>),
     Object(map::Iter<'v>),
@@ -117,7 +116,7 @@ fn json(value: &Value, line: &mut Line, work: &mut Work) {
     }
 }
 
-/// Writes a primitive value, or the beginning of another; says whether the latter.
+/// Writes a primitive value, or the start of an array or object; returns whether it was the latter.
 fn begin<'v>(value: &'v Value, open: &mut Vec<Open<'v>>, line: &mut Line, work: &mut Work) -> bool {
     match value {
         Value::Null => line.push_str("null", work),

@@ -1,4 +1,4 @@
-//! A question in, an answer out: whoever stands for the person.
+//! Approvers: whoever answers questions.
 
 use std::fmt;
 use std::future::Future;
@@ -7,30 +7,30 @@ use std::pin::Pin;
 use super::{Answer, Lifetime, Question};
 use crate::scope::ScopePattern;
 
-/// An answer on its way.
+/// A future answer.
 pub type Deciding<'q> = Pin<Box<dyn Future<Output = Answer> + Send + 'q>>;
 
-/// Whoever answers questions. Implemented by [`DenyAll`], [`Scripted`], [`Terminal`](super::Terminal),
-/// [`Deferred`] and hosts with a user interface of their own.
+/// Answers questions. Implemented by [`DenyAll`], [`Scripted`], [`Terminal`](super::Terminal), [`Deferred`] and hosts
+/// with a user interface of their own.
 ///
-/// Each question is decided on a task of its own, so a slow answer delays nobody else. The future is
-/// dropped once the question ended another way. One that panics is taken as a no.
+/// Each question is decided on a task of its own, so a slow answer delays no other. The future is dropped if the
+/// question ends otherwise. A panic counts as a denial.
 pub trait Approver: Send + Sync + 'static {
-    /// Decides on `question`. What it says is ignored if the question ended meanwhile.
+    /// Decides on `question`. The answer is ignored if the question has ended meanwhile.
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q>;
 
-    /// Whether `answer`, which it gave, is that of a person, who was asked. That is what the audit and the agent are told
-    /// then; else that the host decided.
+    /// Returns whether `answer`, which it gave, is a person's. The audit and the agent are told that a person decided, else
+    /// that the host did.
     fn is_person(&self, answer: &Answer) -> bool;
 
-    /// Whether it leaves every answer to the holder of the [`GrantAuthority`](super::GrantAuthority). Once that is dropped,
-    /// its questions are refused at once.
+    /// Returns whether it leaves all answers to the holder of the [`GrantAuthority`](super::GrantAuthority). Once that is
+    /// dropped, its questions are denied at once.
     fn needs_authority(&self) -> bool {
         false
     }
 }
 
-/// Refuses everything.
+/// Denies everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DenyAll;
 
@@ -44,8 +44,8 @@ impl Approver for DenyAll {
     }
 }
 
-/// Says nothing: questions wait until the holder of the [`GrantAuthority`](super::GrantAuthority) answers them. If that was
-/// dropped, they are refused.
+/// Leaves questions open until the holder of the [`GrantAuthority`](super::GrantAuthority) answers them. If that was
+/// dropped, they are denied.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deferred;
 
@@ -65,7 +65,8 @@ impl Approver for Deferred {
 
 type Rule = Box<dyn Fn(&Question) -> Option<Answer> + Send + Sync>;
 
-/// Answers by rules, for tests and for hosts without a person; the first rule that speaks decides, and silence is a no.
+/// Answers by rules, for tests and for hosts without a person. The first matching rule decides; without one the answer is
+/// a denial.
 ///
 /// ```
 /// use bailiwick::{Lifetime, Scripted};
@@ -78,13 +79,13 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// No rules: refuses everything.
+    /// Creates an approver without rules, which denies everything.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Allows exactly what is asked, for `lifetime`, where `pattern` covers all of it.
+    /// Adds a rule that allows exactly what is asked, for `lifetime`, if `pattern` covers all of it.
     #[must_use]
     pub fn allow(self, pattern: ScopePattern, lifetime: Lifetime) -> Self {
         self.rule(move |question| {
@@ -101,7 +102,7 @@ impl Scripted {
         })
     }
 
-    /// Adds a rule that answers, or leaves it to the next.
+    /// Adds a rule that returns an answer, or `None` to try the next one.
     #[must_use]
     pub fn rule(
         mut self,

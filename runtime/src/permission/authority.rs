@@ -1,4 +1,4 @@
-//! A person's word in, grants and answers out: the one handle that can widen what workers may do.
+//! `GrantAuthority`: the only handle that grants and answers questions.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::broker::Broker;
 use super::{
-    Answer, Apart, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, Question,
+    Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, NotBatchable, Question,
     Silenced, TemplateError,
 };
 use crate::audit::AuditError;
@@ -15,26 +15,26 @@ use crate::id::{GrantId, QuestionId, SilencedId};
 use crate::policy::Authority;
 use crate::scope::{Coverage, Marks, ScopePattern};
 
-/// Why a person's word had no effect.
+/// Why an operation of a person had no effect.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
-    /// There is no such question, or it ended long ago.
+    /// The question does not exist, or ended long ago.
     #[error("there is no such question")]
     NoQuestion,
-    /// The question ended before, and an end is an end.
+    /// The question has ended already.
     #[error("the question has ended already")]
     Ended(Decision),
-    /// The grant names a server, or a tool of one, that is not there now. A grant counts for what it is when it is given.
+    /// The grant names an unknown server or tool. A grant is bound to the current form of what it names.
     #[error("`{}` is no server, or no tool of one, that is there now", crate::escape(.0))]
     NotThere(String),
-    /// Nothing that the grant covers may be granted here, so it would have no effect.
+    /// Nothing that the grant covers is grantable here, so it would have no effect.
     #[error("`{}` cannot be granted here: it lies outside the roots and all that is `grantable`", crate::escape(.0))]
     NotGrantable(String),
-    /// The answer leaves a need uncovered or reaches above what may be granted here.
+    /// The answer does not cover all needs, or covers more than is grantable here.
     #[error("the answer does not cover what is asked, or covers more than may be granted")]
     DoesNotFit,
-    /// One question of a batch cannot be answered so; nothing of the batch was.
+    /// One question of a batch cannot be answered this way; none of the batch was answered.
     #[error("the question {question} of the batch cannot be answered so")]
     InBatch {
         /// The question.
@@ -42,33 +42,33 @@ pub enum AuthorityError {
         /// Why.
         source: Box<AuthorityError>,
     },
-    /// The question cannot stand in a batch, or not in this one: it is looked at by itself.
+    /// The question cannot be part of this batch and must be answered by itself.
     #[error("the question cannot be answered together with these: {0}")]
-    NotTogether(Apart),
-    /// The change would leave more than there was; that takes another grant.
+    NotTogether(NotBatchable),
+    /// The change would widen the grant; that requires another grant.
     #[error("a grant can only be narrowed; for more, give another")]
     Wider,
     /// The template cannot be applied.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// There is no such grant, or it ended.
+    /// The grant does not exist, or has ended.
     #[error("there is no such grant")]
     NoGrant,
     /// Too many grants are live.
     #[error("too many grants are live; revoke some")]
     TooMany,
-    /// It cannot be recorded, so it is not done.
+    /// The operation cannot be audited, so it was not done.
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// It cannot be stored or recorded, so it was taken back; what was to be narrowed, whole. A call that waited for it may
+    /// The grant cannot be stored or audited, so it was revoked, also if it was to be narrowed. A call that waited for it may
     /// have been carried out.
     #[error("the grant cannot be stored, so it was taken back")]
     Store(#[source] GrantWriteError),
-    /// It was taken back and counts no more, but the store still has it, as it was before: the next runtime would take it
-    /// up. That is tried again while this runtime lives.
+    /// The grant was revoked, but could not be removed from the store, so the next runtime would restore it. Removing it is
+    /// retried while this runtime lives.
     #[error("the grant was taken back, but cannot be removed from the store")]
     StillStored {
-        /// What taking it back came to.
+        /// Result of the revocation.
         revoked: GrantsRevoked,
         /// Why it cannot be removed.
         source: GrantWriteError,
@@ -78,21 +78,21 @@ pub enum AuthorityError {
     Closed,
 }
 
-/// Tells that a question or a grant may have changed; several changes may be told as one.
+/// Notifies of changes of questions and grants; several changes may be reported as one.
 #[derive(Clone, Debug)]
 pub struct Changes(watch::Receiver<()>);
 
 impl Changes {
-    /// Returns once something may have changed; none if the runtime is gone.
+    /// Waits for the next change; `None` if the runtime has ended.
     pub async fn next(&mut self) -> Option<()> {
         self.0.changed().await.ok()
     }
 }
 
-/// Answers questions, grants and revokes: whoever holds it speaks for the person.
+/// Answers questions, grants and revokes on behalf of the person.
 ///
-/// It is handed out once, when the runtime is built, and never reaches a model-facing path. It cannot be
-/// made, and there is no second one:
+/// It is returned once, when the runtime is built, and no code path of a model reaches it. It can be neither created nor
+/// cloned:
 /// ```compile_fail
 /// fn second(authority: &bailiwick::GrantAuthority) -> bailiwick::GrantAuthority {
 ///     authority.clone()
@@ -101,7 +101,7 @@ impl Changes {
 /// ```compile_fail
 /// let forged = bailiwick::GrantAuthority { broker: todo!(), authority: todo!(), marks: todo!() };
 /// ```
-/// Its holder lends it:
+/// It can be borrowed:
 /// ```
 /// fn lent(authority: &bailiwick::GrantAuthority) -> &bailiwick::GrantAuthority {
 ///     authority
@@ -116,13 +116,12 @@ pub struct GrantAuthority {
 
 impl Drop for GrantAuthority {
     fn drop(&mut self) {
-        self.broker.leave_unattended();
+        self.broker.set_unattended();
     }
 }
 
 impl GrantAuthority {
-    /// Speaks for people to `broker`; `authority` is that of the runtime, and knows what is protected; `marks` is what the
-    /// names of servers stand for.
+    /// `authority` is that of the runtime, which knows protected names; `marks` resolves names of servers.
     pub(crate) fn new(broker: Broker, authority: Authority, marks: Arc<ArcSwap<Marks>>) -> Self {
         Self {
             broker,
@@ -131,13 +130,13 @@ impl GrantAuthority {
         }
     }
 
-    /// A pattern of a person, with the marks that what it names has now.
+    /// A pattern of a person, with the current marks of what it names.
     pub(super) fn marked(&self, pattern: &ScopePattern) -> Result<ScopePattern, AuthorityError> {
         let marks = self.marks.load();
         marks.marked(pattern).map_err(AuthorityError::NotThere)
     }
 
-    /// The same for what a grant covers. What nobody may grant here would have no effect, so it is refused.
+    /// The same for what a grant covers. A grant without effect is rejected.
     pub(super) fn grantable(&self, covered: &Coverage) -> Result<Coverage, AuthorityError> {
         let pattern = self.marked(covered.pattern())?;
         if !self.authority.is_grantable(&pattern) {
@@ -147,7 +146,7 @@ impl GrantAuthority {
         covered.with_pattern(pattern).ok_or_else(none)
     }
 
-    /// Ends a question whose answer had no effect, in the name of `by`: no person refused it.
+    /// Denies a question whose answer had no effect, on behalf of `by`, since no person denied it.
     #[cfg(feature = "mcp")]
     pub(crate) fn refuse_unusable(&self, question: QuestionId, by: super::DecidedBy) {
         self.broker.refuse_unusable(question, by);
@@ -161,7 +160,7 @@ impl GrantAuthority {
         &self.broker
     }
 
-    /// The questions that wait for an answer, in the order they were asked.
+    /// Returns the open questions, in the order in which they were asked.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
@@ -169,15 +168,15 @@ impl GrantAuthority {
         self.broker.open_questions().await
     }
 
-    /// Tells from now on whenever a question or a grant may have changed.
+    /// Subscribes to changes of questions and grants.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        let mut told = self.broker.changes();
-        told.mark_unchanged();
-        Changes(told)
+        let mut changes = self.broker.changes();
+        changes.mark_unchanged();
+        Changes(changes)
     }
 
-    /// The question, while it waits for an answer.
+    /// Returns the question if it is open.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
@@ -185,49 +184,50 @@ impl GrantAuthority {
         self.broker.question(id).await
     }
 
-    /// Answers a question. A yes for an agent is on the disk when this returns, if there is a
-    /// [`GrantStore`](super::GrantStore); the call that waits does not wait for that.
+    /// Answers a question. If there is a [`GrantStore`](super::GrantStore), a grant to an agent is on disk when this returns;
+    /// the waiting call does not wait for that.
     ///
     /// # Errors
-    /// [`AuthorityError`] if it ended, or the answer does not fit it. A second answer changes nothing.
+    /// [`AuthorityError`] if it has ended or the answer is invalid for it. A second answer has no effect.
     pub async fn answer(&self, question: QuestionId, answer: Answer) -> Result<(), AuthorityError> {
         self.broker.answer(question, answer).await
     }
 
-    /// Grants without being asked. It never beats a deny, a protected name or a worker's own policy. A grant to an
-    /// agent is on the disk when this returns, if there is a [`GrantStore`](super::GrantStore).
+    /// Grants without a question. A grant never overrides a deny, a protected name or a worker's own policy. If there is a
+    /// [`GrantStore`](super::GrantStore), a grant to an agent is on disk when this returns.
     ///
-    /// A server of others and its tool may be named without their marks (`write:mcp:SERVER:TOOL`): the grant then has
-    /// those that they have now, and is none once they are others. A page ([`Worker::open_view`](crate::Worker::open_view))
-    /// has a mark of its own and is named by no grant without it: a person answers the question that its call asks.
+    /// Third-party servers and their tools may be named without their marks (`write:mcp:SERVER:TOOL`): the grant then gets
+    /// the current marks, and is void once they change. A page ([`Worker::open_view`](crate::Worker::open_view)) has a mark
+    /// of its own and cannot be named without it: a person answers the question that its call asks.
     ///
     /// # Errors
-    /// [`AuthorityError::NotThere`] if it names a server that there is none of, or a tool that is withheld;
-    /// [`AuthorityError::NotGrantable`] if the configuration leaves nothing of it to be granted;
-    /// [`AuthorityError`] if there are too many grants or it cannot be recorded or stored.
+    /// [`AuthorityError::NotThere`] if it names an unknown server or a withheld tool;
+    /// [`AuthorityError::NotGrantable`] if nothing of it is grantable;
+    /// [`AuthorityError`] if there are too many grants or it cannot be audited or stored.
     pub async fn grant(&self, grant: NewGrant) -> Result<GrantId, AuthorityError> {
         let pattern = self.grantable(&grant.pattern)?;
         self.broker.grant(NewGrant { pattern, ..grant }).await
     }
 
-    /// The live grants, in the order they were given.
+    /// Returns the live grants, in the order in which they were given.
     ///
     /// # Errors
-    /// [`AuthorityError::Closed`]: that tells nothing of what the next runtime would take up from a store.
+    /// [`AuthorityError::Closed`], which says nothing about grants in a store.
     pub async fn grants(&self) -> Result<Vec<GrantView>, AuthorityError> {
         self.broker.grants().await
     }
 
-    /// Takes a grant back. When this returns, nothing that uses it begins, and effects that had begun have ended, but
-    /// for [`GrantsRevoked::unfinished`]; a stored one is gone from the disk.
+    /// Revokes a grant. When this returns, no effect that uses it can begin, and those that had begun have ended, except for
+    /// [`GrantsRevoked::unfinished`]; a stored grant is removed from disk.
     ///
     /// # Errors
-    /// [`AuthorityError::NoGrant`] if it is gone already, [`AuthorityError::StillStored`] if only the store has it still.
+    /// [`AuthorityError::NoGrant`] if it has ended already; [`AuthorityError::StillStored`] if it could not be removed from the
+    /// store.
     pub async fn revoke(&self, grant: GrantId) -> Result<GrantsRevoked, AuthorityError> {
         self.broker.revoke_grant(grant).await
     }
 
-    /// What nobody is asked about for the rest of a session, because a person said so ([`Answer::Deny`]), the oldest first.
+    /// Returns what was denied for the rest of a session ([`Answer::Deny`]), the oldest first.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
@@ -235,7 +235,7 @@ impl GrantAuthority {
         self.broker.silenced().await
     }
 
-    /// Asks again about what a person denied for the rest of the session. Returns whether it was still silenced.
+    /// Asks again about calls that were denied for the rest of the session. Returns whether they were still denied.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
@@ -243,7 +243,7 @@ impl GrantAuthority {
         self.broker.ask_again(silenced).await
     }
 
-    /// Ends a session: every grant that was to last as long as it is revoked, as by [`GrantAuthority::revoke`].
+    /// Ends a session: revokes its session grants, as by [`GrantAuthority::revoke`].
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]

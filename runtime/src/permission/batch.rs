@@ -1,4 +1,4 @@
-//! Open questions in, groups that a person can look at and answer together out, and the widest pattern to do it by.
+//! Batches of open questions that can be answered together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,91 +11,91 @@ use crate::id::{QuestionId, ToolName};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Operations, Resource, Scope, Verb};
 
-/// Open questions of one session that ask for the same kind of thing. Each still has an answer of its own.
+/// Open questions of one session with the same verb and kind of resource. Each can still be answered by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Batch {
-    /// The session that asks.
+    /// The session.
     pub session: Arc<str>,
-    /// What is to be done.
+    /// The verb of all needs.
     pub verb: Verb,
-    /// To what kind of thing, such as `file`.
+    /// The kind of resource of all needs, such as `file`.
     pub resource: String,
-    /// The deepest folder that holds all of it, if it is about files.
+    /// The deepest folder that contains all files, if the needs are about files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<VirtualPath>,
-    /// The widest that is offered: what is to be done, beneath that folder. None if it would reach above what may be granted
-    /// for every item, or it is not about files.
+    /// The widest offered pattern: the verb for everything beneath that folder. `None` if it is not grantable for any item,
+    /// or the needs are not about files.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<Coverage>,
-    /// The questions, in the order they were asked.
+    /// The questions, in the order in which they were asked.
     pub items: Vec<BatchItem>,
 }
 
-/// One question of a batch, with what a person needs to tick it.
+/// One question of a batch, with the information that a person needs to select it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BatchItem {
     /// The question.
     pub question: QuestionId,
-    /// The agent that asks, by its path.
+    /// The path of the agent that asks.
     pub agent: String,
     /// The tool.
     pub tool: ToolName,
     /// One sentence on the call.
     pub intent: String,
-    /// What has to be allowed.
+    /// The scopes that require approval.
     pub needs: Vec<Scope>,
     /// Whether [`Batch::pattern`] may be granted for this one.
     pub covered: bool,
-    /// How many equal calls wait for its answer; once lets one of them through.
+    /// How many equal calls wait for its answer; [`Lifetime::Once`] allows one of them.
     pub waiting: usize,
 }
 
-/// One answer to the questions of a batch that a person ticked.
+/// One answer to the selected questions of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum BatchAnswer {
-    /// They may.
+    /// Allow the calls.
     Allow {
-        /// What may be done, such as [`Batch::pattern`]; none for exactly what each of them asks.
+        /// What is allowed, such as [`Batch::pattern`]; `None` for exactly what each question asks.
         #[serde(default)]
         pattern: Option<Coverage>,
-        /// For how long. [`Lifetime::Uses`] counts for each question by itself, so ten uses for three questions are thirty, and a
-        /// later call may use what is left of any of them.
+        /// How long it is allowed. [`Lifetime::Uses`] counts separately for each question: ten uses for three questions are
+        /// thirty, and a later call may use the remaining ones of any question.
         lifetime: Lifetime,
-        /// Whether sub-agents of those who ask may use it too.
+        /// Whether descendants of the workers that ask may use it, too.
         #[serde(default)]
         descendants: bool,
     },
-    /// They may not.
+    /// Deny the calls.
     Deny {
-        /// What the agents are told.
+        /// A note for the agents.
         #[serde(default)]
         note: Option<String>,
     },
 }
 
-/// Why a question is looked at by itself.
+/// Why a question must be answered by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Apart {
-    /// What it asks for must not be changed lightly.
+pub enum NotBatchable {
+    /// It asks to change something protected.
     #[error("it is about something protected")]
     Sensitive,
-    /// The tool is of another server, so a person has to see whose it is and what it is given.
+    /// The tool is provided by a third-party server, so a person has to see the server and the arguments.
     #[error("it is a call of another server")]
     Server,
-    /// There is nothing that shows what the call would do.
+    /// It has no preview.
     #[error("it does not show what it would do")]
     Unshown,
-    /// The others are of another session.
+    /// It belongs to another session than the others.
     #[error("it is of another session")]
     Session,
 }
 
-/// Returns the questions that can be answered together, in groups of two or more. What has an [`Apart`], or asks for more
-/// than one kind of thing, is in none: it is looked at by itself.
+/// Returns the questions that can be answered together, in groups of two or more. Questions that are [`NotBatchable`] or
+/// ask for several kinds of scopes are in no group.
 #[must_use]
 pub fn batches(questions: &[Question]) -> Vec<Batch> {
     let mut groups: BTreeMap<(&Arc<str>, Verb, &Resource), Vec<&Question>> = BTreeMap::new();
@@ -130,29 +130,29 @@ pub fn batches(questions: &[Question]) -> Vec<Batch> {
     batches
 }
 
-/// Why a question is in no batch at all.
-pub(crate) fn apart(request: &Request) -> Option<Apart> {
+/// Why a question can be in no batch.
+pub(crate) fn not_batchable(request: &Request) -> Option<NotBatchable> {
     if request.sensitive {
-        Some(Apart::Sensitive)
+        Some(NotBatchable::Sensitive)
     } else if request.server.is_some() {
-        Some(Apart::Server)
+        Some(NotBatchable::Server)
     } else {
-        request.preview.is_none().then_some(Apart::Unshown)
+        request.preview.is_none().then_some(NotBatchable::Unshown)
     }
 }
 
-/// The one kind of thing that is asked for; none if there are several, or it stands apart.
+/// The verb and resource of all needs; `None` if there are several, or the question cannot be in a batch.
 fn kind(request: &Request) -> Option<(Verb, &Resource)> {
     let mut kinds = request.needs.iter().map(kind_of);
     let first = kinds.next()?;
-    (kinds.all(|kind| kind == first) && apart(request).is_none()).then_some(first)
+    (kinds.all(|kind| kind == first) && not_batchable(request).is_none()).then_some(first)
 }
 
 fn kind_of(need: &Scope) -> (Verb, &Resource) {
     (need.verb(), need.resource())
 }
 
-/// All that is beneath a folder, for the operations that are asked; none of a folder that is not offered whole.
+/// Everything beneath a folder, for the requested operations; `None` if the folder is not offered as a whole.
 fn pattern(verb: Verb, folder: &VirtualPath, group: &[&Question]) -> Option<Coverage> {
     let roots = &group.first()?.request.roots;
     let needs = group.iter().flat_map(|question| &question.request.needs);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_of_one_kind_stand_together_with_the_folder_that_holds_them() {
+    fn similar_questions_are_grouped_with_their_common_folder() {
         let questions = [
             question(3, 2, &["write:file:/r/a/b/x"]),
             question(1, 1, &["write:file:/r/a/c/y", "write:file:/r/a/z"]),
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(item.needs, questions[0].request.needs);
     }
 
-    /// The pattern of the one batch, and what of it that may be granted for.
+    /// The pattern of the only batch, and the items for which it is grantable.
     fn offered(questions: &[Question]) -> (Option<String>, Vec<bool>) {
         let batch = batches(questions).swap_remove(0);
         let covered = batch.items.iter().map(|item| item.covered).collect();
@@ -259,17 +259,17 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_that_is_offered_is_the_common_folder_as_far_as_it_may_be_granted() {
+    fn widest_offer_is_the_common_folder_if_grantable() {
         let mut questions = [
             question(1, 1, &["write:file:/r/a/x"]),
             question(2, 1, &["write:file:/r/a/b/y"]),
         ];
         let folder = || Some("write:file:/r/a".to_owned());
         assert_eq!(offered(&questions), (folder(), vec![true, true]));
-        questions[0].request.ceiling = vec!["write:file:/r".parse().unwrap()];
-        questions[1].request.ceiling = vec!["write:file:/r/a/b".parse().unwrap()];
+        questions[0].request.max_grantable = vec!["write:file:/r".parse().unwrap()];
+        questions[1].request.max_grantable = vec!["write:file:/r/a/b".parse().unwrap()];
         assert_eq!(offered(&questions), (folder(), vec![true, false]));
-        questions[0].request.ceiling.clear();
+        questions[0].request.max_grantable.clear();
         assert_eq!(offered(&questions), (None, vec![false, false]));
         let everywhere = [
             question(1, 1, &["write:file:/r/x"]),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_with_a_member_that_is_not_known_is_none() {
+    fn answer_with_unknown_member_is_rejected() {
         let read = |more: &str| {
             let text = format!(r#"{{"allow":{{"lifetime":"once"{more}}}}}"#);
             serde_json::from_str::<BatchAnswer>(&text).is_ok()
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alone_of_several_kinds_or_stands_apart_is_not_grouped() {
+    fn single_mixed_and_unbatchable_questions_are_not_grouped() {
         let pair = || {
             [
                 question(1, 1, &["write:file:/r/a"]),

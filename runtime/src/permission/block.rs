@@ -1,8 +1,8 @@
-//! A question in, the message block of a chat that shows it out; and the chat's word back.
+//! Permission blocks: questions as chat messages, and the replies to them.
 //!
-//! The forms are those of DeepChat's permission requests, key by key: a block of the conversation
-//! ([`PermissionBlock`]), what a tool call answers while it waits ([`PermissionRequired`]), and the continuation
-//! ([`GrantAuthority::continue_with_permission`]). `expired` and `cancelled` are states beyond that proposal.
+//! The format is that of DeepChat's permission requests: a block of the conversation ([`PermissionBlock`]), the result of
+//! a tool call that waits ([`PermissionRequired`]), and the continuation
+//! ([`GrantAuthority::continue_with_permission`]). The states `expired` and `cancelled` are additions.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,19 +12,19 @@ use crate::escape::listed;
 use crate::id::QuestionId;
 use crate::scope::{Coverage, Scope, Verb};
 
-/// Who offers the tool, as a chat shows it. The name is that of this runtime's own tools; a question about a tool of
-/// another server names that itself.
+/// The server of a tool, as a chat shows it, for this runtime's own tools. Questions about third-party tools name their
+/// server themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerCard {
     /// Its name.
     pub name: String,
-    /// A mark for it, such as an emoji.
+    /// Its icon, such as an emoji.
     pub icons: String,
-    /// What it is for.
+    /// Its description.
     pub description: String,
 }
 
-/// What kind of permission is asked for.
+/// Kind of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PermissionType {
@@ -37,7 +37,7 @@ pub enum PermissionType {
 }
 
 impl PermissionType {
-    /// The kind that covers `needs`. To run something counts as changing it.
+    /// The kind that covers `needs`. Executing counts as writing.
     #[must_use]
     pub fn of(needs: &[Scope]) -> Self {
         let reads = needs.iter().any(|need| need.verb() == Verb::Read);
@@ -50,7 +50,7 @@ impl PermissionType {
     }
 }
 
-/// How a block stands.
+/// Status of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockStatus {
@@ -58,7 +58,7 @@ pub enum BlockStatus {
     Pending,
     /// A person allowed it.
     Granted,
-    /// A person refused it.
+    /// A person denied it.
     Denied,
     /// Nobody answered in time, or before the host ended.
     Expired,
@@ -78,42 +78,42 @@ impl From<QuestionState> for BlockStatus {
     }
 }
 
-/// The call that a block is about.
+/// The call of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockCall {
-    /// Names the question ([`Question::handle`]).
+    /// The handle of the question ([`Question::handle`]).
     pub id: String,
     /// The tool.
     pub name: String,
     /// Its arguments as JSON text.
     pub params: String,
-    /// Who offers the tool.
+    /// The server of the tool.
     pub server_name: String,
-    /// A mark for it.
+    /// The icon of the server.
     pub server_icons: String,
-    /// What it is for.
+    /// Its description.
     pub server_description: String,
 }
 
-/// What a chat needs to show a block.
+/// Further data for displaying a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BlockExtra {
     /// What kind of permission it is.
     pub permission_type: PermissionType,
-    /// Who offers the tool.
+    /// The server of the tool.
     pub server_name: String,
     /// The tool.
     pub tool_name: String,
-    /// Somebody still has to answer.
+    /// Whether an answer is needed.
     pub needs_user_action: bool,
-    /// What was granted, once it was.
+    /// What was granted, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted_permissions: Option<Vec<String>>,
 }
 
-/// A question as a block of a conversation. It may be kept and shown again, by another run of the host, too.
+/// A question as a block of a conversation, which can be stored and shown again, also by another run of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PermissionBlock {
@@ -122,17 +122,17 @@ pub struct PermissionBlock {
     pub kind: BlockKind,
     /// What is asked, in a sentence. It quotes the agent's words.
     pub content: String,
-    /// How it stands.
+    /// The status.
     pub status: BlockStatus,
     /// When it was asked, in milliseconds since 1970.
     pub timestamp: u64,
     /// The call.
     pub tool_call: BlockCall,
-    /// What else is shown.
+    /// Further data.
     pub extra: BlockExtra,
 }
 
-/// The one kind of block that asks for permission.
+/// The only kind of block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockKind {
     /// A call waits for permission.
@@ -170,7 +170,7 @@ impl PermissionBlock {
         }
     }
 
-    /// Takes up how the question stands; once it ended nothing changes the block any more.
+    /// Updates the status; a block that has ended does not change.
     pub fn update(&mut self, state: QuestionState, granted: &[Coverage]) {
         if self.status != BlockStatus::Pending {
             return;
@@ -184,13 +184,13 @@ impl PermissionBlock {
     }
 }
 
-/// What is asked of a person, as part of [`PermissionRequired`].
+/// The request in a [`PermissionRequired`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionRequest {
     /// The tool.
     pub tool_name: String,
-    /// Who offers it.
+    /// Its server.
     pub server_name: String,
     /// What kind of permission it is.
     pub permission_type: PermissionType,
@@ -198,11 +198,11 @@ pub struct PermissionRequest {
     pub description: String,
 }
 
-/// What a tool call answers while it waits for a person; the agent's loop pauses on it.
+/// Result of a tool call that waits for a person; the agent loop pauses on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionRequired {
-    /// Names the question ([`Question::handle`]).
+    /// The handle of the question ([`Question::handle`]).
     pub tool_call_id: String,
     /// What is asked, in a sentence.
     pub content: String,
@@ -215,7 +215,7 @@ pub struct PermissionRequired {
 }
 
 impl PermissionRequired {
-    /// The answer of a call that waits for `question`, such as one that [`Worker::begin`](crate::Worker::begin) began.
+    /// Creates the result of a call that waits for `question`, for example one from [`Worker::begin`](crate::Worker::begin).
     #[must_use]
     pub fn of(question: &Question, server: &ServerCard) -> Self {
         let description = description(question);
@@ -234,7 +234,7 @@ impl PermissionRequired {
     }
 }
 
-/// The server that the question itself names, or the one that offers this runtime's tools.
+/// The server of the question, or that of this runtime's tools.
 fn server_name(question: &Question, server: &ServerCard) -> String {
     let own = question.request.server.as_deref();
     own.unwrap_or(&server.name).to_owned()
@@ -252,7 +252,7 @@ fn description(question: &Question) -> String {
 }
 
 impl Request {
-    /// What a person must know where a page of another server asks: browsers let it send what it reads elsewhere.
+    /// Warning about pages of third-party servers, which can send what they read over the network.
     pub(crate) fn page_warning(&self) -> Option<&'static str> {
         let theirs = self.origin == Origin::View && self.server.is_some();
         theirs.then_some(
@@ -262,13 +262,13 @@ impl Request {
 }
 
 impl GrantAuthority {
-    /// Answers the question that a block of the conversation `session` shows, and says how it stands then, and what was
-    /// granted. It may be said again: a question that ended stays as it is, as long as it is remembered (the last 1,024
-    /// are). A handle of another run is that of a question which has expired.
+    /// Answers the question of a block in the conversation `session`, and returns its status and what was granted. Repeated
+    /// answers have no effect; the last 1,024 ended questions are remembered. A handle of another run is that of an expired
+    /// question.
     ///
     /// # Errors
-    /// [`AuthorityError::NoQuestion`], the same for one that there never was and one of another conversation; the others
-    /// as from [`GrantAuthority::answer`].
+    /// [`AuthorityError::NoQuestion`] if it does not exist or belongs to another conversation; the others as from
+    /// [`GrantAuthority::answer`].
     pub async fn continue_with_permission(
         &self,
         session: &str,
@@ -280,7 +280,7 @@ impl GrantAuthority {
             return Ok((QuestionState::Settled(Decision::Expired), Vec::new()));
         }
         let standing = || async {
-            let standing = self.broker().standing(id).await;
+            let standing = self.broker().question_status(id).await;
             let own = standing.filter(|standing| *standing.session == *session);
             let own = own.map(|standing| (standing.state, standing.granted));
             own.ok_or(AuthorityError::NoQuestion)
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_exactly_the_keys_of_the_proposal() {
+    fn block_has_exactly_the_proposed_keys() {
         let mut block = PermissionBlock::of(&question(&["write:file:/r/x"]), &card());
         let expected = json!({
             "type": "tool_call_permission",
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_waiting_call_answers_has_exactly_the_keys_of_the_proposal() {
+    fn result_of_waiting_call_has_exactly_the_proposed_keys() {
         let waits = PermissionRequired::of(&question(&["read:file:/r/x"]), &card());
         let expected = json!({
             "toolCallId": "0000000000000abc-7",
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_and_changing_together_is_all() {
+    fn read_and_write_needs_have_type_all() {
         for (needs, expected) in [
             (&["read:file:/r/x"][..], PermissionType::Read),
             (&["write:file:/r/x"], PermissionType::Write),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_read_back_and_nothing_else_is() {
+    fn only_question_handles_are_parsed() {
         assert_eq!(parse(&question(&[]).handle()), Some((0xabc, QuestionId(7))));
         for wrong in ["", "-", "q7", "abc-", "-7", "xyz-7", "abc-q7", "abc--7"] {
             assert_eq!(parse(wrong), None, "{wrong}");

@@ -1,6 +1,6 @@
-//! Requests of workers and the word of people in, rulings out: the actor that owns every question and grant.
+//! Actor that owns all questions and grants.
 
-mod way;
+mod handle;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,43 +10,43 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 use tokio::sync::{mpsc, watch};
 
-use super::desk::{CallOf, Desk};
-use super::grants::{Claimant, GrantView, Redeemed};
-use super::ledger::{AskLimits, Standing};
+use super::broker_state::{BrokerState, CallRef};
+use super::grants::{GrantView, Requester, UsedGrants};
+use super::ledger::{AskLimits, QuestionStatus};
 use super::record::{NOBODY, trace_shown};
 use super::settings::{GrantFilter, Narrowing};
-use super::store::{GrantStore, Keeper, Saved, Unstored, WallClock, wall_clock};
+use super::store::{GrantStore, PendingSave, StoreFailure, StoreHandle, WallClock, wall_clock};
 use super::{
     Answer, Approver, AuthorityError, BatchAnswer, DecidedBy, Decision, NewGrant, Question,
     Request, RevokeCause, Run, Silenced,
 };
 use crate::audit::Audit;
 use crate::capability::{GRACE, Gate};
-use crate::effect::LeftOut;
+use crate::effect::ExcludedHunks;
 use crate::error::CallError;
 use crate::id::{GrantId, QuestionId, SilencedId, WorkerId};
 use crate::scope::Scope;
 
-/// Tells the time since the runtime began; it never goes back.
+/// Monotonic time since the runtime began.
 pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// How the broker treats people and workers.
+/// Configuration of the broker.
 pub(crate) struct BrokerConfig {
     pub(crate) limits: AskLimits,
     /// How long a question waits for an answer.
     pub(crate) patience: Duration,
     /// How many grants may be live.
     pub(crate) max_grants: usize,
-    /// How often questions and grants are looked through for what is over.
+    /// How often expired questions and grants are removed.
     pub(crate) tick: Duration,
-    /// How long a revocation waits for effects that had begun.
+    /// How long a revocation waits for effects in progress.
     pub(crate) grace: Duration,
     pub(crate) clock: TimeSource,
-    /// What time it is for people.
+    /// Wall clock.
     pub(crate) wall: WallClock,
-    /// Tells this run of the runtime from all others.
+    /// Distinguishes this run of the runtime from others.
     pub(crate) nonce: u64,
-    /// Where grants to agents are kept; else they end with the runtime.
+    /// Store of grants to agents; without it they end with the runtime.
     pub(crate) store: Option<GrantStore>,
 }
 
@@ -76,41 +76,41 @@ impl fmt::Debug for BrokerConfig {
     }
 }
 
-/// What was said to a call.
+/// How a call's question ended.
 #[derive(Clone, Debug)]
-pub(crate) enum Ruling {
-    /// It may, by these patterns, and without these parts of the change.
-    Allowed(Redeemed, Vec<LeftOut>),
-    /// It may not.
+pub(crate) enum AskOutcome {
+    /// The call is allowed by these grants, without these hunks of the change.
+    Allowed(UsedGrants, Vec<ExcludedHunks>),
+    /// The call is not allowed.
     Refused {
         /// Denied, expired or cancelled.
         decision: Decision,
         /// Who refused.
         by: DecidedBy,
-        /// What the agent is told.
+        /// A note for the agent.
         note: Option<String>,
     },
 }
 
-/// The way to whoever hears that a call waits for a question.
-pub(crate) type Told = mpsc::UnboundedSender<Question>;
+/// Receives the question that a call waits for.
+pub(crate) type QuestionSender = mpsc::UnboundedSender<Question>;
 
-pub(super) type AskPort = RpcReplyPort<Result<Ruling, CallError>>;
-/// Takes the reply, and with it whether what changed is stored.
-type SavingPort<T> = RpcReplyPort<(T, Saved)>;
+pub(super) type AskPort = RpcReplyPort<Result<AskOutcome, CallError>>;
+/// Reply port for a value, and for the result of storing the change.
+type SavingPort<T> = RpcReplyPort<(T, PendingSave)>;
 
-/// What the broker is told and asked.
+/// Message to the broker.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A call wants to use grants.
-    Redeem(
-        Claimant,
+    UseGrants(
+        Requester,
         Arc<[Scope]>,
-        CallOf,
-        RpcReplyPort<Option<Redeemed>>,
+        CallRef,
+        RpcReplyPort<Option<UsedGrants>>,
     ),
-    /// A call needs a person's word; whoever made it may want to hear of the question.
-    Ask(Box<Request>, Claimant, Option<Told>, AskPort),
+    /// A call requires approval; the sender receives the question.
+    Ask(Box<Request>, Requester, Option<QuestionSender>, AskPort),
     /// A person answers.
     Answer(QuestionId, Answer, SavingPort<Result<(), AuthorityError>>),
     /// A person answers several questions together, all or none.
@@ -121,46 +121,46 @@ pub(crate) enum Message {
     ),
     /// The approver answers.
     Decided(QuestionId, Answer, DecidedBy),
-    /// A person wants to see one question.
+    /// Returns one question.
     Question(QuestionId, RpcReplyPort<Option<Question>>),
-    /// Somebody wants to know how a question stands, and whose it is.
-    Standing(QuestionId, RpcReplyPort<Option<Standing>>),
-    /// A person wants to see what is open.
+    /// Returns the status of a question.
+    QuestionStatus(QuestionId, RpcReplyPort<Option<QuestionStatus>>),
+    /// Returns the open questions.
     Questions(RpcReplyPort<Vec<Question>>),
-    /// A person wants to see what is granted.
+    /// Returns the live grants.
     Grants(RpcReplyPort<Vec<GrantView>>),
     /// A person grants.
     Grant(NewGrant, SavingPort<Result<GrantId, AuthorityError>>),
-    /// A person takes a grant back.
+    /// A person revokes a grant.
     Revoke(GrantId, SavingPort<Option<Arc<Gate>>>),
     /// A person grants several things together, all or none.
     GrantAll(
         Vec<NewGrant>,
         SavingPort<Result<Vec<GrantId>, AuthorityError>>,
     ),
-    /// A person takes back every grant that is meant.
+    /// A person revokes all grants that match.
     RevokeWhere(GrantFilter, SavingPort<Vec<Arc<Gate>>>),
-    /// A person leaves less of a grant.
+    /// A person narrows a grant.
     Narrow(
         GrantId,
         Narrowing,
         SavingPort<Result<Option<Arc<Gate>>, AuthorityError>>,
     ),
-    /// The store cannot keep what was granted.
-    Unstored(Unstored),
-    /// The store is to be let go.
-    CloseStore(RpcReplyPort<Saved>),
-    /// A worker is no more.
+    /// Grants could not be stored.
+    StoreFailure(StoreFailure),
+    /// Closes the store.
+    CloseStore(RpcReplyPort<PendingSave>),
+    /// A worker has ended.
     ForgetWorker(WorkerId, RpcReplyPort<()>),
-    /// A session is over.
+    /// A session has ended.
     EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
-    /// A person wants to see what nobody is asked about.
+    /// Returns what is denied for the rest of a session.
     Silenced(RpcReplyPort<Vec<Silenced>>),
-    /// A person wants to be asked again.
+    /// A person wants to be asked again about it.
     AskAgain(SilencedId, RpcReplyPort<bool>),
-    /// Nobody can answer by hand any more, and the approver leaves it to that.
+    /// The authority is gone, and the approver leaves all answers to it.
     Unattended,
-    /// Time has gone by.
+    /// Timer tick.
     Tick,
 }
 
@@ -168,16 +168,16 @@ pub(crate) enum Message {
 #[cfg(feature = "ractor-cluster")]
 impl ractor::Message for Message {}
 
-/// Tells whoever watches after each message that may have changed a question or a grant.
+/// Broker actor; notifies watchers after each message that may have changed a question or a grant.
 struct BrokerActor(watch::Sender<()>);
 
 impl Message {
-    /// Whether it only looks.
-    fn looks(&self) -> bool {
+    /// Whether it changes nothing.
+    fn is_query(&self) -> bool {
         matches!(
             self,
             Self::Question(..)
-                | Self::Standing(..)
+                | Self::QuestionStatus(..)
                 | Self::Questions(_)
                 | Self::Grants(_)
                 | Self::Silenced(_)
@@ -185,7 +185,7 @@ impl Message {
     }
 }
 
-/// What the actor starts from.
+/// Arguments of the actor.
 struct Start {
     config: BrokerConfig,
     run: Run,
@@ -196,97 +196,97 @@ struct Start {
 #[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for BrokerActor {
     type Msg = Message;
-    type State = Desk;
+    type State = BrokerState;
     type Arguments = Start;
 
     async fn pre_start(
         &self,
         me: ActorRef<Message>,
         mut start: Start,
-    ) -> Result<Desk, ActorProcessingErr> {
+    ) -> Result<BrokerState, ActorProcessingErr> {
         me.send_interval(start.config.tick, || Message::Tick);
         let (broker, wall) = (me.clone(), Arc::clone(&start.config.wall));
-        // A broker that is gone has no grants left, and dropping this tells whoever waits.
-        let report = move |unstored| drop(broker.cast(Message::Unstored(unstored)));
-        let (keeper, stored) =
-            Keeper::start(start.config.store.take(), &start.audit, wall, report)?;
+        // A broker that has ended has no grants, and dropping the failure notifies the waiters.
+        let report = move |store_failed| drop(broker.cast(Message::StoreFailure(store_failed)));
+        let (store, stored) =
+            StoreHandle::start(start.config.store.take(), &start.audit, wall, report)?;
         let approver = start.approver;
         let show = Box::new(move |question: Question| {
             trace_shown(&question.request, question.id);
             tokio::spawn(decide(Arc::clone(&approver), question, me.clone())).abort_handle()
         });
-        let mut desk = Desk::new(&start.config, start.run, start.audit, keeper, show);
-        desk.restore(stored);
-        Ok(desk)
+        let mut state = BrokerState::new(&start.config, start.run, start.audit, store, show);
+        state.restore(stored);
+        Ok(state)
     }
 
     async fn handle(
         &self,
         _: ActorRef<Message>,
         message: Message,
-        desk: &mut Desk,
+        state: &mut BrokerState,
     ) -> Result<(), ActorProcessingErr> {
-        let looks = message.looks();
+        let is_query = message.is_query();
         match message {
-            Message::Redeem(claimant, needs, call, port) => {
-                tell(port, desk.redeem(&claimant, &needs, call));
+            Message::UseGrants(requester, needs, call, port) => {
+                reply(port, state.use_grants(&requester, &needs, call));
             }
-            Message::Ask(request, claimant, told, port) => {
-                desk.ask(*request, claimant, told, port);
-                desk.refuse_unattended();
+            Message::Ask(request, requester, question_tx, port) => {
+                state.ask(*request, requester, question_tx, port);
+                state.refuse_unattended();
             }
             Message::Answer(id, answer, port) => {
-                let answered = desk.answer(id, answer, DecidedBy::Person);
-                tell(port, (answered, desk.save()));
+                let answered = state.answer(id, answer, DecidedBy::Person);
+                reply(port, (answered, state.save()));
             }
             Message::AnswerBatch(ids, answer, port) => {
-                tell(port, (desk.answer_batch(&ids, answer), desk.save()));
+                reply(port, (state.answer_batch(&ids, answer), state.save()));
             }
-            Message::Decided(id, answer, by) => desk.decide(id, answer, by),
-            Message::Question(id, port) => tell(port, desk.question(id)),
-            Message::Standing(id, port) => tell(port, desk.standing(id)),
-            Message::Questions(port) => tell(port, desk.questions()),
-            Message::Grants(port) => tell(port, desk.grants()),
-            Message::Grant(new, port) => tell(port, (desk.grant(new), desk.save())),
+            Message::Decided(id, answer, by) => state.decide(id, answer, by),
+            Message::Question(id, port) => reply(port, state.question(id)),
+            Message::QuestionStatus(id, port) => reply(port, state.question_status(id)),
+            Message::Questions(port) => reply(port, state.questions()),
+            Message::Grants(port) => reply(port, state.grants()),
+            Message::Grant(new, port) => reply(port, (state.grant(new), state.save())),
             Message::Revoke(id, port) => {
-                tell(port, (desk.revoke(id, RevokeCause::Person), desk.save()));
+                reply(port, (state.revoke(id, RevokeCause::Person), state.save()));
             }
             Message::GrantAll(grants, port) => {
-                tell(port, (desk.enter_all(grants), desk.save()));
+                reply(port, (state.enter_all(grants), state.save()));
             }
             Message::RevokeWhere(filter, port) => {
-                tell(port, (desk.revoke_where(&filter), desk.save()));
+                reply(port, (state.revoke_where(&filter), state.save()));
             }
             Message::Narrow(id, change, port) => {
-                tell(port, (desk.narrow(id, &change), desk.save()));
+                reply(port, (state.narrow(id, &change), state.save()));
             }
-            Message::Unstored(unstored) => desk.unstored(unstored),
-            Message::CloseStore(port) => tell(port, desk.close_store()),
+            Message::StoreFailure(store_failed) => state.store_failed(store_failed),
+            Message::CloseStore(port) => reply(port, state.close_store()),
             Message::ForgetWorker(worker, port) => {
-                desk.forget_worker(worker);
-                tell(port, ());
+                state.forget_worker(worker);
+                reply(port, ());
             }
-            Message::EndSession(session, port) => tell(port, desk.end_session(&session)),
-            Message::Silenced(port) => tell(port, desk.silenced()),
-            Message::AskAgain(silenced, port) => tell(port, desk.ask_again_about(silenced)),
-            Message::Unattended => desk.leave_unattended(),
-            Message::Tick => desk.tick(),
+            Message::EndSession(session, port) => reply(port, state.end_session(&session)),
+            Message::Silenced(port) => reply(port, state.silenced()),
+            Message::AskAgain(silenced, port) => reply(port, state.ask_again_about(silenced)),
+            Message::Unattended => state.set_unattended(),
+            Message::Tick => state.tick(),
         }
-        // Where nobody waits: what cannot be stored is taken back and logged.
-        drop(desk.save());
-        if !looks {
+        // If nobody waits, grants that cannot be stored are revoked and logged.
+        drop(state.save());
+        if !is_query {
             self.0.send_replace(());
         }
         Ok(())
     }
 }
 
-fn tell<T: Send + 'static>(port: RpcReplyPort<T>, reply: T) {
-    // Whoever asked may have gone meanwhile.
-    let _ = port.send(reply);
+fn reply<T: Send + 'static>(port: RpcReplyPort<T>, value: T) {
+    // The caller may be gone.
+    let _ = port.send(value);
 }
 
-/// Lets the approver decide; if it panics, that is a no.
+/// Lets the approver decide; a panic counts as a denial.
 async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRef<Message>) {
     let mut reply = Reply {
         broker,
@@ -300,7 +300,7 @@ async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRe
     }
 }
 
-/// Tells the broker the answer when dropped, also while a panic unwinds.
+/// Sends the answer to the broker when dropped, also during a panic.
 struct Reply {
     broker: ActorRef<Message>,
     id: QuestionId,
@@ -311,12 +311,12 @@ struct Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         let answer = std::mem::replace(&mut self.answer, Answer::DENY);
-        // A broker that is gone has told everyone who waited.
+        // A broker that has ended has notified all waiters.
         let _ = self.broker.cast(Message::Decided(self.id, answer, self.by));
     }
 }
 
-/// The way to the broker; clones share it. Once the broker is gone, every call returns an error at once.
+/// Handle of the broker. Once the broker has ended, all calls return an error at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Broker {
     actor: ActorRef<Message>,
@@ -327,13 +327,13 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// A name that no other broker of this process has.
+    /// A name that is unique in this process.
     #[cfg(feature = "mcp")]
     pub(crate) fn name(&self) -> String {
         self.actor.get_id().to_string()
     }
 
-    /// Whether both ways lead to one broker.
+    /// Whether both are handles of the same broker.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.actor.get_id() == other.actor.get_id()
     }
@@ -377,8 +377,8 @@ mod tests {
     use crate::error::Code;
     use crate::permission::tests::request;
     use crate::permission::{
-        Deciding, Deferred, DeniedCalls, DenyAll, GrantHolder, GrantWriteError, Lifetime, Ruling,
-        Scripted, Terminal,
+        AskOutcome, Deciding, Deferred, DeniedCalls, DenyAll, GrantHolder, GrantWriteError,
+        Lifetime, Scripted, Terminal,
     };
     use std::io;
     use std::num::NonZeroU32;
@@ -414,23 +414,23 @@ mod tests {
     }
 
     impl Stage {
-        /// Asks on a task of its own; the question is in the broker's mailbox when this returns.
+        /// Asks on a new task; the question is in the broker's mailbox when this returns.
         async fn asking(
             &self,
             request: Request,
-        ) -> tokio::task::JoinHandle<Result<Ruling, CallError>> {
-            let (broker, claimant) = (self.broker.clone(), claimant(&request));
-            let asking = tokio::spawn(async move { broker.ask(request, claimant, None).await });
+        ) -> tokio::task::JoinHandle<Result<AskOutcome, CallError>> {
+            let (broker, requester) = (self.broker.clone(), requester(&request));
+            let asking = tokio::spawn(async move { broker.ask(request, requester, None).await });
             tokio::task::yield_now().await;
             asking
         }
 
-        async fn ask(&self, request: Request) -> Result<Ruling, CallError> {
-            let claimant = claimant(&request);
-            self.broker.ask(request, claimant, None).await
+        async fn ask(&self, request: Request) -> Result<AskOutcome, CallError> {
+            let requester = requester(&request);
+            self.broker.ask(request, requester, None).await
         }
 
-        /// The one question that is open, as soon as there is one.
+        /// Waits for the only open question.
         async fn question(&self) -> QuestionId {
             loop {
                 if let [question] = self.broker.open_questions().await.unwrap().as_slice() {
@@ -450,8 +450,8 @@ mod tests {
         }
     }
 
-    fn claimant(request: &Request) -> Claimant {
-        Claimant {
+    fn requester(request: &Request) -> Requester {
+        Requester {
             worker: request.worker,
             ancestors: [].into(),
             session: Arc::clone(&request.session),
@@ -459,8 +459,8 @@ mod tests {
         }
     }
 
-    fn call_of() -> CallOf {
-        CallOf {
+    fn call_ref() -> CallRef {
+        CallRef {
             call: crate::id::CallId(1),
             tool: crate::id::ToolName::new("edit_file"),
             origin: Origin::Model,
@@ -480,26 +480,26 @@ mod tests {
         }
     }
 
-    fn refusal(answered: Result<Ruling, CallError>) -> Decision {
+    fn refusal(answered: Result<AskOutcome, CallError>) -> Decision {
         match answered.unwrap() {
-            Ruling::Refused { decision, .. } => decision,
-            Ruling::Allowed(redeemed, _) => panic!("{redeemed:?}"),
+            AskOutcome::Refused { decision, .. } => decision,
+            AskOutcome::Allowed(used, _) => panic!("{used:?}"),
         }
     }
 
-    fn allowed(answered: Result<Ruling, CallError>) -> Redeemed {
+    fn allowed(answered: Result<AskOutcome, CallError>) -> UsedGrants {
         match answered.unwrap() {
-            Ruling::Allowed(redeemed, _) => redeemed,
-            refused @ Ruling::Refused { .. } => panic!("{refused:?}"),
+            AskOutcome::Allowed(used, _) => used,
+            refused @ AskOutcome::Refused { .. } => panic!("{refused:?}"),
         }
     }
 
     #[tokio::test]
-    async fn a_yes_for_once_serves_the_call_that_asked_and_enters_no_book() {
+    async fn once_allows_the_asking_call_and_adds_no_grant() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Once)).await;
-        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
         let need: Scope = NEED[0].parse().unwrap();
-        assert_eq!(redeemed.patterns, [crate::scope::Coverage::of(&need)]);
+        assert_eq!(used.patterns, [crate::scope::Coverage::of(&need)]);
         assert_eq!(stage.broker.grants().await.unwrap(), []);
         assert_eq!(
             refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await),
@@ -508,15 +508,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_two_use_answer_makes_the_third_call_ask() {
+    async fn two_use_answer_makes_the_third_call_ask() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
         let first = request(1, 1, NEED);
-        let (claimant, needs): (_, Arc<[Scope]>) = (claimant(&first), first.needs.clone().into());
+        let (requester, needs): (_, Arc<[Scope]>) = (requester(&first), first.needs.clone().into());
         assert_eq!(allowed(stage.ask(first).await).ids.len(), 1);
         for expected in [true, false] {
             let again = stage
                 .broker
-                .redeem(claimant.clone(), Arc::clone(&needs), call_of())
+                .use_grants(requester.clone(), Arc::clone(&needs), call_ref())
                 .await
                 .unwrap();
             assert_eq!(again.is_some(), expected);
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn once_lets_one_of_sixty_four_equal_calls_through_and_asks_for_the_others_again() {
+    async fn once_allows_one_of_sixty_four_equal_calls() {
         let stage = stage(Deferred).await;
         let mut asking = Vec::new();
         for _ in 0..64 {
@@ -557,15 +557,15 @@ mod tests {
         let (mut allowed, mut denied) = (0, 0);
         for call in asking {
             match call.await.unwrap().unwrap() {
-                Ruling::Allowed(..) => allowed += 1,
-                Ruling::Refused { .. } => denied += 1,
+                AskOutcome::Allowed(..) => allowed += 1,
+                AskOutcome::Refused { .. } => denied += 1,
             }
         }
         assert_eq!((allowed, denied), (30, 34), "a no answers all who wait");
     }
 
     #[tokio::test]
-    async fn calls_beyond_the_uses_that_were_given_ask_anew() {
+    async fn calls_beyond_the_granted_uses_ask_again() {
         let stage = stage(Deferred).await;
         let (first, second) = (
             stage.asking(request(1, 1, NEED)).await,
@@ -594,11 +594,11 @@ mod tests {
         let needs: Arc<[Scope]> = sample.needs.clone().into();
         let calls: Vec<_> = (0..64)
             .map(|_| {
-                let (broker, claimant, needs) =
-                    (stage.broker.clone(), claimant(&sample), Arc::clone(&needs));
+                let (broker, requester, needs) =
+                    (stage.broker.clone(), requester(&sample), Arc::clone(&needs));
                 tokio::spawn(async move {
                     broker
-                        .redeem(claimant, needs, call_of())
+                        .use_grants(requester, needs, call_ref())
                         .await
                         .unwrap()
                         .is_some()
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_use_is_recorded_where_it_is_spent_even_if_the_call_is_gone() {
+    async fn grant_use_is_audited_even_if_the_call_is_gone() {
         let stage = stage(DenyAll).await;
         let grant = NewGrant {
             pattern: "write:file:/r".parse().unwrap(),
@@ -625,8 +625,8 @@ mod tests {
         let sample = request(1, 1, NEED);
         let (gone, _) = tokio::sync::oneshot::channel();
         let needs = sample.needs.clone().into();
-        let redeem = Message::Redeem(claimant(&sample), needs, call_of(), gone.into());
-        stage.broker.actor.cast(redeem).unwrap();
+        let use_grants = Message::UseGrants(requester(&sample), needs, call_ref(), gone.into());
+        stage.broker.actor.cast(use_grants).unwrap();
         assert_eq!(stage.broker.grants().await.unwrap(), []);
         let used = |step: &Step| matches!(step, Step::GrantUsed { grants, .. } if **grants == [id]);
         assert_eq!(
@@ -651,7 +651,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_broker_looks_at_the_time_by_itself() {
+    async fn broker_expires_questions_by_timer() {
         let stage = stage(Deferred).await;
         stage.seconds.store(1, Ordering::SeqCst);
         let asking = stage.asking(request(1, 1, NEED)).await;
@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_approver_delays_nobody_else() {
+    async fn slow_approver_delays_no_other_question() {
         let stage = stage(Slow(AtomicUsize::new(0))).await;
         let slow = stage.asking(request(1, 1, NEED)).await;
         stage.question().await;
@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_approver_that_panics_is_a_no() {
+    async fn panicking_approver_denies() {
         let stage = stage(Scripted::new().rule(|_| panic!("a fault of the approver"))).await;
         assert_eq!(
             refusal(stage.ask(request(1, 1, NEED)).await),
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_does_not_fit_is_a_no_from_an_approver_and_an_error_for_a_person() {
+    async fn invalid_answer_denies_for_approvers_and_fails_for_people() {
         let elsewhere = Answer::Allow {
             patterns: vec!["write:file:/q".parse().unwrap()],
             lifetime: Lifetime::Session,
@@ -736,7 +736,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_of_requests_shows_three_questions() {
+    async fn flood_of_requests_shows_three_questions() {
         let shown = Arc::new(AtomicUsize::new(0));
         let stage = stage(Counting(Arc::clone(&shown))).await;
         let mut waiting = Vec::new();
@@ -753,7 +753,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kind_is_silenced_by_a_persons_word_alone_and_asked_again_when_they_say_so() {
+    async fn only_people_deny_later_calls_and_can_undo_it() {
         let stage = stage(Deferred).await;
         for n in 0..5 {
             let asking = stage.asking(request(1, n, NEED)).await;
@@ -770,13 +770,13 @@ mod tests {
         };
         stage.broker.answer(id, deny).await.unwrap();
         assert_eq!(refusal(asking.await.unwrap()), Decision::Denied);
-        let told = stage.broker.silenced().await.unwrap();
-        assert_eq!((told.len(), told[0].worker), (1, WorkerId(1)));
+        let result = stage.broker.silenced().await.unwrap();
+        assert_eq!((result.len(), result[0].worker), (1, WorkerId(1)));
         let refused = stage.ask(request(1, 10, NEED)).await.unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied);
         assert!(refused.message().contains("rest of the session"));
-        assert!(stage.broker.ask_again(told[0].id).await.unwrap());
-        assert!(!stage.broker.ask_again(told[0].id).await.unwrap());
+        assert!(stage.broker.ask_again(result[0].id).await.unwrap());
+        assert!(!stage.broker.ask_again(result[0].id).await.unwrap());
         let asking = stage.asking(request(1, 11, NEED)).await;
         let id = stage.question().await;
         stage.broker.answer(id, Answer::ONCE).await.unwrap();
@@ -784,7 +784,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_approver_that_is_no_person_silences_nothing() {
+    async fn automatic_approver_denies_no_later_calls() {
         let deny = Answer::Deny {
             note: None,
             rest_of_session: Some(DeniedCalls::Kind),
@@ -795,7 +795,7 @@ mod tests {
             Decision::Denied
         );
         assert_eq!(stage.broker.silenced().await.unwrap(), []);
-        // A person on a terminal silences the kind.
+        // A person on a terminal denies the kind for the session.
         let input = "stop\n";
         let terminal = Terminal::new(input.as_bytes(), io::sink(), false);
         let stage = super::tests::stage(terminal).await;
@@ -810,7 +810,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_waits_no_more_takes_its_question_along() {
+    async fn cancelled_call_withdraws_its_question() {
         let stage = stage(Deferred).await;
         let asking = stage.asking(request(1, 1, NEED)).await;
         stage.question().await;
@@ -821,7 +821,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_the_broker_is_gone_everyone_is_told() {
+    async fn ended_broker_notifies_all_waiters() {
         let stage = stage(Deferred).await;
         let asking = stage.asking(request(1, 1, NEED)).await;
         stage.question().await;
@@ -829,7 +829,7 @@ mod tests {
         assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::Cancelled);
         let later = stage.ask(request(1, 2, NEED)).await;
         assert_eq!(later.unwrap_err().code(), Code::Cancelled);
-        // Nothing to see is not the same as nobody to ask.
+        // A question without a preview is still asked.
         let questions = stage.broker.open_questions().await;
         assert!(matches!(questions, Err(AuthorityError::Closed)));
         let grants = stage.broker.grants().await;
@@ -843,13 +843,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn revoking_waits_for_the_effect_under_way_and_lets_none_begin() {
+    async fn revocation_waits_for_running_effects_and_prevents_new_ones() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(1))).await;
-        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
-        let gate = Arc::clone(&redeemed.gates[0]);
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
+        let gate = Arc::clone(&used.gates[0]);
         let pass = gate.pass().unwrap();
         let broker = stage.broker.clone();
-        let revoking = tokio::spawn(async move { broker.revoke_grant(redeemed.ids[0]).await });
+        let revoking = tokio::spawn(async move { broker.revoke_grant(used.ids[0]).await });
         while !gate.is_closed() {
             tokio::task::yield_now().await;
         }
@@ -860,22 +860,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_effect_that_hangs_is_told_and_not_waited_for_without_end() {
+    async fn hanging_effect_is_reported_after_the_grace_period() {
         let mut stage =
             stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         stage.broker.grace = Duration::ZERO;
         let first = allowed(stage.ask(request(1, 1, NEED)).await);
         let hangs = first.gates[0].pass().unwrap();
-        let told = stage.broker.revoke_grant(first.ids[0]).await.unwrap();
-        assert_eq!((told.grants, told.unfinished), (1, 1));
+        let result = stage.broker.revoke_grant(first.ids[0]).await.unwrap();
+        assert_eq!((result.grants, result.unfinished), (1, 1));
         let second = allowed(stage.ask(request(1, 2, NEED)).await);
         let hangs_too = second.gates[0].pass().unwrap();
-        let told = stage.broker.end_session("session").await.unwrap();
-        assert_eq!((told.grants, told.unfinished), (1, 1));
+        let result = stage.broker.end_session("session").await.unwrap();
+        assert_eq!((result.grants, result.unfinished), (1, 1));
         drop((hangs, hangs_too));
         allowed(stage.ask(request(1, 3, NEED)).await);
-        let told = stage.broker.end_session("session").await.unwrap();
-        assert_eq!((told.grants, told.unfinished), (1, 0));
+        let result = stage.broker.end_session("session").await.unwrap();
+        assert_eq!((result.grants, result.unfinished), (1, 0));
     }
 
     /// The names of the steps in the audit.
@@ -889,13 +889,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_a_session_takes_its_grants_and_is_in_the_audit() {
+    async fn end_of_session_revokes_its_grants_and_is_audited() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
-        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
         stage.broker.end_session("another").await.unwrap();
-        assert!(!redeemed.gates[0].is_closed());
+        assert!(!used.gates[0].is_closed());
         stage.broker.end_session("session").await.unwrap();
-        assert!(redeemed.gates[0].is_closed());
+        assert!(used.gates[0].is_closed());
         assert_eq!(
             names(&stage).await,
             [
@@ -909,17 +909,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worker_is_forgotten_even_while_its_effect_hangs() {
+    async fn worker_is_forgotten_while_its_effect_hangs() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
-        let redeemed = allowed(stage.ask(request(1, 1, NEED)).await);
-        let pass = redeemed.gates[0].pass().unwrap();
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
+        let pass = used.gates[0].pass().unwrap();
         stage.broker.forget_worker(WorkerId(1)).await;
-        assert!(redeemed.gates[0].is_closed());
+        assert!(used.gates[0].is_closed());
         drop(pass);
     }
 
     #[tokio::test]
-    async fn what_people_say_is_in_the_audit() {
+    async fn answers_are_audited() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         allowed(stage.ask(request(1, 1, NEED)).await);
         refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await);
@@ -939,7 +939,7 @@ mod tests {
         );
     }
 
-    /// Says no, as a person whom it asks.
+    /// Denies as a person.
     struct Asks;
 
     impl Approver for Asks {
@@ -952,12 +952,12 @@ mod tests {
         }
     }
 
-    /// Who answered the last question: as the call was told, and by decision, word and origin as it was recorded.
+    /// Who answered the last question, as reported to the call and as audited.
     async fn answered(
         stage: &Stage,
-        ruling: Result<Ruling, CallError>,
+        ruling: Result<AskOutcome, CallError>,
     ) -> (DecidedBy, Decision, DecidedBy, Origin) {
-        let Ruling::Refused { by, .. } = ruling.unwrap() else {
+        let AskOutcome::Refused { by, .. } = ruling.unwrap() else {
             panic!("it was allowed");
         };
         stage.audit.flush().await.unwrap();
@@ -970,7 +970,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_names_who_refused_and_only_a_person_is_told_to_be_one() {
+    async fn denial_names_who_denied() {
         async fn check(approver: impl Approver, by: DecidedBy, origin: Origin) {
             let stage = stage(approver).await;
             let ruling = stage.ask(request(1, 1, NEED)).await;
@@ -1031,7 +1031,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_record_says_why_a_grant_is_no_more_and_who_caused_it() {
+    async fn audit_says_why_and_by_whom_a_grant_was_revoked() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         let allowed = async |n| allowed(stage.ask(request(1, n, NEED)).await).ids[0];
         let grant = allowed(1).await;
@@ -1044,7 +1044,7 @@ mod tests {
         allowed(4).await;
         stage.broker.forget_worker(WorkerId(1)).await;
         stage.audit.flush().await.unwrap();
-        let told: Vec<_> = stage
+        let result: Vec<_> = stage
             .log
             .records()
             .iter()
@@ -1060,7 +1060,7 @@ mod tests {
             (RevokeCause::SessionEnded, Origin::Host),
             (RevokeCause::WorkerEnded, Origin::Host),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(result, expected);
     }
 
     /// An audit on a disk that may be full.
@@ -1115,7 +1115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_rolled_back_while_the_audit_fails_is_recorded_once_it_works_again() {
+    async fn rollback_during_audit_failure_is_recorded_later() {
         let folder = tempfile::tempdir().unwrap();
         let (stage, full) = keeping(&folder).await;
         full.store(true, Ordering::SeqCst);
@@ -1124,7 +1124,7 @@ mod tests {
             panic!("{refused:?}");
         };
         full.store(false, Ordering::SeqCst);
-        // What is handed over first, was: the grant that the audit could not write.
+        // The first event is the grant that the audit could not write.
         assert!(matches!(stage.steps().await.as_slice(), [Step::Granted(_)]));
         for _ in 0..2 {
             stage.broker.actor.cast(Message::Tick).unwrap();
@@ -1142,7 +1142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_narrowing_that_cannot_be_recorded_takes_the_grant_back_and_says_so() {
+    async fn narrowing_that_cannot_be_audited_revokes_the_grant() {
         let folder = tempfile::tempdir().unwrap();
         let (stage, full) = keeping(&folder).await;
         let file = folder.path().join("grants");
@@ -1167,7 +1167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_asked_what_cannot_be_recorded() {
+    async fn unauditable_questions_are_not_asked() {
         struct Full;
         impl crate::audit::AuditSink for Full {
             fn head(&self) -> crate::audit::Head {
@@ -1184,10 +1184,10 @@ mod tests {
             .await
             .unwrap();
         let sample = request(1, 1, NEED);
-        let claimant = claimant(&sample);
+        let requester = requester(&sample);
         audit.record(crate::audit::tests::failed("x")).unwrap();
         audit.flush().await.unwrap_err();
-        let refused = broker.ask(sample, claimant, None).await.unwrap_err();
+        let refused = broker.ask(sample, requester, None).await.unwrap_err();
         assert_eq!(
             (refused.code(), shown.load(Ordering::SeqCst)),
             (Code::Io, 0)

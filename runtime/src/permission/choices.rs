@@ -1,4 +1,4 @@
-//! What a person can choose from at a prompt, each with the sentence that says what it would grant.
+//! Choices of scope that a person has at a prompt, each with a sentence that describes the grant.
 
 use serde::Serialize;
 
@@ -6,36 +6,36 @@ use super::Lifetime;
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Detail, Operation, Operations, Reach, Scope, ScopePattern, Verb};
 
-/// How wide a choice is.
+/// Breadth of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Breadth {
-    /// Exactly what is asked: these paths and these operations.
+    /// Exactly the requested paths and operations.
     Asked,
-    /// The same files, whatever is done to them.
+    /// The same files, all operations.
     File,
-    /// The folders that hold the files, for the operations that are asked; all tools of the server.
+    /// The folders that contain the files, for the requested operations; all tools of the server.
     Folder,
-    /// The served roots that hold the files, for the operations that are asked.
+    /// The served roots that contain the files, for the requested operations.
     Project,
 }
 
-/// One choice that a person has.
+/// One choice at a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
-    /// How wide it is.
+    /// Its breadth.
     pub breadth: Breadth,
-    /// What it would grant. It covers every need.
+    /// What it would grant; covers all needs.
     pub patterns: Vec<Coverage>,
-    /// Some of it lies outside the served roots.
+    /// Whether some of it is outside the served roots.
     pub outside: bool,
 }
 
 impl Choice {
-    /// Whether a person has to say twice that they mean it: it is for good, names more operations than were asked, lets
-    /// things be removed in a folder, is a whole project or server, or outlives the call outside the roots.
+    /// Returns whether a person has to confirm it: it is permanent, covers more operations than requested, allows deleting in
+    /// a folder, covers a whole project or server, or outlives the call outside the roots.
     #[must_use]
     pub fn needs_confirmation(&self, lifetime: Lifetime) -> bool {
         let lasts = lifetime.waiting_calls().is_none();
@@ -43,7 +43,7 @@ impl Choice {
         lifetime == Lifetime::Agent || ((lasts || !asked) && self.is_broad())
     }
 
-    /// Whether it has to be confirmed for longer than the call.
+    /// Whether it has to be confirmed for lifetimes beyond the call.
     #[must_use]
     pub fn is_broad(&self) -> bool {
         let removes = |one: &Coverage| {
@@ -59,14 +59,14 @@ impl Choice {
             || self.patterns.iter().any(removes)
     }
 
-    /// What it would grant, in words for people.
+    /// Returns what it would grant, as a sentence for people.
     #[must_use]
     pub fn sentence(&self, roots: &[VirtualPath]) -> String {
         sentence(&self.patterns, roots)
     }
 }
 
-/// What `patterns` allow, in words for people. Whoever shows it makes the text inert first.
+/// What `patterns` allow, as a sentence for people. Escape it before it is shown.
 pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(patterns.len());
     for one in patterns {
@@ -88,13 +88,13 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
     texts.join("; ") + kept
 }
 
-/// Returns what a person can choose from, the narrowest first.
+/// Returns the choices, the narrowest first.
 ///
-/// Each choice covers every need, and none reaches above `ceiling`. A sensitive call has no choice but the first, which is
-/// there even where the ceiling does not reach: whether it may be granted is the judge's word.
+/// Each choice covers all needs, and none exceeds `max_grantable`, except the first, which is always offered: the verdict
+/// decides whether it is grantable. A sensitive call has only the first.
 pub(crate) fn choices(
     needs: &[Scope],
-    ceiling: &[ScopePattern],
+    max_grantable: &[ScopePattern],
     roots: &[VirtualPath],
     sensitive: bool,
 ) -> Vec<Choice> {
@@ -109,13 +109,17 @@ pub(crate) fn choices(
         let Some(patterns) = wide.collect::<Option<Vec<_>>>() else {
             continue;
         };
-        // What is asked names each thing: a protected name takes a grant of its own.
+        // Needs name each path, since a protected name requires a grant of its own.
         let patterns = if breadth == Breadth::Asked {
             patterns
         } else {
             merged(patterns)
         };
-        let granted = |one: &Coverage| ceiling.iter().any(|top| top.covers_pattern(one.pattern()));
+        let granted = |one: &Coverage| {
+            max_grantable
+                .iter()
+                .any(|top| top.covers_pattern(one.pattern()))
+        };
         let allowed = breadth == Breadth::Asked || (!sensitive && patterns.iter().all(granted));
         if !allowed || choices.iter().any(|choice| choice.patterns == patterns) {
             continue;
@@ -132,7 +136,7 @@ pub(crate) fn choices(
     choices
 }
 
-/// Without those that another of them includes.
+/// Removes patterns that another one includes.
 fn merged(all: Vec<Coverage>) -> Vec<Coverage> {
     let mut kept: Vec<Coverage> = Vec::with_capacity(all.len());
     for one in all {
@@ -145,7 +149,7 @@ fn merged(all: Vec<Coverage>) -> Vec<Coverage> {
     kept
 }
 
-/// The need as wide as that; none if it cannot be offered so wide.
+/// The need widened to that breadth; `None` if it is not offered that wide.
 fn widened(need: &Scope, breadth: Breadth, roots: &[VirtualPath]) -> Option<Coverage> {
     let asked = Coverage::of(need);
     match (breadth, need.detail()) {
@@ -180,19 +184,20 @@ fn beneath(need: &Scope, folder: VirtualPath) -> Coverage {
     Coverage::of(&need.at(folder).beneath())
 }
 
-/// The innermost served root that holds `path`.
+/// The innermost served root that contains `path`.
 fn root_of<'r>(path: &VirtualPath, roots: &'r [VirtualPath]) -> Option<&'r VirtualPath> {
     let holds = roots.iter().filter(|root| path.starts_with(root));
     holds.max_by_key(|root| root.depth())
 }
 
-/// Whether a folder may be offered whole: in a root, or outside where it is neither a top-level directory nor a person's home.
+/// Whether a folder may be offered as a whole: inside a root, or outside if it is neither a top-level directory nor a home
+/// directory.
 pub(super) fn may_be_offered(folder: &VirtualPath, roots: &[VirtualPath]) -> bool {
     if root_of(folder, roots).is_some() {
         return true;
     }
     let home = matches!(folder.names().next(), Some("home" | "Users"));
-    // What holds a root is more than the root.
+    // An ancestor of a root covers more than the root.
     let holds_root = roots.iter().any(|root| root.starts_with(folder));
     folder.depth() > 1 + usize::from(home) && !holds_root
 }
@@ -219,13 +224,20 @@ mod tests {
         VirtualPath::parse(text, None).unwrap()
     }
 
-    /// Each choice as its breadth and its sentence.
-    fn offered(needs: &[&str], ceiling: &[&str], roots: &[&str]) -> Vec<(Breadth, String, bool)> {
+    /// The breadth and sentence of each choice.
+    fn offered(
+        needs: &[&str],
+        max_grantable: &[&str],
+        roots: &[&str],
+    ) -> Vec<(Breadth, String, bool)> {
         let needs: Vec<Scope> = needs.iter().map(|text| scope(text)).collect();
-        let ceiling: Vec<ScopePattern> = ceiling.iter().map(|text| text.parse().unwrap()).collect();
+        let max_grantable: Vec<ScopePattern> = max_grantable
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
         let roots: Vec<VirtualPath> = roots.iter().map(|text| path(text)).collect();
-        let choices = choices(&needs, &ceiling, &roots, false);
-        let told = choices.iter().map(|choice| {
+        let choices = choices(&needs, &max_grantable, &roots, false);
+        let described = choices.iter().map(|choice| {
             assert!(
                 needs
                     .iter()
@@ -234,12 +246,12 @@ mod tests {
             let confirm = choice.needs_confirmation(Lifetime::Session);
             (choice.breadth, choice.sentence(&roots), confirm)
         });
-        told.collect()
+        described.collect()
     }
 
     #[track_caller]
-    fn check(needs: &[&str], ceiling: &[&str], expected: &[(Breadth, &str, bool)]) {
-        let offered = offered(needs, ceiling, &["/home/me/repo", "/r"]);
+    fn check(needs: &[&str], max_grantable: &[&str], expected: &[(Breadth, &str, bool)]) {
+        let offered = offered(needs, max_grantable, &["/home/me/repo", "/r"]);
         let offered: Vec<(Breadth, &str, bool)> = offered
             .iter()
             .map(|(breadth, text, confirm)| (*breadth, text.as_str(), *confirm))
@@ -248,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_a_root_widens_to_the_file_its_folder_and_the_root() {
+    fn file_in_a_root_widens_to_file_folder_and_root() {
         check(
             &["change write:file:/home/me/repo/src/x.rs"],
             &["*"],
@@ -282,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn no_top_level_directory_home_or_parent_of_a_root_is_offered_and_outside_is_said() {
+    fn top_level_home_and_parents_of_roots_are_not_offered() {
         let said = "change /tmp/x (outside your roots)";
         let any = "create, change, delete or move /tmp/x (outside your roots)";
         check(
@@ -314,7 +326,7 @@ mod tests {
                 ),
             ],
         );
-        // One need outside keeps the whole project out of the choices.
+        // With one need outside, the whole project is not offered.
         let both = offered(
             &["read read:file:/etc/apt/x", "change write:file:/r/a/x"],
             &["*"],
@@ -327,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_a_tree_is_offered_as_that_and_needs_confirmation() {
+    fn recursive_delete_needs_confirmation() {
         check(
             &["delete+tree write:file:/r/pkg/old"],
             &["*"],
@@ -363,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_are_made_on_the_way_are_named_one_by_one() {
+    fn created_parent_directories_are_named_individually() {
         let offered = offered(
             &[
                 "create write:file:/r/pkg",
@@ -380,10 +392,10 @@ mod tests {
     }
 
     #[test]
-    fn choices_end_below_the_ceiling_and_a_sensitive_call_has_one() {
+    fn choices_stay_within_max_grantable_and_sensitive_calls_have_one() {
         let need = "change write:file:/r/a/x";
-        let breadths = |ceiling: &[&str]| -> Vec<Breadth> {
-            let offered = offered(&[need], ceiling, &["/r"]);
+        let breadths = |max_grantable: &[&str]| -> Vec<Breadth> {
+            let offered = offered(&[need], max_grantable, &["/r"]);
             offered.iter().map(|(breadth, ..)| *breadth).collect()
         };
         assert_eq!(
@@ -416,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_good_needs_confirmation_and_what_is_asked_once_does_not() {
+    fn permanent_grants_need_confirmation_and_once_does_not() {
         let asked = choices(
             &[scope("change write:file:/tmp/x")],
             &[ScopePattern::ANY],

@@ -1,4 +1,4 @@
-//! An answer or an end in, the one whose it is and why out: the words that records have for it.
+//! Who decided a question and why a grant was revoked, as the audit names it.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 pub enum DecidedBy {
     /// A person.
     Person,
-    /// The host, by an [`Approver`](super::Approver) that asks no person; or the runtime in its place.
+    /// The host, by an [`Approver`](super::Approver) that asks no person; or the runtime on its behalf.
     Host,
-    /// A client, which sent an answer that could not be used; no person is known to have said anything.
+    /// A client that sent an invalid answer; it is unknown whether a person answered.
     Client,
     /// A rule of the policy.
     Rule,
-    /// Nobody: it is open, or ended without an answer; or the record does not say.
+    /// Nobody: it is open, ended without an answer, or the record does not say.
     Nobody,
 }
 
 impl DecidedBy {
-    /// Its name, as in records and in `denied_by`.
+    /// Returns its name, as in audit records and `denied_by`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -33,23 +33,23 @@ impl DecidedBy {
     }
 }
 
-/// Why a grant is no more. One that ended by its uses or its time has no record of that.
+/// Why a grant was revoked. Grants that are used up or expire have no such record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RevokeCause {
-    /// A person took it back.
+    /// A person revoked it.
     Person,
     /// The worker that held it ended.
     WorkerEnded,
     /// The session that it was for ended.
     SessionEnded,
-    /// It could not be stored, so it was rolled back.
+    /// It could not be stored.
     NotStored,
 }
 
 impl RevokeCause {
-    /// Who took it back.
+    /// Who revoked it.
     pub(crate) const fn by(self) -> DecidedBy {
         match self {
             Self::Person => DecidedBy::Person,

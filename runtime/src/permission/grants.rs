@@ -1,4 +1,4 @@
-//! Grants and the needs of a call in, the narrowest grants that cover them all out, one use of each spent.
+//! Table of grants: finds the narrowest grants that cover the needs of a call and counts their uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -13,9 +13,9 @@ use crate::capability::Gate;
 use crate::id::{GrantId, WorkerId};
 use crate::scope::{Coverage, Reach, Scope, ScopePattern};
 
-/// Who wants to use grants.
+/// A worker that wants to use grants.
 #[derive(Clone, Debug)]
-pub(crate) struct Claimant {
+pub(crate) struct Requester {
     pub(crate) worker: WorkerId,
     /// From the nearest to the outermost.
     pub(crate) ancestors: Arc<[WorkerId]>,
@@ -24,8 +24,8 @@ pub(crate) struct Claimant {
     pub(crate) agent: Arc<str>,
 }
 
-impl Claimant {
-    /// Every holder whose grants may reach this claimant, and whether they must reach down to do so.
+impl Requester {
+    /// All holders whose grants may apply to this requester, and whether it must inherit them.
     fn holders(&self) -> impl Iterator<Item = (GrantHolder, bool)> {
         let workers = std::iter::once((self.worker, false))
             .chain(self.ancestors.iter().map(|ancestor| (*ancestor, true)))
@@ -47,14 +47,14 @@ impl Claimant {
     }
 }
 
-/// What a call may do by grants, and what stops it when they are revoked.
+/// The grants that a call uses, and the gates that stop it when they are revoked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Redeemed {
+pub(crate) struct UsedGrants {
     pub(crate) patterns: Vec<Coverage>,
     pub(crate) gates: Vec<Arc<Gate>>,
-    /// The grants that each lost one use; none for an answer that holds for one call.
+    /// The grants that were used once each; empty for an answer that holds for one call.
     pub(crate) ids: Vec<GrantId>,
-    /// Those of the patterns that came with the call.
+    /// The patterns that were sent with the call.
     pub(crate) brought: Vec<ScopePattern>,
 }
 
@@ -62,18 +62,18 @@ pub(crate) struct Redeemed {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct GrantView {
-    /// Names it.
+    /// Its id.
     pub id: GrantId,
     /// What it covers.
     #[serde(flatten)]
     pub pattern: Coverage,
     /// Who may use it.
     pub holder: GrantHolder,
-    /// Whether the holder's sub-agents may use it too.
+    /// Whether the holder's descendants may use it, too.
     pub descendants: bool,
-    /// How many uses are left; none if they are not counted.
+    /// How many uses are left; `None` if they are not counted.
     pub uses_left: Option<u32>,
-    /// When it ends, since the runtime began; none if no time ends it.
+    /// When it expires, since the runtime began; `None` if it does not.
     pub expires_at: Option<Duration>,
     /// How often it was used.
     pub used: u64,
@@ -108,15 +108,15 @@ impl Grant {
     }
 }
 
-/// Every grant that outlives one call.
+/// All grants that outlive one call.
 #[derive(Debug, Default)]
-pub(crate) struct GrantBook {
+pub(crate) struct GrantTable {
     by_holder: BTreeMap<GrantHolder, BTreeMap<GrantId, Grant>>,
     holder_of: BTreeMap<GrantId, GrantHolder>,
 }
 
-impl GrantBook {
-    /// Enters a grant. Its time begins `now`.
+impl GrantTable {
+    /// Adds a grant. Its time begins `now`.
     pub(crate) fn insert(&mut self, id: GrantId, new: NewGrant, now: Duration) {
         let (uses_left, expires_at) = match new.lifetime {
             Lifetime::Once => (Some(NonZeroU32::MIN.get()), None),
@@ -140,38 +140,38 @@ impl GrantBook {
             .insert(id, grant);
     }
 
-    /// Spends one use of each grant that is needed, if live grants cover all `needs`; else spends nothing.
+    /// Uses each needed grant once, if live grants cover all `needs`; else uses none.
     ///
-    /// Of the grants that cover a need the narrowest is taken; among equals one that is taken already,
+    /// Of the grants that cover a need, the narrowest is used; among equals, one that is used for another need already,
     /// then one whose uses are not counted.
-    pub(crate) fn redeem(
+    pub(crate) fn use_grants(
         &mut self,
-        claimant: &Claimant,
+        requester: &Requester,
         needs: &[Scope],
         now: Duration,
-    ) -> Option<Redeemed> {
-        let chosen = self.usable(claimant, needs, now)?;
-        let mut redeemed = Redeemed::default();
+    ) -> Option<UsedGrants> {
+        let chosen = self.usable(requester, needs, now)?;
+        let mut used = UsedGrants::default();
         for id in chosen {
             let grant = self.get_mut(id)?;
             grant.uses_left = grant.uses_left.map(|left| left.saturating_sub(1));
             grant.used = grant.used.saturating_add(1);
-            redeemed.patterns.push(grant.pattern.clone());
-            redeemed.gates.push(Arc::clone(&grant.gate));
-            redeemed.ids.push(id);
+            used.patterns.push(grant.pattern.clone());
+            used.gates.push(Arc::clone(&grant.gate));
+            used.ids.push(id);
         }
-        Some(redeemed)
+        Some(used)
     }
 
-    /// The grants that [`Self::redeem`] would use.
+    /// The grants that [`Self::use_grants`] would use.
     pub(crate) fn usable(
         &self,
-        claimant: &Claimant,
+        requester: &Requester,
         needs: &[Scope],
         now: Duration,
     ) -> Option<BTreeSet<GrantId>> {
         let mut usable: Vec<(GrantId, &Grant)> = Vec::new();
-        for (holder, down) in claimant.holders() {
+        for (holder, down) in requester.holders() {
             let grants = self.by_holder.get(&holder).into_iter().flatten();
             usable.extend(
                 grants
@@ -193,7 +193,7 @@ impl GrantBook {
         Some(chosen)
     }
 
-    /// Takes a grant back. Its gate is closed; the caller waits until it is idle.
+    /// Revokes a grant and closes its gate; the caller waits until it is idle.
     pub(crate) fn revoke(&mut self, id: GrantId) -> Option<(GrantHolder, Arc<Gate>)> {
         let holder = self.holder_of.get(&id)?.clone();
         let gate = self.remove(id)?.gate;
@@ -201,8 +201,8 @@ impl GrantBook {
         Some((holder, gate))
     }
 
-    /// Leaves of a grant what `change` says, which the caller knows to narrow it. Calls that use it already keep what they
-    /// redeemed, unless that may be more than is left: then their gate is closed, and the caller waits until it is idle.
+    /// Narrows a grant by `change`, which must narrow it. Calls that use it continue, unless they may exceed the narrowed
+    /// grant: then their gate is closed, and the caller waits until it is idle.
     pub(crate) fn narrow(
         &mut self,
         id: GrantId,
@@ -229,7 +229,7 @@ impl GrantBook {
         })
     }
 
-    /// Every grant of the worker, which ends with it.
+    /// All grants that end with the worker.
     pub(crate) fn of_worker(&self, worker: WorkerId) -> Vec<GrantId> {
         self.held_by(|holder| match holder {
             GrantHolder::Worker(of) | GrantHolder::Session { worker: of, .. } => *of == worker,
@@ -237,7 +237,7 @@ impl GrantBook {
         })
     }
 
-    /// Every grant that ends with `session`.
+    /// All grants that end with `session`.
     pub(crate) fn of_session(&self, session: &str) -> Vec<GrantId> {
         self.held_by(
             |holder| matches!(holder, GrantHolder::Session { session: of, .. } if **of == *session),
@@ -250,7 +250,7 @@ impl GrantBook {
             .collect()
     }
 
-    /// Forgets grants that can serve no call, unless a call that uses one is under way and could be revoked.
+    /// Removes dead grants, except those that a call in flight uses, which can still be revoked.
     pub(crate) fn collect(&mut self, now: Duration) {
         let dead: Vec<GrantId> = self
             .by_holder
@@ -271,13 +271,13 @@ impl GrantBook {
         grant.is_live(now).then(|| grant.view(id, holder))
     }
 
-    /// Every live grant, in the order they were given.
+    /// All live grants, in the order in which they were given.
     pub(crate) fn views(&self, now: Duration) -> Vec<GrantView> {
         let ids = self.holder_of.keys();
         ids.filter_map(|id| self.view(*id, now)).collect()
     }
 
-    /// How many grants are kept.
+    /// Number of grants in the table.
     pub(crate) fn len(&self) -> usize {
         self.holder_of.len()
     }
@@ -299,10 +299,10 @@ impl GrantBook {
     }
 }
 
-/// Length of the detail, then whether it is exact, the resource and the verb are named, and how many operations it lacks.
+/// Length of the detail; whether it is exact and names the resource and the verb; and how many operations it lacks.
 type Narrowness = (usize, bool, bool, bool, std::cmp::Reverse<u32>);
 
-/// How much a grant pins down. Of two grants that cover the same path, the greater is the narrower.
+/// How specific a grant is. Of two grants that cover the same path, the greater is the narrower.
 fn narrowness(covered: &Coverage) -> Narrowness {
     let pattern = covered.pattern();
     let text = pattern.to_string();
@@ -324,8 +324,8 @@ mod tests {
 
     const NOW: Duration = Duration::ZERO;
 
-    fn claimant(worker: u64, ancestors: &[u64], agent: &str) -> Claimant {
-        Claimant {
+    fn requester(worker: u64, ancestors: &[u64], agent: &str) -> Requester {
+        Requester {
             worker: WorkerId(worker),
             ancestors: ancestors.iter().map(|id| WorkerId(*id)).collect(),
             session: "s1".into(),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     fn give(
-        book: &mut GrantBook,
+        book: &mut GrantTable,
         id: u64,
         holder: GrantHolder,
         pattern: &str,
@@ -358,51 +358,51 @@ mod tests {
         Lifetime::Uses(NonZeroU32::new(count).unwrap())
     }
 
-    fn redeem(
-        book: &mut GrantBook,
-        claimant: &Claimant,
+    fn use_grants(
+        book: &mut GrantTable,
+        requester: &Requester,
         needs: &[&str],
         now: Duration,
     ) -> Option<Vec<u64>> {
         let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
-        let redeemed = book.redeem(claimant, &needs, now)?;
+        let used = book.use_grants(requester, &needs, now)?;
         assert!(
             needs
                 .iter()
-                .all(|need| redeemed.patterns.iter().any(|pattern| pattern.covers(need)))
+                .all(|need| used.patterns.iter().any(|pattern| pattern.covers(need)))
         );
-        Some(redeemed.ids.iter().map(|id| id.0).collect())
+        Some(used.ids.iter().map(|id| id.0).collect())
     }
 
     #[test]
     fn a_two_use_grant_serves_two_calls() {
-        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write:file:/r", uses(2), false);
         for expected in [Some(vec![1]), Some(vec![1]), None] {
             assert_eq!(
-                redeem(&mut book, &me, &["write:file:/r/x", "write:file:/r/y"], NOW),
+                use_grants(&mut book, &me, &["write:file:/r/x", "write:file:/r/y"], NOW),
                 expected
             );
         }
     }
 
     #[test]
-    fn nothing_is_spent_unless_every_need_is_covered() {
-        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+    fn no_use_is_spent_unless_every_need_is_covered() {
+        let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write:file:/r", uses(1), false);
         assert_eq!(
-            redeem(&mut book, &me, &["write:file:/r/x", "read:file:/r/x"], NOW),
+            use_grants(&mut book, &me, &["write:file:/r/x", "read:file:/r/x"], NOW),
             None
         );
         assert_eq!(
-            redeem(&mut book, &me, &["write:file:/r/x"], NOW),
+            use_grants(&mut book, &me, &["write:file:/r/x"], NOW),
             Some(vec![1])
         );
     }
 
     #[test]
     fn a_grant_ends_at_its_time_and_not_before() {
-        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         let second = Duration::from_secs(1);
         give(
             &mut book,
@@ -414,16 +414,16 @@ mod tests {
         );
         let just_before = second.saturating_sub(Duration::from_nanos(1));
         assert_eq!(
-            redeem(&mut book, &me, &["write:file:/x"], just_before),
+            use_grants(&mut book, &me, &["write:file:/x"], just_before),
             Some(vec![1])
         );
-        assert_eq!(redeem(&mut book, &me, &["write:file:/x"], second), None);
+        assert_eq!(use_grants(&mut book, &me, &["write:file:/x"], second), None);
         assert_eq!(book.views(second), []);
     }
 
     #[test]
-    fn a_narrowed_grant_serves_what_is_left_and_stops_who_has_more() {
-        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+    fn narrowed_grant_stops_calls_that_exceed_it() {
+        let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(
             &mut book,
             1,
@@ -433,7 +433,7 @@ mod tests {
             true,
         );
         let need = |text: &str| [text.parse::<Scope>().unwrap()];
-        let held = book.redeem(&me, &need("write:file:/r/b"), NOW).unwrap();
+        let held = book.use_grants(&me, &need("write:file:/r/b"), NOW).unwrap();
         let fewer = Narrowing {
             uses: NonZeroU32::new(2),
             time: Some(Duration::from_secs(1)),
@@ -448,16 +448,19 @@ mod tests {
         };
         assert!(book.narrow(GrantId(1), &smaller, NOW).is_some());
         assert!(held.gates[0].is_closed());
-        let child = claimant(2, &[1], "main/x");
-        assert_eq!(redeem(&mut book, &me, &["write:file:/r/b"], NOW), None);
-        assert_eq!(redeem(&mut book, &child, &["write:file:/r/a"], NOW), None);
-        let fresh = book.redeem(&me, &need("write:file:/r/a"), NOW).unwrap();
+        let child = requester(2, &[1], "main/x");
+        assert_eq!(use_grants(&mut book, &me, &["write:file:/r/b"], NOW), None);
+        assert_eq!(
+            use_grants(&mut book, &child, &["write:file:/r/a"], NOW),
+            None
+        );
+        let fresh = book.use_grants(&me, &need("write:file:/r/a"), NOW).unwrap();
         assert!(!fresh.gates[0].is_closed());
         assert_eq!(
-            redeem(&mut book, &me, &["write:file:/r/a"], NOW),
+            use_grants(&mut book, &me, &["write:file:/r/a"], NOW),
             Some(vec![1])
         );
-        assert_eq!(redeem(&mut book, &me, &["write:file:/r/a"], NOW), None);
+        assert_eq!(use_grants(&mut book, &me, &["write:file:/r/a"], NOW), None);
         give(
             &mut book,
             2,
@@ -468,12 +471,12 @@ mod tests {
         );
         assert!(book.narrow(GrantId(2), &fewer, NOW).is_none());
         let end = Duration::from_secs(1);
-        assert_eq!(redeem(&mut book, &me, &["write:file:/r/b"], end), None);
+        assert_eq!(use_grants(&mut book, &me, &["write:file:/r/b"], end), None);
     }
 
     #[test]
-    fn the_narrowest_grant_is_spent_first() {
-        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+    fn narrowest_grant_is_used_first() {
+        let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write", Lifetime::Session, false);
         give(&mut book, 2, worker(1), "write:file:/r/x", uses(1), false);
         give(
@@ -487,19 +490,19 @@ mod tests {
         give(&mut book, 4, worker(1), "*:file:/r/x", uses(1), false);
         for expected in [2, 4, 3] {
             assert_eq!(
-                redeem(&mut book, &me, &["write:file:/r/x"], NOW),
+                use_grants(&mut book, &me, &["write:file:/r/x"], NOW),
                 Some(vec![expected])
             );
         }
         assert_eq!(
-            redeem(&mut book, &me, &["write:file:/q"], NOW),
+            use_grants(&mut book, &me, &["write:file:/q"], NOW),
             Some(vec![1])
         );
     }
 
     #[test]
-    fn among_equals_one_that_is_not_counted_is_used() {
-        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+    fn uncounted_grant_is_preferred_among_equals() {
+        let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write:file:/r", uses(1), false);
         give(
             &mut book,
@@ -510,14 +513,14 @@ mod tests {
             false,
         );
         assert_eq!(
-            redeem(&mut book, &me, &["write:file:/r/x"], NOW),
+            use_grants(&mut book, &me, &["write:file:/r/x"], NOW),
             Some(vec![2])
         );
     }
 
     #[test]
-    fn a_grant_is_inherited_only_if_it_says_so() {
-        let mut book = GrantBook::default();
+    fn grant_is_inherited_only_with_descendants() {
+        let mut book = GrantTable::default();
         give(
             &mut book,
             1,
@@ -534,18 +537,21 @@ mod tests {
             Lifetime::Session,
             true,
         );
-        let child = claimant(2, &[1], "main/tests");
-        let stranger = claimant(3, &[], "other");
-        assert_eq!(redeem(&mut book, &child, &["write:file:/a"], NOW), None);
+        let child = requester(2, &[1], "main/tests");
+        let stranger = requester(3, &[], "other");
+        assert_eq!(use_grants(&mut book, &child, &["write:file:/a"], NOW), None);
         assert_eq!(
-            redeem(&mut book, &child, &["write:file:/b"], NOW),
+            use_grants(&mut book, &child, &["write:file:/b"], NOW),
             Some(vec![2])
         );
-        assert_eq!(redeem(&mut book, &stranger, &["write:file:/b"], NOW), None);
         assert_eq!(
-            redeem(
+            use_grants(&mut book, &stranger, &["write:file:/b"], NOW),
+            None
+        );
+        assert_eq!(
+            use_grants(
                 &mut book,
-                &claimant(1, &[], "main"),
+                &requester(1, &[], "main"),
                 &["write:file:/a"],
                 NOW
             ),
@@ -554,8 +560,8 @@ mod tests {
     }
 
     #[test]
-    fn a_session_grant_stays_in_its_session_and_an_agent_grant_does_not() {
-        let mut book = GrantBook::default();
+    fn session_grant_stays_in_its_session_and_agent_grant_does_not() {
+        let mut book = GrantTable::default();
         let session = GrantHolder::Session {
             session: "s1".into(),
             worker: WorkerId(1),
@@ -576,37 +582,43 @@ mod tests {
             Lifetime::Agent,
             false,
         );
-        let here = claimant(1, &[], "main");
-        let child = claimant(2, &[1], "main/tests");
-        let later = Claimant {
+        let here = requester(1, &[], "main");
+        let child = requester(2, &[1], "main/tests");
+        let later = Requester {
             session: "s2".into(),
-            ..claimant(9, &[], "main")
+            ..requester(9, &[], "main")
         };
-        let namesake = claimant(3, &[], "main");
-        let elsewhere = Claimant {
+        let namesake = requester(3, &[], "main");
+        let elsewhere = Requester {
             session: "s2".into(),
-            ..claimant(2, &[1], "main/tests")
+            ..requester(2, &[1], "main/tests")
         };
         assert_eq!(
-            redeem(&mut book, &here, &["write:file:/a", "write:file:/b"], NOW),
+            use_grants(&mut book, &here, &["write:file:/a", "write:file:/b"], NOW),
             Some(vec![1, 2])
         );
         assert_eq!(
-            redeem(&mut book, &child, &["write:file:/a"], NOW),
+            use_grants(&mut book, &child, &["write:file:/a"], NOW),
             Some(vec![1])
         );
-        assert_eq!(redeem(&mut book, &child, &["write:file:/b"], NOW), None);
-        assert_eq!(redeem(&mut book, &later, &["write:file:/a"], NOW), None);
+        assert_eq!(use_grants(&mut book, &child, &["write:file:/b"], NOW), None);
+        assert_eq!(use_grants(&mut book, &later, &["write:file:/a"], NOW), None);
         assert_eq!(
-            redeem(&mut book, &later, &["write:file:/b"], NOW),
+            use_grants(&mut book, &later, &["write:file:/b"], NOW),
             Some(vec![2])
         );
-        assert_eq!(redeem(&mut book, &namesake, &["write:file:/a"], NOW), None);
         assert_eq!(
-            redeem(&mut book, &namesake, &["write:file:/b"], NOW),
+            use_grants(&mut book, &namesake, &["write:file:/a"], NOW),
+            None
+        );
+        assert_eq!(
+            use_grants(&mut book, &namesake, &["write:file:/b"], NOW),
             Some(vec![2])
         );
-        assert_eq!(redeem(&mut book, &elsewhere, &["write:file:/a"], NOW), None);
+        assert_eq!(
+            use_grants(&mut book, &elsewhere, &["write:file:/a"], NOW),
+            None
+        );
         assert_eq!(book.of_session("s1"), [GrantId(1)]);
         assert_eq!(book.of_session("s2"), []);
         assert_eq!(book.of_worker(WorkerId(1)), [GrantId(1)]);
@@ -614,37 +626,37 @@ mod tests {
 
     #[test]
     fn a_revoked_grant_closes_its_gate_even_when_its_uses_are_spent() {
-        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+        let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write", uses(1), false);
-        let redeemed = book
-            .redeem(&me, &["write:file:/x".parse().unwrap()], NOW)
+        let used = book
+            .use_grants(&me, &["write:file:/x".parse().unwrap()], NOW)
             .unwrap();
         book.collect(NOW);
-        assert!(!redeemed.gates[0].is_closed());
+        assert!(!used.gates[0].is_closed());
         assert!(book.revoke(GrantId(1)).is_some());
-        assert!(redeemed.gates[0].is_closed());
+        assert!(used.gates[0].is_closed());
         assert!(book.revoke(GrantId(1)).is_none());
     }
 
     #[test]
-    fn a_spent_grant_is_forgotten_once_no_call_uses_it() {
-        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+    fn used_up_grant_is_removed_once_no_call_uses_it() {
+        let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write", uses(1), false);
-        drop(book.redeem(&me, &["write:file:/x".parse().unwrap()], NOW));
+        drop(book.use_grants(&me, &["write:file:/x".parse().unwrap()], NOW));
         book.collect(NOW);
         assert_eq!((book.len(), book.by_holder.len()), (0, 0));
     }
 
     #[test]
-    fn a_worker_takes_its_own_grants_along() {
-        let (mut book, me) = (GrantBook::default(), claimant(1, &[], "main"));
+    fn grants_of_a_worker_end_with_it() {
+        let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write", Lifetime::Session, false);
         give(&mut book, 2, worker(2), "write", Lifetime::Session, false);
         assert_eq!(book.of_worker(WorkerId(1)), [GrantId(1)]);
         book.revoke(GrantId(1)).unwrap();
-        assert_eq!(redeem(&mut book, &me, &["write:file:/x"], NOW), None);
+        assert_eq!(use_grants(&mut book, &me, &["write:file:/x"], NOW), None);
         assert_eq!(
-            redeem(&mut book, &claimant(2, &[], "b"), &["write:file:/x"], NOW),
+            use_grants(&mut book, &requester(2, &[], "b"), &["write:file:/x"], NOW),
             Some(vec![2])
         );
     }
@@ -658,7 +670,7 @@ mod tests {
         ) {
             let patterns = ["*", "write:file:/r", "write:file:/r/a", "write:file:/r/a/x"];
             let needs = ["write:file:/q", "write:file:/r/b", "write:file:/r/a/y", "write:file:/r/a/x"];
-            let mut book = GrantBook::default();
+            let mut book = GrantTable::default();
             for (id, (holder, pattern, kind, amount, descendants)) in (0..).zip(&grants) {
                 let lifetime = match kind {
                     0 => uses(*amount),
@@ -672,7 +684,7 @@ mod tests {
             for (who, need, step) in calls {
                 now += Duration::from_secs(step);
                 let ancestors: Vec<u64> = (0..who).rev().collect();
-                let ids = redeem(&mut book, &claimant(who, &ancestors, "a"), &[needs[need]], now);
+                let ids = use_grants(&mut book, &requester(who, &ancestors, "a"), &[needs[need]], now);
                 for id in ids.unwrap_or_default() {
                     let index = usize::try_from(id).unwrap();
                     used[index] += 1;

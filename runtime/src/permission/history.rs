@@ -1,8 +1,8 @@
-//! Reads from an audit what was asked, decided, granted and taken back.
+//! History of questions, decisions, grants and revocations, read from an audit.
 
+mod builder;
 mod call;
 mod denial;
-mod fold;
 mod report;
 
 use std::io::BufRead;
@@ -19,17 +19,17 @@ use crate::audit::{
 #[cfg(all(feature = "ui", feature = "http"))]
 use crate::audit::{End, walk};
 use crate::call::Origin;
-use crate::effect::{LeftOut, Op};
+use crate::effect::{ExcludedHunks, Op};
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Coverage, Scope, ScopePattern};
 
+use builder::HistoryBuilder;
 pub use call::{CallOutcome, PastCall};
 pub use denial::Denial;
 use denial::Exported;
-use fold::Fold;
 pub use report::{CallTally, GrantUse, HistoryReport, RepeatedQuestion, Tally};
 
-/// What an audit says of questions, grants and calls, in the order it was recorded.
+/// Questions, grants and calls of an audit, in the order in which they were recorded.
 ///
 /// ```
 /// use bailiwick::{
@@ -62,15 +62,15 @@ pub use report::{CallTally, GrantUse, HistoryReport, RepeatedQuestion, Tally};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    fold: Fold,
+    builder: HistoryBuilder,
     head: Head,
 }
 
-/// One thing that was decided, or is still to be.
+/// Entry of a history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HistoryEntry {
-    /// Which run of a runtime, beginning with 1: ids of workers, questions and grants begin anew with each.
+    /// The run of the runtime, from 1: ids of workers, questions and grants are unique in a run only.
     pub run: u64,
     /// When it was recorded, in milliseconds since 1970.
     pub at: u64,
@@ -79,66 +79,65 @@ pub struct HistoryEntry {
     /// The worker, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerId>,
-    /// The session of that worker; none if the audit does not say.
+    /// The session of that worker; `None` if it is not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Arc<str>>,
     /// The tool that was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolName>,
-    /// Who caused it; none in the record of an older version.
+    /// Who caused it; `None` in records of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// How it was decided; none for a question that is open, for a call that failed without a grant, and for what leaves
-    /// less of a grant.
+    /// The decision; `None` for open questions, calls that failed without a grant, and narrowed grants.
     pub decision: Option<Decision>,
     /// Who decided.
     pub by: DecidedBy,
-    /// What it is.
+    /// The event.
     #[serde(flatten)]
     pub event: HistoryEvent,
 }
 
-/// What an entry of a history is about.
+/// Event of a history entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HistoryEvent {
-    /// A question, and how it was answered.
+    /// A question with its answer.
     Question(Box<PastQuestion>),
-    /// A call that was denied or failed, that used grants or that changed something, as far as no question tells of it.
-    /// Calls that only read, and that the policy allows by itself, have no entry.
+    /// A call that was denied or failed, used grants or changed something, unless the entry of a question covers it. Read
+    /// calls that the policy allows have no entry.
     Call(Box<PastCall>),
     /// A grant that was given without a question.
     Granted(Box<GrantedStep>),
-    /// A grant that a run took up from its store and that no record gives: a person added it to the store by hand, or the
-    /// record of it is gone, or tells that it was taken back.
+    /// A restored grant without record: a person added it to the store, or its record is missing or says that it was
+    /// revoked.
     Unrecorded(Box<GrantedStep>),
     /// A grant that was narrowed.
     Narrowed {
         /// How.
         #[serde(flatten)]
         step: Box<NarrowedStep>,
-        /// What it covered before; none if the record does not say.
+        /// What it covered before; `None` if it is not recorded.
         #[serde(skip_serializing_if = "Option::is_none")]
         held: Option<Coverage>,
     },
-    /// A grant that was taken back.
+    /// A revoked grant.
     Revoked {
         /// Which.
         grant: GrantId,
-        /// What it covered; none if the record does not say.
+        /// What it covered; `None` if it is not recorded.
         #[serde(skip_serializing_if = "Option::is_none")]
         held: Option<Coverage>,
-        /// Why; none in the record of an older version.
+        /// The cause; `None` in records of older versions.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<RevokeCause>,
     },
-    /// What a person said where a server wanted them to sign in, or to let it do more.
+    /// A decision about signing in to a server, or about further scopes for it.
     SignedIn(Box<SignedInStep>),
 }
 
 impl HistoryEvent {
-    /// What was needed, if it is about a call.
+    /// Returns the needs, if it is about a call.
     #[must_use]
     pub fn needs(&self) -> &[Scope] {
         match self {
@@ -152,7 +151,7 @@ impl HistoryEvent {
         }
     }
 
-    /// What the grant covers that it is about, or did until then.
+    /// Returns what the grant covers or covered, if it is about one.
     fn pattern(&self) -> Option<&Coverage> {
         match self {
             Self::Question(_) | Self::Call(_) | Self::SignedIn(_) => None,
@@ -166,11 +165,11 @@ impl HistoryEvent {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PastQuestion {
-    /// Which question of the run.
+    /// The id of the question in the run.
     pub question: QuestionId,
     /// What was asked for.
     pub needs: Vec<Scope>,
-    /// When it ended, in milliseconds since 1970; none if it is open, or the run ended first.
+    /// When it ended, in milliseconds since 1970; `None` if it is open or the run ended first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
     /// What was allowed.
@@ -179,19 +178,19 @@ pub struct PastQuestion {
     /// For how long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Lifetime>,
-    /// What the person said to a refusal.
+    /// The person's note to a denial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What of the change that was shown was not to be made; empty if all of it was allowed, or nothing.
+    /// The hunks that were excluded from the change; empty if all or none of it was allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
-    /// The grants that the answer left, with those that it shares with answers before it.
+    pub left_out: Vec<ExcludedHunks>,
+    /// The grants of the answer, including those shared with earlier answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,
-    /// What the plans of the calls that were allowed do, each once; none if they changed nothing or made no plan.
+    /// The operations in the plans of the allowed calls, each once; empty if there were none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Op>,
-    /// How many calls that it allowed made their change.
+    /// How many of the allowed calls applied their change.
     #[serde(skip_serializing_if = "is_zero")]
     pub applied: u64,
 }
@@ -200,18 +199,18 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Which entries are meant: those for which everything that is set holds.
+/// Selects entries that match all fields that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryFilter {
-    /// Of this agent, or of one beneath it.
+    /// Of this agent or a descendant.
     pub agent: Option<Arc<str>>,
-    /// Of a worker in this session. A grant that an agent has for good is of none.
+    /// Of a worker in this session. Permanent grants of agents belong to none.
     pub session: Option<Arc<str>>,
     /// Of the tools of this MCP server, by the name that the host gave it.
     pub server: Option<Arc<str>>,
     /// Of a call of this tool.
     pub tool: Option<ToolName>,
-    /// Decided this way.
+    /// With this decision.
     pub decision: Option<Decision>,
     /// Recorded then or later, in milliseconds since 1970.
     pub since: Option<u64>,
@@ -220,7 +219,7 @@ pub struct HistoryFilter {
 }
 
 impl HistoryFilter {
-    /// Whether the entry is meant.
+    /// Returns whether the entry matches.
     #[must_use]
     pub fn admits(&self, entry: &HistoryEntry) -> bool {
         let Self {
@@ -247,7 +246,7 @@ impl HistoryFilter {
             && until.is_none_or(|until| entry.at < until)
     }
 
-    /// Whether a grant is counted: neither a tool nor a decision is one of a grant.
+    /// Whether a grant matches; grants have neither tool nor decision.
     fn counts(&self, grant: &GrantUse) -> bool {
         let at = grant.given_at.unwrap_or_default();
         let held = grant.agent.as_deref().unwrap_or_default();
@@ -267,9 +266,9 @@ fn is_same(wanted: Option<&Arc<str>>, is: Option<&Arc<str>>) -> bool {
     wanted.is_none() || wanted == is
 }
 
-/// Whether `holds` of all that the tools of `server` can need.
+/// Whether `holds` for everything that the tools of `server` can need.
 fn all_of(server: &str, holds: impl FnOnce(&ScopePattern) -> bool) -> bool {
-    // What is more than one name would be a pattern of other things.
+    // A text with several segments would be another pattern.
     let plain = !server.is_empty() && !server.contains([':', '*']);
     let all = format!("*:mcp:{server}").parse();
     plain && all.is_ok_and(|all| holds(&all))
@@ -287,28 +286,28 @@ fn is_of_server(event: &HistoryEvent, server: &str) -> bool {
 }
 
 impl History {
-    /// Nothing yet.
+    /// Creates an empty history.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a record that is still in memory.
+    /// Adds a record in memory.
     ///
     /// # Errors
-    /// [`BreakReason::NotARecord`] if a step of permissions lacks what it should hold.
+    /// [`BreakReason::NotARecord`] if a step about permissions has missing members.
     pub fn add(&mut self, record: &Record) -> Result<(), BreakReason> {
-        self.fold.take(past(record.line().as_bytes())?);
+        self.builder.take(past(record.line().as_bytes())?);
         Ok(())
     }
 
-    /// Adds a file of an audit, which continues the one before it or begins a chain of its own.
+    /// Adds a file of an audit, which continues the previous one or begins a new chain.
     ///
     /// # Errors
-    /// [`AuditBroken`], as from [`verify_after`](crate::verify_after); what stands before the break is added. A torn last
-    /// line is one too: the writer died, or is about to write the rest.
+    /// [`AuditBroken`], as from [`verify_after`](crate::verify_after); the records before the break are added. A torn last
+    /// line is a break, too: the writer died, or is about to write the rest.
     pub fn read(&mut self, reader: impl BufRead) -> Result<Verified, AuditBroken> {
-        let verified = follow(self.head, reader, self.fold.records())?;
+        let verified = follow(self.head, reader, self.builder.records())?;
         self.head = verified.head;
         Ok(verified)
     }
@@ -316,44 +315,44 @@ impl History {
     /// Adds an audit file and all segments that were finished before it, as [`read`](Self::read) adds a single file.
     ///
     /// # Errors
-    /// [`AuditFileError`], as from [`verify_file`](crate::verify_file); what stands before the break is added.
+    /// [`AuditFileError`], as from [`verify_file`](crate::verify_file); the records before the break are added.
     pub fn read_file(&mut self, audit: impl AsRef<Path>) -> Result<Verified, AuditFileError> {
-        let verified = follow_file(self.head, audit.as_ref(), self.fold.records())?;
+        let verified = follow_file(self.head, audit.as_ref(), self.builder.records())?;
         self.head = verified.head;
         Ok(verified)
     }
 
-    /// Adds the whole lines that follow in a file whose beginning was added by this. After an error there may be records in
-    /// it that the next call would add again.
+    /// Adds the complete new lines of a file whose beginning was added by this. After an error, the next call may add some
+    /// records again.
     ///
     /// # Errors
-    /// [`AuditBroken`], as from [`Self::read`], but for a torn last line.
+    /// [`AuditBroken`], as from [`Self::read`], except for a torn last line.
     #[cfg(all(feature = "ui", feature = "http"))]
     pub(crate) fn read_on(&mut self, reader: impl BufRead) -> Result<End, AuditBroken> {
-        let end = walk(self.head, reader, self.fold.records())?;
+        let end = walk(self.head, reader, self.builder.records())?;
         self.head = end.head;
         Ok(end)
     }
 
-    /// What was asked, decided, granted and taken back.
+    /// Returns the entries.
     pub fn entries(&self) -> impl Iterator<Item = &HistoryEntry> {
-        self.fold.entries()
+        self.builder.entries()
     }
 
-    /// The entries that `filter` admits as JSON, one a line; what was not let through has its [`Denial`] as `denial`.
+    /// Returns the entries that match `filter` as JSON lines; those that were denied have their [`Denial`] as `denial`.
     ///
     /// # Errors
-    /// What serde_json says of an entry that has no JSON.
+    /// [`serde_json::Error`] if an entry cannot be serialised.
     pub fn export(&self, filter: &HistoryFilter) -> Result<String, serde_json::Error> {
         let entries = self.entries().filter(|entry| filter.admits(entry));
         let lines = entries.map(|entry| Ok(json_line(&Exported::from(entry))? + "\n"));
         lines.collect()
     }
 
-    /// Counts of questions and grants among the entries that `filter` admits.
+    /// Returns statistics of the entries that match `filter`.
     #[must_use]
     pub fn report(&self, filter: &HistoryFilter) -> HistoryReport {
-        report::report(self.entries(), self.fold.grants(), filter)
+        report::report(self.entries(), self.builder.grants(), filter)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests, answers and the time in, what to tell whom out; no clock, no channel, and an end is an end.
+//! Ledger of questions: a state machine without clock or channels in which each question ends once.
 
 mod refused;
 
@@ -13,14 +13,14 @@ use crate::scope::{Coverage, Scope};
 
 use refused::{Limit, NotAsked};
 
-/// How much a person may be asked.
+/// Limits of questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskLimits {
-    /// Questions of one worker in any minute.
+    /// Questions of one worker per minute.
     pub per_minute: usize,
-    /// Questions of one worker that are open at once.
+    /// Open questions of one worker.
     pub open_per_worker: usize,
-    /// Questions of all workers that are open at once.
+    /// Open questions of all workers.
     pub open: usize,
     /// Calls that wait for one question.
     pub waiting_per_question: usize,
@@ -38,23 +38,23 @@ impl Default for AskLimits {
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// How many ended questions are remembered, so that a late or doubled answer gets the truth.
+/// How many ended questions are remembered, for late and repeated answers.
 const REMEMBERED: usize = 1024;
-/// How much may be silenced; the oldest goes first, and is asked about again.
+/// Maximum number of entries in `silenced`; the oldest is removed first, and asked about again.
 const MOST_SILENCED: usize = 1000;
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug)]
 pub(crate) enum Asked<W> {
-    /// A person must be asked.
+    /// A question was opened.
     Opened(QuestionId),
-    /// The same is asked already; its answer will serve.
+    /// The request joined an equal open question.
     Joined(QuestionId),
-    /// Nobody is asked.
+    /// No question is asked.
     Refused(W, NotAsked),
 }
 
-/// A question that ended just now.
+/// A question that has just ended.
 #[derive(Debug)]
 pub(crate) struct Ended<W> {
     pub(crate) question: Question,
@@ -62,8 +62,8 @@ pub(crate) struct Ended<W> {
     pub(crate) decision: Decision,
 }
 
-/// Requests with the same key are the same question. Equal arguments do not mean equal needs: those of the tool's own
-/// type have no JSON, and a link may have led elsewhere.
+/// Requests with the same key are the same question. Equal arguments do not imply equal needs: typed arguments have no
+/// JSON, and a link may have changed.
 type Key = (
     WorkerId,
     ToolName,
@@ -91,32 +91,32 @@ impl<W> Open<W> {
     }
 }
 
-/// What is remembered of a question that ended.
+/// An ended question, as it is remembered.
 #[derive(Debug)]
-struct Past {
+struct EndedQuestion {
     id: QuestionId,
     session: Arc<str>,
     decision: Decision,
     granted: Vec<Coverage>,
 }
 
-/// How a question stands, as the conversation it belongs to may know.
+/// Status of a question for its session.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct QuestionStatus {
     pub(crate) session: Arc<str>,
     pub(crate) state: QuestionState,
     /// What was granted, if it was.
     pub(crate) granted: Vec<Coverage>,
 }
 
-/// What is remembered of one worker's questions.
+/// Counters of one worker's questions.
 #[derive(Debug, Default)]
 struct Asker {
     open: usize,
     recent: VecDeque<Duration>,
 }
 
-/// Every question, generic over what waits for its answer.
+/// All questions; `W` is what waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Ledger<W> {
     limits: AskLimits,
@@ -126,14 +126,14 @@ pub(crate) struct Ledger<W> {
     open: BTreeMap<QuestionId, Open<W>>,
     same: HashMap<Key, QuestionId>,
     askers: HashMap<WorkerId, Asker>,
-    /// What people do not want to be asked about for the rest of a session.
+    /// What people denied for the rest of a session.
     silenced: BTreeMap<SilencedId, Silenced>,
     next_silenced: u64,
-    ended: VecDeque<Past>,
+    ended: VecDeque<EndedQuestion>,
 }
 
 impl<W> Ledger<W> {
-    /// An empty ledger of one run whose questions end unanswered after `patience`.
+    /// Creates an empty ledger of one run whose questions expire after `patience`.
     pub(crate) fn new(limits: AskLimits, patience: Duration, run: Run) -> Self {
         Self {
             limits,
@@ -149,7 +149,7 @@ impl<W> Ledger<W> {
         }
     }
 
-    /// Opens a question, or joins the one that asks the same.
+    /// Opens a question, or joins an equal one.
     pub(crate) fn ask(&mut self, request: Request, waiter: W, now: Duration) -> Asked<W> {
         let key = key(&request);
         if let Some(open) = self.same.get(&key).and_then(|id| self.open.get_mut(id)) {
@@ -165,8 +165,7 @@ impl<W> Ledger<W> {
         Asked::Opened(self.open(key, request, waiter, now))
     }
 
-    /// Asks again for a call that waited for a question whose answer let other calls through. It was admitted before, so no
-    /// limit counts.
+    /// Asks again for a call whose question ended with an answer for other calls. It was admitted before, so no limit applies.
     pub(crate) fn ask_again(&mut self, request: Request, waiter: W, now: Duration) -> QuestionId {
         let key = key(&request);
         if let Some(open) = self.same.get(&key).and_then(|id| self.open.get_mut(id)) {
@@ -194,7 +193,7 @@ impl<W> Ledger<W> {
         id
     }
 
-    /// Charges one question to the worker, if it may ask.
+    /// Counts one question of the worker, if it may ask.
     fn admit(&mut self, request: &Request, now: Duration) -> Result<(), NotAsked> {
         if let Some(denied) = self.silences(request) {
             return Err(NotAsked::Silenced(denied.clone()));
@@ -230,7 +229,7 @@ impl<W> Ledger<W> {
         Ok(())
     }
 
-    /// Ends a question as a person said, by what they granted or a no, unless its time is over or it ended before.
+    /// Ends a question with an approval or, if `granted` is `None`, a denial. It expires instead if its time has passed.
     pub(crate) fn answer(
         &mut self,
         id: QuestionId,
@@ -250,12 +249,12 @@ impl<W> Ledger<W> {
         Some(ended)
     }
 
-    /// Ends every question whose time is over.
+    /// Ends all questions whose time has passed.
     pub(crate) fn expire(&mut self, now: Duration) -> Vec<Ended<W>> {
         self.end_where(Decision::Expired, |open| open.question.expires_at <= now)
     }
 
-    /// Drops waiters that wait no more, and ends questions that nobody waits for.
+    /// Drops waiters that are gone, and ends questions without waiters.
     pub(crate) fn sweep(&mut self, waits: impl Fn(&W) -> bool) -> Vec<Ended<W>> {
         for open in self.open.values_mut() {
             open.waiters.retain(&waits);
@@ -264,7 +263,7 @@ impl<W> Ledger<W> {
         self.end_where(Decision::Cancelled, |open| open.waiters.is_empty())
     }
 
-    /// Takes the last waiter back; a question that nobody else waits for ends.
+    /// Removes the last waiter; a question without other waiters ends.
     pub(crate) fn withdraw(&mut self, id: QuestionId) -> Option<W> {
         let open = self.open.get_mut(&id)?;
         let waiter = open.waiters.pop();
@@ -275,7 +274,7 @@ impl<W> Ledger<W> {
         waiter
     }
 
-    /// Ends every question of a worker that is no more, and forgets what was remembered of it.
+    /// Ends all questions of a worker that has ended, and removes its data.
     pub(crate) fn cancel_worker(&mut self, worker: WorkerId) -> Vec<Ended<W>> {
         let ended = self.end_where(Decision::Cancelled, |open| {
             open.question.request.worker == worker
@@ -286,7 +285,7 @@ impl<W> Ledger<W> {
         ended
     }
 
-    /// Asks no more about calls like that of an open question, for its worker and session.
+    /// Denies further calls like that of an open question, for its worker and session.
     pub(crate) fn silence(&mut self, id: QuestionId, calls: DeniedCalls) {
         let Some(open) = self.open.get(&id) else {
             return;
@@ -316,7 +315,7 @@ impl<W> Ledger<W> {
         self.silenced.insert(id, silenced);
     }
 
-    /// What of a request a person does not want to be asked about.
+    /// What of a request was denied for the rest of the session.
     fn silences(&self, request: &Request) -> Option<&Coverage> {
         let of_request = self.silenced.values().filter(|silenced| {
             silenced.worker == request.worker && silenced.session == request.session
@@ -327,18 +326,18 @@ impl<W> Ledger<W> {
             .find(needed)
     }
 
-    /// Asks again about what was silenced. Returns whether it was.
+    /// Removes a denial for the rest of a session. Returns whether it existed.
     pub(crate) fn ask_again_about(&mut self, id: SilencedId) -> bool {
         self.silenced.remove(&id).is_some()
     }
 
-    /// Asks again about what was silenced in a session that ended.
+    /// Removes the denials of a session that ended.
     pub(crate) fn end_session(&mut self, session: &str) {
         self.silenced
             .retain(|_, silenced| *silenced.session != *session);
     }
 
-    /// What nobody is asked about, the oldest first.
+    /// Denials for the rest of a session, the oldest first.
     pub(crate) fn silenced(&self) -> Vec<Silenced> {
         self.silenced.values().cloned().collect()
     }
@@ -348,27 +347,27 @@ impl<W> Ledger<W> {
         self.open.get(&id).map(|open| &open.question)
     }
 
-    /// Every open question, in the order they were asked.
+    /// All open questions, in the order in which they were asked.
     pub(crate) fn questions(&self) -> impl Iterator<Item = &Question> {
         self.open.values().map(|open| &open.question)
     }
 
-    /// How a question stands; none if there was none, or it ended too long ago.
+    /// State of a question; `None` if it does not exist or ended too long ago.
     pub(crate) fn state(&self, id: QuestionId) -> Option<QuestionState> {
-        self.standing(id).map(|standing| standing.state)
+        self.question_status(id).map(|status| status.state)
     }
 
-    /// How a question stands, and whose it is.
-    pub(crate) fn standing(&self, id: QuestionId) -> Option<Standing> {
+    /// Status of a question.
+    pub(crate) fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {
         if let Some(open) = self.open.get(&id) {
-            return Some(Standing {
+            return Some(QuestionStatus {
                 session: Arc::clone(&open.question.request.session),
                 state: QuestionState::Pending,
                 granted: Vec::new(),
             });
         }
         let past = self.ended.iter().find(|past| past.id == id)?;
-        Some(Standing {
+        Some(QuestionStatus {
             session: Arc::clone(&past.session),
             state: QuestionState::Settled(past.decision),
             granted: past.granted.clone(),
@@ -395,7 +394,7 @@ impl<W> Ledger<W> {
             self.ended.pop_front();
         }
         let session = Arc::clone(&question.request.session);
-        self.ended.push_back(Past {
+        self.ended.push_back(EndedQuestion {
             id,
             session,
             decision,
@@ -522,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_yes_is_no_yes() {
+    fn late_approval_is_expired() {
         let mut ledger = ledger();
         let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let other = opened(ledger.ask(request(1, 2, NEED), 10, at(1)));
@@ -533,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_asks_ten_times_a_minute() {
+    fn worker_asks_at_most_ten_questions_per_minute() {
         let mut ledger = ledger();
         for n in 0..10 {
             let id = opened(ledger.ask(request(1, n, NEED), n, at(n)));
@@ -637,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn denials_silence_nothing_unless_a_person_says_so_and_are_asked_about_again() {
+    fn denial_affects_later_calls_only_if_a_person_says_so() {
         let mut ledger = ledger();
         for n in 0..5 {
             let id = opened(ledger.ask(request(1, n, NEED), n, at(n * 10)));
@@ -666,13 +665,13 @@ mod tests {
             |ledger: &mut Ledger<u64>| [same, other, read].map(|need| asked(ledger, 1, need));
         assert_eq!(about(&mut ledger), [false, true, true]);
         assert!(asked(&mut ledger, 2, same));
-        let told = ledger.silenced();
-        assert_eq!((told.len(), told[0].worker), (1, WorkerId(1)));
-        assert!(ledger.ask_again_about(told[0].id) && !ledger.ask_again_about(told[0].id));
+        let denials = ledger.silenced();
+        assert_eq!((denials.len(), denials[0].worker), (1, WorkerId(1)));
+        assert!(ledger.ask_again_about(denials[0].id) && !ledger.ask_again_about(denials[0].id));
         silence(&mut ledger, DeniedCalls::Kind);
         assert_eq!(about(&mut ledger), [false, false, true]);
-        let told = ledger.silenced();
-        assert_eq!(told[0].denied, ["write:file".parse().unwrap()]);
+        let denials = ledger.silenced();
+        assert_eq!(denials[0].denied, ["write:file".parse().unwrap()]);
         ledger.end_session("another");
         assert_eq!(ledger.silenced().len(), 1);
         ledger.end_session("session");
@@ -683,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_silenced_is_bounded_and_the_oldest_is_asked_about_again() {
+    fn denials_for_the_session_are_bounded() {
         let mut ledger = ledger();
         for n in 0..=MOST_SILENCED as u64 {
             let id = opened(ledger.ask(request(n, 1, NEED), 1, at(0)));
@@ -697,7 +696,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_nobody_waits_for_ends() {
+    fn question_without_waiters_ends() {
         let mut ledger = ledger();
         let alone = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let shared = opened(ledger.ask(request(1, 2, NEED), 10, at(0)));
@@ -719,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_gone_takes_its_questions_along() {
+    fn questions_of_an_ended_worker_end() {
         let mut ledger = ledger();
         let mine = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let theirs = opened(ledger.ask(request(2, 1, NEED), 20, at(0)));

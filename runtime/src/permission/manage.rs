@@ -1,4 +1,4 @@
-//! What a person does with many questions and grants in, one answer for each out.
+//! Operations of people on many questions and grants.
 
 use super::batch::{Batch, BatchAnswer, batches};
 use super::settings::{GrantFilter, Narrowing};
@@ -12,7 +12,7 @@ use crate::id::{GrantId, QuestionId};
 use crate::path::VirtualPath;
 
 impl GrantAuthority {
-    /// The open questions that a person can look at together.
+    /// Returns batches of open questions.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
@@ -20,26 +20,25 @@ impl GrantAuthority {
         Ok(batches(&self.questions().await?))
     }
 
-    /// Answers several questions, each by its own answer; one that fails does not keep the others.
+    /// Answers several questions, each with its own answer; a failure does not affect the others.
     pub async fn answer_each(
         &self,
         answers: impl IntoIterator<Item = (QuestionId, Answer)>,
     ) -> Vec<(QuestionId, Result<(), AuthorityError>)> {
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for (question, answer) in answers {
-            told.push((question, self.answer(question, answer).await));
+            results.push((question, self.answer(question, answer).await));
         }
-        told
+        results
     }
 
-    /// Answers the questions of a batch that a person ticked by one answer: each ends by a decision of its own, and those
-    /// that are not ticked stay open. It is all or none: nothing is answered unless each of them is open still and the
-    /// pattern fits it, as in [`Self::answer`]. One grant is given where several of the same worker would be equal, but
-    /// for those that count uses. A yes for an agent is on the disk when this returns, as there.
+    /// Answers the selected questions of a batch, all or none: each must be open and the pattern must be valid for it, as in
+    /// [`Self::answer`]. Other questions stay open. Equal grants of the same worker are given once, except those that count
+    /// uses. Grants to agents are on disk when this returns.
     ///
     /// # Errors
-    /// [`AuthorityError::InBatch`] with the first question that cannot be answered so; [`AuthorityError`] if there are too
-    /// many grants, or it cannot be recorded or stored. What [`batches`](super::batches) would not put together is
+    /// [`AuthorityError::InBatch`] with the first question that cannot be answered this way; [`AuthorityError`] if there are
+    /// too many grants, or they cannot be audited or stored. Questions that [`batches`](super::batches) would not group are
     /// [`AuthorityError::NotTogether`].
     pub async fn answer_batch(
         &self,
@@ -50,10 +49,10 @@ impl GrantAuthority {
         self.broker().answer_batch(questions, answer).await
     }
 
-    /// Grants everything that `template` says for `roots`, or nothing. [`Template::rules`] shows it before.
+    /// Grants the rules of `template` for `roots`, all or none. [`Template::rules`] returns them.
     ///
     /// # Errors
-    /// [`AuthorityError`] if the template does not fit the roots, there are too many grants or they cannot be recorded.
+    /// [`AuthorityError`] if the template is invalid for the roots, there are too many grants or they cannot be audited.
     pub async fn apply(
         &self,
         template: &Template,
@@ -68,7 +67,7 @@ impl GrantAuthority {
         self.broker().grant_all(grants).await
     }
 
-    /// The live grants that `filter` admits, in the order they were given.
+    /// Returns the live grants that match `filter`, in the order in which they were given.
     ///
     /// # Errors
     /// [`AuthorityError::Closed`]
@@ -81,24 +80,24 @@ impl GrantAuthority {
         Ok(grants)
     }
 
-    /// Takes back every live grant that `filter` admits, each with a record of its own; as [`Self::revoke`].
+    /// Revokes all live grants that match `filter`, as by [`Self::revoke`]; each has an audit record.
     ///
     /// # Errors
-    /// [`AuthorityError::StillStored`] if they were taken back and only the store has some still,
+    /// [`AuthorityError::StillStored`] if they were revoked but some could not be removed from the store;
     /// [`AuthorityError::Closed`].
     pub async fn revoke_where(&self, filter: GrantFilter) -> Result<GrantsRevoked, AuthorityError> {
         self.broker().revoke_where(filter).await
     }
 
-    /// Leaves less of a grant. Where it covers less than before, or its holder's sub-agents lose it, what is under way by
-    /// it is stopped as by [`Self::revoke`], and counted as one grant; otherwise none is. A narrowing that cannot be stored or
-    /// recorded takes the grant back whole, and stops what is under way by it without waiting for its end.
+    /// Narrows a grant. If it covers less than before or its holder's descendants lose it, calls that use it are stopped, as
+    /// by [`Self::revoke`], and counted as one grant. If the change cannot be stored or audited, the grant is revoked, and its
+    /// calls are stopped without waiting for their end.
     ///
     /// # Errors
-    /// [`AuthorityError::Wider`] for a change that leaves more than there is, or that names a protected file which the
-    /// grant does not name; [`AuthorityError::Audit`] if it cannot be recorded and the grant is as it was;
-    /// [`AuthorityError::Store`] if it cannot be and the grant was taken back; [`AuthorityError::StillStored`] if that is
-    /// so, and the store still has the grant as it was; [`AuthorityError`] if the grant is gone.
+    /// [`AuthorityError::Wider`] if the change would widen the grant, or names a protected file that the grant does not name;
+    /// [`AuthorityError::Audit`] if it cannot be audited and the grant is unchanged; [`AuthorityError::Store`] if the grant was
+    /// revoked instead; [`AuthorityError::StillStored`] if, in addition, it could not be removed from the store;
+    /// [`AuthorityError`] if the grant has ended.
     pub async fn narrow(
         &self,
         grant: GrantId,
@@ -116,7 +115,7 @@ impl GrantAuthority {
         self.broker().narrow(grant, change).await
     }
 
-    /// Rules that would have spared a person questions; see [`suggest`]. None is given by itself.
+    /// Returns rules that would have saved a person questions; see [`suggest`]. They are not granted automatically.
     #[must_use]
     pub fn suggestions(&self, history: &History) -> Vec<Suggestion> {
         suggest(history, self.authority())
@@ -132,10 +131,11 @@ mod tests {
     use crate::config::{Config, RootConfig};
     use crate::error::CallError;
     use crate::id::WorkerId;
-    use crate::permission::broker::{Broker, BrokerConfig, Ruling};
+    use crate::permission::broker::{AskOutcome, Broker, BrokerConfig};
     use crate::permission::tests::shown;
     use crate::permission::{
-        Apart, Claimant, DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, Request,
+        DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, NotBatchable, Request,
+        Requester,
     };
     use crate::policy::Authority;
     use crate::scope::Verb;
@@ -171,8 +171,8 @@ mod tests {
         Stage { grants, audit, log }
     }
 
-    fn claimant(request: &Request) -> Claimant {
-        Claimant {
+    fn requester(request: &Request) -> Requester {
+        Requester {
             worker: request.worker,
             ancestors: [].into(),
             session: Arc::clone(&request.session),
@@ -191,21 +191,21 @@ mod tests {
             self.grants.grant(grant).await.unwrap()
         }
 
-        /// Whether the next call of the first worker that needs this is spared a question.
+        /// Whether the next call of the first worker that needs this asks no question.
         async fn serves(&self, need: &str) -> bool {
             let request = request(1, 1, &[need]);
             let needs = request.needs.clone().into();
-            let call = crate::permission::CallOf {
+            let call = crate::permission::CallRef {
                 call: request.call,
                 tool: request.tool.clone(),
                 origin: request.origin,
             };
-            let redeemed = self
+            let used = self
                 .grants
                 .broker()
-                .redeem(claimant(&request), needs, call)
+                .use_grants(requester(&request), needs, call)
                 .await;
-            redeemed.unwrap().is_some()
+            used.unwrap().is_some()
         }
 
         async fn steps(&self) -> Vec<Step> {
@@ -219,14 +219,14 @@ mod tests {
         async fn asking(
             &self,
             requests: Vec<Request>,
-        ) -> Vec<tokio::task::JoinHandle<Result<Ruling, CallError>>> {
+        ) -> Vec<tokio::task::JoinHandle<Result<AskOutcome, CallError>>> {
             let asked = requests.len();
             let mut waiting = Vec::new();
             for request in requests {
                 let broker = self.grants.broker().clone();
-                let claimant = claimant(&request);
+                let requester = requester(&request);
                 waiting.push(tokio::spawn(async move {
-                    broker.ask(request, claimant, None).await
+                    broker.ask(request, requester, None).await
                 }));
             }
             while self.grants.questions().await.unwrap().len() < asked {
@@ -244,7 +244,7 @@ mod tests {
     const ME: GrantHolder = GrantHolder::Worker(WorkerId(1));
 
     #[tokio::test]
-    async fn what_is_meant_is_taken_back_at_once_and_each_has_a_record() {
+    async fn matching_grants_are_revoked_and_each_is_audited() {
         let stage = stage(100).await;
         let other = GrantHolder::Worker(WorkerId(2));
         let first = stage.give(&ME, "write:file:/r/a").await;
@@ -358,8 +358,8 @@ mod tests {
             .await;
         assert_eq!(same.unwrap(), GrantsRevoked::default());
         let steps = stage.steps().await;
-        let told = |step: &&Step| matches!(step, Step::GrantNarrowed(_));
-        assert_eq!(steps.iter().filter(told).count(), 2);
+        let results = |step: &&Step| matches!(step, Step::GrantNarrowed(_));
+        assert_eq!(steps.iter().filter(results).count(), 2);
         let gone = stage.grants.narrow(GrantId(99), to("read")).await;
         assert!(matches!(gone, Err(AuthorityError::NoGrant)));
     }
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_template_that_is_too_much_leaves_nothing_in_the_store() {
+    async fn template_that_exceeds_the_limit_stores_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("grants");
         let stage = stage_keeping(3, Some(GrantStore::open(&file).unwrap())).await;
@@ -422,9 +422,9 @@ mod tests {
             (ids[1], beyond),
             (ids[2], Answer::DENY),
         ];
-        let told = stage.grants.answer_each(answers).await;
-        let [(first, Ok(())), (second, Err(refused)), (third, Ok(()))] = told.as_slice() else {
-            panic!("{told:?}");
+        let results = stage.grants.answer_each(answers).await;
+        let [(first, Ok(())), (second, Err(refused)), (third, Ok(()))] = results.as_slice() else {
+            panic!("{results:?}");
         };
         assert_eq!([*first, *second, *third], ids.as_slice());
         assert!(matches!(refused, AuthorityError::DoesNotFit));
@@ -438,9 +438,9 @@ mod tests {
             .collect();
         assert_eq!(left, [ids[1]]);
         let denied = waiting.remove(2).await.unwrap().unwrap();
-        assert!(matches!(denied, Ruling::Refused { .. }));
+        assert!(matches!(denied, AskOutcome::Refused { .. }));
         let allowed = waiting.remove(0).await.unwrap().unwrap();
-        assert!(matches!(allowed, Ruling::Allowed(..)));
+        assert!(matches!(allowed, AskOutcome::Allowed(..)));
     }
 
     fn allowed(pattern: Option<&str>, lifetime: Lifetime) -> BatchAnswer {
@@ -476,7 +476,7 @@ mod tests {
     ];
 
     /// Four questions of two workers.
-    async fn four(stage: &Stage) -> Vec<tokio::task::JoinHandle<Result<Ruling, CallError>>> {
+    async fn four(stage: &Stage) -> Vec<tokio::task::JoinHandle<Result<AskOutcome, CallError>>> {
         let requests = (1..).zip(WANTED);
         let requests = requests.map(|(n, (worker, need))| request(worker, n, &[need]));
         stage.asking(requests.collect()).await
@@ -504,13 +504,16 @@ mod tests {
         });
         assert_eq!(holders.collect::<Vec<_>>(), [1, 2]);
         for call in waiting.drain(..3) {
-            assert!(matches!(call.await.unwrap().unwrap(), Ruling::Allowed(..)));
+            assert!(matches!(
+                call.await.unwrap().unwrap(),
+                AskOutcome::Allowed(..)
+            ));
         }
         let deny = BatchAnswer::Deny {
             note: Some("not now".to_owned()),
         };
         stage.grants.answer_batch([ids[3]], deny).await.unwrap();
-        let Ruling::Refused { note, by, .. } = waiting.remove(0).await.unwrap().unwrap() else {
+        let AskOutcome::Refused { note, by, .. } = waiting.remove(0).await.unwrap().unwrap() else {
             panic!("it was allowed");
         };
         assert_eq!((note.as_deref(), by), (Some("not now"), DecidedBy::Person));
@@ -522,9 +525,9 @@ mod tests {
         async fn is_heard(&self, argument: u64) -> bool {
             let asked = self.open().await.len();
             let request = request(1, argument, &["write:file:/r/a/x"]);
-            let (broker, claimant) = (self.grants.broker().clone(), claimant(&request));
+            let (broker, requester) = (self.grants.broker().clone(), requester(&request));
             let asking =
-                tokio::spawn(async move { broker.ask(request, claimant, None).await.is_ok() });
+                tokio::spawn(async move { broker.ask(request, requester, None).await.is_ok() });
             while !asking.is_finished() && self.open().await.len() == asked {
                 tokio::task::yield_now().await;
             }
@@ -533,7 +536,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusals_of_batches_silence_nobody() {
+    async fn batch_denial_does_not_deny_later_calls() {
         let stage = stage(100).await;
         let requests = (1..=3).map(|n| request(1, n, &["write:file:/r/a/x"]));
         let _waiting = stage.asking(requests.collect()).await;
@@ -551,7 +554,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shared_question_leaves_the_others_of_its_batch_their_uses() {
+    async fn shared_question_does_not_consume_uses_of_its_batch() {
         let stage = stage(100).await;
         let [first, second] =
             [(1, "write:file:/r/a/x"), (2, "write:file:/r/a/y")].map(|(n, need)| {
@@ -559,8 +562,8 @@ mod tests {
                 let broker = stage.grants.broker().clone();
                 move || {
                     let (broker, request) = (broker.clone(), request.clone());
-                    let claimant = claimant(&request);
-                    tokio::spawn(async move { broker.ask(request, claimant, None).await })
+                    let requester = requester(&request);
+                    tokio::spawn(async move { broker.ask(request, requester, None).await })
                 }
             });
         let (one, same, other) = (first(), first(), second());
@@ -573,14 +576,17 @@ mod tests {
         stage.grants.answer_batch(ids, answer).await.unwrap();
         for call in [one, other] {
             let ruling = tokio::time::timeout(std::time::Duration::from_secs(20), call).await;
-            assert!(matches!(ruling.unwrap().unwrap(), Ok(Ruling::Allowed(..))));
+            assert!(matches!(
+                ruling.unwrap().unwrap(),
+                Ok(AskOutcome::Allowed(..))
+            ));
         }
         assert!(!same.is_finished());
         assert_eq!(stage.open().await, [3], "the second call asks again");
     }
 
     #[tokio::test]
-    async fn the_history_tells_every_grant_of_a_batch_with_its_question() {
+    async fn history_lists_every_grant_of_a_batch_with_its_question() {
         let stage = stage(100).await;
         let wanted = [
             &["write:file:/r/a"][..],
@@ -596,7 +602,7 @@ mod tests {
         for record in stage.log.records() {
             history.add(&record).unwrap();
         }
-        let told: Vec<Vec<u64>> = history
+        let results: Vec<Vec<u64>> = history
             .entries()
             .map(|entry| match &entry.event {
                 HistoryEvent::Question(question) => {
@@ -605,11 +611,11 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(told, [vec![1], vec![1, 2]]);
+        assert_eq!(results, [vec![1], vec![1, 2]]);
     }
 
     #[tokio::test]
-    async fn what_is_looked_at_by_itself_is_not_answered_with_others() {
+    async fn unbatchable_questions_are_not_answered_together() {
         let stage = stage(100).await;
         let mut requests: Vec<Request> = (1..=6)
             .map(|n| request(n, n, &["write:file:/r/a/x"]))
@@ -619,13 +625,16 @@ mod tests {
         requests[4].server = Some("hub".into());
         requests[5].preview = None;
         let _waiting = stage.asking(requests).await;
-        let apart = [
-            Apart::Sensitive,
-            Apart::Session,
-            Apart::Server,
-            Apart::Unshown,
+        let not_batchable = [
+            NotBatchable::Sensitive,
+            NotBatchable::Session,
+            NotBatchable::Server,
+            NotBatchable::Unshown,
         ];
-        for ((other, apart), allows) in (3..).zip(apart).zip([true, false].into_iter().cycle()) {
+        for ((other, not_batchable), allows) in (3..)
+            .zip(not_batchable)
+            .zip([true, false].into_iter().cycle())
+        {
             let answer = if allows {
                 allowed(None, Lifetime::Once)
             } else {
@@ -637,7 +646,7 @@ mod tests {
                 panic!("{refused:?}");
             };
             assert_eq!(question.0, other);
-            assert!(matches!(*source, AuthorityError::NotTogether(why) if why == apart));
+            assert!(matches!(*source, AuthorityError::NotTogether(why) if why == not_batchable));
         }
         assert_eq!(stage.open().await, [1, 2, 3, 4, 5, 6]);
         let answer = allowed(None, Lifetime::Once);
@@ -655,7 +664,10 @@ mod tests {
         let answer = allowed(Some("write:file:/r/a"), once);
         stage.grants.answer_batch(ids, answer).await.unwrap();
         for call in waiting.into_iter().take(2) {
-            assert!(matches!(call.await.unwrap().unwrap(), Ruling::Allowed(..)));
+            assert!(matches!(
+                call.await.unwrap().unwrap(),
+                AskOutcome::Allowed(..)
+            ));
         }
         assert_eq!(stage.grants.grants().await.unwrap(), []);
     }
@@ -707,7 +719,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_stored_is_recorded_as_rolled_back() {
+    async fn unstored_grant_is_audited_as_rolled_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("grants");
         let stage = stage_keeping(3, Some(GrantStore::open(&file).unwrap())).await;

@@ -1,8 +1,8 @@
-//! A question in, a short list of named answers for clients that show buttons out.
+//! Answers to a question as a short list of named options, for clients that show buttons.
 //!
-//! The form is that of the Agent Client Protocol's `session/request_permission`: an option has an id, a name and one of
-//! its kinds. One option stands for a width and a time; the list names few, the narrowest first. A refusal is an
-//! option of its own: ACP's outcome `cancelled` ends the agent's turn, and means no answer here.
+//! The format is that of the Agent Client Protocol's `session/request_permission`: an option has an id, a name and a
+//! kind. Each option is a breadth and a lifetime; the list is short, the narrowest first. Denying is an option of its
+//! own: ACP's outcome `cancelled` ends the agent's turn and is not an answer here.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Answer, Choice, Lifetime, Question};
 
-/// What an option does, as an ACP client marks it.
+/// Kind of an option in ACP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptionKind {
@@ -18,9 +18,9 @@ pub enum OptionKind {
     AllowOnce,
     /// Allows this and later calls.
     AllowAlways,
-    /// Refuses this call.
+    /// Denies this call.
     RejectOnce,
-    /// Refuses this and later calls.
+    /// Denies this and later calls.
     RejectAlways,
 }
 
@@ -34,22 +34,23 @@ pub enum OptionKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AnswerOption {
-    /// Names it; [`Question::chosen`] takes it back.
+    /// Its id, for [`Question::chosen`].
     pub option_id: String,
-    /// What a person reads: what it allows, and for how long.
+    /// Text for people: what it allows, and for how long.
     pub name: String,
-    /// What it does.
+    /// Its kind.
     pub kind: OptionKind,
 }
 
 const REJECT: &str = "reject";
 const REJECT_KIND: &str = "reject-session";
-/// Before the number of waiting calls that an option allows.
+/// Prefix of the number of waiting calls that an option allows.
 const WAITING: &str = "waiting-";
 
 impl Question {
-    /// The answers worth a button: exactly what is asked, once and, with what else needs no confirmation, for the session;
-    /// a no; and a no to every call of the kind for the rest of the session. What needs one ([`Choice::needs_confirmation`]) is for a host's own page or the terminal.
+    /// Returns the answers to offer as buttons: exactly what is asked, once; that and the other choices that need no
+    /// confirmation, for the session; a denial; and a denial of every call of the kind for the rest of the session. Choices
+    /// that need a confirmation ([`Choice::needs_confirmation`]) are for a host's own page or the terminal.
     #[must_use]
     pub fn options(&self) -> Vec<AnswerOption> {
         let mut options: Vec<AnswerOption> = self
@@ -98,7 +99,7 @@ impl Question {
         options
     }
 
-    /// The answer that an option stands for; none if this question offers no such option.
+    /// Returns the answer of an option; `None` if this question does not offer it.
     #[must_use]
     pub fn chosen(&self, option_id: &str) -> Option<Answer> {
         match option_id {
@@ -107,7 +108,7 @@ impl Question {
             _ => {}
         }
         let (_, rung, lifetime) = match option_id.strip_prefix(WAITING) {
-            // Their number may have changed since the option was shown.
+            // The number may have changed since the option was shown.
             Some(calls) => (String::new(), 0, Lifetime::Waiting(calls.parse().ok()?)),
             None => self.offers().into_iter().find(|(id, ..)| id == option_id)?,
         };
@@ -119,8 +120,8 @@ impl Question {
         })
     }
 
-    /// The choices that are offered for longer than a call, the narrowest first. What has to be confirmed takes more than a
-    /// button or a form.
+    /// The choices that are offered beyond one call, the narrowest first. Those that need a confirmation are not offered as
+    /// a button or in a form.
     pub(crate) fn lasting_choices(&self) -> impl Iterator<Item = (usize, &Choice)> {
         let choices = self.request.choices.iter().enumerate();
         choices.filter(|(_, choice)| !choice.needs_confirmation(Lifetime::Session))
@@ -132,7 +133,7 @@ impl Question {
         NonZeroU32::new(calls).filter(|calls| calls.get() > 1)
     }
 
-    /// Each allowing option: its id, its rung and how long it holds.
+    /// The allowing options: id, choice and lifetime.
     fn offers(&self) -> Vec<(String, usize, Lifetime)> {
         let mut offers = vec![("once".to_owned(), 0, Lifetime::Once)];
         offers.extend(self.all_waiting().map(|calls| {
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sensitive_is_offered_exactly_and_never_for_good() {
+    fn sensitive_needs_are_offered_exactly_and_never_permanently() {
         let ids: Vec<String> = question(true)
             .options()
             .into_iter()

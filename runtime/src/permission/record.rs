@@ -1,4 +1,4 @@
-//! What becomes of questions and grants in, the audit events and the trace that tell of it out.
+//! Audit events and trace events of questions and grants.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use crate::audit::{AnsweredStep, AuditEvent, Step};
 use crate::call::Origin;
 use crate::id::{CallId, QuestionId, WorkerId};
 
-/// What is said of an answer that had no effect.
+/// Note for an answer without effect.
 pub(super) const UNUSABLE: &str = "the answer could not be used";
-/// What is said where nobody answered in a person's name.
+/// Note for a question that nobody could answer.
 pub(super) const NOBODY: &str = "nobody could be asked";
 
-/// A question that ended without a yes.
+/// The step of a question that ended without approval.
 pub(super) fn refused(
     question: QuestionId,
     decision: Decision,
@@ -32,7 +32,7 @@ pub(super) fn refused(
     }
 }
 
-/// Who holds what an answer grants; nobody if it serves the one call.
+/// The holder of the grants of an answer; `None` if it is for the waiting calls only.
 pub(super) fn holder(request: &Request, lifetime: Lifetime) -> Option<GrantHolder> {
     match lifetime {
         Lifetime::Once | Lifetime::Waiting(_) => None,
@@ -45,7 +45,7 @@ pub(super) fn holder(request: &Request, lifetime: Lifetime) -> Option<GrantHolde
     }
 }
 
-/// The worker and the agent that an event about a grant of `holder` names.
+/// The worker and agent of an event about a grant of `holder`.
 fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
     match holder {
         GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
@@ -55,7 +55,7 @@ fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
     }
 }
 
-/// Who caused what `by` decided; what nobody decided, whoever asked did.
+/// The origin of a decision of `by`; without a decision, that of the request.
 fn origin(by: DecidedBy, asked: Origin) -> Origin {
     match by {
         DecidedBy::Person => Origin::Human,
@@ -64,14 +64,14 @@ fn origin(by: DecidedBy, asked: Origin) -> Origin {
     }
 }
 
-/// An event of how the question of `request` ended.
+/// The event of the end of a question.
 pub(super) fn answered(request: &Request, step: AnsweredStep) -> AuditEvent {
     let by = step.by.unwrap_or(DecidedBy::Nobody);
     let step = Step::Answered(Box::new(step));
     about(request, origin(by, request.origin), step)
 }
 
-/// An event of what becomes of a grant of `holder`.
+/// An event of a grant of `holder`.
 pub(super) fn of_grant(holder: &GrantHolder, by: DecidedBy, step: Step) -> AuditEvent {
     let (worker, agent) = whom(holder);
     AuditEvent {
@@ -102,7 +102,7 @@ pub(super) fn trace_blocked(request: &Request, call: CallId, question: QuestionI
     tracing::debug!(%worker, %call, %question, %tool, "blocked");
 }
 
-/// Traces that a question is put to whoever answers.
+/// Traces that a question is shown to the approver.
 pub(super) fn trace_shown(request: &Request, question: QuestionId) {
     let Request {
         worker, call, tool, ..

@@ -1,4 +1,4 @@
-//! Grants and what a person wants of them in, those that are meant and whether a change only narrows out.
+//! Filters and narrowing of grants.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use super::{GrantHolder, is_at_or_beneath, millis};
 use crate::id::WorkerId;
 use crate::scope::{Coverage, Operations, Reach, Scope, ScopePattern, Verb};
 
-/// Which grants are meant: those for which everything that is set holds. One that sets nothing means all.
+/// Selects grants that match all fields that are set. Without any it selects all grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrantFilter {
-    /// Held by the agent of this path, or by one beneath it. A grant that ends with a session or a worker names no agent.
+    /// Held by the agent with this path or by a descendant. Grants that end with a session or a worker name no agent.
     pub agent: Option<Arc<str>>,
     /// Ends with this session.
     pub session: Option<Arc<str>>,
     /// Ends with this worker.
     pub worker: Option<WorkerId>,
-    /// Allows something of this verb, alone or among others.
+    /// Allows this verb, alone or among others.
     pub verb: Option<Verb>,
-    /// Allows something of what this covers, alone or among others.
+    /// Overlaps this pattern.
     pub touches: Option<ScopePattern>,
 }
 
 impl GrantFilter {
-    /// Whether the grant is meant.
+    /// Returns whether the grant matches.
     #[must_use]
     pub fn admits(&self, grant: &GrantView) -> bool {
         let Self {
@@ -54,33 +54,33 @@ impl GrantFilter {
     }
 }
 
-/// How a grant is edited. It can only be narrowed: for more, a person gives another.
+/// Change of a grant, which can only narrow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Narrowing {
-    /// What it covers from now on.
+    /// The new pattern.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<ScopePattern>,
-    /// How far it reaches from what the pattern names from now on.
+    /// The new reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reach>,
-    /// What may be done from now on.
+    /// The new operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<Operations>,
-    /// How many uses are left from now on.
+    /// The new number of remaining uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uses: Option<NonZeroU32>,
-    /// How long it holds from now on.
+    /// The new lifetime, from now on.
     #[serde(rename = "for_ms", with = "maybe_millis")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Duration>,
-    /// The holder's sub-agents lose it.
+    /// Whether the holder's descendants lose it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub holder_only: bool,
 }
 
 impl Narrowing {
-    /// Whether `grant` would be no wider after it than it is `now`.
+    /// Whether `grant` would be no wider after the change than it is `now`.
     pub(crate) fn narrows(&self, grant: &GrantView, now: Duration) -> bool {
         let Self {
             pattern: _,
@@ -99,7 +99,7 @@ impl Narrowing {
             })
     }
 
-    /// What a grant of `held` would cover after it; none if that is nothing, or more than `held`.
+    /// What a grant of `held` would cover after the change; `None` if that is nothing, or more than `held`.
     pub(crate) fn left_of(&self, held: &Coverage) -> Option<Coverage> {
         let pattern = self.pattern.as_ref().unwrap_or(held.pattern());
         let reach = self.reach.unwrap_or(held.reach());
@@ -108,8 +108,8 @@ impl Narrowing {
         held.includes(&left).then_some(left)
     }
 
-    /// Whether it names a protected file that a grant of `held` does not name: a folder gives nothing on the protected
-    /// files in it, but their very names do.
+    /// Whether the change names a protected file that a grant of `held` does not name: a grant of a folder does not cover
+    /// the protected files in it.
     pub(crate) fn uncovers(&self, held: &Coverage, protects: impl FnOnce(&Scope) -> bool) -> bool {
         let named = self.pattern.as_ref().and_then(ScopePattern::path);
         named.is_some_and(|path| {
@@ -117,7 +117,7 @@ impl Narrowing {
         })
     }
 
-    /// Whether calls that use `grant` already may be beyond what is left of it.
+    /// Whether calls that already use `grant` may exceed the narrowed grant.
     pub(crate) fn cuts(&self, grant: &GrantView) -> bool {
         let other = self.left_of(&grant.pattern).as_ref() != Some(&grant.pattern);
         other || (self.holder_only && grant.descendants)
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_closed_is_not_left_open_by_a_wider_grant() {
+    fn narrowing_closes_gates_of_calls_with_wider_grants() {
         let admits = |filter: &GrantFilter, pattern: &str| {
             filter.admits(&grant(pattern, GrantHolder::Worker(WorkerId(1))))
         };

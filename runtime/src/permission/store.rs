@@ -1,15 +1,14 @@
-//! The name of a file in, the agent grants that it keeps out; while it is open, nobody else writes it.
+//! Grant store: a file with the grants of agents, locked while it is open.
 //!
-//! A small file that is replaced as a whole: it changes at the speed of people, holds 10,000 grants at most, and
-//! people can read it. That is why it is no database.
+//! The file is small and replaced as a whole: it changes rarely, holds at most 10,000 grants, and people can read it, so
+//! it needs no database.
 //!
-//! A grant counts at once, is stored once its record is written, and is on the disk when whoever gave it hears so; one that
-//! cannot be stored is taken back.
-//! What was taken back is gone from the disk when that is told, too.
+//! A grant takes effect at once, is stored once its audit record is written, and is on disk before success is reported; a
+//! grant that cannot be stored is revoked. A revoked grant is removed from disk before success is reported, too.
 
 mod edit;
 mod format;
-mod keeper;
+mod handle;
 mod writer;
 
 use std::io;
@@ -27,67 +26,67 @@ use format::{MOST_BYTES, Unread, VERSION};
 pub use edit::GrantEditError;
 pub use format::GrantDamage;
 pub(super) use format::{Contents, MOST_GRANTS};
-pub(super) use keeper::{Keeper, Saved, Unstored, WallClock, wall_clock};
+pub(super) use handle::{PendingSave, StoreFailure, StoreHandle, WallClock, wall_clock};
 pub use writer::GrantWriteError;
 
-/// A grant to an agent as it is stored: it holds for every worker of that name, now and later.
+/// A stored grant to an agent, for all workers of that name, now and later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredGrant {
-    /// Names it, over restarts too.
+    /// Its id, also after restarts.
     pub id: GrantId,
     /// The agent's path, such as `main/tests`.
     pub agent: Arc<str>,
     /// What it covers.
     #[serde(flatten, deserialize_with = "crate::scope::all_parts")]
     pub pattern: Coverage,
-    /// Whether the agent's sub-agents may use it too.
+    /// Whether the agent's descendants may use it, too.
     pub descendants: bool,
     /// When it was given, in milliseconds since 1970.
     pub given_at_ms: u64,
 }
 
 impl StoredGrant {
-    /// Whether `agent` holds it, or an agent beneath that one.
+    /// Returns whether `agent` or a descendant holds it.
     #[must_use]
     pub fn is_held_at_or_beneath(&self, agent: &str) -> bool {
         is_at_or_beneath(&self.agent, agent)
     }
 }
 
-/// Why a file cannot keep grants, or not those that are in it.
+/// Why a grant store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantStoreError {
-    /// It cannot be opened, made or read: it is a link, its folder is missing, or the system refuses.
+    /// The file cannot be opened, created or read: it is a link, its folder is missing, or the system refuses.
     #[error("cannot open the grant store `{}`", .file.display())]
     Open {
         /// The file.
         file: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Somebody else may have written it.
+    /// Another user can write the file.
     #[error("`{}` cannot be a grant store: {reason}", .file.display())]
     Unsafe {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it or with a folder above it.
+        /// What is wrong with the file or a folder above it.
         reason: String,
     },
-    /// Another runtime keeps its grants there.
+    /// Another runtime uses the file.
     #[error("the grant store `{}` is in use", .file.display())]
     InUse {
         /// The file.
         file: PathBuf,
     },
-    /// It is some other file; it was left alone.
+    /// The file is not a grant store; it was not changed.
     #[error("`{}` is no grant store", .file.display())]
     Foreign {
         /// The file.
         file: PathBuf,
     },
-    /// Another version of this program wrote it; it was left alone.
+    /// Another version of this program wrote the file; it was not changed.
     #[error(
         "the grant store `{}` has format version {version}, and this program reads version {VERSION}{}",
         .file.display(),
@@ -99,7 +98,7 @@ pub enum GrantStoreError {
         /// Its version.
         version: u64,
     },
-    /// It is not as it was written, so no grant in it counts.
+    /// The file is damaged, so none of its grants is used.
     #[error(
         "the grant store `{}` is damaged{}",
         .file.display(),
@@ -108,26 +107,26 @@ pub enum GrantStoreError {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Where it was moved to, out of the way of the next start; none if it was only read.
+        /// Where it was moved to, so that the next start succeeds; `None` if it was only read.
         kept_in: Option<PathBuf>,
-        /// What is wrong with it.
+        /// The damage.
         source: GrantDamage,
     },
-    /// It is damaged, and could not be moved out of the way either.
+    /// The file is damaged and could not be moved.
     #[error("the grant store `{}` is damaged ({damage}) and cannot be moved aside", .file.display())]
     SetAside {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         damage: GrantDamage,
         /// Why it could not be moved.
         source: io::Error,
     },
 }
 
-/// A file that keeps what people granted to agents, for [`RuntimeBuilder::grant_store`](crate::RuntimeBuilder::grant_store).
+/// A file with grants to agents, for [`RuntimeBuilder::grant_store`](crate::RuntimeBuilder::grant_store).
 ///
-/// One runtime at a time has it; a second is refused, in any process.
+/// Only one runtime can use it at a time, across processes.
 #[derive(Debug)]
 pub struct GrantStore {
     file: StoreFile,
@@ -135,15 +134,15 @@ pub struct GrantStore {
 }
 
 impl GrantStore {
-    /// Opens the file at `path`, or makes an empty one that only its owner may read. A link is not followed.
+    /// Opens the file at `path`, or creates an empty one that only its owner may read. A link is not followed.
     ///
-    /// Nobody else may write the file, its folder or a folder above it, but for sticky ones such as `/tmp`.
+    /// No other user may be able to write the file, its folder or a folder above it, except for sticky ones such as `/tmp`.
     ///
-    /// A damaged file is moved aside to `path.corrupt`, or `path.corrupt-2` and so on, so that it can be looked into
-    /// and the next start begins without grants.
+    /// A damaged file is moved to `path.corrupt`, `path.corrupt-2` and so on, so that it can be inspected and the next start
+    /// begins without grants.
     ///
     /// # Errors
-    /// [`GrantStoreError`]; no grant of a file that is refused counts.
+    /// [`GrantStoreError`]; no grant of a rejected file is used.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, GrantStoreError> {
         let path = path.as_ref();
         let file = Folder::of(path).and_then(Folder::locked);
@@ -174,7 +173,8 @@ impl GrantStore {
         }
     }
 
-    /// The grants in the file at `path`, by number; none if there is no file. It may be in use, and is left as it is.
+    /// Reads the grants in the file at `path`, in the order of their ids; empty if there is no file. It may be in use and is
+    /// not changed.
     ///
     /// # Errors
     /// [`GrantStoreError`]
@@ -190,17 +190,17 @@ impl GrantStore {
         Ok(contents.grants.into_values().collect())
     }
 
-    /// The grants that are in it, by number.
+    /// Returns the grants in the order of their ids.
     pub fn grants(&self) -> impl Iterator<Item = &StoredGrant> {
         self.contents.grants.values()
     }
 
-    /// Every file that belongs to it; workers must reach none of them.
+    /// All files of the store, which workers must not reach.
     pub(crate) fn places(&self) -> Vec<PathBuf> {
         self.file.folder().places()
     }
 
-    /// Every file that belongs to the store at `path`, whoever has it.
+    /// All files of the store at `path`.
     pub(crate) fn places_of(path: &Path) -> io::Result<Vec<PathBuf>> {
         private_file::places_of(path)
     }

@@ -1,4 +1,4 @@
-//! A history in, rules that would have spared a person questions out; what was refused, or is delicate, never is one.
+//! Suggests rules that would have saved a person questions, from a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::path::VirtualPath;
 use crate::policy::Authority;
 use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 
-/// How often a person must have allowed the same kind before a rule is suggested.
+/// How often a person must have allowed similar calls before a rule is suggested.
 const OFTEN: usize = 3;
-/// How many names the path of a rule has at least: whole roots are never suggested.
+/// Minimum number of names in the path of a rule: whole roots are never suggested.
 const DEEP: usize = 2;
 
-/// A rule that a person may want to give. Nothing gives it by itself.
+/// A suggested rule. It is not granted automatically.
 ///
 /// [`Coverage::sentence`] says what it would allow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,28 +25,28 @@ const DEEP: usize = 2;
 pub struct Suggestion {
     /// The agent that asked.
     pub agent: Arc<str>,
-    /// The folder that holds everything that was allowed, or the very file. Of changes it covers creating and changing.
+    /// The folder that contains everything that was allowed, or the file. For writes it covers creating and changing.
     #[serde(flatten)]
     pub pattern: Coverage,
-    /// `Session` if all was asked by one worker, which then holds the rule; else `Agent`.
+    /// `Session` if one worker asked all questions, which then holds the rule; else `Agent`.
     pub lifetime: Lifetime,
-    /// How many of the questions of this history it would have spared.
+    /// How many of the questions in this history it would have saved.
     pub spares: usize,
 }
 
-/// One question that a person allowed, as a rule might have.
+/// One question that a person allowed and a rule could have.
 struct Allowed<'h> {
     /// The run and worker that asked.
     by: (u64, Option<crate::id::WorkerId>),
     paths: Vec<&'h VirtualPath>,
 }
 
-/// Returns rules for what people allowed an agent three times or more: the deepest folder of at least two names that
-/// holds all of it, or the very file.
+/// Returns rules for what people allowed an agent at least three times: the deepest folder with at least two names that
+/// contains all of it, or the file.
 ///
-/// Only reads count, and changes that were allowed whole and whose plans create or modify; nothing sensitive counts, and no rule is at, above or
-/// beneath what a person or a rule refused to anybody. Equal histories give equal suggestions, whatever the order of
-/// their entries.
+/// Only reads count, and changes that were allowed completely and whose plans create or modify. Nothing sensitive counts,
+/// and no rule is at, above or beneath anything that was denied to any agent. Equal histories give equal suggestions,
+/// whatever the order of their entries.
 #[must_use]
 pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
     let mut refused: Vec<&Scope> = Vec::new();
@@ -76,7 +76,7 @@ pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
     suggestions
 }
 
-/// Whether it was denied for what it needs. What nobody was asked about was not, nor what came too often.
+/// Whether it was denied because of its needs, not because nobody was asked or it came too often.
 fn is_refusal(entry: &HistoryEntry) -> bool {
     match &entry.event {
         HistoryEvent::Call(call) => call.code.is_none_or(|code| code == Code::PermissionDenied),
@@ -84,17 +84,17 @@ fn is_refusal(entry: &HistoryEntry) -> bool {
     }
 }
 
-/// The verb and paths of a question that a rule might have answered; none if a person should go on being asked.
+/// The verb and paths of a question that a rule could answer; `None` if people should still be asked.
 fn plain<'h>(
     entry: &'h HistoryEntry,
     authority: &Authority,
 ) -> Option<(Verb, Vec<&'h VirtualPath>)> {
     let (needs, changes) = match &entry.event {
-        // A rule would allow all of it, which the person did not.
+        // A rule would allow all of it, but the person did not.
         HistoryEvent::Question(question) if question.left_out.is_empty() => {
             (&question.needs, &question.changes)
         }
-        // The host asked a person, and its client brought what they granted.
+        // The host asked a person, and its client sent the grant.
         HistoryEvent::Call(call) if !call.brought.is_empty() => (&call.needs, &call.changes),
         _ => return None,
     };
@@ -104,7 +104,7 @@ fn plain<'h>(
         Verb::Write => is_mild(changes),
         Verb::Execute => false,
     };
-    // What must not be changed lightly is not to be read lightly either.
+    // Protected files are sensitive for reading, too.
     let delicate = |need: &Scope| authority.protects(&need.with_verb(Verb::Write));
     let fits = |need: &&Scope| need.verb() == verb && !delicate(need);
     let paths = needs.iter().map(|need| need.path().filter(|_| fits(&need)));
@@ -112,7 +112,7 @@ fn plain<'h>(
     (may && !entry.agent.is_empty()).then_some((verb, paths))
 }
 
-/// Whether it is known what the call did, and that nothing went or moved.
+/// Whether the call is known to have deleted and moved nothing.
 fn is_mild(changes: &[Op]) -> bool {
     let mild = |op: &Op| match op {
         Op::Create | Op::Modify | Op::MakeDirectory | Op::Copy => true,
@@ -121,7 +121,7 @@ fn is_mild(changes: &[Op]) -> bool {
     !changes.is_empty() && changes.iter().all(mild)
 }
 
-/// The rules for one agent and verb, the deepest first; a question is counted for one of them alone.
+/// The rules for one agent and verb, the deepest first; each question is counted for one of them.
 fn rules(
     agent: &Arc<str>,
     verb: Verb,
@@ -169,12 +169,12 @@ fn rules(
     rules
 }
 
-/// Whether one of them lies beneath the other.
+/// Whether one of them contains the other.
 fn is_like(refused: &Scope, pattern: &ScopePattern) -> bool {
     pattern.covers(refused) || ScopePattern::of(refused).covers_pattern(pattern)
 }
 
-/// The deepest path that all of them lie at or beneath.
+/// The deepest common ancestor, or the path itself.
 fn deepest(questions: &[Allowed<'_>]) -> Option<VirtualPath> {
     let mut paths = questions.iter().flat_map(|question| &question.paths);
     let first = (*paths.next()?).clone();
@@ -206,7 +206,7 @@ mod tests {
         Authority::configured(&Config::new().root(RootConfig::new(root))).unwrap()
     }
 
-    /// What is suggested after one agent asked for each of these; a yes changes a file as is said.
+    /// The suggestions after one agent asked for each of these; an approval changes the file by the given operation.
     fn suggested(asked: &[(&[&str], Decision, Option<Op>)]) -> Vec<Suggestion> {
         let mut log = Log::default();
         log.spawn(1, "main");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_or_moves_or_is_not_known_does_not_count() {
+    fn deletes_moves_and_unknown_plans_do_not_count() {
         for op in [Op::Delete, Op::Move] {
             check(&writes(SRC, op), &[]);
         }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allowed_in_part_does_not_count() {
+    fn partially_allowed_changes_do_not_count() {
         let mut log = Log::default();
         log.spawn(1, "main");
         log.asked("main", 1, &SRC[..1], YES, EDIT);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn delicate_needs_do_not_count() {
+    fn sensitive_needs_do_not_count() {
         let protected: &[&str] = &["write:file:/r/a/.mcp.json"];
         check(&[(protected, YES, EDIT); 3], &[]);
         let mixed: &[&str] = &["write:file:/r/a/x", "read:file:/r/a/x"];
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_was_refused_is_covered() {
+    fn suggestion_covers_nothing_that_was_denied() {
         let refused: &[&str] = &["write:file:/r/src/c/secret"];
         let mut asked = writes(SRC, Op::Modify).to_vec();
         asked.push((refused, Decision::Denied, None));
@@ -367,7 +367,7 @@ mod tests {
 
     type Asked = (Vec<String>, bool, bool);
 
-    fn told(asked: &[Asked]) -> (Log, Vec<Suggestion>) {
+    fn log_and_suggestions(asked: &[Asked]) -> (Log, Vec<Suggestion>) {
         let mut log = Log::default();
         log.spawn(1, "main");
         for (question, (needs, allowed, mild)) in (1..).zip(asked) {
@@ -390,7 +390,7 @@ mod tests {
             ),
             seed in any::<u64>(),
         ) {
-            let (log, suggestions) = told(&asked);
+            let (log, suggestions) = log_and_suggestions(&asked);
             for one in &suggestions {
                 let covered = |entry: &&HistoryEntry| {
                     entry.event.needs().iter().all(|need| one.pattern.pattern().covers(need))
@@ -400,7 +400,7 @@ mod tests {
                 prop_assert!(one.spares >= OFTEN && counted.len() >= one.spares);
                 let needs = || counted.iter().flat_map(|entry| entry.event.needs());
                 prop_assert!(one.pattern.path().is_some_and(|path| path.depth() >= DEEP));
-                // No narrower pattern covers as much.
+                // No narrower pattern covers the same.
                 let narrower = |name: &str| one.pattern.path().and_then(|path| path.join(name).ok());
                 for name in ["a", "b"] {
                     let inner = narrower(name).unwrap();
@@ -417,7 +417,7 @@ mod tests {
                 let other = usize::try_from(seed.rotate_left(u32::try_from(place).unwrap()) % (place as u64 + 1)).unwrap();
                 shuffled.swap(place, other);
             }
-            prop_assert_eq!(told(&shuffled).1, suggestions);
+            prop_assert_eq!(log_and_suggestions(&shuffled).1, suggestions);
         }
     }
 }

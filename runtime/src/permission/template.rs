@@ -1,4 +1,4 @@
-//! A named set of patterns and the directories it is for in, grants for a person to look at and give out.
+//! Permission templates: named sets of patterns with the directories that they apply to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use crate::json::read_json;
 use crate::path::VirtualPath;
 use crate::scope::{Scope, ScopeError, ScopePattern};
 
-/// What stands for each directory that a template is applied to.
+/// Placeholder of the directories that a template is applied to.
 const ROOT: &str = "{root}";
-/// The largest text that is read as a template, in bytes: each example is tried with each pattern.
+/// Maximum size of a template in bytes: each example is matched with each pattern.
 const MOST_BYTES: usize = 64 << 10;
-/// What the examples of a template are tried with.
+/// The directory for which the examples of a template are checked.
 const SAMPLE: &str = "/example";
 
-/// Why a text is no template, or one cannot be applied.
+/// Why a template is invalid or cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
-    /// It is not JSON of the right form.
+    /// It is not valid JSON, or has the wrong form.
     #[error("the template cannot be read: {0}")]
     Form(Arc<str>),
     /// It has no name, or grants nothing.
     #[error("the template lacks `{0}`")]
     Lacks(&'static str),
-    /// A pattern or an example is no scope.
+    /// A pattern or an example is not a scope.
     #[error("`{text}` in the template `{template}` is no scope")]
     Scope {
         /// The template.
@@ -55,21 +55,21 @@ pub enum TemplateError {
         /// The example.
         example: String,
     },
-    /// It is larger than any that people write.
+    /// It is too large.
     #[error("the template is larger than {MOST_BYTES} bytes")]
     Large,
-    /// It would grant more than a grant store holds.
+    /// It would add more grants than a grant store can hold.
     #[error("the template `{0}` would grant more than {MOST_GRANTS} patterns")]
     TooMany(String),
-    /// It speaks of directories and none was named.
+    /// It needs a directory and none was given.
     #[error("the template `{0}` needs a directory")]
     NoRoot(String),
 }
 
 /// A named set of patterns, such as `reviewer`, that a person applies to directories.
 ///
-/// It grants nothing by being read: only [`GrantAuthority::apply`](super::GrantAuthority::apply) does, which no model
-/// reaches. What it grants is what a person could grant by hand: no deny, protected name or worker's policy gives way.
+/// It has no effect until [`GrantAuthority::apply`](super::GrantAuthority::apply), which no model can reach. It grants only
+/// what a person could grant by hand, and overrides no deny, protected name or worker's policy.
 ///
 /// ```
 /// use bailiwick::{Template, VirtualPath};
@@ -100,7 +100,7 @@ struct Form {
     refuses: Vec<String>,
 }
 
-/// The templates that are always there: name, what it is for, patterns, examples that are covered, and that are refused.
+/// Built-in templates: name, description, patterns, examples that are covered, and examples that are refused.
 type BuiltIn = (
     &'static str,
     &'static str,
@@ -153,7 +153,7 @@ const BUILT_IN: &[BuiltIn] = &[
 ];
 
 impl Template {
-    /// The templates that are always there: `read-only`, `reviewer`, `editor`, `scratch`.
+    /// Returns the built-in templates: `read-only`, `reviewer`, `editor`, `scratch`.
     #[must_use]
     pub fn built_in() -> Vec<Self> {
         let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
@@ -169,12 +169,11 @@ impl Template {
         BUILT_IN.iter().map(template).collect()
     }
 
-    /// Reads one that a person wrote: `name`, `about`, the patterns it `allows`, and scopes that it `covers` and
-    /// `refuses`, which are tried. `{root}` stands for each directory that it will be applied to.
+    /// Parses a template with `name`, `about`, the patterns that it `allows`, and example scopes that it `covers` and
+    /// `refuses`, which are checked. `{root}` is the placeholder of the directories that it is applied to.
     ///
     /// # Errors
-    /// [`TemplateError`] for an unknown or missing member, for what is no scope, for the example that fails, and for what is
-    /// larger than 64 KiB.
+    /// [`TemplateError`] for an unknown or missing member, an invalid scope, a failing example, or more than 64 KiB.
     pub fn parse(json: &str) -> Result<Self, TemplateError> {
         if json.len() > MOST_BYTES {
             return Err(TemplateError::Large);
@@ -192,24 +191,24 @@ impl Template {
         &self.form.name
     }
 
-    /// What it is for, in words.
+    /// Returns its description.
     #[must_use]
     pub fn about(&self) -> &str {
         &self.form.about
     }
 
-    /// The patterns it allows, in which `{root}` stands for each directory.
+    /// Returns the patterns that it allows, with `{root}` as placeholder of the directories.
     #[must_use]
     pub fn allows(&self) -> &[String] {
         &self.form.allows
     }
 
-    /// The patterns that applying it to `roots` would grant, each once.
+    /// Returns the patterns that it grants for `roots`, each once.
     ///
     /// # Errors
-    /// [`TemplateError::NoRoot`] if it speaks of directories and `roots` is empty; [`TemplateError::Scope`] for a
-    /// directory in which a pattern is none; [`TemplateError::Covered`] if it would grant there what it is to refuse;
-    /// [`TemplateError::TooMany`] if that is more than a grant store holds.
+    /// [`TemplateError::NoRoot`] if it needs a directory and `roots` is empty; [`TemplateError::Scope`] if a pattern is
+    /// invalid for a directory; [`TemplateError::Covered`] if it would grant one of its refused examples there;
+    /// [`TemplateError::TooMany`] if there are more than a grant store can hold.
     pub fn rules(&self, roots: &[VirtualPath]) -> Result<Vec<ScopePattern>, TemplateError> {
         let (mut rules, mut known) = (Vec::new(), BTreeSet::new());
         for text in &self.form.allows {
@@ -238,7 +237,7 @@ impl Template {
         Ok(rules)
     }
 
-    /// Tries what the template is to refuse wherever it is applied.
+    /// Checks the refused examples for all directories that it is applied to.
     fn refused(&self, rules: &[ScopePattern], roots: &[VirtualPath]) -> Result<(), TemplateError> {
         for example in &self.form.refuses {
             let put = |root: &VirtualPath| example.replace(ROOT, root.as_str());
@@ -257,7 +256,7 @@ impl Template {
         Ok(())
     }
 
-    /// The grants that applying it to `roots` would give to `holder`, and not to its sub-agents.
+    /// The grants to `holder`, without its descendants, for `roots`.
     ///
     /// # Errors
     /// As [`Self::rules`].
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_in_holds_its_own_examples() {
+    fn built_in_templates_pass_their_examples() {
         let names: Vec<String> = Template::built_in()
             .iter()
             .map(|template| {

@@ -1,21 +1,21 @@
-//! Preview tokens: each stands for one call and what it would do.
+//! Preview tokens: each identifies one call and its plan.
 //!
-//! The first half says which call it is of and the second which plan, so that a token of another call can be told from one
-//! whose files changed. Both are keyed: only runtimes with the key can make one.
+//! The first half identifies the call and the second the plan, so that a token of another call is distinguished from one
+//! whose files changed. Both are keyed hashes: only runtimes with the key can create one.
 
 use std::fmt;
 
 use serde_json::Value;
 
-use super::Facts;
+use super::CallInfo;
 use crate::effect::{ContentHash, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::tool::AnyPlan;
 
-/// How many bytes of a token say which call it is of.
+/// How many bytes of a token identify the call.
 const OF_CALL: usize = 16;
 
-/// What preview tokens are made with.
+/// Secret key of preview tokens.
 #[derive(Clone, Copy)]
 pub(crate) struct PreviewKey([u8; 32]);
 
@@ -35,7 +35,7 @@ impl PreviewKey {
     /// This key, else a random one.
     ///
     /// # Errors
-    /// The system's, if it gives no random bits.
+    /// The operating system's error if it has no random bytes.
     pub(crate) fn or_random(key: Option<Self>) -> Result<Self, getrandom::Error> {
         if let Some(key) = key {
             return Ok(key);
@@ -45,34 +45,34 @@ impl PreviewKey {
         Ok(Self(bytes))
     }
 
-    /// A hash that nobody can make without the key. It is taken twice, so that a hash of a longer text cannot be made of it.
+    /// Keyed hash of `text`. It hashes twice against length extension.
     fn hash(&self, text: &[u8]) -> ContentHash {
         let once = ContentHash::of(&[self.0.as_slice(), text].concat());
         ContentHash::of(&[self.0.as_slice(), once.as_bytes()].concat())
     }
 }
 
-/// The same worker, tool, arguments and present state give the same token.
-pub(crate) fn token_of(facts: &Facts, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
+/// The token of a plan: the same worker, tool, arguments and state give the same token.
+pub(crate) fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
     let state = serde_json::to_vec(&plan.changes);
     let state = state.map_err(|error| {
         let message = format!("the plan cannot be written as JSON: {error}");
         CallError::new(Code::Internal, message)
     })?;
-    Ok(token(facts, &state))
+    Ok(token(info, &state))
 }
 
-/// The same worker, tool, arguments and word of the server give the same token.
-pub(crate) fn remote_token(facts: &Facts, shown: &str) -> PreviewToken {
-    token(facts, shown.as_bytes())
+/// The token of a server's preview: the same worker, tool, arguments and server token give the same token.
+pub(crate) fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
+    token(info, shown.as_bytes())
 }
 
-fn token(facts: &Facts, state: &[u8]) -> PreviewToken {
-    let arguments = canonical(&facts.arguments);
-    let call = serde_json::json!([facts.worker.0, facts.tool.as_str(), arguments]).to_string();
-    // No JSON has this byte, so where the call ends is certain.
-    let whole = facts.key.hash(&[call.as_bytes(), &[0], state].concat());
-    let of_call = facts.key.hash(call.as_bytes());
+fn token(info: &CallInfo, state: &[u8]) -> PreviewToken {
+    let arguments = canonical(&info.arguments);
+    let call = serde_json::json!([info.worker.0, info.tool.as_str(), arguments]).to_string();
+    // JSON never contains this byte, so it delimits the call.
+    let whole = info.key.hash(&[call.as_bytes(), &[0], state].concat());
+    let of_call = info.key.hash(call.as_bytes());
     let mut bytes = *whole.as_bytes();
     for (byte, of_call) in bytes.iter_mut().zip(of_call.as_bytes()).take(OF_CALL) {
         *byte = *of_call;
@@ -80,17 +80,17 @@ fn token(facts: &Facts, state: &[u8]) -> PreviewToken {
     PreviewToken(ContentHash::from_bytes(bytes))
 }
 
-/// Whether two tokens are of one call, whatever it would do.
+/// Whether two tokens belong to the same call.
 pub(crate) fn of_one_call(one: PreviewToken, other: PreviewToken) -> bool {
     one.0.as_bytes().get(..OF_CALL) == other.0.as_bytes().get(..OF_CALL)
 }
 
-/// The hash of arguments in the audit: of JSON without spaces whose keys are sorted.
+/// The hash of arguments in the audit: that of their canonical JSON.
 pub(crate) fn arguments_hash(arguments: &Value) -> ContentHash {
     ContentHash::of(canonical(arguments).to_string().as_bytes())
 }
 
-/// `value` with the keys of every object in order, so that equal arguments are equal bytes.
+/// `value` with the keys of every object sorted, so that equal arguments have equal bytes.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,10 +1,10 @@
-//! A call that must ask in; what it asks, what it may look at meanwhile, and the call anew once it is granted, out.
+//! Calls that wait for approval.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::way::Way;
+use super::context::CallContext;
 use super::{Granted, Parsed, Step, Waiting};
 use crate::capability::ReadPermit;
 use crate::error::{CallError, Code};
@@ -15,12 +15,12 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::{Job, WriteJob};
 
 impl Step<Waiting> {
-    /// The arguments as people see them: canonical JSON, or what arguments that are none were understood as.
+    /// The arguments as people see them: canonical JSON, or the `Debug` form of typed arguments.
     pub(crate) fn arguments(&self) -> Value {
-        self.way.arguments(&self.facts.arguments)
+        self.context.arguments(&self.info.arguments)
     }
 
-    /// Exactly the needs that a person must allow, sorted.
+    /// Exactly the needs that require approval, sorted.
     pub(crate) fn asks(&self) -> &[Scope] {
         &self.state.asks
     }
@@ -28,14 +28,14 @@ impl Step<Waiting> {
     /// The needs to change protected files, each with the reason why it is protected.
     pub(crate) fn protected(&self) -> Vec<(Scope, &'static str)> {
         let asks = self.state.asks.iter();
-        asks.filter_map(|need| Some((need.clone(), self.way.protection_reason(need)?)))
+        asks.filter_map(|need| Some((need.clone(), self.context.protection_reason(need)?)))
             .collect()
     }
 
-    /// Whether live grants were not yet looked through for one of the needs; from now on they were. A grant may
-    /// cover a need and still not satisfy it, as that of a folder does for a protected name in it.
-    pub(crate) fn untried(&mut self) -> bool {
-        let tried = &mut self.way.tried;
+    /// Returns whether live grants were not yet looked up for one of the needs, and marks all as looked up. A grant may
+    /// cover a need and still not satisfy it, such as the grant of a folder for a protected name in it.
+    pub(crate) fn has_untried_needs(&mut self) -> bool {
+        let tried = &mut self.context.tried;
         let fresh: Vec<_> = self
             .state
             .asks
@@ -47,9 +47,9 @@ impl Step<Waiting> {
         !fresh.is_empty()
     }
 
-    /// What was granted to this call before it was made, as far as it covers what is asked as it is now; and the rest of it.
+    /// Splits the needs that require approval: the grants sent with the call that cover some of them, and the uncovered needs.
     pub(crate) fn offered(&self) -> (Vec<ScopePattern>, Vec<Scope>) {
-        let offered = &self.way.offered;
+        let offered = &self.context.offered;
         let used = |pattern: &&ScopePattern| self.state.asks.iter().any(|need| pattern.binds(need));
         let covered = |need: &&Scope| offered.iter().any(|pattern| pattern.binds(need));
         let rest = self.state.asks.iter().filter(|need| !covered(need));
@@ -59,11 +59,11 @@ impl Step<Waiting> {
         )
     }
 
-    /// The refusal for when nobody can be asked. It also names what was granted with this call alone: the next one needs
-    /// all of it again.
-    pub(crate) fn unasked(&self) -> CallError {
+    /// The `SCOPE_REQUIRED` error for calls that cannot ask. It also names the needs that were covered by grants sent with
+    /// this call, since the next call needs them again.
+    pub(crate) fn scope_required(&self) -> CallError {
         let mut needs = self.state.asks.clone();
-        needs.extend(self.way.replayed.iter().cloned());
+        needs.extend(self.context.replayed.iter().cloned());
         needs.sort();
         needs.dedup();
         let mut message = must_allow(&needs);
@@ -74,43 +74,46 @@ impl Step<Waiting> {
         CallError::new(Code::ScopeRequired, message).requesting(needs)
     }
 
-    /// What a mutating call is planned with before anybody is asked; none if its targets may not be read.
-    pub(crate) fn look(&self) -> Option<(Arc<dyn WriteJob>, ReadPermit)> {
-        let Job::Write(job) = &self.way.job else {
+    /// The job and permit to plan a mutating call before anybody is asked; `None` if its targets may not be read.
+    pub(crate) fn early_plan(&self) -> Option<(Arc<dyn WriteJob>, ReadPermit)> {
+        let Job::Write(job) = &self.context.job else {
             return None;
         };
-        let Way {
+        let CallContext {
             needs,
             authority,
             granted,
             ..
-        } = &*self.way;
+        } = &*self.context;
         let readable =
             |need: &Scope| authority.judge(&need.with_verb(Verb::Read), granted) == Verdict::Allow;
         if !needs.iter().all(readable) {
             return None;
         }
-        // Planning changes nothing, so it may suppose the answer to the writes it is about to ask for.
+        // Planning changes nothing, so it may assume that the writes will be approved.
         let supposed = needs
             .iter()
             .filter(|need| need.verb() == Verb::Write)
             .map(Coverage::of);
         let supposed = granted.iter().cloned().chain(supposed).collect();
-        Some((Arc::clone(job), ReadPermit::mint(self.terms(supposed))))
+        Some((
+            Arc::clone(job),
+            ReadPermit::mint(self.permit_scope(supposed)),
+        ))
     }
 
-    /// Takes up what a person granted, or granted before; the call is judged anew.
+    /// Adds grants to the call, which is then judged again.
     pub(crate) fn granted(mut self, granted: Granted) -> Step<Parsed> {
-        let Granted { redeemed, outside } = granted;
-        let replayed = |need: &&Scope| redeemed.brought.iter().any(|grant| grant.binds(need));
+        let Granted { used, outside } = granted;
+        let replayed = |need: &&Scope| used.brought.iter().any(|grant| grant.binds(need));
         let asks = self.state.asks.iter();
-        self.way.replayed.extend(asks.filter(replayed).cloned());
-        self.way.granted.extend(redeemed.patterns);
-        self.way.grant_gates.extend(redeemed.gates);
-        self.way.outside.extend(outside);
+        self.context.replayed.extend(asks.filter(replayed).cloned());
+        self.context.granted.extend(used.patterns);
+        self.context.grant_gates.extend(used.gates);
+        self.context.outside.extend(outside);
         Step {
-            facts: self.facts,
-            way: self.way,
+            info: self.info,
+            context: self.context,
             state: Parsed,
         }
     }
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_forges_an_entry_of_a_refusal() {
+    fn text_cannot_forge_an_entry_of_a_refusal() {
         let check = |needs: &[&str], expected: &str| {
             let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
             assert_eq!(

@@ -1,4 +1,4 @@
-//! An access level in, the verbs it leaves out.
+//! Access levels and the verbs that they allow.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl Access {
     /// Every level, from closed to open.
     pub const ALL: [Self; 3] = [Self::Read, Self::Interact, Self::Full];
 
-    /// The level as it stands in a policy.
+    /// Returns the level as written in a policy.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Access {
         }
     }
 
-    /// The least level that leaves `verb`.
+    /// The lowest level that allows `verb`.
     pub(crate) const fn required(verb: Verb) -> Self {
         match verb {
             Verb::Read => Self::Read,
@@ -62,7 +62,7 @@ impl Access {
     }
 }
 
-/// Refuses a level above the issuer's.
+/// Rejects a level above the issuer's.
 pub(crate) fn admit(access: Option<Access>, issuer: &Authority) -> Result<(), PolicyError> {
     let held = issuer.access();
     match access.filter(|wanted| *wanted > held) {

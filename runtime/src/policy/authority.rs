@@ -1,4 +1,4 @@
-//! A configuration and policies in, the verdict of all layers on each need out.
+//! Authority: the conjunction of the configuration and all policy layers.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::config::Config;
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 
-/// Everything above a call, as a conjunction of layers; cheap to clone.
+/// The authority of a worker or a call: a conjunction of layers. Cheap to clone.
 ///
-/// Layers can be added and never taken away, so what is derived from an authority is never more open.
+/// Layers can be added but never removed, so an authority that is derived from another one is never wider.
 ///
 /// ```
 /// use bailiwick::{Authority, Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath};
@@ -37,10 +37,10 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// No layer can be taken away, and none can be made but by [`Authority::admit`]:
+/// Layers cannot be removed, and only [`Authority::admit`] creates them:
 /// ```compile_fail
-/// fn widened(held: bailiwick::Authority) -> bailiwick::Authority {
-///     bailiwick::Authority { layers: [].into(), ..held } // private
+/// fn widened(authority: bailiwick::Authority) -> bailiwick::Authority {
+///     bailiwick::Authority { layers: [].into(), ..authority } // private
 /// }
 /// ```
 /// ```compile_fail
@@ -48,29 +48,29 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 ///     bailiwick::Layer(layer.0) // private
 /// }
 /// ```
-/// What can be done is to add one:
+/// A layer can be added:
 /// ```
-/// fn narrowed(held: &bailiwick::Authority, layer: &bailiwick::Layer) -> bailiwick::Authority {
-///     held.narrow(layer)
+/// fn narrowed(authority: &bailiwick::Authority, layer: &bailiwick::Layer) -> bailiwick::Authority {
+///     authority.narrow(layer)
 /// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Authority {
     base: Arc<Base>,
-    layers: Arc<[Held]>,
+    layers: Arc<[LayerEntry]>,
     total: Arc<Total>,
 }
 
-/// A layer and where it stands.
+/// A layer with its name.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct LayerEntry {
     pub(crate) name: LayerName,
     pub(crate) layer: Layer,
-    /// Whether it is an ancestor's, so that what was only to be handed on has been.
+    /// Whether it is an ancestor's, so that its delegate-only scopes apply.
     pub(crate) inherited: bool,
 }
 
-/// What does not depend on the need, of all layers together.
+/// The parts of all layers together that do not depend on the need.
 #[derive(Clone, Copy, Debug)]
 struct Total {
     limits: Limits,
@@ -79,21 +79,24 @@ struct Total {
 }
 
 impl Authority {
-    /// What a configuration gives.
+    /// Creates the authority of a configuration.
     ///
     /// # Errors
-    /// [`PolicyError`] if a glob or a builder's text cannot be read.
+    /// [`PolicyError`] if a glob or another text is invalid.
     pub fn configured(config: &Config) -> Result<Self, PolicyError> {
-        Self::keeping(config, Vec::new())
+        Self::with_ungrantable(config, Vec::new())
     }
 
-    /// What a configuration gives on a host where no grant opens the paths `kept`, or what holds one of them.
-    pub(crate) fn keeping(config: &Config, kept: Vec<VirtualPath>) -> Result<Self, PolicyError> {
+    /// The authority of a configuration where no grant covers the paths `ungrantable` or an ancestor of them.
+    pub(crate) fn with_ungrantable(
+        config: &Config,
+        ungrantable: Vec<VirtualPath>,
+    ) -> Result<Self, PolicyError> {
         let mut budget = PatternBudget::configuration();
         let policy = config.policy.configured();
         let first = policy.compile(Limits::default(), &mut budget)?;
         let mut total = Total::of(&first);
-        // Where the configuration says nothing, grants may reach outside the roots, and no policy needs to say so.
+        // By default, grants may reach outside the roots, and no policy needs to allow it.
         total.flags.allow_escape = policy.flags.allow_escape == Some(true);
         let mut layers = vec![first];
         for earlier in &config.restrictions {
@@ -101,27 +104,27 @@ impl Authority {
             total = total.tighter(Total::of(&layer));
             layers.push(layer);
         }
-        let held = |layer| Held {
+        let entry = |layer| LayerEntry {
             name: LayerName::Configuration,
             layer,
             inherited: false,
         };
         Ok(Self {
-            base: Arc::new(Base::compile(config, &mut budget)?.keeping(kept)),
+            base: Arc::new(Base::compile(config, &mut budget)?.with_ungrantable(ungrantable)),
             total: Arc::new(total),
-            layers: layers.into_iter().map(held).collect(),
+            layers: layers.into_iter().map(entry).collect(),
         })
     }
 
-    /// Reads `policy` as one more layer, if it asks for nothing that this authority lacks.
+    /// Compiles `policy` into a layer, if it requests nothing beyond this authority.
     ///
     /// # Errors
-    /// [`PolicyError`] with the JSON pointer of the first member that asks for more or cannot be read.
+    /// [`PolicyError`] with the JSON pointer of the first member that requests more or is invalid.
     pub fn admit(&self, policy: &Policy, origin: Origin) -> Result<Layer, PolicyError> {
         self.admit_within(policy, origin, PatternBudget::of(origin))
     }
 
-    /// Like [`Authority::admit`], for the policy of one call: nothing that is compiled for it is kept.
+    /// Like [`Authority::admit`], for the policy of one call: its compiled globs are not cached.
     pub(crate) fn admit_once(&self, policy: &Policy, origin: Origin) -> Result<Layer, PolicyError> {
         self.admit_within(policy, origin, PatternBudget::of(origin).once())
     }
@@ -137,32 +140,32 @@ impl Authority {
         Ok(layer)
     }
 
-    /// The authority of a child that is kept to `layer`.
+    /// Returns the authority of a child with `layer`.
     #[must_use]
     pub fn narrow(&self, layer: &Layer) -> Self {
-        let agents = |held: &&Held| matches!(held.name, LayerName::Agent(_));
+        let agents = |entry: &&LayerEntry| matches!(entry.name, LayerName::Agent(_));
         let index = self.layers.iter().filter(agents).count();
-        let inherited = self.layers.iter().map(|held| Held {
+        let inherited = self.layers.iter().map(|entry| LayerEntry {
             inherited: true,
-            ..held.clone()
+            ..entry.clone()
         });
         self.with(inherited.collect(), LayerName::Agent(index), layer)
     }
 
-    /// This authority for a session that is kept to `layer`.
+    /// Returns this authority for a session with `layer`.
     #[must_use]
     pub fn session(&self, layer: &Layer) -> Self {
         self.with(self.layers.to_vec(), LayerName::Session, layer)
     }
 
-    /// This authority for one call that is kept to `layer`.
+    /// Returns this authority for one call with `layer`.
     #[must_use]
     pub fn overlay(&self, layer: &Layer) -> Self {
         self.with(self.layers.to_vec(), LayerName::Call, layer)
     }
 
-    fn with(&self, mut layers: Vec<Held>, name: LayerName, layer: &Layer) -> Self {
-        layers.push(Held {
+    fn with(&self, mut layers: Vec<LayerEntry>, name: LayerName, layer: &Layer) -> Self {
+        layers.push(LayerEntry {
             name,
             layer: layer.clone(),
             inherited: false,
@@ -174,9 +177,9 @@ impl Authority {
         }
     }
 
-    /// The verdict on one need: the tightest of all layers, where a grant turns `Ask` into `Allow`.
+    /// Returns the verdict on one need: the strictest of all layers. A grant turns `Ask` into `Allow`.
     ///
-    /// A protected file needs a grant that names that very file. Nothing turns `Deny` into anything.
+    /// A protected file requires a grant that names that very file. Nothing overrides `Deny`.
     #[must_use]
     pub fn judge(&self, need: &Scope, granted: &[Coverage]) -> Verdict {
         let ruling = self.rule(&Need::new(need));
@@ -189,23 +192,26 @@ impl Authority {
 
     fn rule(&self, need: &Need<'_>) -> Ruling {
         let mut ruling = self.base.judge(need);
-        for held in &*self.layers {
+        for entry in &*self.layers {
             if ruling.verdict == Verdict::Deny {
                 break;
             }
-            ruling = ruling.tighter(self.rule_of(held, need));
+            ruling = ruling.tighter(self.rule_of(entry, need));
         }
         ruling
     }
 
-    pub(crate) fn rule_of(&self, held: &Held, need: &Need<'_>) -> Ruling {
-        let ruling = held.layer.0.judge(need, self.base.mounts(), held.inherited);
-        let confined = !held.layer.0.flags.allow_escape;
+    pub(crate) fn rule_of(&self, entry: &LayerEntry, need: &Need<'_>) -> Ruling {
+        let ruling = entry
+            .layer
+            .0
+            .judge(need, self.base.mounts(), entry.inherited);
+        let confined = !entry.layer.0.flags.allow_escape;
         let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
 
-    /// Says which layer and rule decide, and the smallest grant that would help.
+    /// Explains which layer and rule decide, and the smallest grant that would help.
     #[must_use]
     pub fn explain(&self, need: &Scope, granted: &[Coverage]) -> Explanation {
         Explanation::of(self, need, granted)
@@ -215,21 +221,21 @@ impl Authority {
         &self.base
     }
 
-    pub(crate) fn layers(&self) -> &[Held] {
+    pub(crate) fn layers(&self) -> &[LayerEntry] {
         &self.layers
     }
 
-    /// Whether a policy of the call itself is among the layers.
+    /// Whether one of the layers is the policy of the call.
     pub(crate) fn has_call_policy(&self) -> bool {
         let mut layers = self.layers.iter();
-        layers.any(|held| held.name == LayerName::Call)
+        layers.any(|entry| entry.name == LayerName::Call)
     }
 
-    /// About how many bytes the policies of the call itself hold.
+    /// Approximate size of the call's own policies in bytes.
     pub(crate) fn call_size(&self) -> usize {
         let layers = self.layers.iter();
-        let of_call = layers.filter(|held| held.name == LayerName::Call);
-        of_call.map(|held| held.layer.size()).sum()
+        let of_call = layers.filter(|entry| entry.name == LayerName::Call);
+        of_call.map(|entry| entry.layer.size()).sum()
     }
 
     /// The limits, each the tightest of all layers.
@@ -244,7 +250,7 @@ impl Authority {
         self.all(|layer| layer.0.sets.has_tool(name))
     }
 
-    /// Whether files may be written in that way.
+    /// Whether files may be written in that mode.
     #[must_use]
     pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
         self.all(|layer| layer.0.sets.has_mode(mode))
@@ -255,22 +261,21 @@ impl Authority {
     }
 
     fn all(&self, test: impl Fn(&Layer) -> bool) -> bool {
-        self.layers.iter().all(|held| test(&held.layer))
+        self.layers.iter().all(|entry| test(&entry.layer))
     }
 
-    /// The tools that are left, if any layer lists them.
+    /// The tools that are allowed, if any layer lists tools.
     pub(crate) fn tools(&self) -> Option<Vec<&str>> {
         let mut lists = self
             .layers
             .iter()
-            .filter_map(|held| held.layer.0.sets.tools.as_ref());
+            .filter_map(|entry| entry.layer.0.sets.tools.as_ref());
         let first = lists.next()?.iter().map(String::as_str);
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
 
-    /// Whether the configuration says `allow_escape: true` and no policy says `false`, so that a policy may say `true`. A
-    /// configuration or policy that says `false` denies what lies outside every root, even if it is granted; one that says
-    /// nothing leaves it as it is.
+    /// Whether the configuration sets `allow_escape: true` and no policy sets `false`, so that a policy may set `true`. If a
+    /// configuration or policy sets `false`, paths outside all roots are denied, even if granted.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
         self.total.flags.allow_escape
@@ -294,7 +299,7 @@ impl Authority {
         self.total.flags.read_only
     }
 
-    /// Whether files with more than one name are refused.
+    /// Whether files with several hard links are refused.
     #[must_use]
     pub fn strict_hardlinks(&self) -> bool {
         self.total.flags.strict_hardlinks
@@ -306,13 +311,13 @@ impl Authority {
         self.total.flags.require_preview
     }
 
-    /// Whether every change needs a person; [`Authority::judge`] answers `Ask` for it.
+    /// Whether every change requires approval; [`Authority::judge`] returns `Ask` for it.
     #[must_use]
     pub fn requires_approval(&self) -> bool {
         self.total.flags.require_approval
     }
 
-    /// How far the worker may go.
+    /// The access level.
     #[must_use]
     pub fn access(&self) -> Access {
         self.total.access
@@ -322,19 +327,19 @@ impl Authority {
         self.total.flags
     }
 
-    /// Whether anything at or beneath `prefix` could be other than denied; true when in doubt.
+    /// Whether anything at or beneath `prefix` may not be denied; true when in doubt.
     #[must_use]
     pub fn reaches(&self, prefix: &VirtualPath) -> bool {
-        let reaches = |held: &Held| held.layer.0.reaches(prefix, held.inherited);
+        let reaches = |entry: &LayerEntry| entry.layer.0.reaches(prefix, entry.inherited);
         self.base.reaches(prefix) && self.layers.iter().all(reaches)
     }
 
-    /// Whether the subtree at `path` lies in a root of every layer.
+    /// Whether the subtree at `path` is in a root of every layer.
     pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
         self.base.lists(path) && self.policies_hold(path)
     }
 
-    /// Whether the policy of every layer holds the subtree at `path`, in a root or not.
+    /// Whether the policies of all layers allow the subtree at `path`, in a root or not.
     pub(crate) fn policies_hold(&self, path: &VirtualPath) -> bool {
         self.all(|layer| layer.0.roots.holds(path))
     }
@@ -342,10 +347,10 @@ impl Authority {
     /// Whether a layer blocks the subtree at `path`.
     pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
         let layers = &mut self.layers.iter();
-        self.base.blocks(path) || layers.any(|held| held.layer.0.roots.blocks(path))
+        self.base.blocks(path) || layers.any(|entry| entry.layer.0.roots.blocks(path))
     }
 
-    /// Whether all of `wanted` may be handed on.
+    /// Whether all of `wanted` may be delegated.
     pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
         let listed = |layer: &Layer| wanted.path().is_none_or(|path| layer.0.roots.holds(path));
         self.base.holds(wanted) && self.all(|layer| listed(layer) && layer.0.scopes.holds(wanted))
@@ -355,12 +360,12 @@ impl Authority {
         self.base.is_strict()
     }
 
-    /// Whether only a grant that names this very file lets it be changed.
+    /// Whether changing this file requires a grant that names it.
     pub(crate) fn protects(&self, need: &Scope) -> bool {
         self.base.protects(need)
     }
 
-    /// Why `need` is protected by its name; none if it is not.
+    /// Why `need` is protected by its name; `None` if it is not.
     pub(crate) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
         self.base.protection_reason(need)
     }
@@ -370,23 +375,23 @@ impl Authority {
         self.base.is_grantable(pattern)
     }
 
-    /// The widest that a person may grant: the roots, and what is configured as grantable beyond them.
-    pub(crate) fn ceiling(&self) -> Vec<ScopePattern> {
-        self.base.ceiling()
+    /// The widest patterns that a person may grant: the roots, and what is configured as grantable outside them.
+    pub(crate) fn max_grantable(&self) -> Vec<ScopePattern> {
+        self.base.max_grantable()
     }
 
     /// The mounts of the served roots.
     pub(crate) fn served(&self) -> Vec<VirtualPath> {
         let roots = self.base.listed();
-        roots.map(|root| root.place.path.clone()).collect()
+        roots.map(|root| root.mount.path.clone()).collect()
     }
 
-    /// The subtrees that a worker with this authority can see anyway.
+    /// The subtrees that are visible to a worker with this authority.
     pub(crate) fn visible(&self) -> Value {
-        let mounts = self.base.listed().map(|root| root.place.path.clone());
+        let mounts = self.base.listed().map(|root| root.mount.path.clone());
         let layers = self.layers.iter();
-        let left = layers.fold(mounts.collect::<Vec<_>>(), |left, held| {
-            held.layer.0.roots.narrow(&left)
+        let left = layers.fold(mounts.collect::<Vec<_>>(), |left, entry| {
+            entry.layer.0.roots.narrow(&left)
         });
         left.iter().map(VirtualPath::as_str).collect()
     }

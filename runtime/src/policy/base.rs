@@ -1,11 +1,11 @@
-//! A configuration in, the ruling of the outermost layer out.
+//! Outermost layer, compiled from the configuration.
 
 use std::sync::Arc;
 
 use super::access::Access;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
-use super::need::{Need, Place};
+use super::need::{MountPoint, Need};
 use super::patterns::PatternBudget;
 use super::protect;
 use super::roots::{PolicyRoot, Subtree, blocks, depth_of, touch};
@@ -14,27 +14,27 @@ use crate::config::{Config, RootConfig};
 use crate::path::VirtualPath;
 use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
-/// What people configured: the only layer that gives anything.
+/// The configuration: the only layer that grants anything.
 #[derive(Debug)]
 pub(crate) struct Base {
-    roots: Box<[Held]>,
-    /// The roots of earlier sources, which restrict and open nothing.
-    restrictions: Box<[Box<[Held]>]>,
-    /// Every mount, blocked ones too.
-    mounts: Box<[Place]>,
+    roots: Box<[BaseRoot]>,
+    /// Roots of earlier sources, which only restrict.
+    restrictions: Box<[Box<[BaseRoot]>]>,
+    /// All mounts, including blocked ones.
+    mounts: Box<[MountPoint]>,
     allow: Box<[ScopePattern]>,
     grantable: Box<[ScopePattern]>,
     protected: Option<Arc<Globs>>,
     strict: bool,
-    /// Host paths that no grant opens, nor anything that holds one of them.
-    kept: Box<[VirtualPath]>,
+    /// Host paths that no grant may cover, nor an ancestor of them.
+    ungrantable: Box<[VirtualPath]>,
 }
 
-/// Where the kernel shows its own files and devices.
+/// Top-level directories with files of the kernel.
 const KERNEL: [&str; 3] = ["dev", "proc", "sys"];
 
 #[derive(Debug)]
-struct Held {
+struct BaseRoot {
     subtree: Subtree,
     writable: bool,
 }
@@ -53,34 +53,34 @@ impl Base {
             policy: _,
             restrictions,
         } = config;
-        let held = Held::compile_all(roots, budget)?;
+        let compiled = BaseRoot::compile_all(roots, budget)?;
         let earlier = restrictions
             .iter()
-            .map(|earlier| Held::compile_all(&earlier.roots, budget))
+            .map(|earlier| BaseRoot::compile_all(&earlier.roots, budget))
             .collect::<Result<_, _>>()?;
         let protected: Vec<String> = protect::globs()
             .map(str::to_owned)
             .chain(protect.iter().cloned())
             .collect();
         Ok(Self {
-            roots: held,
+            roots: compiled,
             restrictions: earlier,
             mounts: roots
                 .iter()
-                .map(|root| Place::new(root.mount.clone()))
+                .map(|root| MountPoint::new(root.mount.clone()))
                 .collect(),
             allow: allow.as_slice().into(),
             grantable: grantable.as_slice().into(),
             protected: Globs::intern(Reading::Deny, &protected, "/protect", budget)?,
             strict: *strict,
-            kept: Box::default(),
+            ungrantable: Box::default(),
         })
     }
 
-    /// The same, where no grant opens the host paths `kept` or what holds one of them.
-    pub(crate) fn keeping(self, kept: Vec<VirtualPath>) -> Self {
+    /// Sets the host paths that no grant may cover, nor an ancestor of them.
+    pub(crate) fn with_ungrantable(self, ungrantable: Vec<VirtualPath>) -> Self {
         Self {
-            kept: kept.into(),
+            ungrantable: ungrantable.into(),
             ..self
         }
     }
@@ -99,27 +99,27 @@ impl Base {
         let earlier = self.restrictions.iter();
         let restricted = earlier.filter_map(|roots| self.innermost(roots, need, path));
         taken
-            .tighter(self.held(need, path))
+            .tighter(self.judge_roots(need, path))
             .tighter(restricted.fold(Ruling::OPEN, Ruling::tighter))
             .tighter(self.protection(need))
     }
 
-    /// The ruling of the innermost root that holds the file; without one, whether a grant could open it.
-    fn held(&self, need: &Need<'_>, path: &VirtualPath) -> Ruling {
+    /// The ruling of the innermost root that contains the file; without one, whether it is grantable.
+    fn judge_roots(&self, need: &Need<'_>, path: &VirtualPath) -> Ruling {
         let depth = depth_of(self.subtrees(), path);
         let outside = || match depth {
-            None if self.is_kept(need.verb(), path) => Ruling::deny(Rule::Kept),
+            None if self.is_ungrantable(need.verb(), path) => Ruling::deny(Rule::Ungrantable),
             None | Some(_) => self.by_grant(need, Rule::Outside),
         };
-        let unheld = depth.is_none().then(outside);
-        let rulings = unheld
+        let no_root = depth.is_none().then(outside);
+        let rulings = no_root
             .into_iter()
             .chain(self.innermost(&self.roots, need, path));
         rulings.reduce(Ruling::tighter).unwrap_or_else(outside)
     }
 
-    /// The ruling of the innermost of `roots` that holds the file, if one does.
-    fn innermost(&self, roots: &[Held], need: &Need<'_>, path: &VirtualPath) -> Option<Ruling> {
+    /// The ruling of the innermost of `roots` that contains the file, if any.
+    fn innermost(&self, roots: &[BaseRoot], need: &Need<'_>, path: &VirtualPath) -> Option<Ruling> {
         let depth = depth_of(roots.iter().map(|root| &root.subtree), path);
         let rulings = roots.iter().filter_map(|root| {
             let spelling = root.subtree.decides(need, path, depth)?;
@@ -132,17 +132,17 @@ impl Base {
         rulings.reduce(Ruling::tighter)
     }
 
-    /// Whether a host path outside every root can be opened by no grant: the top of the file system, what holds a kept
-    /// path, a numbered file of a kept path, the files of the kernel, and for writing what stands at the top.
-    fn is_kept(&self, verb: Verb, path: &VirtualPath) -> bool {
+    /// Whether no grant may cover a host path outside all roots: the top of the file system, ungrantable paths with their
+    /// ancestors and numbered files, files of the kernel, and for writing also top-level entries.
+    fn is_ungrantable(&self, verb: Verb, path: &VirtualPath) -> bool {
         let first = path.names().next();
         path.is_top()
             || path.depth() == 1 && verb == Verb::Write
             || first.is_some_and(|name| KERNEL.contains(&name))
             || self
-                .kept
+                .ungrantable
                 .iter()
-                .any(|kept| kept.starts_with(path) || is_numbered(kept, path))
+                .any(|ungrantable| ungrantable.starts_with(path) || is_numbered(ungrantable, path))
     }
 
     fn resource(&self, need: &Need<'_>) -> Ruling {
@@ -189,8 +189,8 @@ impl Base {
         protected.then(|| protect::reason(&need, &self.mounts))
     }
 
-    /// What the roots hold, and what may be granted beyond them.
-    pub(crate) fn ceiling(&self) -> Vec<ScopePattern> {
+    /// The roots, and what is grantable outside them.
+    pub(crate) fn max_grantable(&self) -> Vec<ScopePattern> {
         let held = self
             .roots
             .iter()
@@ -198,7 +198,7 @@ impl Base {
             .flat_map(|root| {
                 let verbs = Verb::ALL.into_iter().filter(|verb| root.permits(*verb));
                 verbs.map(|verb| {
-                    ScopePattern::of(&Scope::file(verb, root.subtree.place.path.clone()))
+                    ScopePattern::of(&Scope::file(verb, root.subtree.mount.path.clone()))
                 })
             });
         held.chain(self.grantable.iter().cloned()).collect()
@@ -206,12 +206,12 @@ impl Base {
 
     /// Whether a grant of `pattern` could have any effect: a person may grant some of it, or a policy may ask for some.
     pub(crate) fn is_grantable(&self, pattern: &ScopePattern) -> bool {
-        let ceiling = self.ceiling();
-        let mut reached = ceiling.iter().chain(&self.allow);
+        let max_grantable = self.max_grantable();
+        let mut reached = max_grantable.iter().chain(&self.allow);
         reached.any(|reached| reached.overlaps(pattern))
     }
 
-    /// Whether a file lies in no root at all, blocked ones included.
+    /// Whether a file is outside all roots, including blocked ones.
     pub(crate) fn is_outside(&self, path: &VirtualPath) -> bool {
         !self
             .mounts
@@ -219,7 +219,7 @@ impl Base {
             .any(|mount| path.starts_with(&mount.path))
     }
 
-    pub(crate) fn mounts(&self) -> &[Place] {
+    pub(crate) fn mounts(&self) -> &[MountPoint] {
         &self.mounts
     }
 
@@ -231,24 +231,24 @@ impl Base {
         self.roots.iter().map(|root| &root.subtree)
     }
 
-    /// The roots that keep something.
+    /// The roots that are not blocked.
     pub(crate) fn listed(&self) -> impl Iterator<Item = &Subtree> {
         self.subtrees().filter(|subtree| !subtree.blocked)
     }
 
-    /// Every root, those of earlier sources too.
+    /// All roots, including those of earlier sources.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Subtree> {
         let earlier = self.restrictions.iter().flatten();
         let earlier = earlier.map(|root| &root.subtree);
         self.subtrees().chain(earlier)
     }
 
-    /// Whether a configured root holds the subtree at `path`.
+    /// Whether a configured root contains the subtree at `path`.
     pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
-        self.listed().any(|root| path.starts_with(&root.place.path))
+        self.listed().any(|root| path.starts_with(&root.mount.path))
     }
 
-    /// Whether something that `wanted` speaks of could be had here.
+    /// Whether something that `wanted` covers could be allowed.
     pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
         let named = |list: &[ScopePattern]| list.iter().any(|held| held.covers_pattern(wanted));
         match (wanted.resource(), wanted.path()) {
@@ -263,7 +263,7 @@ impl Base {
         blocks(self.subtrees(), path)
     }
 
-    /// Whether something at or beneath `prefix` may be had, now or by a grant.
+    /// Whether something at or beneath `prefix` may be allowed, now or by a grant.
     pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
         let grantable = |pattern: &ScopePattern| {
             pattern
@@ -271,15 +271,15 @@ impl Base {
                 .is_none_or(|resource| *resource == Resource::File)
                 && pattern.path().is_none_or(|path| touch(path, prefix))
         };
-        let beneath = |root: &Subtree| root.place.path.starts_with(prefix);
+        let beneath = |root: &Subtree| root.mount.path.starts_with(prefix);
         self.listed().any(beneath)
             || !self.blocks(prefix)
-                && (self.listed().any(|root| touch(&root.place.path, prefix))
+                && (self.listed().any(|root| touch(&root.mount.path, prefix))
                     || self.grantable.iter().any(grantable))
     }
 }
 
-impl Held {
+impl BaseRoot {
     fn compile_all(
         roots: &[RootConfig],
         budget: &mut PatternBudget,
@@ -308,7 +308,7 @@ impl Held {
         let entry = PolicyRoot {
             path: mount.clone(),
             blocked: Some(*blocked),
-            // An empty list in configuration is one that was not set.
+            // In a configuration, an empty list counts as unset.
             allow: Some(allow.clone()).filter(|allow| !allow.is_empty()),
             deny: deny.clone(),
             immutable: immutable.clone(),
@@ -323,15 +323,15 @@ impl Held {
         match verb {
             Verb::Read => true,
             Verb::Write => self.writable,
-            // Running a file is no matter of holding its folder.
+            // A root does not allow executing its files.
             Verb::Execute => false,
         }
     }
 }
 
-/// Whether `path` is called as `kept` with a number behind it, as the segments of an audit are.
-fn is_numbered(kept: &VirtualPath, path: &VirtualPath) -> bool {
-    let suffix = path.as_str().strip_prefix(kept.as_str());
+/// Whether `path` is `ungrantable` with a numeric suffix, such as a segment of an audit.
+fn is_numbered(ungrantable: &VirtualPath, path: &VirtualPath) -> bool {
+    let suffix = path.as_str().strip_prefix(ungrantable.as_str());
     let number = suffix.and_then(|suffix| suffix.strip_prefix('.'));
     number.is_some_and(|number| {
         !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())

@@ -1,9 +1,9 @@
-//! A glob with `{a,b}` in, the globs without braces that mean the same out.
+//! Expands `{a,b}` in globs.
 
-/// The most globs that one glob may stand for.
+/// Maximum number of globs that one glob expands to.
 const MAX_EXPANDED: usize = 64;
 
-/// Expands every brace group, so that each alternative can be read as a path of its own.
+/// Expands all brace groups, so that each alternative is a glob of its own.
 pub(super) fn expand(glob: &str) -> Result<Vec<String>, String> {
     let mut open = vec![glob.to_owned()];
     let mut done = Vec::new();
@@ -64,7 +64,7 @@ fn split<'g>(
     Some((glob.get(..start)?, alternatives, glob.get(end + 1..)?))
 }
 
-/// Whether a class such as `[a-z]` holds a character that is more than one byte, of which globset would match a part.
+/// Whether a class such as `[a-z]` contains a multi-byte character, of which globset would match a part.
 pub(super) fn has_wide_class(glob: &str) -> bool {
     let mut class = Class::default();
     let mut escaped = false;
@@ -78,7 +78,7 @@ pub(super) fn has_wide_class(glob: &str) -> bool {
     })
 }
 
-/// Whether a character stands inside `[...]`, where braces mean themselves.
+/// Whether a character is inside `[...]`, where braces are literal.
 #[derive(Default)]
 struct Class {
     /// How many characters of the class were seen, `!` not counted.

@@ -1,4 +1,4 @@
-//! What a host says about a policy in, the policy out; texts that cannot be read are told when it is admitted.
+//! Builder methods of a policy; invalid text is reported when the policy is admitted.
 
 use std::str::FromStr;
 
@@ -14,14 +14,14 @@ use crate::path::VirtualPath;
 use crate::scope::{ScopePattern, Verb};
 
 impl Policy {
-    /// The same as [`Policy::inherit`]: what is not restricted is inherited. The first `allow` or `ask` makes it deny what
-    /// no list names.
+    /// The same as [`Policy::inherit`]: what is not restricted is inherited. After the first `allow` or `ask`, what no list
+    /// names is denied.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The policy that restricts nothing: a worker with it may do what its parent may. Each method then takes something away.
+    /// Creates a policy without restrictions: the worker may do what its parent may. Each method adds a restriction.
     ///
     /// ```
     /// use bailiwick::Policy;
@@ -33,7 +33,7 @@ impl Policy {
         Self::default()
     }
 
-    /// The policy that leaves nothing; [`Policy::allow`] and [`Policy::ask`] then name what is left.
+    /// Creates a policy that denies everything except what [`Policy::allow`] and [`Policy::ask`] name.
     ///
     /// ```
     /// use bailiwick::Policy;
@@ -45,13 +45,13 @@ impl Policy {
         Self::default().otherwise(Verdict::Deny)
     }
 
-    /// What a worker gets that is spawned without a policy: a person is asked about everything.
+    /// The default policy of a worker: a person is asked about everything.
     #[must_use]
     pub fn ask_for_everything() -> Self {
         Self::new().otherwise(Verdict::Ask)
     }
 
-    /// Allows what `pattern` covers; what no list names is then denied, unless [`Policy::otherwise`] says else.
+    /// Allows what `pattern` covers; what no list names is denied, unless [`Policy::otherwise`] changes that.
     #[must_use]
     pub fn allow(mut self, pattern: &str) -> Self {
         self.read(pattern, "allow_scopes", |policy| &mut policy.scopes.allow);
@@ -73,7 +73,7 @@ impl Policy {
         self
     }
 
-    /// Denies what `pattern` covers to the worker itself, while it may hand it on to its children.
+    /// Denies what `pattern` covers to the worker itself, but lets it delegate that to its children.
     #[must_use]
     pub fn delegate_only(mut self, pattern: &str) -> Self {
         self.read(pattern, "delegate_only", |policy| {
@@ -89,7 +89,7 @@ impl Policy {
         self
     }
 
-    /// Keeps to the subtree at `path`, and to those of other calls.
+    /// Restricts the policy to the subtree at `path` and those of other calls of this method.
     #[must_use]
     pub fn root(mut self, path: &str) -> Self {
         match self.path(path) {
@@ -98,7 +98,7 @@ impl Policy {
         }
     }
 
-    /// Takes the subtree at `path` away.
+    /// Blocks the subtree at `path`.
     #[must_use]
     pub fn block(mut self, path: &str) -> Self {
         match self.path(path) {
@@ -128,7 +128,7 @@ impl Policy {
             .ok()
     }
 
-    /// Takes away what the glob covers, in every root.
+    /// Denies what the glob covers, in every root.
     #[must_use]
     pub fn deny_glob(mut self, glob: &str) -> Self {
         self.check(glob, "deny", self.deny.len());
@@ -136,7 +136,7 @@ impl Policy {
         self
     }
 
-    /// Lets nobody change what the glob covers, in every root.
+    /// Denies changes of what the glob covers, in every root.
     #[must_use]
     pub fn immutable_glob(mut self, glob: &str) -> Self {
         self.check(glob, "immutable", self.immutable.len());
@@ -151,7 +151,7 @@ impl Policy {
         }
     }
 
-    /// Keeps to these tools.
+    /// Restricts the policy to these tools.
     #[must_use]
     pub fn tools<'t>(mut self, tools: impl IntoIterator<Item = &'t str>) -> Self {
         let tools = tools.into_iter().map(str::to_owned);
@@ -159,120 +159,120 @@ impl Policy {
         self
     }
 
-    /// Keeps to these verbs.
+    /// Restricts the policy to these verbs.
     #[must_use]
     pub fn verbs(mut self, verbs: impl IntoIterator<Item = Verb>) -> Self {
         self.sets.verbs.get_or_insert_default().extend(verbs);
         self
     }
 
-    /// Keeps to these ways of writing a file.
+    /// Restricts the policy to these write modes.
     #[must_use]
     pub fn write_modes(mut self, modes: impl IntoIterator<Item = WriteMode>) -> Self {
         self.sets.write_modes.get_or_insert_default().extend(modes);
         self
     }
 
-    /// Keeps to an access level.
+    /// Restricts the policy to an access level.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
         self
     }
 
-    /// Denies what lies outside every root, even if granted, where `allowed` is false. True asks that the issuer allows it.
+    /// If `allowed` is false, denies paths outside all roots, even if granted. True requires that the issuer allows it.
     #[must_use]
     pub fn allow_escape(mut self, allowed: bool) -> Self {
         self.flags.allow_escape = Some(allowed);
         self
     }
 
-    /// Says whether links are followed at all.
+    /// Sets whether links are followed.
     #[must_use]
     pub fn follow_symlinks(mut self, followed: bool) -> Self {
         self.flags.follow_symlinks = Some(followed);
         self
     }
 
-    /// Says whether scopes of the resource `network` may be used, which tools of the host may need. Servers over MCP are not
-    /// meant: scopes of `mcp` govern them, however they are reached.
+    /// Sets whether scopes of the resource `network` may be used, which tools of the host may need. MCP servers are governed
+    /// by scopes of `mcp` instead, however they are reached.
     #[must_use]
     pub fn network(mut self, allowed: bool) -> Self {
         self.flags.network = Some(allowed);
         self
     }
 
-    /// Says whether nothing may be changed.
+    /// Sets whether all changes are denied.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.flags.read_only = Some(read_only);
         self
     }
 
-    /// Says whether files with more than one name (hard links) are refused, since another name may lie elsewhere.
+    /// Sets whether files with several hard links are refused, since another name may be outside the roots.
     #[must_use]
     pub fn strict_hardlinks(mut self, strict: bool) -> Self {
         self.flags.strict_hardlinks = Some(strict);
         self
     }
 
-    /// Says whether a change must have been previewed.
+    /// Sets whether changes must be previewed.
     #[must_use]
     pub fn require_preview(mut self, required: bool) -> Self {
         self.flags.require_preview = Some(required);
         self
     }
 
-    /// Says whether every change needs a person.
+    /// Sets whether every change requires approval.
     #[must_use]
     pub fn require_approval(mut self, required: bool) -> Self {
         self.flags.require_approval = Some(required);
         self
     }
 
-    /// Limits a file or piece of a file returned; 0 is without limit.
+    /// Limits the size of a returned file or part of a file; 0 is unlimited.
     #[must_use]
     pub fn read_max_bytes(mut self, bytes: u64) -> Self {
         self.limits.read_max_bytes = Some(bytes);
         self
     }
 
-    /// Limits a file written; 0 is without limit.
+    /// Limits the size of a written file; 0 is unlimited.
     #[must_use]
     pub fn write_max_bytes(mut self, bytes: u64) -> Self {
         self.limits.write_max_bytes = Some(bytes);
         self
     }
 
-    /// Limits the entries of one answer; 0 is without limit.
+    /// Limits the entries of one result; 0 is unlimited.
     #[must_use]
     pub fn max_results(mut self, results: u64) -> Self {
         self.limits.max_results = Some(results);
         self
     }
 
-    /// Limits the calls of a worker's life; 0 is without limit.
+    /// Limits the calls of a worker; 0 is unlimited.
     #[must_use]
     pub fn max_calls(mut self, calls: u64) -> Self {
         self.limits.max_calls = Some(calls);
         self
     }
 
-    /// Limits a worker's life, in milliseconds; 0 is without limit.
+    /// Limits the lifetime of a worker, in milliseconds; 0 is unlimited.
     #[must_use]
     pub fn ttl_ms(mut self, milliseconds: u64) -> Self {
         self.limits.ttl_ms = Some(milliseconds);
         self
     }
 
-    /// Sets the least time between two calls, in milliseconds.
+    /// Sets the minimum time between two calls, in milliseconds.
     #[must_use]
     pub fn min_interval_ms(mut self, milliseconds: u64) -> Self {
         self.limits.min_interval_ms = Some(milliseconds);
         self
     }
 
-    /// Limits what the worker and all beneath it may spend.
+    /// Limits the budget of the worker and its descendants.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.limits.budget = Some(budget);

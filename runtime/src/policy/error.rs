@@ -1,4 +1,4 @@
-//! What is wrong with a policy in, an error that programs and people can act on out.
+//! Policy errors.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 
 use crate::error::{CallError, Code};
 
-/// In which way a policy or configuration is wrong.
+/// Kind of error of a policy or configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyErrorKind {
-    /// It asks for more than its issuer holds.
+    /// It requests more than its issuer has.
     PolicyExpansion,
-    /// It cannot be understood: wrong type, unknown key, bad glob.
+    /// It is invalid: wrong type, unknown key, bad glob.
     PolicyInvalid,
-    /// The key belongs in configuration and came in a policy, or the other way round.
+    /// The key is valid in configuration only and came in a policy, or the other way round.
     PolicyScope,
     /// The key is for people, and the policy comes from a model or a view.
     PolicyAudience,
 }
 
 impl PolicyErrorKind {
-    /// The kind as it stands in `data.kind`.
+    /// Returns the kind as in `data.kind`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ const MOST_SHOWN: usize = 4;
 /// How much of an entry a message names.
 const MOST_SHOWN_CHARS: usize = 200;
 
-/// Why a policy or configuration was refused as a whole.
+/// Why a policy or configuration was rejected.
 #[derive(Clone, PartialEq, thiserror::Error)]
 pub struct PolicyError(Box<Fault>);
 
@@ -166,36 +166,36 @@ impl PolicyError {
         self
     }
 
-    /// In which way it is wrong.
+    /// Returns the kind of error.
     #[must_use]
     pub fn kind(&self) -> PolicyErrorKind {
         self.0.kind
     }
 
-    /// The JSON pointer of the member that is wrong.
+    /// The JSON pointer of the invalid member.
     #[must_use]
     pub fn field(&self) -> &str {
         &self.0.field
     }
 
-    /// What is wrong with it, without its place.
+    /// The reason, without the JSON pointer.
     pub(crate) fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// What the member asks for.
+    /// What the member requests.
     #[must_use]
     pub fn asked(&self) -> &Value {
         &self.0.requested
     }
 
-    /// What the issuer holds, as far as it can see that already.
+    /// What the issuer has, as far as the requester may know it.
     #[must_use]
     pub fn limit(&self) -> &Value {
         &self.0.limit
     }
 
-    /// A path that the policy asks for and the issuer does not hold, if one was looked for.
+    /// A path that the policy requests and the issuer does not have, if one was searched for.
     #[must_use]
     pub fn witness_path(&self) -> Option<&str> {
         self.0.witness.as_deref()

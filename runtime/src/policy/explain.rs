@@ -1,4 +1,4 @@
-//! A need in, which layer and which rule decide it and what would help out.
+//! Explanations: which layer and rule decide on a need, and which grant would help.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use super::need::Need;
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::scope::{Coverage, Scope};
 
-/// Where a layer of an authority comes from.
+/// Origin of a layer of an authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LayerName {
-    /// What people configured.
+    /// The configuration.
     Configuration,
-    /// What the session was opened with.
+    /// The policy of the session.
     Session,
-    /// What the worker at this place in the path of agents was spawned with; 0 is the outermost.
+    /// The policy of the worker at this index of the agent path; 0 is the outermost.
     Agent(usize),
-    /// What came with the call.
+    /// The policy of the call.
     Call,
 }
 
@@ -44,9 +44,9 @@ impl Serialize for LayerName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The need it speaks of.
+    /// The need.
     pub need: Scope,
-    /// The verdict, grants counted in.
+    /// The verdict, including grants.
     pub verdict: Verdict,
     /// The layer that decides.
     pub layer: LayerName,
@@ -56,30 +56,30 @@ pub struct Explanation {
     pub pattern: Option<String>,
     /// The rule as a sentence for people.
     pub rule: &'static str,
-    /// The grant that turns `Ask` into `Allow`, if one was given.
+    /// The grant that turned `Ask` into `Allow`, if any.
     pub granted_by: Option<Coverage>,
-    /// The smallest grant that would help; none when no grant can.
+    /// The smallest grant that would help; `None` if none can.
     pub grant: Option<Coverage>,
 }
 
 impl Explanation {
     pub(crate) fn of(authority: &Authority, need: &Scope, granted: &[Coverage]) -> Self {
-        let looked = Need::new(need);
-        let mut ruling = authority.base().judge(&looked);
+        let folded = Need::new(need);
+        let mut ruling = authority.base().judge(&folded);
         let mut decider = None;
-        for held in authority.layers() {
-            let tightest = ruling.tighter(authority.rule_of(held, &looked));
+        for layer_entry in authority.layers() {
+            let tightest = ruling.tighter(authority.rule_of(layer_entry, &folded));
             if tightest != ruling {
                 ruling = tightest;
-                decider = Some(held);
+                decider = Some(layer_entry);
             }
         }
         let pattern = match decider {
-            Some(held) => entry(&held.layer, authority, &looked, ruling),
+            Some(layer_entry) => entry(&layer_entry.layer, authority, &folded, ruling),
             None => authority
                 .base()
                 .entries()
-                .find_map(|root| root.culprit(&looked, ruling.rule))
+                .find_map(|root| root.matching_glob(&folded, ruling.rule))
                 .map(str::to_owned)
                 .filter(|_| is_glob(ruling.rule)),
         };
@@ -89,7 +89,7 @@ impl Explanation {
         Self {
             need: need.clone(),
             verdict: granted_by.map_or(ruling.verdict, |_| Verdict::Allow),
-            layer: decider.map_or(LayerName::Configuration, |held| held.name),
+            layer: decider.map_or(LayerName::Configuration, |layer_entry| layer_entry.name),
             key,
             pattern,
             rule,
@@ -100,7 +100,7 @@ impl Explanation {
 }
 
 impl Explanation {
-    /// The explanation of a need that nothing but the files around it protects.
+    /// The explanation of a need that is protected by the surrounding files only.
     pub(crate) fn of_protected(authority: &Authority, need: &Scope) -> Self {
         let (key, rule) = describe(Rule::Protected);
         Self {
@@ -146,14 +146,14 @@ fn entry(layer: &Layer, authority: &Authority, need: &Need<'_>, ruling: Ruling) 
     };
     let roots = layer.0.roots.entries().iter();
     roots
-        .filter_map(|root| root.culprit(need, ruling.rule))
+        .filter_map(|root| root.matching_glob(need, ruling.rule))
         .map(str::to_owned)
         .next()
         .or_else(|| {
             let globs = everywhere.as_ref()?;
             let mut found = None;
             need.any_beneath(authority.base().mounts(), |path| {
-                found = globs.culprit(path).map(str::to_owned);
+                found = globs.matching_glob(path).map(str::to_owned);
                 found.is_some()
             });
             found
@@ -170,7 +170,7 @@ fn describe(rule: Rule) -> (&'static str, &'static str) {
         Rule::Open => ("", "no rule speaks against it"),
         Rule::Base => ("roots", "the configuration gives it"),
         Rule::Outside => ("roots", "no configured root holds it with that access"),
-        Rule::Kept => (
+        Rule::Ungrantable => (
             "grantable",
             "no grant opens the top of the file system, the home directory, files of the kernel or of this host",
         ),

@@ -1,4 +1,4 @@
-//! Flags in, the tightest of each out: what opens is joined by `and`, what closes by `or`.
+//! Boolean fields of a policy; those that open merge by `and`, those that close by `or`.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::need::Need;
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::scope::{Resource, Verb};
 
-/// The flags of a policy; absent says nothing.
+/// The flags of a policy; absent flags do not restrict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct FlagFields {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,10 +28,7 @@ pub(crate) struct FlagFields {
 
 /// The flags of one layer, or of all layers together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a rule of its own, on or off"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(crate) struct Flags {
     pub(crate) allow_escape: bool,
     pub(crate) follow_symlinks: bool,
@@ -43,7 +40,7 @@ pub(crate) struct Flags {
 }
 
 impl FlagFields {
-    /// What a configuration that says nothing means.
+    /// The defaults of a configuration.
     pub(crate) fn configured(self) -> Self {
         Self {
             network: self.network.or(Some(false)),
@@ -72,7 +69,7 @@ impl FlagFields {
         }
     }
 
-    /// Refuses to open what the issuer has closed.
+    /// Rejects flags that open what the issuer has closed.
     pub(crate) fn admit(self, held: &Flags) -> Result<(), PolicyError> {
         let Self {
             allow_escape,
@@ -151,7 +148,7 @@ impl Flags {
 }
 
 impl FlagFields {
-    /// Each key, and whether the policy says something about it.
+    /// Each key, and whether the policy sets it.
     pub(crate) fn present(&self) -> [(&'static str, bool); 7] {
         let Self {
             allow_escape,

@@ -1,4 +1,4 @@
-//! A name as someone spelt it in, the form in which spellings of the same file are equal out.
+//! Folds names, so that different spellings of one file name compare equal.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::escape::is_ignorable;
 
 /// Folds `text`: NFC, case folded, characters that file systems ignore removed. Slashes stay.
 ///
-/// Two spellings that a case-insensitive or normalising file system takes for one file fold to one text.
+/// Two spellings that a case-insensitive or normalising file system treats as the same name fold to the same text.
 /// Upper case before lower case also joins `ſ`, `ı` and ligatures with their plain letters.
 #[doc(hidden)]
 #[must_use]
@@ -28,11 +28,11 @@ pub fn fold(text: &str) -> Cow<'_, str> {
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
         .collect::<String>();
-    // Case mapping may compose or decompose anew, such as `ŉ` and the iota subscript.
+    // Case mapping may compose or decompose again, such as `ŉ` and the iota subscript.
     Cow::Owned(cased.nfc().filter(|c| !is_ignorable(*c)).collect())
 }
 
-/// What of `path` lies beneath `prefix`, both folded and absolute; none if it does not.
+/// `path` relative to `prefix`, both folded and absolute; `None` if it is not beneath it.
 pub(crate) fn beneath<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     if prefix == "/" {
         return path.strip_prefix('/');

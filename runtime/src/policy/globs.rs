@@ -1,4 +1,4 @@
-//! Lists of globs, as policies write them: checked, compiled and matched. A glob without `/` is for names at any depth.
+//! Lists of globs: checked, compiled and matched. A glob without `/` matches names at any depth.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,20 +9,20 @@ use regex_automata::PatternSet;
 use super::error::PolicyError;
 use super::fold::fold;
 use super::matcher::Matcher;
-use super::names::{Names, Told, is_plain};
+use super::names::{NameMatch, Names, is_plain};
 use super::need::Spelling;
 use super::patterns::{PatternBudget, PatternCost};
 use super::verdict::{Rule, Ruling};
-use super::{braces, kept, need};
+use super::{braces, cache, need};
 use crate::scope::Verb;
 
-/// The longest glob accepted, in bytes.
+/// Maximum length of a glob in bytes.
 pub(crate) const MAX_GLOB: usize = 512;
-/// The most brace groups in one glob.
+/// Maximum number of brace groups in one glob.
 const MAX_BRACES: usize = 4;
-/// The most globs in one list.
+/// Maximum number of globs in one list.
 pub(crate) const MAX_LIST: usize = 1024;
-/// What a plain name costs beside its bytes.
+/// Cost of a plain name in addition to its bytes.
 const NAME_COST: usize = 32;
 
 /// How a list of globs is read.
@@ -38,15 +38,15 @@ pub(crate) enum Reading {
 #[derive(Debug)]
 pub(crate) struct Globs {
     names: Names,
-    /// What names alone do not decide.
+    /// Matches the globs that are not plain names.
     matcher: Option<Matcher>,
-    /// The index of the text behind each glob of the matcher.
+    /// The index of the text of each glob of the matcher.
     origins: Box<[usize]>,
     texts: Box<[String]>,
     cost: PatternCost,
-    /// `**` is among them, which covers every path and the root itself.
+    /// Whether `**` is among them, which covers every path and the root itself.
     covers_roots: bool,
-    /// `*` is among them, which covers every path beneath a root.
+    /// Whether `*` is among them, which covers every path beneath a root.
     covers_entries: bool,
 }
 
@@ -60,7 +60,7 @@ pub fn glob_builds() -> u64 {
 }
 
 impl Globs {
-    /// Compiles `texts`, or finds them compiled; none if there are none. `at` is their JSON pointer.
+    /// Compiles `texts`, or takes them from the cache; `None` if there are none. `at` is their JSON pointer.
     pub(crate) fn intern(
         reading: Reading,
         texts: &[String],
@@ -70,12 +70,12 @@ impl Globs {
         if texts.is_empty() {
             return Ok(None);
         }
-        let globs = match kept::find(reading, texts) {
+        let globs = match cache::get(reading, texts) {
             Some(found) => found,
             None => {
                 let built = Arc::new(Self::build(reading, texts, at, budget)?);
                 if budget.keeps() {
-                    kept::keep(reading, &built);
+                    cache::insert(reading, &built);
                 }
                 built
             }
@@ -84,7 +84,7 @@ impl Globs {
         Ok(Some(globs))
     }
 
-    /// Compiles a list that `budget` has room for.
+    /// Compiles a list within `budget`.
     fn build(
         reading: Reading,
         texts: &[String],
@@ -128,10 +128,10 @@ impl Globs {
         })
     }
 
-    /// About how many bytes it holds.
+    /// Approximate size in bytes.
     pub(super) fn size(&self) -> usize {
         let texts: usize = self.texts.iter().map(|text| text.len() + 64).sum();
-        // The texts stand in the cache's key, too.
+        // The key of the cache has the texts, too.
         let matcher = self.matcher.as_ref().map_or(0, Matcher::size);
         2 * (texts + self.cost.names) + matcher
     }
@@ -149,15 +149,15 @@ impl Globs {
 
     fn covers(&self, path: &str) -> bool {
         let matches = |matcher: &Matcher| matcher.matches(path) != Some(false);
-        match self.names.tell(path) {
-            Told::Covered => true,
-            Told::Clear => false,
-            Told::Unclear => self.matcher.as_ref().is_some_and(matches),
+        match self.names.check(path) {
+            NameMatch::Covered => true,
+            NameMatch::Clear => false,
+            NameMatch::Unclear => self.matcher.as_ref().is_some_and(matches),
         }
     }
 
     /// The first text of a deny list that covers the path.
-    pub(crate) fn culprit(&self, path: Spelling<'_>) -> Option<&str> {
+    pub(crate) fn matching_glob(&self, path: Spelling<'_>) -> Option<&str> {
         let spellings = std::iter::once(path.folded).chain(path.written);
         let covering = spellings.filter_map(|path| self.first_covering(path));
         let text = covering.min().and_then(|index| self.texts.get(index));
@@ -170,7 +170,7 @@ impl Globs {
             for glob in variants(Reading::Deny, text).unwrap_or_default() {
                 names.take(&glob);
             }
-            names.tell(path) == Told::Covered
+            names.check(path) == NameMatch::Covered
         });
         let matching = self.matcher.as_ref().map(|matcher| matcher.matching(path));
         let matching = matching.iter().flat_map(PatternSet::iter);
@@ -183,7 +183,7 @@ impl Globs {
     }
 }
 
-/// A glob for paths beneath a directory, read as policies read theirs: one without `/` is for names at any depth.
+/// A glob for paths beneath a directory, with the syntax of policies: without `/` it matches names at any depth.
 ///
 /// ```
 /// use bailiwick::PathGlob;
@@ -223,12 +223,12 @@ impl PathGlob {
     }
 }
 
-/// Checks the form of one glob; what it costs is found out when its policy is compiled.
+/// Checks the syntax of one glob; its cost is checked when the policy is compiled.
 pub(crate) fn check(text: &str) -> Result<(), String> {
     alternatives(text).map(drop)
 }
 
-/// The globs without braces that `text` stands for, relative to a directory.
+/// The globs without braces that `text` expands to, relative to a directory.
 fn alternatives(text: &str) -> Result<Vec<String>, String> {
     check_form(text)?;
     compile(text)?;
@@ -257,7 +257,7 @@ pub(crate) fn compile(text: &str) -> Result<Glob, String> {
         .map_err(|error| format!("is malformed: {}", error.kind()))
 }
 
-/// The globs that together mean what `text` means in this reading; in `Deny`, each covers what is beneath, too.
+/// The globs that are together equivalent to `text` in this reading; in `Deny`, each also covers what is beneath.
 pub(crate) fn variants(reading: Reading, text: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for plain in alternatives(text)? {
@@ -265,7 +265,7 @@ pub(crate) fn variants(reading: Reading, text: &str) -> Result<Vec<String>, Stri
             Reading::Allow => allow_variants(&plain, &mut all),
             Reading::Deny => {
                 deny_variants(&fold(&plain), &mut all);
-                // A class or `?` may match what was written and not its fold.
+                // A class or `?` may match the original spelling and not the folded one.
                 deny_variants(&plain, &mut all);
             }
         }
@@ -275,7 +275,7 @@ pub(crate) fn variants(reading: Reading, text: &str) -> Result<Vec<String>, Stri
     Ok(all)
 }
 
-/// The paths among what an allow glob leaves that it names without a wildcard, such as `src` for `src/**`.
+/// The paths that an allow glob names without a wildcard, such as `src` for `src/**`.
 pub(super) fn literal_paths(text: &str) -> Vec<String> {
     let mut all = variants(Reading::Allow, text).unwrap_or_default();
     all.retain(|glob| is_plain(glob));
@@ -299,7 +299,7 @@ fn deny_variants(plain: &str, all: &mut Vec<String>) {
     }
 }
 
-/// Refuses what would cost too much.
+/// Rejects globs that cost too much.
 fn check_form(text: &str) -> Result<(), String> {
     if text.len() > MAX_GLOB {
         return Err(format!("is longer than {MAX_GLOB} bytes"));
@@ -318,7 +318,7 @@ fn check_form(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses what could never match, and so protects nothing.
+/// Rejects globs that can never match.
 fn check_names(plain: &str) -> Result<(), String> {
     if plain.starts_with('/') {
         return Err(
@@ -354,7 +354,7 @@ fn check_names(plain: &str) -> Result<(), String> {
     }
 }
 
-/// The first character that a `\` stands before without need, as in a path of Windows.
+/// The first character that is escaped by `\` without need, as in a Windows path.
 fn escaped_plain(plain: &str) -> Option<char> {
     let mut chars = plain.chars();
     while let Some(c) = chars.next() {
@@ -368,14 +368,14 @@ fn escaped_plain(plain: &str) -> Option<char> {
     None
 }
 
-/// Deny and immutable globs that hold in every root.
+/// Deny and immutable globs that apply to all roots.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Everywhere {
+pub(crate) struct GlobalGlobs {
     pub(crate) deny: Option<Arc<Globs>>,
     pub(crate) immutable: Option<Arc<Globs>>,
 }
 
-impl Everywhere {
+impl GlobalGlobs {
     pub(crate) fn compile(
         deny: &[String],
         immutable: &[String],
@@ -389,7 +389,7 @@ impl Everywhere {
 
     /// Whether these globs deny `verb` for every file.
     pub(crate) fn closes(&self, verb: Verb) -> bool {
-        // A root itself can be listed, and is never changed.
+        // A root itself can be listed, but never changed.
         let covers = |globs: &Arc<Globs>| match verb {
             Verb::Read => globs.covers_roots,
             Verb::Write | Verb::Execute => globs.covers_roots || globs.covers_entries,
@@ -398,7 +398,7 @@ impl Everywhere {
             || verb == Verb::Write && self.immutable.as_ref().is_some_and(covers)
     }
 
-    pub(crate) fn judge(&self, need: &need::Need<'_>, mounts: &[need::Place]) -> Ruling {
+    pub(crate) fn judge(&self, need: &need::Need<'_>, mounts: &[need::MountPoint]) -> Ruling {
         let hit = |globs: &Option<Arc<Globs>>| {
             globs
                 .as_ref()
@@ -421,8 +421,8 @@ mod tests {
     use crate::call::Origin;
     use proptest::prelude::*;
 
-    /// What the list means, by the glob library alone: a match of the path or of a folder above it, or of any name if
-    /// the glob has no `/`.
+    /// Reference implementation with the glob library alone: a match of the path or of an ancestor, or of any name if the
+    /// glob has no `/`.
     fn by_library(text: &str, path: &str) -> bool {
         let stem = text.trim_end_matches("/**");
         let glob = compile(stem).unwrap().compile_matcher();
@@ -540,7 +540,7 @@ mod tests {
                 folded: path,
                 written: None,
             };
-            assert_eq!(globs.culprit(spelling), expected, "{path}");
+            assert_eq!(globs.matching_glob(spelling), expected, "{path}");
             assert_eq!(globs.denies(spelling), expected.is_some(), "{path}");
         }
     }
@@ -557,15 +557,16 @@ mod tests {
             let globs = Globs::intern(Reading::Deny, &texts(index), "", &mut budget);
             globs.unwrap().unwrap()
         };
-        let enough = 2 * kept::MAX_KEPT / intern(0, PatternBudget::of(Origin::Model).once()).size();
+        let enough =
+            2 * cache::MAX_CACHED / intern(0, PatternBudget::of(Origin::Model).once()).size();
         let once = texts(0);
-        assert!(kept::find(Reading::Deny, &once).is_none());
+        assert!(cache::get(Reading::Deny, &once).is_none());
         for index in 0..enough {
             intern(index, PatternBudget::of(Origin::Model));
-            assert!(kept::bytes() <= kept::MAX_KEPT);
+            assert!(cache::bytes() <= cache::MAX_CACHED);
         }
-        assert!(kept::find(Reading::Deny, &texts(0)).is_none());
-        assert!(kept::find(Reading::Deny, &texts(enough - 1)).is_some());
+        assert!(cache::get(Reading::Deny, &texts(0)).is_none());
+        assert!(cache::get(Reading::Deny, &texts(enough - 1)).is_some());
     }
 
     proptest! {

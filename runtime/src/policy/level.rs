@@ -1,4 +1,4 @@
-//! What an authority leaves at all: the one word that a description says of it, and the kinds of scope.
+//! Access level of an authority and the kinds of scope that it leaves.
 
 use super::access::Access;
 use super::authority::Authority;
@@ -6,14 +6,14 @@ use super::sets::WriteMode;
 use crate::scope::{Resource, ScopePattern, Verb};
 
 impl Authority {
-    /// `Read` if nothing can be written whatever people grant, `Full` if they may grant what lies outside every root,
-    /// else `Interact`; the wider word when in doubt.
+    /// `Read` if nothing can be written even with grants, `Full` if paths outside all roots are grantable, else `Interact`;
+    /// the wider level when in doubt.
     pub(crate) fn level(&self) -> Access {
         let writes = !self.read_only()
             && self.access() >= Access::Interact
             && self.has_verb(Verb::Write)
             && !self.closes_files(Verb::Write)
-            && self.ceiling().iter().any(is_of_writing)
+            && self.max_grantable().iter().any(is_of_writing)
             && self
                 .layers()
                 .iter()
@@ -27,7 +27,7 @@ impl Authority {
 }
 
 impl Authority {
-    /// Whether a need that `kind` covers could be other than denied; true when in doubt.
+    /// Whether a need that `kind` covers may not be denied; true when in doubt.
     pub(crate) fn may_need(&self, kind: &ScopePattern) -> bool {
         let verb_left = kind.verb().is_none_or(|verb| {
             let changes = verb != Verb::Read;
@@ -49,7 +49,7 @@ impl Authority {
                 .all(|held| held.layer.0.scopes.may_need(kind, held.inherited))
     }
 
-    /// Whether `verb` is denied for every file by globs that cover all of them, or because no write mode is left.
+    /// Whether `verb` is denied for all files, by globs that cover them or because no write mode is left.
     fn closes_files(&self, verb: Verb) -> bool {
         let mut modes = WriteMode::ALL.into_iter();
         let mut layers = self.layers().iter();
@@ -58,7 +58,7 @@ impl Authority {
     }
 }
 
-/// Whether a pattern speaks of the writing of files.
+/// Whether a pattern covers writing of files.
 pub(crate) fn is_of_writing(pattern: &ScopePattern) -> bool {
     pattern.verb().is_none_or(|verb| verb == Verb::Write)
         && pattern

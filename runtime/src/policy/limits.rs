@@ -1,4 +1,4 @@
-//! Limits of several layers in, the tightest of each out.
+//! Numeric limits of a policy; the tightest of all layers holds.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,30 +6,30 @@ use serde_json::Value;
 use super::error::PolicyError;
 use crate::budget::Budget;
 
-/// The figure for "without limit"; it is the largest, so the tighter of two limits is their minimum.
+/// Value of "unlimited"; it is the largest, so the tighter of two limits is their minimum.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
 
-/// The limits of a call, each the tightest of all layers; `u64::MAX` is without limit.
+/// The limits of a call, each the tightest of all layers; `u64::MAX` is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest file or piece of a file returned, in bytes.
+    /// Maximum size of a returned file or part of a file, in bytes.
     pub read_max_bytes: u64,
-    /// The largest file written, in bytes.
+    /// Maximum size of a written file, in bytes.
     pub write_max_bytes: u64,
-    /// The most entries, names or matches in one answer.
+    /// Maximum number of entries, names or matches in one result.
     pub max_results: u64,
-    /// The most calls over a worker's life.
+    /// Maximum number of calls of a worker.
     pub max_calls: u64,
-    /// How long a worker may live, in milliseconds.
+    /// Lifetime of a worker, in milliseconds.
     pub ttl_ms: u64,
-    /// The least time between two calls, in milliseconds.
+    /// Minimum time between two calls, in milliseconds.
     pub min_interval_ms: u64,
-    /// What a worker and all beneath it may spend.
+    /// Budget of a worker and its descendants.
     pub budget: Budget,
 }
 
 impl Default for Limits {
-    /// What a configuration that says nothing means: answers fit into a model's context, lives are not limited.
+    /// The defaults of a configuration: results fit into a model's context; lifetimes are unlimited.
     fn default() -> Self {
         Self {
             read_max_bytes: 1 << 20,
@@ -41,7 +41,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// No limit at all.
+    /// No limits.
     pub const UNLIMITED: Self = Self {
         read_max_bytes: UNLIMITED,
         write_max_bytes: UNLIMITED,
@@ -81,7 +81,7 @@ impl Limits {
     }
 }
 
-/// The limits of a policy as they were written: 0 is without limit, absent says nothing.
+/// The limits of a policy as written: 0 is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct LimitFields {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ pub(crate) struct LimitFields {
 }
 
 impl LimitFields {
-    /// The limits, where absent takes the figure of `base`.
+    /// The limits, with those of `base` where absent.
     pub(crate) fn compile(self, base: Limits) -> Limits {
         let Self {
             read_max_bytes,
@@ -123,7 +123,7 @@ impl LimitFields {
         }
     }
 
-    /// Refuses figures that are looser than the issuer's.
+    /// Rejects limits that are looser than the issuer's.
     pub(crate) fn admit(self, held: &Limits) -> Result<(), PolicyError> {
         let Self {
             read_max_bytes,
@@ -201,7 +201,7 @@ fn loose(field: &str, reason: &str, wanted: u64, held: u64) -> PolicyError {
 }
 
 impl LimitFields {
-    /// Each key, and whether the policy says something about it.
+    /// Each key, and whether the policy sets it.
     pub(crate) fn present(&self) -> [(&'static str, bool); 7] {
         let Self {
             read_max_bytes,

@@ -1,4 +1,4 @@
-//! Matches many globs at once, with an automaton whose memory is bounded.
+//! Matches many globs at once with an automaton of bounded memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use regex_automata::{Anchored, Input, MatchKind, PatternSet};
 
 use super::globs::Reading;
 
-/// The most bytes of one automaton, without its caches.
+/// Maximum size of one automaton in bytes, without its caches.
 const MAX_AUTOMATON: usize = 8 << 20;
 /// The least bytes of states that a thread caches for one automaton.
 const MIN_CACHE: usize = 16 << 10;
 
 type NewCache = Box<dyn Fn() -> Cache + Send + Sync>;
 
-/// Compiled globs. States are built while matching, and a thread forgets them once its cache is full.
+/// Compiled globs. States are built while matching, and a thread drops them once its cache is full.
 pub(super) struct Matcher {
     dfa: Arc<DFA>,
     caches: Pool<Cache, NewCache>,
@@ -72,7 +72,7 @@ impl Matcher {
         self.size
     }
 
-    /// Whether a glob matches all of `path`; none if the automaton gave up, which it is not configured to do.
+    /// Whether a glob matches all of `path`; `None` if the automaton gave up, which it is not configured to do.
     pub(super) fn matches(&self, path: &str) -> Option<bool> {
         let input = Input::new(path).anchored(Anchored::Yes).earliest(true);
         let found = self.dfa.try_search_fwd(&mut self.caches.get(), &input);
@@ -83,7 +83,7 @@ impl Matcher {
     pub(super) fn matching(&self, path: &str) -> PatternSet {
         let input = Input::new(path).anchored(Anchored::Yes);
         let mut found = PatternSet::new(self.dfa.pattern_len());
-        // An automaton that gives up names none.
+        // An automaton that gives up matches nothing.
         let _ = self
             .dfa
             .try_which_overlapping_matches(&mut self.caches.get(), &input, &mut found);

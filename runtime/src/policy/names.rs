@@ -1,4 +1,4 @@
-//! Deny globs made of plain names in, whether a path is covered out, without a regular expression.
+//! Matches deny globs that are plain names, without a regular expression.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,32 +6,32 @@ use foldhash::fast::RandomState;
 
 use super::fold::beneath;
 
-/// The globs of a list that can be decided by comparing names, and when the others need a look.
+/// The globs of a list that are matched by comparing names, and a filter for the others.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// `a/b`: paths from the root on.
+    /// `a/b`: paths from the root.
     anchored: Vec<Box<str>>,
-    /// `**/a/b`: what must follow a name, by that name.
+    /// `**/a/b`: what must follow a name, keyed by the name.
     floating: HashMap<Box<str>, Vec<Box<str>>, RandomState>,
-    /// `**/*.key`: the ends of names.
+    /// `**/*.key`: suffixes of names.
     endings: Vec<Box<str>>,
-    /// `**/a/*`: names without which none of the other globs covers a path.
+    /// `**/a/*`: names that a path must have for one of the other globs to cover it.
     needed: HashSet<Box<str>, RandomState>,
-    /// Whether a glob is among the others that needs no name.
+    /// Whether one of the other globs requires no name.
     unbound: bool,
 }
 
-/// What the names of a path tell.
+/// Result of comparing the names of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum NameMatch {
     Covered,
     Clear,
-    /// The other globs must be tried.
+    /// The other globs must be matched.
     Unclear,
 }
 
 impl Names {
-    /// Takes the stem of a glob, which covers what it matches and all beneath; false if it is left to others.
+    /// Adds a glob, which also covers everything beneath; false if it cannot be matched by names.
     pub(super) fn take(&mut self, stem: &str) -> bool {
         let Some(rest) = stem.strip_prefix("**/") else {
             let plain = is_plain(stem);
@@ -64,13 +64,13 @@ impl Names {
         }
     }
 
-    pub(super) fn tell(&self, path: &str) -> Told {
+    pub(super) fn check(&self, path: &str) -> NameMatch {
         if self
             .anchored
             .iter()
             .any(|stem| beneath(path, stem).is_some())
         {
-            return Told::Covered;
+            return NameMatch::Covered;
         }
         let mut unclear = self.unbound;
         let mut rest = Some(path);
@@ -81,12 +81,16 @@ impl Names {
                 .into_iter()
                 .any(|stem| stem.is_empty() || beneath(after, stem).is_some());
             if covered || self.endings.iter().any(|end| name.ends_with(&**end)) {
-                return Told::Covered;
+                return NameMatch::Covered;
             }
             unclear = unclear || self.needed.contains(name);
             rest = Some(after).filter(|after| !after.is_empty());
         }
-        if unclear { Told::Unclear } else { Told::Clear }
+        if unclear {
+            NameMatch::Unclear
+        } else {
+            NameMatch::Clear
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a call needs in, the same with the spellings that rules compare out.
+//! A need with its folded path, and the mount points that it is compared with.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,15 @@ use super::fold::{beneath, fold};
 use crate::path::VirtualPath;
 use crate::scope::{Resource, Scope, Verb};
 
-/// A place in the namespace, and how it folds.
+/// A mount point with its folded path.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct MountPoint {
     pub(crate) path: VirtualPath,
     folded: Box<str>,
     pub(crate) depth: usize,
 }
 
-impl Place {
+impl MountPoint {
     pub(crate) fn new(path: VirtualPath) -> Self {
         Self {
             folded: fold(path.as_str()).into(),
@@ -24,7 +24,7 @@ impl Place {
     }
 }
 
-/// A path relative to some place: folded, and as it was written where that differs.
+/// A path relative to a mount point: folded, and as written if that differs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spelling<'n> {
     pub(crate) folded: &'n str,
@@ -38,7 +38,7 @@ impl<'n> Spelling<'n> {
     }
 }
 
-/// One need under judgement; its path is folded once for all layers.
+/// A need that is judged; its path is folded once for all layers.
 #[derive(Debug)]
 pub(crate) struct Need<'n> {
     scope: &'n Scope,
@@ -78,33 +78,33 @@ impl<'n> Need<'n> {
         &self.folded
     }
 
-    /// The path relative to `place` in any spelling; none if it does not lie there.
-    pub(crate) fn beneath(&self, place: &Place) -> Option<Spelling<'_>> {
+    /// The path relative to `mount` in any spelling; `None` if it is not beneath it.
+    pub(crate) fn beneath(&self, mount: &MountPoint) -> Option<Spelling<'_>> {
         let path = self.path()?;
-        let folded = beneath(&self.folded, &place.folded)?;
+        let folded = beneath(&self.folded, &mount.folded)?;
         Some(Spelling {
             folded,
             written: match &self.folded {
                 Cow::Borrowed(_) => None,
-                Cow::Owned(_) => Some(below(path.as_str(), place.depth)),
+                Cow::Owned(_) => Some(below(path.as_str(), mount.depth)),
             },
         })
     }
 
-    /// The path relative to each place that holds it; relative to every folder above it if none does.
+    /// Tests the path relative to each mount that contains it, or relative to each of its ancestors if none does.
     ///
-    /// A glob is relative to its root, and a path outside every root might come to lie in one at any depth.
+    /// A glob is relative to its root, and a path outside all roots could be in one at any depth.
     pub(crate) fn any_beneath(
         &self,
-        places: &[Place],
+        mounts: &[MountPoint],
         mut test: impl FnMut(Spelling<'_>) -> bool,
     ) -> bool {
         let Some(path) = self.path() else {
             return false;
         };
         let mut held = false;
-        for place in places {
-            if let Some(spelling) = self.beneath(place) {
+        for mount in mounts {
+            if let Some(spelling) = self.beneath(mount) {
                 held = true;
                 if test(spelling) {
                     return true;
@@ -121,7 +121,7 @@ impl<'n> Need<'n> {
     }
 }
 
-/// What is left of an absolute path without its first `depth` names.
+/// An absolute path without its first `depth` names.
 fn below(path: &str, depth: usize) -> &str {
     let mut rest = path.strip_prefix('/').unwrap_or(path);
     for _ in 0..depth {

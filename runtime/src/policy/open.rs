@@ -1,4 +1,4 @@
-//! The folders that an authority leaves open.
+//! Folders that an authority leaves open.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use super::verdict::Verdict;
 use crate::path::VirtualPath;
 use crate::scope::{Scope, Verb};
 
-/// A folder, or a single file, of which a worker may use what lies beneath, unless its policy says otherwise further down.
+/// A folder, or a single file, that a worker may use with everything beneath, except where its policy differs.
 ///
-/// A folder inside another one is listed where it may be used in another way than the folder above it.
+/// A folder inside another one is listed if its rights differ from those of the folder above it.
 ///
 /// ```
 /// use bailiwick::{Authority, Config, Origin, Policy, RootConfig, VirtualPath};
@@ -25,17 +25,17 @@ use crate::scope::{Scope, Verb};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFolder {
-    /// Where it stands.
+    /// Its path.
     pub path: VirtualPath,
-    /// The verdict on reading it.
+    /// The verdict on reading.
     pub read: Verdict,
-    /// The verdict on changing it.
+    /// The verdict on writing.
     pub write: Verdict,
     outermost: bool,
 }
 
 impl OpenFolder {
-    /// Whether it can be read and the folder above it cannot: a walk of everything that is open begins here.
+    /// Whether it can be read and the folder above it cannot: walks of all open folders begin here.
     #[must_use]
     pub fn is_outermost(&self) -> bool {
         self.outermost
@@ -65,10 +65,10 @@ impl fmt::Display for OpenFolder {
 }
 
 impl Authority {
-    /// The folders inside the roots that are open, in path order. What people granted is not counted, and nothing is
-    /// looked at: whether something stands there is not known.
+    /// Returns the open folders inside the roots, in path order. Grants do not count, and the file system is not read, so
+    /// the folders may not exist.
     ///
-    /// A subtree of which only an allow glob such as `*.rs` leaves files is not listed, since its folders cannot be read.
+    /// A subtree in which only an allow glob such as `*.rs` allows files is not listed, since its folders cannot be read.
     #[must_use]
     pub fn open_folders(&self) -> Vec<OpenFolder> {
         let mut paths = self.boundaries();
@@ -97,11 +97,11 @@ impl Authority {
         (verdict(Verb::Read), verdict(Verb::Write))
     }
 
-    /// Every path at which a rule about subtrees begins to hold.
+    /// All paths at which a rule about subtrees begins.
     fn boundaries(&self) -> Vec<VirtualPath> {
         let mut paths = Vec::new();
         let mut add = |entry: &Subtree| {
-            let root = &entry.place.path;
+            let root = &entry.mount.path;
             let globs = entry.allow_texts().unwrap_or_default().iter();
             let literal = globs.flat_map(|glob| literal_paths(glob));
             paths.extend(literal.filter_map(|path| VirtualPath::parse(&path, Some(root)).ok()));

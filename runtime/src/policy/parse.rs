@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use super::Policy;
 use super::access::Access;
 use super::error::PolicyError;
-use super::fields::{Field, FieldScope};
 use super::globs::check;
+use super::keys::{Key, KeyScope};
 use super::roots::PolicyRoot;
 use super::sets::WriteMode;
 use super::verdict::Verdict;
@@ -15,12 +15,12 @@ use crate::budget::Budget;
 use crate::path::VirtualPath;
 use crate::scope::{ScopePattern, Verb};
 
-/// The most entries of all lists of one policy.
+/// Maximum number of entries of all lists of one policy.
 const MAX_ENTRIES: usize = 1024;
-/// The most bytes of all texts of one policy.
+/// Maximum number of bytes of all texts of one policy.
 const MAX_TEXT: usize = 256 << 10;
 
-/// How much a JSON value holds.
+/// Size of a JSON value.
 #[derive(Debug, Default)]
 struct Size {
     entries: usize,
@@ -46,14 +46,14 @@ impl Size {
     }
 }
 
-/// A JSON value and the pointer to it.
+/// A JSON value with its JSON pointer.
 #[derive(Clone, Debug)]
-pub(crate) struct At<'v> {
+pub(crate) struct Pointer<'v> {
     pointer: String,
     value: &'v Value,
 }
 
-impl<'v> At<'v> {
+impl<'v> Pointer<'v> {
     pub(crate) fn top(value: &'v Value) -> Self {
         Self {
             pointer: String::new(),
@@ -73,7 +73,7 @@ impl<'v> At<'v> {
         PolicyError::invalid(self.pointer.as_str(), reason).requested(self.value.clone())
     }
 
-    /// The members, `null` being the same as absent.
+    /// The members; `null` counts as absent.
     pub(crate) fn members(&self) -> Result<impl Iterator<Item = (&'v str, Self)>, PolicyError> {
         let members: &Map<String, Value> = self
             .value
@@ -158,16 +158,15 @@ impl<'v> At<'v> {
 }
 
 impl Policy {
-    /// Reads a policy as it stands in a message; unknown keys are errors. All lists together hold at most 1024 entries,
-    /// and all texts 256 KiB.
+    /// Parses a policy; unknown keys are errors. All lists together may have 1024 entries, and all texts 256 KiB.
     ///
     /// # Errors
-    /// [`PolicyError`] with the JSON pointer of the first member that cannot be read.
+    /// [`PolicyError`] with the JSON pointer of the first invalid member.
     pub fn parse(value: &Value) -> Result<Self, PolicyError> {
         let mut policy = Self::new();
         let mut size = Size::default();
-        // Before anything is read, since reading costs more than counting.
-        for (_, at) in At::top(value).members()? {
+        // First, since parsing costs more than counting.
+        for (_, at) in Pointer::top(value).members()? {
             size.add(at.value);
             if size.entries > MAX_ENTRIES {
                 let reason = format!(
@@ -182,15 +181,15 @@ impl Policy {
                 return Err(PolicyError::invalid(at.pointer, reason));
             }
         }
-        for (key, at) in At::top(value).members()? {
-            Field::check(key, FieldScope::Policy, at.pointer())?;
+        for (key, at) in Pointer::top(value).members()? {
+            Key::check(key, KeyScope::Policy, at.pointer())?;
             policy.set(key, &at)?;
         }
         Ok(policy)
     }
 
-    /// Sets the field of that key, which is known to be one of a policy.
-    pub(crate) fn set(&mut self, key: &str, at: &At<'_>) -> Result<(), PolicyError> {
+    /// Sets the field of a key, which must be one of a policy.
+    pub(crate) fn set(&mut self, key: &str, at: &Pointer<'_>) -> Result<(), PolicyError> {
         match key {
             "roots" => self.roots = Some(at.each(root)?),
             "deny" => self.deny = at.globs()?,
@@ -207,7 +206,7 @@ impl Policy {
                 self.sets.verbs = Some(at.each(|item| item.one_of(&Verb::ALL, Verb::as_str))?);
             }
             "write_modes" => {
-                let read = |item: &At<'_>| item.one_of(&WriteMode::ALL, WriteMode::as_str);
+                let read = |item: &Pointer<'_>| item.one_of(&WriteMode::ALL, WriteMode::as_str);
                 self.sets.write_modes = Some(at.each(read)?);
             }
             "access" => self.access = Some(at.one_of(&Access::ALL, Access::as_str)?),
@@ -216,7 +215,7 @@ impl Policy {
         Ok(())
     }
 
-    fn set_figure(&mut self, key: &str, at: &At<'_>) -> Result<(), PolicyError> {
+    fn set_figure(&mut self, key: &str, at: &Pointer<'_>) -> Result<(), PolicyError> {
         let (flags, limits) = (&mut self.flags, &mut self.limits);
         let flag = match key {
             "allow_escape" => &mut flags.allow_escape,
@@ -249,11 +248,11 @@ impl Policy {
     }
 }
 
-fn root(at: &At<'_>) -> Result<PolicyRoot, PolicyError> {
+fn root(at: &Pointer<'_>) -> Result<PolicyRoot, PolicyError> {
     let mut root = PolicyRoot::new(VirtualPath::top());
     let mut path = None;
     for (key, at) in at.members()? {
-        Field::check(&format!("roots/{key}"), FieldScope::Policy, at.pointer())?;
+        Key::check(&format!("roots/{key}"), KeyScope::Policy, at.pointer())?;
         match key {
             "path" => path = Some(at.path()?),
             "blocked" => root.blocked = Some(at.flag()?),
@@ -267,7 +266,7 @@ fn root(at: &At<'_>) -> Result<PolicyRoot, PolicyError> {
     Ok(root)
 }
 
-fn budget(at: &At<'_>) -> Result<Budget, PolicyError> {
+fn budget(at: &Pointer<'_>) -> Result<Budget, PolicyError> {
     let mut budget = Budget::default();
     for (key, at) in at.members()? {
         let figure = match key {
@@ -348,7 +347,7 @@ mod tests {
             let once = host.admit_once(&policy(count), origin);
             assert_eq!(once.is_ok(), admitted, "{count} {origin:?}");
         }
-        // Whether a list was compiled before makes no difference.
+        // Cached lists are charged as well.
         let refused = host.admit(&policy(90), Origin::Model).unwrap_err();
         assert_eq!(refused.field(), "/deny");
         let lists: Vec<_> = (0..40)

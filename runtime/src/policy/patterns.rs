@@ -1,24 +1,24 @@
-//! How much the globs of one policy may cost to compile and hold.
+//! Budget for compiling the globs of one policy.
 
 use super::error::PolicyError;
 use crate::call::Origin;
 
-/// What is left for the globs of one policy. It is the smaller the less whoever wrote the policy is trusted.
+/// Remaining budget for the globs of one policy. It depends on how much its author is trusted.
 #[derive(Debug)]
 pub(crate) struct PatternBudget {
-    /// Lists that are left.
+    /// Remaining lists.
     lists: usize,
-    /// Bytes of plain names that are left, every alternative in braces counted.
+    /// Remaining bytes of plain names, counting every alternative in braces.
     names: usize,
-    /// Bytes of globs with wildcards that are left, every alternative in braces counted.
+    /// Remaining bytes of globs with wildcards, counting every alternative in braces.
     wildcards: usize,
-    /// Whether compiled lists are kept for policies to come.
+    /// Whether compiled lists are cached.
     keeps: bool,
-    /// Bytes that the compiled lists hold.
+    /// Size of the compiled lists in bytes.
     held: usize,
 }
 
-/// What one list costs.
+/// Cost of one list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PatternCost {
     pub(crate) names: usize,
@@ -26,7 +26,7 @@ pub(crate) struct PatternCost {
 }
 
 impl PatternBudget {
-    /// For what people configure.
+    /// The budget of a configuration.
     pub(crate) fn configuration() -> Self {
         Self {
             lists: 4096,
@@ -37,7 +37,7 @@ impl PatternBudget {
         }
     }
 
-    /// For the policy of a worker, by who wrote it.
+    /// The budget of a worker's policy, by its author.
     pub(crate) fn of(origin: Origin) -> Self {
         match origin {
             Origin::Human | Origin::Host => Self {
@@ -55,7 +55,7 @@ impl PatternBudget {
         }
     }
 
-    /// The same for the policy of one call, of which nothing is kept.
+    /// The same for the policy of one call, which is not cached.
     pub(crate) fn once(self) -> Self {
         Self {
             keeps: false,
@@ -67,12 +67,12 @@ impl PatternBudget {
         self.keeps
     }
 
-    /// The bytes that the lists hold which were compiled under this budget.
+    /// Size in bytes of the lists compiled under this budget.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// Refuses a list at `at` that costs more than is left.
+    /// Rejects a list at `at` that exceeds the remaining budget.
     pub(crate) fn check(&self, cost: PatternCost, at: &str) -> Result<(), PolicyError> {
         let over = |what: &str| {
             let reason = format!("is too much for one policy: its globs have too many {what}");
@@ -89,7 +89,7 @@ impl PatternBudget {
         }
     }
 
-    /// Charges a list that was compiled, or found compiled.
+    /// Charges a list that was compiled or found in the cache.
     pub(crate) fn charge(
         &mut self,
         cost: PatternCost,

@@ -1,7 +1,7 @@
-//! Names of files whose change would run code later, or change what an agent is told or may do.
+//! Protected names: files whose change would run code later, or change what an agent is told or may do.
 
 use super::globs::{Globs, Reading};
-use super::need::{Need, Place};
+use super::need::{MountPoint, Need};
 use super::patterns::PatternBudget;
 
 /// Names that are protected for the same reason.
@@ -9,7 +9,7 @@ pub(crate) struct Group {
     /// Why, as a sentence for people.
     pub(crate) reason: &'static str,
     globs: &'static [&'static str],
-    /// Last names that are protected themselves, while what lies beneath them is not.
+    /// File names that are protected, while what is beneath them is not.
     names: &'static [&'static str],
 }
 
@@ -21,12 +21,12 @@ const fn group(reason: &'static str, globs: &'static [&'static str]) -> Group {
     }
 }
 
-/// Why a Git repository's own files are protected, also if it is told by its shape alone.
+/// Why the files of a Git repository are protected, also if it is recognised only by its structure.
 pub(crate) const GIT: &str = "Git runs programs that its configuration and hooks name";
-/// Why names that the configuration adds are protected.
+/// Reason for protected names of the configuration.
 const CONFIGURED: &str = "the configuration protects it";
 
-/// The protected names. They are covered in every root, at any depth, in any spelling, and while they do not exist yet.
+/// The protected names: in every root, at any depth, in any spelling, and before they exist.
 const GROUPS: &[Group] = &[
     Group {
         reason: GIT,
@@ -194,8 +194,8 @@ pub(crate) fn is_protected_name(last: &str) -> bool {
     GROUPS.iter().any(|group| group.names.contains(&last))
 }
 
-/// Why `need`, which is protected, is so.
-pub(crate) fn reason(need: &Need<'_>, mounts: &[Place]) -> &'static str {
+/// Why `need`, which is protected, is protected.
+pub(crate) fn reason(need: &Need<'_>, mounts: &[MountPoint]) -> &'static str {
     let last = need.folded().rsplit('/').next().unwrap_or_default();
     let covers = |group: &&Group| {
         let texts: Vec<String> = group.globs.iter().map(|glob| (*glob).to_owned()).collect();

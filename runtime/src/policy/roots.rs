@@ -1,4 +1,4 @@
-//! Listed and blocked subtrees in, a ruling on where a path lies out.
+//! Listed and blocked subtrees of a policy.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use super::Policy;
 use super::authority::Authority;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
-use super::need::{Need, Place, Spelling};
+use super::need::{MountPoint, Need, Spelling};
 use super::patterns::PatternBudget;
 use super::strict;
 use super::verdict::{Rule, Ruling};
 use crate::path::VirtualPath;
 
-/// One entry of a policy's `roots`: a subtree it keeps, or one it takes away.
+/// One entry of a policy's `roots`: a listed or blocked subtree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PolicyRoot {
-    /// The subtree; inside what the issuer holds.
+    /// The subtree, inside those of the issuer.
     pub path: VirtualPath,
-    /// Whether the subtree is taken away.
+    /// Whether the subtree is blocked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<bool>,
-    /// Only what these globs cover is kept; everything if absent, nothing if empty.
+    /// Only what these globs cover is allowed; everything if absent, nothing if empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// What these globs cover is taken away.
+    /// What these globs cover is denied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
     /// What these globs cover cannot be changed.
@@ -34,7 +34,7 @@ pub struct PolicyRoot {
 }
 
 impl PolicyRoot {
-    /// The whole subtree at `path`.
+    /// Creates an entry for the whole subtree at `path`.
     #[must_use]
     pub fn new(path: VirtualPath) -> Self {
         Self {
@@ -52,13 +52,13 @@ impl PolicyRoot {
 }
 
 impl Policy {
-    /// Whether it says anything of subtrees.
+    /// Whether it names any subtrees.
     pub(crate) fn names_subtrees(&self) -> bool {
         self.roots.as_ref().is_some_and(|roots| !roots.is_empty())
     }
 
-    /// This policy, where an entry of `roots` that a link stands for also names the subtree that the link leads to, if
-    /// `issuer` lists that. `real` says where a path leads.
+    /// Resolves links in `roots`: for an entry that is a link, adds an entry for its target if `issuer` lists that. `real`
+    /// resolves a path.
     pub(crate) fn through_links(
         mut self,
         issuer: &Authority,
@@ -83,18 +83,18 @@ impl Policy {
 
 /// Which paths an allow list leaves.
 #[derive(Clone, Debug)]
-enum Kept {
+enum AllowSet {
     All,
     None,
-    These(Arc<Globs>),
+    Matching(Arc<Globs>),
 }
 
 /// One compiled entry; the configuration's roots are such entries too.
 #[derive(Clone, Debug)]
 pub(crate) struct Subtree {
-    pub(crate) place: Place,
+    pub(crate) mount: MountPoint,
     pub(crate) blocked: bool,
-    kept: Kept,
+    allowed: AllowSet,
     deny: Option<Arc<Globs>>,
     immutable: Option<Arc<Globs>>,
 }
@@ -105,15 +105,15 @@ impl Subtree {
         at: &str,
         budget: &mut PatternBudget,
     ) -> Result<Self, PolicyError> {
-        let kept = match &root.allow {
-            None => Kept::All,
+        let allowed = match &root.allow {
+            None => AllowSet::All,
             Some(texts) => Globs::intern(Reading::Allow, texts, &format!("{at}/allow"), budget)?
-                .map_or(Kept::None, Kept::These),
+                .map_or(AllowSet::None, AllowSet::Matching),
         };
         Ok(Self {
-            place: Place::new(root.path.clone()),
+            mount: MountPoint::new(root.path.clone()),
             blocked: root.is_blocked(),
-            kept,
+            allowed,
             deny: Globs::intern(Reading::Deny, &root.deny, &format!("{at}/deny"), budget)?,
             immutable: Globs::intern(
                 Reading::Deny,
@@ -124,40 +124,40 @@ impl Subtree {
         })
     }
 
-    /// How the need is spelled beneath this entry, if this entry is one that decides on it. `depth` is that of the
-    /// innermost entries that hold `path`: those decide, and deeper ones whose name is another spelling of the path's,
-    /// since a file system may take the two for the same.
+    /// The path of the need relative to this entry, if this entry decides on it. `depth` is that of the innermost entries
+    /// that contain `path`: those decide, and deeper ones whose name is another spelling of the path, since a file system
+    /// may treat both as the same.
     pub(crate) fn decides<'n>(
         &self,
         need: &'n Need<'_>,
         path: &VirtualPath,
         depth: Option<usize>,
     ) -> Option<Spelling<'n>> {
-        let here = Some(self.place.depth);
-        let decides = here > depth || here == depth && path.starts_with(&self.place.path);
-        need.beneath(&self.place).filter(|_| decides)
+        let here = Some(self.mount.depth);
+        let decides = here > depth || here == depth && path.starts_with(&self.mount.path);
+        need.beneath(&self.mount).filter(|_| decides)
     }
 
-    /// Whether this entry leaves a path at all.
+    /// Checks that this entry allows a path.
     ///
     /// # Errors
-    /// The rule that does not.
+    /// The rule that denies it.
     pub(crate) fn leaves(&self, path: Spelling<'_>) -> Result<(), Rule> {
-        let kept = match &self.kept {
-            Kept::All => true,
-            Kept::None => false,
-            Kept::These(globs) => globs.allows(path.as_written()),
+        let allowed = match &self.allowed {
+            AllowSet::All => true,
+            AllowSet::None => false,
+            AllowSet::Matching(globs) => globs.allows(path.as_written()),
         };
-        match (self.blocked, kept) {
+        match (self.blocked, allowed) {
             (true, _) => Err(Rule::Blocked),
             (false, false) => Err(Rule::AllowGlobs),
             (false, true) => Ok(()),
         }
     }
 
-    /// What the deny and immutable globs of this entry take away, also in entries that lie within it.
+    /// The ruling of the deny and immutable globs of this entry, which also apply to entries inside it.
     pub(crate) fn globs(&self, need: &Need<'_>) -> Ruling {
-        let Some(path) = need.beneath(&self.place) else {
+        let Some(path) = need.beneath(&self.mount) else {
             return Ruling::OPEN;
         };
         let covers = |globs: &Option<Arc<Globs>>| globs.as_ref().is_some_and(|g| g.denies(path));
@@ -172,28 +172,28 @@ impl Subtree {
     }
 
     pub(crate) fn allow_texts(&self) -> Option<&[String]> {
-        match &self.kept {
-            Kept::All => None,
-            Kept::None => Some(&[]),
-            Kept::These(globs) => Some(globs.texts()),
+        match &self.allowed {
+            AllowSet::All => None,
+            AllowSet::None => Some(&[]),
+            AllowSet::Matching(globs) => Some(globs.texts()),
         }
     }
 
-    /// The glob that takes `need` away.
-    pub(crate) fn culprit(&self, need: &Need<'_>, rule: Rule) -> Option<&str> {
-        let path = need.beneath(&self.place)?;
+    /// The glob that denies `need`.
+    pub(crate) fn matching_glob(&self, need: &Need<'_>, rule: Rule) -> Option<&str> {
+        let path = need.beneath(&self.mount)?;
         let globs = match rule {
             Rule::ImmutableGlob => &self.immutable,
             _ => &self.deny,
         };
-        globs.as_ref()?.culprit(path)
+        globs.as_ref()?.matching_glob(path)
     }
 }
 
 /// All compiled entries of one policy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Roots {
-    /// Whether what is not listed is lost.
+    /// Whether paths that are not listed are denied.
     closed: bool,
     list: Box<[Subtree]>,
 }
@@ -229,20 +229,20 @@ impl Roots {
         )
     }
 
-    /// Whether the innermost entries that hold the path leave it.
+    /// The ruling of the innermost entries that contain the path.
     fn left(&self, need: &Need<'_>, path: &VirtualPath) -> Result<(), Rule> {
         let depth = depth_of(self.list.iter(), path);
         let mut left = match (depth, self.closed) {
             (None, true) => return Err(Rule::Unlisted),
             (None, false) => Ok(()),
-            // One of several entries for the same subtree is enough, unless one of them blocks it.
+            // One of several entries for the same subtree is enough, unless one of them is blocked.
             (Some(_), _) => Err(Rule::AllowGlobs),
         };
         for entry in &self.list {
             let Some(spelling) = entry.decides(need, path, depth) else {
                 continue;
             };
-            let otherwise_spelt = depth != Some(entry.place.depth);
+            let otherwise_spelt = depth != Some(entry.mount.depth);
             match entry.leaves(spelling) {
                 Err(rule) if otherwise_spelt || rule == Rule::Blocked => return Err(rule),
                 Ok(()) if !otherwise_spelt => left = Ok(()),
@@ -252,7 +252,7 @@ impl Roots {
         left
     }
 
-    /// The entries that keep something.
+    /// The entries that are not blocked.
     pub(crate) fn listed(&self) -> impl Iterator<Item = &Subtree> {
         self.list.iter().filter(|entry| !entry.blocked)
     }
@@ -265,12 +265,12 @@ impl Roots {
         self.closed
     }
 
-    /// Whether the whole subtree at `path` lies inside what is listed.
+    /// Whether the whole subtree at `path` is inside a listed one.
     pub(crate) fn holds(&self, path: &VirtualPath) -> bool {
         !self.closed
             || self
                 .listed()
-                .any(|entry| path.starts_with(&entry.place.path))
+                .any(|entry| path.starts_with(&entry.mount.path))
     }
 
     /// Whether a blocked entry decides on the subtree at `path`.
@@ -278,22 +278,22 @@ impl Roots {
         blocks(self.list.iter(), path)
     }
 
-    /// Whether something at or beneath `prefix` may be left.
+    /// Whether something at or beneath `prefix` may be allowed.
     pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
-        let beneath = |entry: &Subtree| entry.place.path.starts_with(prefix);
-        let touches = |entry: &Subtree| touch(&entry.place.path, prefix);
+        let beneath = |entry: &Subtree| entry.mount.path.starts_with(prefix);
+        let touches = |entry: &Subtree| touch(&entry.mount.path, prefix);
         self.listed().any(beneath)
             || !self.blocks(prefix) && (!self.closed || self.listed().any(touches))
     }
 
-    /// What is left of the subtrees `visible`.
+    /// The allowed parts of the subtrees `visible`.
     pub(crate) fn narrow(&self, visible: &[VirtualPath]) -> Vec<VirtualPath> {
         if !self.closed {
             return visible.to_vec();
         }
         let pairs = visible
             .iter()
-            .flat_map(|held| self.listed().map(move |entry| (held, &entry.place.path)));
+            .flat_map(|held| self.listed().map(move |entry| (held, &entry.mount.path)));
         let mut left: Vec<_> = pairs
             .filter(|(held, listed)| touch(held, listed))
             .map(|(held, listed)| {
@@ -311,31 +311,31 @@ impl Roots {
     }
 }
 
-/// How deep the innermost entries that hold `path` stand.
+/// The depth of the innermost entries that contain `path`.
 pub(crate) fn depth_of<'e>(
     entries: impl Iterator<Item = &'e Subtree>,
     path: &VirtualPath,
 ) -> Option<usize> {
-    let holding = entries.filter(|entry| path.starts_with(&entry.place.path));
-    holding.map(|entry| entry.place.depth).max()
+    let holding = entries.filter(|entry| path.starts_with(&entry.mount.path));
+    holding.map(|entry| entry.mount.depth).max()
 }
 
-/// Whether a blocked entry is among the innermost ones that hold `path`.
+/// Whether a blocked entry is among the innermost ones that contain `path`.
 pub(crate) fn blocks<'e>(
     entries: impl Iterator<Item = &'e Subtree> + Clone,
     path: &VirtualPath,
 ) -> bool {
     let depth = depth_of(entries.clone(), path);
-    let mut blocked = entries.filter(|entry| entry.blocked && Some(entry.place.depth) == depth);
-    blocked.any(|entry| path.starts_with(&entry.place.path))
+    let mut blocked = entries.filter(|entry| entry.blocked && Some(entry.mount.depth) == depth);
+    blocked.any(|entry| path.starts_with(&entry.mount.path))
 }
 
-/// Whether one of two subtrees holds the other.
+/// Whether one of two subtrees contains the other.
 pub(crate) fn touch(a: &VirtualPath, b: &VirtualPath) -> bool {
     a.starts_with(b) || b.starts_with(a)
 }
 
-/// Refuses entries outside what the issuer lists, and unblocking.
+/// Rejects entries that the issuer does not list or that it blocks.
 pub(crate) fn admit(roots: Option<&[PolicyRoot]>, issuer: &Authority) -> Result<(), PolicyError> {
     for (index, root) in roots.unwrap_or_default().iter().enumerate() {
         let at = format!("/roots/{index}");

@@ -1,4 +1,4 @@
-//! Allow, ask, deny and delegate-only patterns in, a ruling on a need out.
+//! Allow, ask, deny and delegate-only scope lists of a policy.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use super::verdict::{Rule, Ruling, Verdict};
 use crate::path::VirtualPath;
 use crate::scope::{Detail, Resource, Scope, ScopePattern};
 
-/// The scope lists of a policy. `deny` beats `ask` beats `allow`.
+/// The scope lists of a policy: `deny` precedes `ask`, which precedes `allow`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ScopeLists {
     #[serde(rename = "allow_scopes", skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub(crate) struct ScopeLists {
     pub(crate) otherwise: Option<Verdict>,
 }
 
-/// The scope lists, ready to judge.
+/// Compiled scope lists.
 #[derive(Clone, Debug)]
 pub(crate) struct Scopes {
     allow: Box<[ScopePattern]>,
@@ -61,7 +61,7 @@ impl Denied {
         speaks && need.is_file() && here
     }
 
-    /// A need for a resource as a whole needs what is denied of it, too.
+    /// A need for a whole resource includes what is denied of it.
     fn lies_within(&self, need: &Scope) -> bool {
         *need.detail() == Detail::None
             && self.pattern.verb().is_none_or(|verb| verb == need.verb())
@@ -100,7 +100,7 @@ impl Scopes {
         }
     }
 
-    /// Judges for the worker itself, or for one beneath it if `inherited`.
+    /// Judges for the worker itself, or for a descendant if `inherited`.
     pub(crate) fn judge(&self, need: &Need<'_>, inherited: bool) -> Ruling {
         let find = |list: &[ScopePattern]| list.iter().position(|p| p.covers(need.scope()));
         if let Some(index) = self.deny.iter().position(|denied| denied.covers(need)) {
@@ -123,7 +123,7 @@ impl Scopes {
         }
     }
 
-    /// Whether a worker with these lists may hand on all of `wanted`.
+    /// Whether a worker with these lists may delegate all of `wanted`.
     pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
         let lists = [&self.allow, &self.ask, &self.delegate_only];
         let named = || {
@@ -136,7 +136,7 @@ impl Scopes {
             && (self.otherwise != Verdict::Deny || named())
     }
 
-    /// Whether something at or beneath `prefix` may be left.
+    /// Whether something at or beneath `prefix` may be allowed.
     pub(crate) fn reaches(&self, prefix: &VirtualPath, inherited: bool) -> bool {
         let handed: &[ScopePattern] = if inherited { &self.delegate_only } else { &[] };
         let speaks = |pattern: &ScopePattern| {
@@ -154,7 +154,7 @@ impl Scopes {
                 .any(speaks)
     }
 
-    /// Whether a need that `kind` covers may be left; true when in doubt.
+    /// Whether a need that `kind` covers may be allowed; true when in doubt.
     pub(crate) fn may_need(&self, kind: &ScopePattern, inherited: bool) -> bool {
         let all = |list: &[ScopePattern]| list.iter().any(|pattern| pattern.covers_pattern(kind));
         let some = |list: &[ScopePattern]| list.iter().any(|pattern| pattern.overlaps(kind));
@@ -197,7 +197,7 @@ impl Scopes {
     }
 }
 
-/// Refuses patterns that the issuer does not hold.
+/// Rejects patterns that the issuer does not have.
 pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), PolicyError> {
     let ScopeLists {
         allow,
@@ -234,7 +234,7 @@ pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), Policy
 }
 
 impl ScopeLists {
-    /// Each key, and whether the policy says something about it.
+    /// Each key, and whether the policy sets it.
     pub(crate) fn present(&self) -> [(&'static str, bool); 5] {
         let Self {
             allow,

@@ -1,4 +1,4 @@
-//! Lists of tools, verbs and write modes in, their intersection out.
+//! Lists of tools, verbs and write modes; layers intersect.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ impl WriteMode {
     /// Every mode.
     pub const ALL: [Self; 3] = [Self::Create, Self::Overwrite, Self::Append];
 
-    /// The mode as it stands in a policy.
+    /// Returns the mode as written in a policy.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl WriteMode {
     }
 }
 
-/// The lists that name what is left of a known set; absent means all of it.
+/// Lists that restrict a known set; an absent list does not restrict it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Sets {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ impl Sets {
         self.verbs.as_ref().is_none_or(|verbs| !verbs.is_empty())
     }
 
-    /// Refuses members that the issuer lacks.
+    /// Rejects members that the issuer does not have.
     pub(crate) fn admit(&self, issuer: &Authority) -> Result<(), PolicyError> {
         let Self {
             tools,
@@ -143,7 +143,7 @@ fn admit<T: Ord>(
 }
 
 impl Sets {
-    /// Each key, and whether the policy says something about it.
+    /// Each key, and whether the policy sets it.
     pub(crate) fn present(&self) -> [(&'static str, bool); 3] {
         let Self {
             tools,

@@ -1,4 +1,4 @@
-//! Two lists of allow globs in, a path that the first covers and the second does not out.
+//! Finds a path that one list of allow globs covers and another does not, for `strict`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,23 +14,23 @@ use super::roots::Subtree;
 use crate::path::VirtualPath;
 
 const MAX_DFA: usize = 1 << 20;
-/// The most combined states looked at before giving up.
+/// Maximum number of combined states to search.
 const MAX_SEARCH: usize = 200_000;
-/// What a path looks like without its first `/`.
+/// Pattern of a path without its leading `/`.
 const PATH: &str = r"^[^/\x00-\x1f]+(/[^/\x00-\x1f]+)*$";
 
 type Dfa = dense::DFA<Vec<u32>>;
 
-/// Refuses `allow` if it names paths that some layer of the issuer does not list.
+/// Rejects `allow` if it names paths that a layer of the issuer does not list.
 pub(super) fn admit(
-    place: &VirtualPath,
+    mount: &VirtualPath,
     allow: &[String],
     issuer: &Authority,
     at: &str,
 ) -> Result<(), PolicyError> {
     let too_hard =
         |_| PolicyError::invalid(at, "is too intricate to compare with the issuer's globs");
-    let wanted = automaton(&absolute(place, Some(allow)).map_err(too_hard)?).map_err(too_hard)?;
+    let wanted = automaton(&absolute(mount, Some(allow)).map_err(too_hard)?).map_err(too_hard)?;
     let base: Vec<&Subtree> = issuer.base().listed().collect();
     let closed = issuer
         .layers()
@@ -63,13 +63,13 @@ struct TooHard;
 fn language(entries: &[&Subtree]) -> Result<Vec<String>, TooHard> {
     let mut all = Vec::new();
     for entry in entries {
-        all.extend(absolute(&entry.place.path, entry.allow_texts())?);
+        all.extend(absolute(&entry.mount.path, entry.allow_texts())?);
     }
     Ok(all)
 }
 
-fn absolute(place: &VirtualPath, allow: Option<&[String]>) -> Result<Vec<String>, TooHard> {
-    let stem = globset::escape(place.as_str().trim_start_matches('/'));
+fn absolute(mount: &VirtualPath, allow: Option<&[String]>) -> Result<Vec<String>, TooHard> {
+    let stem = globset::escape(mount.as_str().trim_start_matches('/'));
     let beneath = |glob: &str| match (stem.as_str(), glob) {
         ("", glob) => glob.to_owned(),
         (stem, "") => stem.to_owned(),
@@ -155,7 +155,7 @@ fn beyond(wanted: &Dfa, held: &Dfa) -> Result<Option<String>, TooHard> {
     Ok(None)
 }
 
-/// One byte for each way in which the automata tell bytes apart, readable ones first.
+/// One byte of each equivalence class of the automata, readable ones first.
 fn representatives(all: &[&Dfa; 3]) -> Vec<u8> {
     let readable = |byte: &u8| !byte.is_ascii_lowercase();
     let mut bytes: Vec<u8> = (0..=u8::MAX).collect();

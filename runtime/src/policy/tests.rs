@@ -1,4 +1,4 @@
-//! Laws, vectors and a small model of the whole algebra.
+//! Tests of policies: properties, vectors and a small model.
 
 mod explain;
 mod keys;

@@ -1,4 +1,4 @@
-//! Rulings of single rules in, the tightest out.
+//! Verdicts, and the rules that they come from.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ impl Verdict {
     /// Every verdict, from open to closed.
     pub const ALL: [Self; 3] = [Self::Allow, Self::Ask, Self::Deny];
 
-    /// The verdict as it stands in a policy.
+    /// Returns the verdict as written in a policy.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -43,28 +43,28 @@ impl Verdict {
     }
 }
 
-/// Which kind of rule decided; an index says which entry of a list.
+/// Kind of the deciding rule; an index is that of a list entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// No rule speaks of the need.
+    /// No rule applies to the need.
     Open,
-    /// A configured root holds it with that access, or the base list names it.
+    /// A configured root with that access contains it, or the base list names it.
     Base,
-    /// It lies in no configured root with that access.
+    /// No configured root with that access contains it.
     Outside,
-    /// It lies outside every root, and no grant opens it.
-    Kept,
+    /// It is outside all roots, and no grant may cover it.
+    Ungrantable,
     /// The resource is not on the base list.
     Unnamed,
-    /// A need about files that names none cannot be judged.
+    /// It is a need for files without a path.
     NoPath,
-    /// It changes a file that steers tools or agents.
+    /// It changes a protected file.
     Protected,
-    /// The roots listed leave it out.
+    /// It is not in a listed root.
     Unlisted,
-    /// It lies in a blocked subtree.
+    /// It is in a blocked subtree.
     Blocked,
-    /// The allow globs of its root leave it out.
+    /// The allow globs of its root do not cover it.
     AllowGlobs,
     /// A deny glob of a root, or of all roots.
     DenyGlob,
@@ -72,7 +72,7 @@ pub(crate) enum Rule {
     ImmutableGlob,
     /// An entry of the deny scopes.
     DenyScope(usize),
-    /// An entry of what may only be handed on.
+    /// An entry of the delegate-only scopes.
     DelegateOnly(usize),
     /// An entry of the ask scopes.
     AskScope(usize),
@@ -86,15 +86,15 @@ pub(crate) enum Rule {
     Access,
     /// Nothing may be changed.
     ReadOnly,
-    /// It lies outside every root, and that may not be asked for.
+    /// It is outside all roots, and `allow_escape` is false.
     Escape,
     /// No network.
     Network,
-    /// Every change needs a person.
+    /// Every change requires approval.
     Approval,
 }
 
-/// What one rule says of one need.
+/// The verdict of one rule on one need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ruling {
     pub(crate) verdict: Verdict,
@@ -112,7 +112,7 @@ impl Ruling {
         Self::new(Verdict::Deny, rule)
     }
 
-    /// Denies by `rule` if `refused`, else says nothing.
+    /// Denies by `rule` if `refused`.
     pub(crate) fn deny_if(refused: bool, rule: Rule) -> Self {
         if refused {
             Self::deny(rule)
@@ -121,7 +121,7 @@ impl Ruling {
         }
     }
 
-    /// Only a grant that names this very file satisfies it.
+    /// Whether only a grant that names this very file satisfies it.
     pub(crate) fn is_exact(self) -> bool {
         self.rule == Rule::Protected
     }

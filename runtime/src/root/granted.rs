@@ -1,4 +1,4 @@
-//! Opens what a person granted outside every root.
+//! Opens directories that a person granted outside all roots.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use super::{Root, RootError, RootTable, holds_kept_out, homes, unsafe_reason};
 use crate::path::VirtualPath;
 
 impl Root {
-    /// Opens the directory that holds `path`, a host path outside every root that a person granted, or the nearest one
-    /// above it that is reached without a link. Links beneath it are judged like all others. A top-level directory, and
-    /// one where another file system is mounted, is opened itself; the top of the file system holds a top-level file.
+    /// Opens the parent directory of `path`, a granted host path outside all roots, or its nearest ancestor that is reached
+    /// without a link. Links beneath it are judged like all others. A top-level directory or a mount point is opened itself;
+    /// for a top-level file it is the top of the file system.
     ///
-    /// It is refused if `path` is or holds what [`Root::kept_from_grants`] names, or if one of `roots` has the same files
-    /// by other names.
+    /// It is refused if `path` is or contains one of [`Root::kept_from_grants`], or if one of `roots` has the same files under
+    /// other names.
     pub(crate) fn open_granted(
         path: &VirtualPath,
         kept_out: &[PathBuf],
@@ -47,15 +47,14 @@ impl Root {
         })
     }
 
-    /// The host paths that no grant opens, nor anything that holds one of them: the home directory and the files
-    /// `kept_out`.
+    /// The host paths that no grant may cover, nor an ancestor of them: the home directory and the files `kept_out`.
     pub(crate) fn kept_from_grants(kept_out: &[PathBuf]) -> Vec<VirtualPath> {
         let kept = homes().into_iter().chain(kept_out.iter().cloned());
         kept.filter_map(|path| VirtualPath::parse(path.to_str()?, None).ok())
             .collect()
     }
 
-    /// Whether the host path `path` lies in this root or holds it, and goes by another name here.
+    /// Whether the host path `path` is inside this root or contains it, under another name.
     fn has_elsewhere(&self, path: &VirtualPath) -> bool {
         let host = Path::new(path.as_str());
         let inside = self.virtual_path(host);
@@ -64,7 +63,7 @@ impl Root {
     }
 }
 
-/// Opens the directory that holds the host path `path`, as [`Root::open_granted`] says.
+/// Opens the parent directory of the host path `path`; see [`Root::open_granted`].
 fn holder(path: &VirtualPath) -> Result<(VirtualPath, Dir), RootError> {
     let above = |path: &VirtualPath| path.parent().filter(|above| !above.is_top());
     let mut mount = above(path).unwrap_or_else(|| path.clone());
@@ -117,10 +116,7 @@ fn is_mounted(dir: &Dir, name: &str) -> bool {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the directories to be opened are made here"
-)]
+#[expect(clippy::disallowed_methods, reason = "tests create directories")]
 mod tests {
     use std::sync::Arc;
 

@@ -11,10 +11,10 @@ use crate::path::VirtualPath;
 
 /// What a grant covers.
 ///
-/// A bare pattern, as text or converted, covers everything beneath it and every operation of its verb. What a person is
-/// offered at a prompt ([`Choice`](crate::Choice)) names a reach and operations.
+/// A bare pattern, as text or converted, covers everything beneath it and all operations of its verb. The choices at a
+/// prompt ([`Choice`](crate::Choice)) have a reach and operations.
 ///
-/// As JSON it is an object with `pattern`, `reach` and `operations`; a text is read as a bare pattern.
+/// As JSON it is an object with `pattern`, `reach` and `operations`; a string is parsed as a bare pattern.
 ///
 /// ```
 /// use bailiwick::{Coverage, Operation, Scope, VirtualPath};
@@ -33,7 +33,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Exactly what `need` says.
+    /// Covers exactly `need`.
     #[must_use]
     pub fn of(need: &Scope) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Coverage {
         }
     }
 
-    /// What of `pattern` is as near as `reach` and among `operations`; none if that is nothing.
+    /// Covers `pattern` with this reach and those of `operations` that it has; `None` if it has none.
     #[must_use]
     pub fn new(pattern: ScopePattern, reach: Reach, operations: Operations) -> Option<Self> {
         let operations = operations.intersection(Operations::of(pattern.verb()));
@@ -60,25 +60,25 @@ impl Coverage {
         &self.pattern
     }
 
-    /// How far it reaches from what the pattern names.
+    /// Returns the reach.
     #[must_use]
     pub fn reach(&self) -> Reach {
         self.reach
     }
 
-    /// What may be done.
+    /// Returns the operations.
     #[must_use]
     pub fn operations(&self) -> Operations {
         self.operations
     }
 
-    /// The path that the pattern names, if any.
+    /// Returns the path of the pattern, if any.
     #[must_use]
     pub fn path(&self) -> Option<&VirtualPath> {
         self.pattern.path()
     }
 
-    /// Whether it allows all that `need` says. A server or tool of MCP must be named with its mark.
+    /// Returns whether it covers `need`. An MCP server or tool must be named with its mark.
     #[must_use]
     pub fn covers(&self, need: &Scope) -> bool {
         self.pattern.binds(need)
@@ -93,7 +93,7 @@ impl Coverage {
             }
     }
 
-    /// Whether it allows all that `other` allows.
+    /// Returns whether it covers everything that `other` covers.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         self.pattern.covers_pattern(&other.pattern)
@@ -108,19 +108,18 @@ impl Coverage {
             }
     }
 
-    /// The same reach and operations with another pattern, as far as its verb has them.
+    /// The same reach and operations with another pattern, if its verb has them.
     pub(crate) fn with_pattern(&self, pattern: ScopePattern) -> Option<Self> {
         Self::new(pattern, self.reach, self.operations)
     }
 
-    /// Whether it is what a bare pattern means.
+    /// Whether it equals a bare pattern.
     #[must_use]
     pub fn is_bare(&self) -> bool {
         *self == Self::from(self.pattern.clone())
     }
 
-    /// What it allows, in words for people, generated from all that it is. Paths stand in it as they are, in quotes where they
-    /// could be taken for something else.
+    /// Returns what it allows, as a sentence for people. Ambiguous paths are quoted.
     #[must_use]
     pub fn sentence(&self) -> String {
         let Self {
@@ -153,7 +152,7 @@ impl Coverage {
     }
 }
 
-/// What may be done with a server, or a tool of it, without their marks.
+/// The sentence for a server or a tool of it, without marks.
 fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
     let named = |text: &str| quoted(text.split('~').next().unwrap_or(text));
     let mut parts = segments.splitn(3, ':');
@@ -184,7 +183,7 @@ fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
     }
 }
 
-/// The text as it is where it is plain, else in quotes.
+/// The text, quoted if necessary.
 fn quoted(text: &str) -> String {
     let plain =
         |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | ':' | '@' | '+');
@@ -213,7 +212,7 @@ impl FromStr for Coverage {
     }
 }
 
-/// The pattern, and what it is limited to in brackets, if it is not bare.
+/// The pattern, followed by reach and operations in brackets if it is not bare.
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pattern.fmt(f)?;
@@ -231,7 +230,7 @@ impl fmt::Debug for Coverage {
     }
 }
 
-/// The object form; reach and operations come together or not at all.
+/// The object form; reach and operations are both present or both absent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
@@ -257,7 +256,7 @@ impl TryFrom<Form> for Coverage {
     }
 }
 
-/// Reads the three parts where they stand beside other members, which are left to who knows them.
+/// Parses the three members among others, which are ignored.
 pub(crate) fn beside<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Coverage, D::Error> {
     #[derive(Deserialize)]
     struct Beside {
@@ -279,9 +278,9 @@ pub(crate) fn beside<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cover
     form.try_into().map_err(D::Error::custom)
 }
 
-/// Reads the object form, each of the three parts in it and nothing else.
+/// Parses the object form with exactly the three members.
 pub(crate) fn all_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Coverage, D::Error> {
-    // As a map: a struct would be given its own members alone.
+    // As a map, since a struct would only get its own members.
     let members = serde_json::Map::deserialize(deserializer)?;
     let form = Form::deserialize(serde_json::Value::Object(members)).map_err(D::Error::custom)?;
     if form.reach.is_none() {

@@ -1,25 +1,25 @@
-//! What servers of others are now in, a pattern that names them with the marks that they have out.
+//! Marks that pin scope patterns to the current form of third-party servers and tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ScopePattern;
 
-/// The servers of others and their tools, with their marks.
+/// The marks of third-party servers and their tools.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
     /// Each server as `SERVER~MARK`.
     pub(crate) servers: Vec<Arc<str>>,
-    /// The mark of each tool that a server lists, by `SERVER~MARK:TOOL`; none of one that is withheld.
+    /// The mark of each listed tool, by `SERVER~MARK:TOOL`; withheld tools have none.
     pub(crate) tools: BTreeMap<String, Option<String>>,
 }
 
 impl Marks {
-    /// What `pattern` stands for now: with the marks of the server and the tool that it names without. What is no tool of
-    /// the server is something that it asks for, and has none.
+    /// Adds the current marks of the server and tool to `pattern`. Names that are not tools of the server are scopes that it
+    /// requests, which have none.
     ///
     /// # Errors
-    /// What it names that is not there.
+    /// The unknown name.
     pub(crate) fn marked(&self, pattern: &ScopePattern) -> Result<ScopePattern, String> {
         let Some(segments) = pattern.mcp() else {
             return Ok(pattern.clone());

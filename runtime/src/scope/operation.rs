@@ -1,4 +1,4 @@
-//! What exactly is done to a resource, and how far it reaches.
+//! Operations on a resource, and how far they reach.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Verb;
 
-/// What is done to one thing. Each operation belongs to one [`Verb`]; scopes are written with verbs alone, and grants name
-/// operations beside their pattern.
+/// Operation on a resource. Each belongs to one [`Verb`]; scopes are written with verbs only, and grants have operations
+/// in addition to their pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -90,13 +90,13 @@ impl Operations {
         Self(self.0 & other.0)
     }
 
-    /// Whether there is none.
+    /// Returns whether it is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many there are.
+    /// Returns the number of operations.
     #[must_use]
     pub const fn len(self) -> u32 {
         self.0.count_ones()
@@ -165,15 +165,15 @@ impl<'de> Deserialize<'de> for Operations {
     }
 }
 
-/// How far a need or a grant reaches from the thing that it names.
+/// Reach of a need or a grant.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
-    /// Only that very thing.
+    /// Only the named resource.
     #[default]
     Exact,
-    /// That thing and everything beneath it.
+    /// The named resource and everything beneath it.
     Beneath,
 }

@@ -1,4 +1,4 @@
-//! `verb:resource[:detail]` with an open end in, what a rule covers out.
+//! Scope patterns: `verb[:resource[:detail]]`, what a rule covers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::{Detail, Resource, Scope, ScopeError, Verb, write_parts};
 use crate::path::VirtualPath;
 
-/// What a rule covers: a scope whose end may be left open, such as `read`, `read:*` or `write:file:/repo/src`.
+/// Pattern of scopes, whose end may be omitted, such as `read`, `read:*` or `write:file:/repo/src`.
 ///
 /// ```
 /// use bailiwick::{Scope, ScopePattern};
@@ -31,7 +31,7 @@ impl ScopePattern {
         detail: Detail::None,
     };
 
-    /// The pattern that covers exactly `scope` and what lies beneath it.
+    /// Returns the pattern that covers exactly `scope` and everything beneath it.
     #[must_use]
     pub fn of(scope: &Scope) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl ScopePattern {
         }
     }
 
-    /// Whether the rule speaks of `scope`.
+    /// Returns whether it covers `scope`.
     #[must_use]
     pub fn covers(&self, scope: &Scope) -> bool {
         self.verb.is_none_or(|verb| verb == scope.verb)
@@ -81,14 +81,14 @@ impl ScopePattern {
         }
     }
 
-    /// Like [`ScopePattern::covers`], but a server or tool of MCP must be named with its mark: what was granted counts for
-    /// what it was when it was granted.
+    /// Like [`ScopePattern::covers`], but an MCP server or tool must be named with its mark, since a grant is bound to the
+    /// form at the time when it was given.
     #[must_use]
     pub(crate) fn binds(&self, scope: &Scope) -> bool {
         self.covers(scope) && strictly(&self.detail, &scope.detail)
     }
 
-    /// This, with the marks of `scope` where it names a server or a tool of MCP without; none if it does not speak of it.
+    /// This with the marks of `scope` where it names an MCP server or tool without; `None` if it does not cover it.
     #[must_use]
     pub(crate) fn marked_as(&self, scope: &Scope) -> Option<Self> {
         if !self.covers(scope) {
@@ -117,7 +117,7 @@ impl ScopePattern {
         }
     }
 
-    /// Whether the rule speaks of everything that `other` speaks of.
+    /// Returns whether it covers everything that `other` covers.
     #[must_use]
     pub fn covers_pattern(&self, other: &Self) -> bool {
         (self.verb.is_none() || self.verb == other.verb)
@@ -125,7 +125,7 @@ impl ScopePattern {
             && detail_covers(&self.detail, &other.detail, is_mcp(other.resource()))
     }
 
-    /// Whether there may be a scope that both speak of.
+    /// Returns whether there may be a scope that both cover.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         fn agree<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {
             one.is_none() || other.is_none() || one == other
@@ -144,8 +144,8 @@ fn is_mcp(resource: Option<&Resource>) -> bool {
     resource.is_some_and(|resource| resource.as_str() == "mcp")
 }
 
-/// Path prefix at a component for files, segment prefix for the rest; no detail covers all. A segment without a mark
-/// covers the same name with any.
+/// Path prefix for files, segment prefix for other resources; without a detail it covers all. A segment without a mark
+/// covers the same name with any mark.
 fn detail_covers(rule: &Detail, need: &Detail, marked: bool) -> bool {
     match (rule, need) {
         (Detail::None, _) => true,
@@ -161,7 +161,7 @@ fn detail_covers(rule: &Detail, need: &Detail, marked: bool) -> bool {
     }
 }
 
-/// Whether there may be something that both name.
+/// Whether both details may overlap.
 fn detail_meets(one: &Detail, other: &Detail, marked: bool) -> bool {
     match (one, other) {
         (Detail::None, _) | (_, Detail::None) => true,
@@ -179,12 +179,12 @@ fn detail_meets(one: &Detail, other: &Detail, marked: bool) -> bool {
     }
 }
 
-/// Whether a segment of a rule is that of a need: the same, or without the mark that the need has.
+/// Whether a segment of a rule matches that of a need: equal, or without the mark of the need.
 fn names(rule: &str, need: &str, marked: bool) -> bool {
     rule == need || (marked && need.split_once('~').is_some_and(|(name, _)| name == rule))
 }
 
-/// Whether what is named is named as it stands, marks included.
+/// Whether both names are equal, including marks.
 fn strictly(rule: &Detail, need: &Detail) -> bool {
     match (rule, need) {
         (Detail::Segments(_), Detail::Segments(_)) => detail_covers(rule, need, false),

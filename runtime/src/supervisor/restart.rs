@@ -1,19 +1,19 @@
-//! Deaths of one worker in, whether it may be started again out.
+//! Limits restarts of a worker.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How many restarts of one worker are borne within [`WINDOW`].
+/// Maximum number of restarts of one worker within [`WINDOW`].
 const MOST: usize = 5;
-/// The time in which they are counted.
+/// Period in which restarts are counted.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// When one worker was restarted lately.
+/// Times of the recent restarts of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Restarts(VecDeque<Duration>);
 
 impl Restarts {
-    /// Whether one more restart at `now` is within bounds; it is counted if so.
+    /// Whether a restart at `now` is allowed; if so, it is counted.
     pub(super) fn allow(&mut self, now: Duration) -> bool {
         while self
             .0
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_that_keeps_dying_is_given_up_and_one_that_dies_seldom_is_not() {
+    fn frequent_restarts_are_refused_and_rare_ones_are_not() {
         let mut often = Restarts::default();
         let allowed = (0..10)
             .filter(|n| often.allow(Duration::from_secs(*n) / 10))

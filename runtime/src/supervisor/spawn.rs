@@ -1,4 +1,4 @@
-//! A parent and what a new worker shall be in, the worker or every reason why not out.
+//! Spawns workers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use ractor::Actor;
 
 use super::Core;
-use super::tree::NoPlace;
+use super::tree::InsertError;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Origin;
-use crate::capability::{Charge, Gate, Meter, Spent};
+use crate::capability::{BudgetExceeded, Charge, Gate, Meter};
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
 use crate::path::VirtualPath;
-use crate::pipeline::{Holder, canonical};
+use crate::pipeline::{WorkerHandles, canonical};
 use crate::policy::{Authority, Policy, PolicyError, Verdict};
 use crate::scope::{Scope, Verb};
 use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
@@ -25,7 +25,7 @@ use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// The policy asks for more than the parent holds, or cannot be understood.
+    /// The policy requests more than the parent has, or is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The parent was revoked or stopped.
@@ -34,10 +34,10 @@ pub enum SpawnError {
     /// The runtime is shut down.
     #[error("the runtime is shut down")]
     Closed,
-    /// A budget of children is spent.
+    /// The budget of children is exceeded.
     #[error(transparent)]
-    Budget(#[from] Spent),
-    /// The delegation is deeper than the runtime allows.
+    Budget(#[from] BudgetExceeded),
+    /// The delegation depth limit is exceeded.
     #[error("delegation goes at most {0} deep")]
     TooDeep(usize),
     /// The working directory is not a path, or is not open to the worker.
@@ -51,7 +51,7 @@ pub enum SpawnError {
     /// Too many policies wait to be compiled; try again later.
     #[error("too many policies wait to be compiled; try again later")]
     Busy,
-    /// The audit log takes no more events.
+    /// The audit cannot take the event.
     #[error(transparent)]
     Audit(#[from] crate::audit::AuditError),
     /// The actor did not start.
@@ -75,11 +75,11 @@ impl SpawnError {
     }
 }
 
-impl From<NoPlace> for SpawnError {
-    fn from(reason: NoPlace) -> Self {
+impl From<InsertError> for SpawnError {
+    fn from(reason: InsertError) -> Self {
         match reason {
-            NoPlace::Orphan => Self::Orphan,
-            NoPlace::Closed => Self::Closed,
+            InsertError::ParentRevoked => Self::Orphan,
+            InsertError::Closed => Self::Closed,
         }
     }
 }
@@ -101,39 +101,39 @@ impl From<SpawnError> for CallError {
     }
 }
 
-/// Reads the working directory that a worker shall have; a relative one begins in that of its parent.
+/// Parses the working directory of a worker; a relative one begins in that of its parent.
 fn working_directory(names: &Namespace, text: &str) -> Result<VirtualPath, SpawnError> {
     let path = names.path(text);
     path.map_err(|_| SpawnError::Cwd(crate::escape(text).into()))
 }
 
-/// A worker that is being started. Dropping it takes back what was done so far: the start failed, or its caller stopped
-/// waiting, and nobody has a handle on the worker.
+/// A worker that is being started. Dropping it undoes what was done so far: the start failed or its caller stopped
+/// waiting, so nobody has a handle of the worker.
 struct Starting<'c> {
     core: &'c Arc<Core>,
     parent: Option<&'c Arc<Shared>>,
-    /// What its parent is charged for it.
+    /// The charge to its parent.
     charge: Option<Charge<'c>>,
-    placed: Option<Arc<Shared>>,
+    registered: Option<Arc<Shared>>,
 }
 
 impl Starting<'_> {
     /// Registers the worker and adds it to the tree.
-    fn place(&mut self, shared: &Arc<Shared>) -> Result<(), NoPlace> {
+    fn register(&mut self, shared: &Arc<Shared>) -> Result<(), InsertError> {
         let (id, parent) = (shared.id, self.parent.map(|parent| parent.id));
-        // Known before it is in the tree: whoever revokes it must find it there.
+        // Registered before it is in the tree, so that a revocation finds it.
         self.core.registry.insert(id, Arc::clone(shared));
-        let gate = Arc::clone(&shared.holder.gate);
-        let placed = self.core.tree.lock().insert(id, parent, gate);
-        match placed {
-            Ok(()) => self.placed = Some(Arc::clone(shared)),
+        let gate = Arc::clone(&shared.handles.gate);
+        let registered = self.core.tree.lock().insert(id, parent, gate);
+        match registered {
+            Ok(()) => self.registered = Some(Arc::clone(shared)),
             Err(_) => drop(self.core.registry.remove(&id)),
         }
-        placed
+        registered
     }
 
     fn done(mut self) {
-        self.placed = None;
+        self.registered = None;
         if let Some(charge) = &mut self.charge {
             charge.keep_all();
         }
@@ -142,7 +142,7 @@ impl Starting<'_> {
 
 impl Drop for Starting<'_> {
     fn drop(&mut self) {
-        if let Some(shared) = self.placed.take() {
+        if let Some(shared) = self.registered.take() {
             if shared.gate().close() {
                 shared.note(AuditStep::Revoked);
             }
@@ -154,7 +154,7 @@ impl Drop for Starting<'_> {
 }
 
 impl Core {
-    /// Starts a worker beneath `parent`, or beneath the configuration; a refusal is audited, too.
+    /// Starts a child of `parent`, or a top-level worker. A refusal is audited, too.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
         parent: Option<&Arc<Shared>>,
@@ -174,13 +174,13 @@ impl Core {
                     false,
                 ),
             };
-            // The refusal stands whether or not the log has room; the log counts what it missed.
+            // The refusal is valid even if the audit is full; the audit counts missing records.
             let _ = self.audit.record(event);
         }
         spawned
     }
 
-    /// Looks on a pool thread whether links stand for the subtrees that a policy names.
+    /// Resolves links among the subtrees that a policy names, on a pool thread.
     async fn through_links(
         &self,
         policy: Policy,
@@ -229,7 +229,7 @@ impl Core {
             core: self,
             parent,
             charge: charge.transpose()?,
-            placed: None,
+            registered: None,
         };
         let limits = authority.limits();
         let budget = budget.tighter(limits.budget).tighter(Budget {
@@ -238,18 +238,18 @@ impl Core {
         });
         let id = WorkerId(self.workers.fetch_add(1, Ordering::Relaxed));
         let meter = Meter::new(budget, parent.map(|parent| Arc::clone(&parent.meter)));
-        let holder = Holder {
+        let handles = WorkerHandles {
             roots: Arc::new(self.roots.reached_by(&authority)),
             gate: Arc::new(Gate::default()),
         };
         let shared = Arc::new(Shared::new(
-            id, &name, session, parent, authority, names, holder, meter, self,
+            id, &name, session, parent, authority, names, handles, meter, self,
         ));
-        starting.place(&shared)?;
+        starting.register(&shared)?;
         self.begin(&shared, parent.map(|parent| parent.id), written)
             .await?;
         if shared.gate().is_closed() {
-            // It was revoked with its parent before it began.
+            // It was revoked together with its parent.
             return Err(SpawnError::Orphan);
         }
         self.limit_life(&shared);
@@ -257,7 +257,7 @@ impl Core {
         Ok(shared)
     }
 
-    /// The authority beneath `parent`, narrowed by a policy that asks for no more, and how its worker reads paths.
+    /// The authority of a child of `parent` under `policy`, and its namespace.
     async fn narrowed(
         &self,
         parent: Option<&Arc<Shared>>,
@@ -282,7 +282,7 @@ impl Core {
         };
         let (authority, names) = match origin {
             Origin::Human | Origin::Host => narrow()?,
-            // A stranger's policy takes no time of the host's own threads.
+            // An untrusted policy is compiled on the CPU pool, not on the host's own threads.
             Origin::Model | Origin::View => {
                 let narrowed = self.cpu.run(&Arc::default(), narrow).await;
                 narrowed.ok_or(SpawnError::Busy)??
@@ -291,7 +291,7 @@ impl Core {
         Ok((authority, self.above_file(above, names).await))
     }
 
-    /// Relative paths of a worker to which a single file is open begin in the folder that holds the file.
+    /// If only a single file is open to a worker, relative paths begin in the folder that contains it.
     async fn above_file(&self, parent: &Namespace, names: Namespace) -> Namespace {
         let Some(cwd) = names.moved_from(parent).cloned() else {
             return names;
@@ -321,7 +321,7 @@ impl Core {
         started.map(drop).map_err(SpawnError::Start)
     }
 
-    /// Revokes a worker when the time that its policy gives it is over.
+    /// Revokes a worker when the lifetime in its policy has passed.
     fn limit_life(self: &Arc<Self>, shared: &Shared) {
         let ttl_ms = shared.authority.limits().ttl_ms;
         if ttl_ms == u64::MAX {

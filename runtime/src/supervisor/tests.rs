@@ -1,4 +1,4 @@
-//! Tests of workers that die, and of spawns that are dropped.
+//! Tests of workers that die and of spawns that are dropped.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -60,7 +60,7 @@ async fn a_killed_worker_answers_what_was_in_flight_and_lives_on_with_the_same_a
         .await
         .unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
-    // The thread that was let go ends by itself.
+    // The abandoned thread ends by itself.
     while worker.status().lost_threads > 0 {
         tokio::task::yield_now().await;
     }
@@ -206,8 +206,8 @@ mod hold {
     use serde_json::Value;
 
     use crate::{
-        CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb,
-        VirtualPath,
+        CallError, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec,
+        Verb, VirtualPath,
     };
 
     /// How many calls came to wait, and whether they may go on.
@@ -267,7 +267,7 @@ mod hold {
             })
         }
 
-        fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+        fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
             if job.as_str().ends_with("wait") {
                 self.wait();
             }

@@ -13,11 +13,11 @@ struct Node {
     parent: Option<WorkerId>,
     children: HashSet<WorkerId, FixedState>,
     gate: Arc<Gate>,
-    /// Neither its actor nor an effect of it is left.
+    /// Its actor and all its effects have ended.
     ended: bool,
 }
 
-/// The workers that live, and the revoked ones that have not ended yet.
+/// Live workers, and revoked ones that have not ended yet.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: HashMap<WorkerId, Node, FixedState>,
@@ -33,11 +33,11 @@ pub(super) struct Revoked {
     pub(super) newly: bool,
 }
 
-/// Why a worker has no place in the tree.
+/// Why a worker cannot be added to the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum InsertError {
     /// The parent was revoked.
-    Orphan,
+    ParentRevoked,
     /// The runtime is shut down.
     Closed,
 }
@@ -49,14 +49,17 @@ impl Tree {
         id: WorkerId,
         parent: Option<WorkerId>,
         gate: Arc<Gate>,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<(), InsertError> {
         if self.closed {
-            return Err(NoPlace::Closed);
+            return Err(InsertError::Closed);
         }
         if let Some(parent) = parent {
             let parent = self.nodes.get_mut(&parent);
             let parent = parent.filter(|node| !node.gate.is_closed());
-            parent.ok_or(NoPlace::Orphan)?.children.insert(id);
+            parent
+                .ok_or(InsertError::ParentRevoked)?
+                .children
+                .insert(id);
         }
         let node = Node {
             parent,
@@ -68,13 +71,13 @@ impl Tree {
         Ok(())
     }
 
-    /// Closes the gates of `id` and of everything beneath it. Returns all of these that have not ended, also those that
-    /// were revoked before; parents come before their children.
+    /// Closes the gates of `id` and its descendants. Returns all of them that have not ended, including those that were
+    /// revoked before; parents come before their children.
     pub(super) fn revoke(&mut self, id: WorkerId) -> Vec<Revoked> {
         self.revoke_beneath(vec![id])
     }
 
-    /// Closes every gate, and takes no worker from now on.
+    /// Closes all gates and accepts no workers from now on.
     pub(super) fn close(&mut self) -> Vec<Revoked> {
         self.closed = true;
         let tops = self.nodes.iter().filter(|(_, node)| node.parent.is_none());
@@ -100,7 +103,7 @@ impl Tree {
         revoked
     }
 
-    /// Removes a revoked worker that has ended, as soon as everything beneath it has.
+    /// Removes a revoked worker that has ended, once all its descendants have ended.
     pub(super) fn ended(&mut self, id: WorkerId) {
         let Some(node) = self.nodes.get_mut(&id) else {
             return;
@@ -133,7 +136,7 @@ mod tests {
         (5, None),
     ];
 
-    fn insert(tree: &mut Tree, id: u64, parent: Option<u64>) -> Result<(), NoPlace> {
+    fn insert(tree: &mut Tree, id: u64, parent: Option<u64>) -> Result<(), InsertError> {
         tree.insert(WorkerId(id), parent.map(WorkerId), Arc::default())
     }
 
@@ -186,12 +189,18 @@ mod tests {
     fn nothing_is_added_beneath_a_revoked_worker() {
         let mut tree = family();
         tree.revoke(WorkerId(2));
-        assert_eq!(insert(&mut tree, 6, Some(3)), Err(NoPlace::Orphan));
+        assert_eq!(
+            insert(&mut tree, 6, Some(3)),
+            Err(InsertError::ParentRevoked)
+        );
         assert_eq!(insert(&mut tree, 6, Some(4)), Ok(()));
         for id in [3, 2] {
             tree.ended(WorkerId(id));
         }
-        assert_eq!(insert(&mut tree, 7, Some(3)), Err(NoPlace::Orphan));
+        assert_eq!(
+            insert(&mut tree, 7, Some(3)),
+            Err(InsertError::ParentRevoked)
+        );
     }
 
     #[test]
@@ -200,7 +209,7 @@ mod tests {
         assert_eq!(insert(&mut tree, 6, None), Ok(()));
         assert_eq!(tree.close().len(), 6);
         for parent in [None, Some(1)] {
-            assert_eq!(insert(&mut tree, 7, parent), Err(NoPlace::Closed));
+            assert_eq!(insert(&mut tree, 7, parent), Err(InsertError::Closed));
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Tools in the forms in which model providers take them.
+//! Tool definitions in the formats of model providers.
 
 use serde_json::{Map, Value, json};
 
 use super::ToolInfo;
 
 impl ToolInfo {
-    /// The tool as OpenAI's Chat Completions and what is compatible with it take it.
+    /// Returns the tool in the format of OpenAI's Chat Completions and compatible APIs.
     ///
-    /// With `strict` the model is held to the schema: every argument is required and an optional one may be null, which
-    /// counts as absent when it comes back. Where the schema cannot be written that way, as with members of any name,
-    /// `strict` is false in the answer.
+    /// With `strict` the model must follow the schema: every argument is required, and optional ones may be null, which
+    /// counts as absent. If the schema cannot be expressed that way, for example with arbitrary member names, `strict` is
+    /// false in the result.
     ///
     /// ```
     /// # use bailiwick::ToolInfo;
@@ -32,7 +32,7 @@ impl ToolInfo {
         })
     }
 
-    /// The tool as Anthropic's Messages take it.
+    /// Returns the tool in the format of Anthropic's Messages API.
     #[must_use]
     pub fn anthropic(&self) -> Value {
         json!({
@@ -42,8 +42,8 @@ impl ToolInfo {
         })
     }
 
-    /// The tool as a function declaration of Gemini. A schema that its own dialect cannot say, as one that refers to
-    /// itself, stands in `parametersJsonSchema`.
+    /// Returns the tool as a function declaration of Gemini. A schema that its dialect cannot express, such as a recursive
+    /// one, is in `parametersJsonSchema`.
     #[must_use]
     pub fn gemini(&self) -> Value {
         let mut declaration = Map::new();
@@ -53,7 +53,7 @@ impl ToolInfo {
             .input_schema
             .get("properties")
             .and_then(Value::as_object);
-        // An object without members is refused.
+        // Gemini rejects an object without members.
         if properties.is_some_and(|properties| !properties.is_empty()) {
             match gemini_form(&self.input_schema) {
                 Some(parameters) => declaration.insert("parameters".into(), parameters),
@@ -66,7 +66,7 @@ impl ToolInfo {
     }
 }
 
-/// The schema with every member required and the optional ones nullable; none if it has a keyword that OpenAI refuses.
+/// The schema with all members required and the optional ones nullable; `None` if it has a keyword that OpenAI rejects.
 fn strict_form(schema: &Value) -> Option<Value> {
     let mut node = schema.as_object()?.clone();
     for key in [
@@ -171,7 +171,7 @@ fn nullable(mut schema: Value) -> Value {
     }
 }
 
-/// The schema in the dialect of OpenAPI that Gemini reads; none if that cannot say it.
+/// The schema in the OpenAPI dialect of Gemini; `None` if it cannot be expressed in it.
 fn gemini_form(schema: &Value) -> Option<Value> {
     let node = schema.as_object()?;
     let mut out = Map::new();

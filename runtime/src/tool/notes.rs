@@ -1,36 +1,36 @@
-//! What the author of a tool knows and no schema says: examples, failures, and what takes a call back.
+//! Notes of tool authors: examples, failures and reverse operations.
 
 use crate::error::Code;
 
-/// A call that can be made as it stands, and what it answers.
+/// An example call with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Example {
     /// What it does, such as `Read the last 20 lines`.
     pub description: &'static str,
     /// The arguments, as JSON.
     pub input: &'static str,
-    /// Members of the structured output that the call answers with, as JSON.
+    /// Members of the structured output of the call, as JSON.
     pub output: &'static str,
 }
 
-/// A code that the tool itself may answer with.
+/// An error code of the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The code.
     pub code: Code,
-    /// When it comes.
+    /// When it occurs.
     pub when: &'static str,
     /// What to do about it.
     pub resolution: &'static str,
 }
 
-/// The tool that takes a call back.
+/// The tool that reverses a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reverse {
     /// Its name.
     pub tool: &'static str,
     /// How to call it, such as `swap from and to`.
     pub how: &'static str,
-    /// Which calls it does not take back; empty if it takes back all.
+    /// Which calls it cannot reverse; empty if it reverses all.
     pub unless: &'static str,
 }

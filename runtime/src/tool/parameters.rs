@@ -10,7 +10,7 @@ use super::Example;
 use crate::error::{CallError, Code};
 use crate::escape::escape;
 
-/// The most characters of a wrong value that an error repeats.
+/// Maximum number of characters of an invalid value in an error.
 const MOST_SHOWN: usize = 60;
 
 /// What a tool takes.
@@ -21,11 +21,10 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// Reads arguments by name: a list would be read by position, which no schema promises.
+    /// Parses arguments by name; a list is rejected.
     ///
-    /// A null counts as absent where the argument is optional, and so does an empty string where it must be one of some
-    /// values. Where that makes them readable, text is read as the number or boolean that it spells, a whole number written
-    /// as `5.0` as an integer, and a single string as a list.
+    /// Null counts as absent for optional arguments, and so does an empty string for enumerations. If that makes the
+    /// arguments valid, a string is parsed as number or boolean, `5.0` as an integer, and a single string as a list.
     pub(super) fn read<A: DeserializeOwned>(&self, value: &Value) -> Result<A, CallError> {
         if !value.is_object() {
             let message = format!("the arguments must be an object, not {}", kind_of(value));
@@ -142,7 +141,7 @@ fn pointer(path: &[String]) -> String {
     escaped.collect()
 }
 
-/// Rewrites what `schema` does not take into what it does, where only one thing can be meant.
+/// Converts values that do not match `schema`, if the meaning is unambiguous.
 fn adapt(schema: &Value, value: &mut Value) {
     match (schema.get("type").and_then(Value::as_str), &mut *value) {
         (Some("object"), Value::Object(members)) => adapt_members(schema, members),
@@ -193,7 +192,7 @@ fn adapt_members(schema: &Value, members: &mut Map<String, Value>) {
         |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, schema) in properties.into_iter().flatten() {
-        // Where nothing is said of the type, null may be a value.
+        // Without a type, null may be a value.
         let typed = schema.get("type").is_some() || schema.get("enum").is_some();
         let values = schema.get("enum").and_then(Value::as_array);
         let absent = |member: &Value| match member {
@@ -249,7 +248,7 @@ fn is_below_zero(schema: &Value, value: &Value) -> bool {
     schema.get("minimum").is_none() && value.as_i64().is_some_and(|value| value < 0)
 }
 
-/// What `schema` takes, in words.
+/// Description of the values that `schema` accepts.
 fn expected(schema: &Value) -> String {
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         let values: Vec<String> = values
@@ -312,7 +311,7 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// A value that was refused, for its sender.
+/// A rejected value, for the error.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

@@ -1,4 +1,4 @@
-//! Tools of many types in, one table by name out.
+//! Table of tools by name.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -12,37 +12,37 @@ use super::parameters::Parameters;
 use super::remote::{Remote, RemoteJob};
 use super::{ReadTool, ToolInfo, ToolSpec, WriteTool, schema};
 use crate::call::Origin;
-use crate::capability::{Halt, ReadPermit, WritePermit};
+use crate::capability::{Interrupt, ReadPermit, WritePermit};
 use crate::config::Namespace;
-use crate::effect::{LeftOut, Plan, Reply};
+use crate::effect::{ExcludedHunks, Plan, Reply};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::intent::{IntentError, IntentTemplate};
 use crate::scope::Scope;
 
-/// A plan whose steps only its own tool understands.
+/// A type-erased plan of a tool.
 pub(crate) type AnyPlan = Plan<Box<dyn Any + Send>>;
 
-/// Arguments as they reach a tool: JSON from outside, or the tool's own type from this process.
+/// Arguments of a call: JSON, or the tool's own type.
 #[derive(Debug)]
 pub(crate) enum Arguments<'c> {
     Json(&'c Value),
     Typed(Box<dyn Any + Send>),
 }
 
-/// A prepared call to a reading tool.
+/// A prepared call of a read tool.
 pub(crate) trait ReadJob: Send + Sync + fmt::Debug {
-    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Halt>>;
-    fn read(&self, permit: &ReadPermit) -> Result<Reply, Halt>;
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>>;
+    fn read(&self, permit: &ReadPermit) -> Result<Reply, Interrupt>;
 }
 
-/// A prepared call to a mutating tool.
+/// A prepared call of a write tool.
 pub(crate) trait WriteJob: Send + Sync + fmt::Debug {
     fn also_needs(&self, permit: &ReadPermit) -> Vec<Scope>;
-    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt>;
+    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Interrupt>;
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError>;
     fn divisible(&self) -> bool;
-    fn divide(&self, plan: AnyPlan, left_out: &[LeftOut]) -> Result<AnyPlan, CallError>;
+    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError>;
 }
 
 /// A prepared call.
@@ -52,12 +52,12 @@ pub(crate) enum Job {
     Write(Arc<dyn WriteJob>),
     #[cfg_attr(
         not(feature = "mcp"),
-        expect(dead_code, reason = "only servers carry calls out elsewhere")
+        expect(dead_code, reason = "only MCP servers have remote tools")
     )]
     Remote(Arc<dyn RemoteJob>),
 }
 
-/// What understands the arguments of one tool.
+/// Parses the arguments of one tool.
 type Prepare =
     dyn Fn(Arguments<'_>, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync;
 
@@ -65,12 +65,12 @@ type Prepare =
 pub(crate) struct Entry {
     pub(crate) name: ToolName,
     pub(crate) spec: ToolSpec,
-    /// The sentence for people, if the tool has one.
+    /// The intent template, if the tool has one.
     pub(crate) intent: Option<IntentTemplate>,
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
     pub(crate) mutates: bool,
-    /// What it is elsewhere, if another server carries it out.
+    /// Its remote properties, if it is a third-party tool.
     pub(crate) remote: Option<Remote>,
     pub(crate) prepare: Box<Prepare>,
 }
@@ -84,9 +84,9 @@ impl Entry {
         (self.prepare)(arguments, names)
     }
 
-    /// Whether calls of that origin reach it: a model has no use for what is for views, and a view changes nothing by
-    /// itself, though it may look at what would be changed, or have a person allow it: such a call is `watched`. What
-    /// another server keeps from views, none calls.
+    /// Whether calls of that origin may use it: models may not use tools for views, and views may not use mutating tools,
+    /// except for previews and calls that a person confirms (`watched`). Views may not use third-party tools that are hidden
+    /// from views.
     pub(crate) fn is_for(&self, origin: Origin, watched: bool) -> bool {
         let views = self.remote.as_ref().is_none_or(|it| it.views);
         match origin {
@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// The tool as it is handed to a model.
+    /// The definition of the tool for a model.
     pub(crate) fn info(&self) -> ToolInfo {
         ToolInfo {
             spec: self.spec.clone(),
@@ -108,7 +108,7 @@ impl Entry {
         }
     }
 
-    /// Whether what it would change can be shown first.
+    /// Whether it can be previewed.
     pub(crate) fn previews(&self) -> bool {
         self.mutates && self.remote.as_ref().is_none_or(|it| it.previews)
     }
@@ -122,7 +122,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Why a set of tools cannot be served.
+/// Why a set of tools is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
@@ -132,10 +132,10 @@ pub enum RegistryError {
     /// The name is not `[a-z0-9_]{1,64}`.
     #[error("`{0}` is no tool name; use [a-z0-9_]{{1,64}}")]
     Name(String),
-    /// A tool that changes something is for views alone, and no view may change anything.
+    /// A mutating tool is for views only, which may not change anything.
     #[error("`{0}` changes something, so it cannot be for views alone")]
     AppOnly(String),
-    /// The sentence for people is no template.
+    /// The intent template is invalid.
     #[error("the intent of `{tool}` is no template: {source}")]
     Intent {
         /// The tool.
@@ -143,7 +143,7 @@ pub enum RegistryError {
         /// Where, and why.
         source: IntentError,
     },
-    /// The line for a shell is no template.
+    /// The shell template is invalid.
     #[error("the command line of `{tool}` is no template: {source}")]
     CommandLine {
         /// The tool.
@@ -172,7 +172,7 @@ impl ToolSet {
         Self::default()
     }
 
-    /// Adds a tool that changes nothing.
+    /// Adds a read tool.
     #[must_use]
     pub fn reader<T: ReadTool>(self, tool: T) -> Self {
         let spec = tool.spec();
@@ -203,7 +203,7 @@ impl ToolSet {
         })
     }
 
-    /// Adds a tool that changes something.
+    /// Adds a write tool.
     #[must_use]
     pub fn writer<T: WriteTool>(self, tool: T) -> Self {
         let spec = tool.spec();
@@ -261,7 +261,7 @@ impl ToolSet {
         self.tools.values()
     }
 
-    /// Returns the first fault found while the set was put together.
+    /// Returns the first fault of the set.
     pub(crate) fn check(&self) -> Result<(), RegistryError> {
         self.faults.first().cloned().map_or(Ok(()), Err)
     }
@@ -334,11 +334,11 @@ impl<T: ReadTool> fmt::Debug for Reading<T> {
 }
 
 impl<T: ReadTool> ReadJob for Reading<T> {
-    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         self.tool.read_now(&self.job, permit)
     }
 
-    fn read(&self, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         self.tool.read(&self.job, permit)
     }
 }
@@ -360,13 +360,13 @@ impl<T: WriteTool> WriteJob for Writing<T> {
         self.tool.also_needs(&self.job, permit)
     }
 
-    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Halt> {
+    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Interrupt> {
         let plan = self
             .tool
             .plan(&self.job, permit)
-            .map_err(|halt| match halt {
-                Halt::Failed(error) => Halt::Failed(self.parameters.with_example(error)),
-                halt => halt,
+            .map_err(|interrupt| match interrupt {
+                Interrupt::Failed(error) => Interrupt::Failed(self.parameters.with_example(error)),
+                interrupt => interrupt,
             });
         plan.map(any)
     }
@@ -379,7 +379,7 @@ impl<T: WriteTool> WriteJob for Writing<T> {
         T::DIVISIBLE
     }
 
-    fn divide(&self, plan: AnyPlan, left_out: &[LeftOut]) -> Result<AnyPlan, CallError> {
+    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError> {
         let own = Plan {
             changes: plan.changes,
             reply: plan.reply,
@@ -391,7 +391,7 @@ impl<T: WriteTool> WriteJob for Writing<T> {
     }
 }
 
-/// The same plan for those who do not know its tool.
+/// Erases the type of a plan.
 fn any<S: Send + 'static>(plan: Plan<S>) -> AnyPlan {
     let inverse = plan
         .inverse
@@ -442,7 +442,7 @@ mod tests {
             })
         }
 
-        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
             Ok(Reply::text("", json!({})))
         }
     }

@@ -1,4 +1,4 @@
-//! Tools of other servers in, one table with the runtime's own out; a call of one is a future, not work for a thread.
+//! Tools of third-party servers; their calls are futures and use no pool thread.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::registry::{Entry, ToolSet};
 use crate::audit::Step as AuditStep;
-use crate::capability::{CallPermit, Halt};
+use crate::capability::{CallPermit, Interrupt};
 use crate::config::unknown_tool;
 use crate::effect::Reply;
 use crate::error::CallError;
@@ -21,71 +21,72 @@ use crate::path::VirtualPath;
 use crate::policy::PolicyError;
 use crate::scope::{Marks, Scope};
 
-/// What a server answered.
+/// Reply of a server.
 #[derive(Debug)]
-pub(crate) struct Carried {
+pub(crate) struct RemoteReply {
     pub(crate) reply: Reply,
-    /// What stands for a preview, so that the call can be tied to it.
+    /// The server's preview token, to bind the call to it.
     pub(crate) preview: Option<String>,
 }
 
-/// A call under way at a server; dropping it cancels the call there.
-pub(crate) type Carrying = Pin<Box<dyn Future<Output = Result<Carried, Halt>> + Send>>;
+/// A running remote call; dropping it cancels the call.
+pub(crate) type RemoteFuture = Pin<Box<dyn Future<Output = Result<RemoteReply, Interrupt>> + Send>>;
 
-/// A call, as the requests that its server makes within it need to know it.
+/// Context of a remote call for requests of its server.
 #[cfg_attr(
     not(feature = "mcp"),
     expect(dead_code, reason = "only MCP servers make requests")
 )]
-pub(crate) trait CallContext: Send + Sync + fmt::Debug {
-    /// Who answers them; none if only the host does.
+pub(crate) trait RemoteContext: Send + Sync + fmt::Debug {
+    /// Answers the requests; `None` if only the host does.
     #[cfg(feature = "mcp")]
     fn requests(&self) -> Option<&crate::CallRequests>;
     /// The folders that the call may read.
     #[cfg(feature = "mcp")]
     fn folders(&self) -> Vec<VirtualPath>;
-    /// Suspends the deadline of the call while a person is asked, and sets it anew afterwards.
+    /// Suspends or restarts the deadline of the call, while a person is asked.
     fn suspend(&self, suspended: bool);
-    /// Records a request and how it ended.
+    /// Audits a request and how it ended.
     fn record(&self, step: AuditStep);
 }
 
-/// A prepared call of a tool that another server carries out.
+/// A prepared call of a third-party tool.
 pub(crate) trait RemoteJob: Send + Sync + fmt::Debug {
-    /// The server that it goes to, and what that calls the tool.
+    /// The server, and the tool's name there.
     fn target(&self) -> (Arc<str>, Arc<str>);
-    /// Makes everything ready that is on this side, `tied` to what the server calls a preview of it; polled, the rest sends
-    /// the call. Requests of the server within the call belong to `context`. [`Halt::Needs`] if the server asks for more than
-    /// was judged; the job is then carried once more.
+    /// Prepares the call; polling the future sends it. `tied` is the server's preview token to bind it to. Requests of the
+    /// server within the call use `context`. Returns [`Interrupt::Needs`] if the server requires more scopes than were
+    /// authorised; the job is then sent again.
     ///
     /// # Errors
-    /// The refusal of a call that is not sent.
+    /// The error of a call that is not sent.
     fn carry(
         self: Arc<Self>,
         permit: &CallPermit,
         tied: Option<String>,
-        context: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError>;
+        context: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError>;
     /// Whether it may change something.
     fn mutates(&self) -> bool;
 }
 
-/// What only a tool of another server has.
+/// Properties of third-party tools.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     /// The server, as people configured it, or the app.
     pub(crate) server: Arc<str>,
-    /// What it is, for people.
+    /// Its description for people.
     pub(crate) shown: Arc<str>,
     /// The tool, as the server calls it.
     pub(crate) tool: Arc<str>,
     /// What every call of it needs.
     pub(crate) need: Scope,
-    /// The server can show what a call would do.
+    /// Whether the server has previews.
     pub(crate) previews: bool,
-    /// Lists name it. Those leave out what is not a tool, and tools whose server is not connected: a call hears why.
+    /// Whether lists contain it. They omit entries that are not tools and tools of disconnected servers, whose calls return
+    /// the reason.
     pub(crate) listed: bool,
-    /// The server lets the views of its pages call it.
+    /// Whether the server's views may call it.
     pub(crate) views: bool,
 }
 
@@ -97,7 +98,7 @@ pub(crate) const READ_RESOURCE: &str = "resources/read";
 #[cfg(feature = "mcp")]
 pub(crate) const GET_PROMPT: &str = "prompts/get";
 
-/// What a server has beside tools, as MCP lists it, for clients of the gateway.
+/// Resources and prompts of a server, for clients of the gateway.
 #[cfg(feature = "mcp")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Catalog {
@@ -134,7 +135,7 @@ pub(crate) struct CatalogItem {
     pub(crate) shown: Value,
 }
 
-/// The tools that other servers offer at this moment, what else they have, and what their names stand for.
+/// The current tools, resources and prompts of third-party servers, and their marks.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteTools {
     entries: ArcSwap<Entries>,
@@ -156,7 +157,7 @@ impl RemoteTools {
     }
 }
 
-/// Every tool that workers may be offered. Where two have one name, the runtime's own counts.
+/// All tools. If two have the same name, the runtime's own is used.
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     own: ToolSet,
@@ -200,7 +201,7 @@ impl Tools {
         self.own.get(name).cloned().or_else(remote)
     }
 
-    /// Refuses the name of a tool that there is not. Tools of servers and apps, with `__` in their names, may come later.
+    /// Rejects unknown tool names. Tools of servers and apps, with `__` in their names, may be added later.
     pub(crate) fn check_names<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
@@ -214,7 +215,7 @@ impl Tools {
         Ok(())
     }
 
-    /// What connected servers have beside tools.
+    /// Resources and prompts of connected servers.
     #[cfg(feature = "mcp")]
     pub(crate) fn catalogs(&self) -> Arc<Vec<Arc<Catalog>>> {
         self.remote.catalogs.load_full()

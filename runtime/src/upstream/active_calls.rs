@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::requests::CallRequests;
 use crate::audit::{RequestOutcome, Step};
 use crate::path::VirtualPath;
-use crate::tool::CallContext;
+use crate::tool::RemoteContext;
 
 /// The largest number of requests of a server per call.
 const MAX_REQUESTS: usize = 20;
@@ -24,7 +24,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(30);
 /// One call to a server.
 #[derive(Debug)]
 pub(super) struct ActiveCall {
-    context: Arc<dyn CallContext>,
+    context: Arc<dyn RemoteContext>,
     requests: Mutex<RequestCounts>,
 }
 
@@ -37,7 +37,7 @@ struct RequestCounts {
 }
 
 impl ActiveCall {
-    pub(super) fn new(context: Arc<dyn CallContext>) -> Arc<Self> {
+    pub(super) fn new(context: Arc<dyn RemoteContext>) -> Arc<Self> {
         Arc::new(Self {
             context,
             requests: Mutex::default(),

@@ -32,8 +32,8 @@ use crate::id::ToolName;
 use crate::intent::IntentTemplate;
 use crate::scope::Scope;
 use crate::tool::{
-    Arguments, CallContext, Carried, Carrying, Catalog, CatalogItem, Entry, GET_PROMPT, Job,
-    READ_RESOURCE, Remote, RemoteJob, ToolSpec,
+    Arguments, Catalog, CatalogItem, Entry, GET_PROMPT, Job, READ_RESOURCE, Remote, RemoteContext,
+    RemoteFuture, RemoteJob, RemoteReply, ToolSpec,
 };
 
 /// The largest number of resources, templates or prompts of one server.
@@ -354,8 +354,8 @@ impl RemoteJob for CatalogRead {
         self: Arc<Self>,
         _: &CallPermit,
         _: Option<String>,
-        context: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError> {
+        context: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError> {
         let server = Arc::clone(&self.server);
         run_request(server, context, move |peer| async move {
             match self.kind {
@@ -373,9 +373,9 @@ impl RemoteJob for CatalogRead {
 /// Runs a request other than a tool call. It takes a call slot, and fails when the connection ends.
 pub(super) fn run_request<F>(
     server: Arc<Server>,
-    context: Arc<dyn CallContext>,
+    context: Arc<dyn RemoteContext>,
     request: impl FnOnce(Peer<RoleClient>) -> F + Send + 'static,
-) -> Result<Carrying, CallError>
+) -> Result<RemoteFuture, CallError>
 where
     F: Future<Output = Result<Value, CallError>> + Send,
 {
@@ -397,7 +397,7 @@ where
             content: Vec::new(),
             output: Arc::new(output?),
         };
-        Ok(Carried {
+        Ok(RemoteReply {
             reply,
             preview: None,
         })

@@ -15,7 +15,9 @@ use super::server::Server;
 use crate::capability::CallPermit;
 use crate::error::CallError;
 use crate::id::ToolName;
-use crate::tool::{Arguments, CallContext, Carrying, Entry, Job, Remote, RemoteJob, ToolSpec};
+use crate::tool::{
+    Arguments, Entry, Job, Remote, RemoteContext, RemoteFuture, RemoteJob, ToolSpec,
+};
 
 pub(crate) const COMPLETE: &str = "completion/complete";
 /// The largest number of values in an MCP completion.
@@ -101,8 +103,8 @@ impl RemoteJob for Complete {
         self: Arc<Self>,
         _: &CallPermit,
         _: Option<String>,
-        context: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError> {
+        context: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError> {
         let server = Arc::clone(&self.server);
         run_request(server, context, move |peer| async move {
             let completed = peer.complete(self.request.clone()).await;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::classify::{audience, intent_template, page_uris, supports_preview};
-use crate::effect::{ContentHash, NotAHash};
+use crate::effect::{ContentHash, ParseContentHashError};
 use crate::pipeline::canonical;
 
 /// The number of hexadecimal digits of a fingerprint in scopes. A server controls both definitions that a collision
@@ -53,9 +53,9 @@ impl fmt::Display for Fingerprint {
 }
 
 impl FromStr for Fingerprint {
-    type Err = NotAHash;
+    type Err = ParseContentHashError;
 
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
+    fn from_str(text: &str) -> Result<Self, ParseContentHashError> {
         text.parse().map(Self)
     }
 }

@@ -22,7 +22,7 @@ use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
 use super::line_reader::ValueCounter;
 use super::pagination::SizeCounter;
-use crate::rate::{Bucket, Rate};
+use crate::rate::{Rate, RateLimiter};
 
 /// How long requests wait for the stream.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ pub(super) struct SessionClient<C: StreamableHttpClient> {
     ready_session: watch::Sender<Option<Arc<str>>>,
     state: Arc<ConnectionState>,
     cause: Cause<C>,
-    streams: Arc<Bucket>,
+    streams: Arc<RateLimiter>,
 }
 
 impl<C: StreamableHttpClient> SessionClient<C> {
@@ -58,7 +58,7 @@ impl<C: StreamableHttpClient> SessionClient<C> {
             cause,
             state: Arc::clone(state),
             ready_session: watch::Sender::default(),
-            streams: Arc::new(Bucket::new(&STREAM_RATE)),
+            streams: Arc::new(RateLimiter::new(&STREAM_RATE)),
         }
     }
 

@@ -22,10 +22,10 @@ use super::scopes::requested_scopes;
 use super::server::{Connection, Server};
 use super::tool_result;
 use crate::call::Progress;
-use crate::capability::{CallPermit, Halt};
+use crate::capability::{CallPermit, Interrupt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
-use crate::tool::{CallContext, Carried, Carrying, RemoteJob};
+use crate::tool::{RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
 
 /// The largest number of input rounds per call.
 const MAX_ROUNDS: usize = 10;
@@ -68,8 +68,8 @@ impl RemoteJob for ToolCall {
         self: Arc<Self>,
         permit: &CallPermit,
         preview_token: Option<String>,
-        context: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError> {
+        context: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError> {
         let call = self.prepare(permit, preview_token, context)?;
         self.begun.store(false, Ordering::Relaxed);
         Ok(Box::pin(async move {
@@ -98,13 +98,13 @@ impl ToolCall {
     }
 
     /// Marks an error as possibly having had an effect, unless the server itself reported the failure.
-    fn mark_begun(&self, halt: Halt) -> Halt {
+    fn mark_begun(&self, halt: Interrupt) -> Interrupt {
         let unknown = |error: &CallError| {
             let begun = self.begun.load(Ordering::Relaxed);
             begun && self.mutates() && error.code() != Code::ServerFailed
         };
         match halt {
-            Halt::Failed(error) if unknown(&error) => error.with("begun", true).into(),
+            Interrupt::Failed(error) if unknown(&error) => error.with("begun", true).into(),
             other => other,
         }
     }
@@ -113,7 +113,7 @@ impl ToolCall {
         &self,
         permit: &CallPermit,
         preview_token: Option<String>,
-        context: Arc<dyn CallContext>,
+        context: Arc<dyn RemoteContext>,
     ) -> Result<PreparedCall, CallError> {
         let slot = self.server.call_slot()?;
         if !self.server.still_offers(&self.offer) {
@@ -138,7 +138,7 @@ impl ToolCall {
         })
     }
 
-    async fn run(&self, call: PreparedCall) -> Result<Carried, Halt> {
+    async fn run(&self, call: PreparedCall) -> Result<RemoteReply, Interrupt> {
         let guard = call
             .connection
             .state
@@ -161,7 +161,7 @@ impl ToolCall {
             .transpose()?;
         let limit = self.server.bounds.result_bytes;
         let reply = tool_result::reply(&result, &self.offer, limit).await?;
-        Ok(Carried { reply, preview })
+        Ok(RemoteReply { reply, preview })
     }
 
     /// The parameters of the request. Only the arguments come from the model.
@@ -200,7 +200,7 @@ impl ToolCall {
 
     /// Interrupts the call with the needs that the server requests, and stores the scopes to send back once they are
     /// granted.
-    fn requested_needs(&self, result: &CallToolResult) -> Option<Halt> {
+    fn requested_needs(&self, result: &CallToolResult) -> Option<Interrupt> {
         let is_tool = |resource: &str| self.server.has_tool(resource);
         let (texts, needs) = requested_scopes(result.meta.as_ref()?, &self.server.label, is_tool)?;
         let mut requested = self
@@ -208,7 +208,7 @@ impl ToolCall {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *requested = Some(texts);
-        Some(Halt::Needs(needs))
+        Some(Interrupt::Needs(needs))
     }
 
     /// Runs input rounds until the server returns a result.

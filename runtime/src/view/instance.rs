@@ -18,7 +18,7 @@ use super::tools::ListedTools;
 use super::wire::{Fields, REFUSED, RpcError};
 use super::{ViewLimits, ViewState, tools};
 use crate::error::{CallError, Code};
-use crate::rate::Bucket;
+use crate::rate::RateLimiter;
 use crate::upstream::{Fingerprint, OfferedTool, ServerTool, SizeCounter, Upstreams};
 use crate::worker::Worker;
 
@@ -43,7 +43,7 @@ pub(super) struct Instance {
     pub(super) modes: Vec<DisplayMode>,
     pub(super) limits: ViewLimits,
     /// Limits requests to people.
-    pub(super) request_limiter: Bucket,
+    pub(super) request_limiter: RateLimiter,
     pub(super) state: watch::Sender<ViewState>,
     pub(super) pinned: AtomicBool,
     pub(super) app: OnceLock<AppInfo>,
@@ -175,7 +175,9 @@ impl Instance {
         let fingerprints = fingerprints.map(|offer| (Arc::clone(&offer.tool), offer.fingerprint));
         self.page_state().offered = fingerprints.collect();
         let entries = offers.iter().map(|offer| tools::entry(self, offer));
-        self.worker.apps().put(&self.name, &self.label, entries);
+        self.worker
+            .apps()
+            .set_tools(&self.name, &self.label, entries);
         self.page_state().seen = seen;
         self.host.on_event(ViewEvent::ToolsChanged);
     }

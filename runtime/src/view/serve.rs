@@ -19,7 +19,7 @@ use crate::effect::{Outcome, Utf8};
 use crate::error::{CallError, Code};
 use crate::gateway;
 use crate::upstream::{ServerReadError, ServerText};
-use crate::worker::Begun;
+use crate::worker::CallProgress;
 
 pub(super) async fn serve(
     instance: &Arc<Instance>,
@@ -125,11 +125,11 @@ async fn run_call(instance: &Instance, call: Call) -> Result<Outcome, CallError>
     let mut begun = worker.begin(call).await?;
     loop {
         let pending = match begun {
-            Begun::Ended(outcome) => return Ok(*outcome),
-            Begun::Asks(pending) => pending,
+            CallProgress::Ended(outcome) => return Ok(*outcome),
+            CallProgress::Pending(pending) => pending,
         };
         let question = pending.question().id;
-        let resumed = pending.go_on();
+        let resumed = pending.resume();
         tokio::pin!(resumed);
         begun = tokio::select! {
             biased;

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::instance::Instance;
 use super::protocol::NoResponse;
 use super::wire::Fields;
-use crate::capability::{CallPermit, Halt};
+use crate::capability::{CallPermit, Interrupt};
 use crate::error::{CallError, Code};
 use crate::scope::Verb;
-use crate::tool::{CallContext, Carried, Carrying, Entry, Remote, RemoteJob};
+use crate::tool::{Entry, Remote, RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
 use crate::upstream::{
     OfferedTool, ServerTool, ToolProvider, WithheldReason, classify, failure, remote_entry, reply,
 };
@@ -120,8 +120,8 @@ impl RemoteJob for AppToolCall {
         self: Arc<Self>,
         permit: &CallPermit,
         _: Option<String>,
-        _: Arc<dyn CallContext>,
-    ) -> Result<Carrying, CallError> {
+        _: Arc<dyn RemoteContext>,
+    ) -> Result<RemoteFuture, CallError> {
         if permit.is_preview() {
             let message = "the tools of apps have no previews; it would be carried out";
             return Err(CallError::new(Code::InvalidArguments, message));
@@ -129,9 +129,9 @@ impl RemoteJob for AppToolCall {
         if !self.instance.still_offers(&self.offer) {
             return Err(CallError::unknown_tool(self.offer.name.as_str()));
         }
-        Ok(Box::pin(
-            async move { self.run().await.map_err(Halt::from) },
-        ))
+        Ok(Box::pin(async move {
+            self.run().await.map_err(Interrupt::from)
+        }))
     }
 
     fn mutates(&self) -> bool {
@@ -140,7 +140,7 @@ impl RemoteJob for AppToolCall {
 }
 
 impl AppToolCall {
-    async fn run(&self) -> Result<Carried, CallError> {
+    async fn run(&self) -> Result<RemoteReply, CallError> {
         let Self {
             instance,
             offer,
@@ -168,7 +168,7 @@ impl AppToolCall {
             return Err(failure(&result));
         }
         let reply = reply(&result, offer, instance.limits.message).await?;
-        Ok(Carried {
+        Ok(RemoteReply {
             reply,
             preview: None,
         })

@@ -1,48 +1,48 @@
-//! Messages in, steps of calls and answers out. `handle` moves them; the pipeline decides.
+//! Worker actor; `handle` only dispatches messages to the call table.
 
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::Shared;
-use super::docket::{Docket, Prepared};
-use super::inbox::Incoming;
+use super::admission::Incoming;
+use super::call_table::{CallTable, Prepared};
 use super::jobs::Ended;
-use crate::capability::{Halt, Halted};
-use crate::effect::{LeftOut, Preview};
+use crate::capability::{Interrupt, StopReason};
+use crate::effect::{ExcludedHunks, Preview};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Granted, Judged};
 use crate::tool::AnyPlan;
 
-/// What reaches a worker.
+/// Message to a worker.
 #[derive(Debug)]
 pub(crate) enum WorkerMsg {
     /// A new call, already admitted.
     Call(Box<Incoming>),
-    /// The policy that came with a call was compiled and the call judged, or refused.
+    /// The policy of a call was compiled and the call judged, or it was refused.
     Prepared(CallId, Box<Result<Prepared, CallError>>),
-    /// A call was judged again under the policy that came with it.
+    /// A call was judged again under its own policy.
     Judged(CallId, Box<Judged>),
-    /// Whether live grants cover what a call must ask for.
-    Redeemed(CallId, Result<Option<Granted>, CallError>),
-    /// The plan that is shown with the question.
-    Looked(CallId, Box<Result<(AnyPlan, Preview), Halt>>),
-    /// What a person said, and what of the change they left out.
-    Answered(CallId, Result<(Granted, Vec<LeftOut>), CallError>),
-    /// A mutating call has its paths for itself now.
-    Turn(CallId),
-    /// A pool thread is done with a call.
+    /// The live grants that cover the needs of a call were looked up.
+    GrantsChecked(CallId, Result<Option<Granted>, CallError>),
+    /// The plan to show with the question is ready.
+    Planned(CallId, Box<Result<(AnyPlan, Preview), Interrupt>>),
+    /// The question of a call was answered; the answer may exclude hunks.
+    Answered(CallId, Result<(Granted, Vec<ExcludedHunks>), CallError>),
+    /// A mutating call holds its path locks.
+    PathsLocked(CallId),
+    /// The job of a call ended.
     Ended(CallId, Box<Ended>),
-    /// A server answered a call, or did not.
-    Carried(CallId, Box<Ended>),
-    /// The server of a call waits for a person, or does so no more.
+    /// A call to a server ended.
+    RemoteEnded(CallId, Box<Ended>),
+    /// The server of a call started or stopped waiting for a person.
     Suspended(CallId, bool),
-    /// The time of a call is over.
+    /// The deadline of a call has passed.
     Expired(CallId),
-    /// Nobody waits for a call any more.
+    /// The caller dropped the call.
     Cancel(CallId),
-    /// The worker's authority is gone; it ends once everybody is answered.
+    /// The worker was revoked; it ends once all calls are answered.
     Close,
 }
 
@@ -50,47 +50,47 @@ pub(crate) enum WorkerMsg {
 #[cfg(feature = "ractor-cluster")]
 impl ractor::Message for WorkerMsg {}
 
-/// The actor; everything it needs is in [`Shared`].
+/// Worker actor; its data is in [`Shared`].
 #[derive(Debug)]
 pub(crate) struct WorkerActor;
 
 #[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for WorkerActor {
     type Msg = WorkerMsg;
-    type State = Docket;
+    type State = CallTable;
     type Arguments = Arc<Shared>;
 
     async fn pre_start(
         &self,
         me: ActorRef<WorkerMsg>,
         shared: Arc<Shared>,
-    ) -> Result<Docket, ActorProcessingErr> {
+    ) -> Result<CallTable, ActorProcessingErr> {
         shared.attach(me);
-        Ok(Docket::new(shared))
+        Ok(CallTable::new(shared))
     }
 
     async fn handle(
         &self,
         me: ActorRef<WorkerMsg>,
         msg: WorkerMsg,
-        docket: &mut Docket,
+        calls: &mut CallTable,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
-            WorkerMsg::Call(incoming) => docket.receive(*incoming),
-            WorkerMsg::Prepared(call, step) => docket.prepared(call, *step),
-            WorkerMsg::Judged(call, judged) => docket.judged_again(call, *judged),
-            WorkerMsg::Redeemed(call, granted) => docket.redeemed(call, granted),
-            WorkerMsg::Looked(call, plan) => docket.looked(call, *plan),
-            WorkerMsg::Answered(call, answer) => docket.answered(call, answer),
-            WorkerMsg::Turn(call) => docket.turn(call),
-            WorkerMsg::Ended(call, ended) => docket.ended(call, *ended),
-            WorkerMsg::Carried(call, ended) => docket.carried(call, *ended),
-            WorkerMsg::Suspended(call, suspended) => docket.suspend(call, suspended),
-            WorkerMsg::Expired(call) => docket.give_up(call, Halted::Expired),
-            WorkerMsg::Cancel(call) => docket.give_up(call, Halted::Cancelled),
-            WorkerMsg::Close => docket.close(),
+            WorkerMsg::Call(incoming) => calls.receive(*incoming),
+            WorkerMsg::Prepared(call, step) => calls.prepared(call, *step),
+            WorkerMsg::Judged(call, judged) => calls.judged_again(call, *judged),
+            WorkerMsg::GrantsChecked(call, granted) => calls.grants_checked(call, granted),
+            WorkerMsg::Planned(call, plan) => calls.planned(call, *plan),
+            WorkerMsg::Answered(call, answer) => calls.answered(call, answer),
+            WorkerMsg::PathsLocked(call) => calls.paths_locked(call),
+            WorkerMsg::Ended(call, ended) => calls.ended(call, *ended),
+            WorkerMsg::RemoteEnded(call, ended) => calls.remote_ended(call, *ended),
+            WorkerMsg::Suspended(call, suspended) => calls.suspend(call, suspended),
+            WorkerMsg::Expired(call) => calls.abort(call, StopReason::Expired),
+            WorkerMsg::Cancel(call) => calls.abort(call, StopReason::Cancelled),
+            WorkerMsg::Close => calls.close(),
         }
-        if docket.is_over() {
+        if calls.is_over() {
             me.stop(None);
         }
         Ok(())
@@ -99,9 +99,9 @@ impl Actor for WorkerActor {
     async fn post_stop(
         &self,
         _: ActorRef<WorkerMsg>,
-        docket: &mut Docket,
+        calls: &mut CallTable,
     ) -> Result<(), ActorProcessingErr> {
-        docket.stopped();
+        calls.stopped();
         Ok(())
     }
 }

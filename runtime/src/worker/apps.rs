@@ -1,4 +1,4 @@
-//! What the apps beside a worker offer in, one table with the tools it has anyway out: each by its name, or all behind two.
+//! Tools of the apps that are open beside a worker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,101 +6,109 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::intake;
+use super::prepare;
 use crate::call::Call;
-use crate::capability::{Halt, ReadPermit};
+use crate::capability::{Interrupt, ReadPermit};
 use crate::effect::Reply;
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::policy::Authority;
 use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
 
-/// The two names that tools of apps stand behind, where a host wants no more of them.
+/// The two tools that give access to the tools of apps, if the host does not list those by name.
 const LIST: &str = "list_app_tools";
 const CALL: &str = "call_app_tool";
 
-/// What one app offers.
+/// Tools of one app.
 #[derive(Debug, Default)]
-struct Shelf {
-    /// What tells the app from those that had its name before.
+struct AppTools {
+    /// Distinguishes the app from earlier ones with the same name.
     label: String,
-    /// Its tools are found behind [`LIST`] alone.
+    /// Its tools are listed by [`LIST`] only.
     indirect: bool,
     tools: BTreeMap<ToolName, Arc<Entry>>,
 }
 
-/// The apps that people look at beside one worker, each with its tools, for as long as they do.
+/// The apps that are open beside one worker, with their tools.
 #[derive(Debug, Default)]
 pub(crate) struct Apps {
-    shelves: Mutex<BTreeMap<Arc<str>, Shelf>>,
+    by_name: Mutex<BTreeMap<Arc<str>, AppTools>>,
     changed: watch::Sender<()>,
 }
 
 impl Apps {
-    fn shelves(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Shelf>> {
+    fn by_name(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, AppTools>> {
         // Nothing that can panic runs under the lock.
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the name of an app; false if another has it.
-    pub(crate) fn claim(&self, app: &Arc<str>, label: &str, indirect: bool) -> bool {
-        let mut shelves = self.shelves();
-        if shelves.contains_key(app) {
+    /// Registers an app; false if the name is taken.
+    pub(crate) fn register(&self, app: &Arc<str>, label: &str, indirect: bool) -> bool {
+        let mut by_name = self.by_name();
+        if by_name.contains_key(app) {
             return false;
         }
-        let shelf = Shelf {
+        let app_tools = AppTools {
             label: label.to_owned(),
             indirect,
-            ..Shelf::default()
+            ..AppTools::default()
         };
-        shelves.insert(Arc::clone(app), shelf);
-        drop(shelves);
+        by_name.insert(Arc::clone(app), app_tools);
+        drop(by_name);
         self.changed.send_replace(());
         true
     }
 
-    /// What is told whenever they may be others.
+    /// Notifies of changes of the tools.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Offers what an app offers now, in place of what it offered; nothing once it is gone.
-    pub(crate) fn put(&self, app: &str, label: &str, entries: impl Iterator<Item = Entry>) {
+    /// Replaces the tools of an app, unless it was removed.
+    pub(crate) fn set_tools(&self, app: &str, label: &str, entries: impl Iterator<Item = Entry>) {
         let tools = entries.map(|entry| (entry.name.clone(), Arc::new(entry)));
         let tools = tools.collect();
-        let mut shelves = self.shelves();
-        let shelf = shelves.get_mut(app).filter(|shelf| shelf.label == label);
-        if let Some(shelf) = shelf {
-            shelf.tools = tools;
+        let mut by_name = self.by_name();
+        let app_tools = by_name
+            .get_mut(app)
+            .filter(|app_tools| app_tools.label == label);
+        if let Some(app_tools) = app_tools {
+            app_tools.tools = tools;
         }
-        drop(shelves);
+        drop(by_name);
         self.changed.send_replace(());
     }
 
-    /// Gives the name of an app back.
+    /// Removes an app.
     pub(crate) fn remove(&self, app: &str, label: &str) {
-        let mut shelves = self.shelves();
-        if shelves.get(app).is_some_and(|shelf| shelf.label == label) {
-            shelves.remove(app);
+        let mut by_name = self.by_name();
+        if by_name
+            .get(app)
+            .is_some_and(|app_tools| app_tools.label == label)
+        {
+            by_name.remove(app);
         }
-        drop(shelves);
+        drop(by_name);
         self.changed.send_replace(());
     }
 
     fn find(&self, name: &str) -> Option<Arc<Entry>> {
-        let shelves = self.shelves();
-        shelves
+        let by_name = self.by_name();
+        by_name
             .values()
-            .find_map(|shelf| shelf.tools.get(name))
+            .find_map(|app_tools| app_tools.tools.get(name))
             .cloned()
     }
 
-    /// The tools behind the two names; none if no app is.
+    /// The tools that are reached through the two tools; `None` if no app has any.
     fn behind(&self) -> Option<Vec<Arc<Entry>>> {
-        let shelves = self.shelves();
-        let mut indirect = shelves.values().filter(|shelf| shelf.indirect).peekable();
+        let by_name = self.by_name();
+        let mut indirect = by_name
+            .values()
+            .filter(|app_tools| app_tools.indirect)
+            .peekable();
         indirect.peek()?;
-        let tools = indirect.flat_map(|shelf| shelf.tools.values());
+        let tools = indirect.flat_map(|app_tools| app_tools.tools.values());
         Some(tools.cloned().collect())
     }
 
@@ -112,7 +120,7 @@ impl Apps {
         }
     }
 
-    /// `tools`, and after them what apps offer by other names than these have.
+    /// `tools`, followed by the tools of apps whose names are not taken.
     pub(super) fn after(
         &self,
         mut tools: Vec<Arc<Entry>>,
@@ -122,17 +130,21 @@ impl Apps {
             .iter()
             .filter_map(|name| self.get(name, authority))
             .collect();
-        let shelves = self.shelves();
-        let direct = shelves.values().filter(|shelf| !shelf.indirect);
-        more.extend(direct.flat_map(|shelf| shelf.tools.values()).cloned());
-        drop(shelves);
+        let by_name = self.by_name();
+        let direct = by_name.values().filter(|app_tools| !app_tools.indirect);
+        more.extend(
+            direct
+                .flat_map(|app_tools| app_tools.tools.values())
+                .cloned(),
+        );
+        drop(by_name);
         more.retain(|app| tools.iter().all(|tool| tool.name != app.name));
         tools.extend(more);
         tools
     }
 
-    /// The tool that a call is for, and what it is given, where the call names it in its arguments: it is judged, asked about
-    /// and recorded as a call of that tool.
+    /// Resolves a call of [`CALL`] to the tool and arguments that it names: it is judged, asked about and recorded as a call
+    /// of that tool.
     pub(super) fn meant(&self, tools: &Tools, call: &Call) -> Option<(ToolName, Value)> {
         if call.tool.as_str() != CALL || tools.get(CALL).is_some() {
             return None;
@@ -150,16 +162,16 @@ impl Apps {
     }
 }
 
-/// A list that is read at once.
+/// A list that is returned without I/O.
 #[derive(Debug)]
 struct Listing(Value);
 
 impl ReadJob for Listing {
-    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         Some(self.read(permit))
     }
 
-    fn read(&self, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(Reply::text(self.0.to_string(), self.0.clone()))
     }
 }
@@ -167,7 +179,7 @@ impl ReadJob for Listing {
 fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
     let left = tools
         .iter()
-        .filter(|entry| intake::is_left(entry, authority));
+        .filter(|entry| prepare::is_left(entry, authority));
     let told = left.map(|entry| {
         json!({
             "name": entry.name.as_str(),
@@ -199,7 +211,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
     }
 }
 
-/// What is called in its place is what it names: see [`Apps::meant`].
+/// The entry of [`CALL`], whose calls are resolved by `Apps::meant`.
 fn calling() -> Entry {
     Entry {
         name: ToolName::new(CALL),
@@ -233,25 +245,25 @@ mod tests {
     fn an_app_that_is_gone_says_nothing_of_the_one_that_has_its_name_now() {
         let apps = Apps::default();
         let name: Arc<str> = "app_a".into();
-        let put = |label: &str| apps.put(&name, label, std::iter::once(calling()));
+        let set_tools = |label: &str| apps.set_tools(&name, label, std::iter::once(calling()));
         let offers = || apps.find(CALL).is_some();
-        assert!(apps.claim(&name, "app_a~1", false));
-        assert!(!apps.claim(&name, "app_a~2", false));
-        put("app_a~2");
+        assert!(apps.register(&name, "app_a~1", false));
+        assert!(!apps.register(&name, "app_a~2", false));
+        set_tools("app_a~2");
         assert!(!offers(), "it has no name to offer by");
-        put("app_a~1");
+        set_tools("app_a~1");
         apps.remove(&name, "app_a~2");
         assert!(offers(), "another gives its name back");
         apps.remove(&name, "app_a~1");
         assert!(!offers());
-        put("app_a~1");
+        set_tools("app_a~1");
         assert!(!offers(), "it is gone");
 
-        assert!(apps.claim(&name, "app_a~2", false));
-        put("app_a~1");
+        assert!(apps.register(&name, "app_a~2", false));
+        set_tools("app_a~1");
         assert!(!offers());
-        put("app_a~2");
+        set_tools("app_a~2");
         apps.remove(&name, "app_a~1");
-        assert!(offers() && !apps.claim(&name, "app_a~3", false));
+        assert!(offers() && !apps.register(&name, "app_a~3", false));
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs that may block in, threads of our own that run them out; a thread lost in the kernel is replaced up to a cap.
+//! Thread pool for jobs that may block; threads lost in the kernel are replaced up to a cap.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,12 +9,12 @@ use tokio::sync::oneshot;
 
 use crate::path::VirtualPath;
 
-/// How large a pool is.
+/// Size of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolSize {
-    /// Threads while all is well.
+    /// Threads in normal operation.
     pub(crate) threads: usize,
-    /// Threads when some are lost in the kernel.
+    /// Maximum number of threads when some hang in the kernel.
     pub(crate) hard_cap: usize,
     /// Jobs that may wait for a thread.
     pub(crate) queue: usize,
@@ -22,11 +22,11 @@ pub(crate) struct PoolSize {
     pub(crate) per_root: usize,
 }
 
-/// A job that was handed in; tells the pool when its call no longer waits for it.
+/// A submitted job, which can be abandoned.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     state: AtomicU8,
-    /// How many threads the worker has lost; counted while this one is.
+    /// The worker's number of lost threads, which includes this one while it is lost.
     lost: Arc<AtomicU32>,
 }
 
@@ -36,7 +36,7 @@ const LOST: u8 = 2;
 const SKIPPED: u8 = 3;
 const ENDED: u8 = 4;
 
-/// The pool takes no more jobs for now.
+/// The pool accepts no more jobs for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -58,7 +58,7 @@ struct State {
     closed: bool,
 }
 
-/// Threads that may block, bounded in every direction.
+/// Bounded pool of threads that may block.
 #[derive(Clone)]
 pub(crate) struct Pool {
     inner: Arc<Inner>,
@@ -92,7 +92,7 @@ impl Pool {
         }
     }
 
-    /// Queues `work`; jobs on one `root` never hold every thread.
+    /// Queues `work`; jobs on one `root` never occupy all threads.
     pub(crate) fn submit(
         &self,
         root: Option<VirtualPath>,
@@ -118,8 +118,8 @@ impl Pool {
         Ok(ticket)
     }
 
-    /// Runs `work` and waits for its result; none if the pool is full or `work` panics. If the waiter is gone before
-    /// `work` begins, it never does.
+    /// Runs `work` and waits for its result; `None` if the pool is full or `work` panics. If this future is dropped before
+    /// `work` begins, `work` never runs.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         lost: &Arc<AtomicU32>,
@@ -128,7 +128,7 @@ impl Pool {
         let (port, answer) = oneshot::channel();
         let run = move || {
             if !port.is_closed() {
-                // Whoever waited may have given up meanwhile.
+                // The receiver may be gone.
                 let _ = port.send(work());
             }
         };
@@ -136,8 +136,8 @@ impl Pool {
         answer.await.ok()
     }
 
-    /// Says that nobody waits for a job any more: if it did not begin it never will, and if it hangs its thread is replaced.
-    /// Returns whether it never will have begun.
+    /// Abandons a job: if it has not begun it never runs, and if it hangs its thread is replaced. Returns whether it never
+    /// runs.
     pub(crate) fn abandon(&self, ticket: &Ticket) -> bool {
         let mut state = self.inner.lock();
         if ticket
@@ -145,7 +145,7 @@ impl Pool {
             .compare_exchange(QUEUED, SKIPPED, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
-            // Dropped now, and outside the lock, so that what the job holds is free at once.
+            // Dropped now and outside the lock, so that the resources of the job are released at once.
             let skipped = state
                 .queue
                 .iter()
@@ -162,7 +162,7 @@ impl Pool {
         {
             state.lost += 1;
             ticket.lost.fetch_add(1, Ordering::AcqRel);
-            // The cap may be reached; then jobs wait, and their own deadlines answer for them.
+            // If the cap is reached, jobs wait until their deadlines.
             let _ = self.inner.grow(&mut state, &self.inner);
         }
         false
@@ -188,7 +188,7 @@ impl Pool {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Jobs run outside the lock, so a poisoned one still holds a whole state.
+        // Jobs run outside the lock, so the state is consistent even if the lock is poisoned.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -207,7 +207,7 @@ impl Inner {
             .spawn(move || inner.run());
         match started {
             Ok(_) => state.threads += 1,
-            // Without any thread nobody would ever run the job.
+            // Without a thread the job would never run.
             Err(_) if state.threads == 0 => {
                 state.queue.pop_back();
                 return Err(Full);
@@ -223,7 +223,7 @@ impl Inner {
             if let Some(job) = self.take(&mut state) {
                 drop(state);
                 let Queued { work, ticket, root } = job;
-                // A panic was already turned into an answer by the job itself; the thread must live on.
+                // The job itself turns a panic into an error; the thread must go on.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 state = self.lock();
                 self.ended(&mut state, &ticket, root.as_ref());
@@ -266,7 +266,7 @@ impl Inner {
             root.and_then(|root| state.busy_roots.iter().position(|busy| busy == root))
         {
             state.busy_roots.swap_remove(place);
-            // A job on this root may have been passed over by threads that went idle.
+            // Idle threads may have skipped a job on this root.
             self.ready.notify_one();
         }
     }
@@ -286,7 +286,7 @@ mod tests {
     };
     const SOON: Duration = Duration::from_secs(10);
 
-    /// A job that says it began and then holds its thread until told.
+    /// A job that reports its start and then blocks its thread until released.
     fn hang(
         pool: &Pool,
         root: Option<&str>,

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::inbox::busy;
-use super::intake::{explained, narrowed};
+use super::admission::busy;
+use super::prepare::{explained, narrowed};
 use super::{Shared, Worker};
 use crate::call::{Call, Origin};
-use crate::capability::{Halted, StopFlag};
+use crate::capability::{StopFlag, StopReason};
 use crate::error::CallError;
 use crate::policy::{Authority, Explanation};
 
 impl Worker {
-    /// This worker's authority under the policy of one request, if it has one.
+    /// This worker's authority narrowed by the policy of one request, if it has one.
     ///
-    /// A worker compiles one such policy at a time, so that its requests do not keep those of others waiting.
+    /// A worker compiles one such policy at a time, so that its requests do not delay those of others.
     ///
     /// # Errors
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, `BUSY` or `DEADLINE`.
@@ -33,7 +33,7 @@ impl Worker {
             Ok(authority) => authority,
             Err(_) => {
                 let stop = StopFlag::default();
-                stop.raise(Halted::Expired);
+                stop.raise(StopReason::Expired);
                 stop.check().map(|()| self.shared.authority.clone())
             }
         }

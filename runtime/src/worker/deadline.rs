@@ -11,23 +11,23 @@ type Callback = Box<dyn FnOnce() + Send>;
 struct State {
     due: BTreeMap<(Instant, u64), Callback>,
     next: u64,
-    /// When the thread wakes by itself; none if it sleeps until it is woken.
+    /// When the thread wakes up; `None` if it sleeps until it is notified.
     wakes: Option<Instant>,
-    /// How often the thread has looked for what is due.
+    /// How often the thread has looked for due deadlines.
     #[cfg(test)]
     looks: usize,
     started: bool,
     closed: bool,
 }
 
-/// Calls back when time is over. Arming and disarming cost a map entry, never a timer.
+/// Calls back at deadlines. Arming and disarming one costs a map entry, never a timer.
 #[derive(Clone, Default)]
 pub(crate) struct Deadlines {
     inner: Arc<(Mutex<State>, Condvar)>,
 }
 
-/// One armed deadline; dropping it disarms it.
-pub(crate) struct Armed {
+/// An armed deadline; dropping it disarms it.
+pub(crate) struct DeadlineGuard {
     key: (Instant, u64),
     deadlines: Deadlines,
 }
@@ -38,9 +38,9 @@ impl fmt::Debug for Deadlines {
     }
 }
 
-impl fmt::Debug for Armed {
+impl fmt::Debug for DeadlineGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Armed")
+        f.debug_struct("DeadlineGuard")
             .field("at", &self.key.0)
             .finish_non_exhaustive()
     }
@@ -48,9 +48,13 @@ impl fmt::Debug for Armed {
 
 impl Deadlines {
     /// Calls `then` once, `after` from now or a little later, unless the result is dropped before.
-    pub(crate) fn arm(&self, after: Duration, then: impl FnOnce() + Send + 'static) -> Armed {
+    pub(crate) fn arm(
+        &self,
+        after: Duration,
+        then: impl FnOnce() + Send + 'static,
+    ) -> DeadlineGuard {
         let now = Instant::now();
-        // A deadline beyond what the clock can express is none; a century stands for it.
+        // A deadline beyond the range of the clock is replaced by one in a century.
         let at = now
             .checked_add(after)
             .unwrap_or_else(|| now + Duration::from_secs(3_153_600_000));
@@ -59,24 +63,24 @@ impl Deadlines {
         let key = (at, state.next);
         state.due.insert(key, Box::new(then));
         self.start(&mut state);
-        // A later deadline is found when the thread wakes for the earlier one.
+        // The thread finds a later deadline when it wakes for the earlier one.
         if state.wakes.is_none_or(|wakes| at < wakes) {
             self.inner.1.notify_one();
         }
-        Armed {
+        DeadlineGuard {
             key,
             deadlines: self.clone(),
         }
     }
 
-    /// Ends the thread; what is still armed never calls back.
+    /// Ends the thread; armed deadlines never call back.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.inner.1.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Callbacks run outside the lock, so a poisoned one still holds a whole state.
+        // Callbacks run outside the lock, so the state is consistent even if the lock is poisoned.
         self.inner.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,10 +126,10 @@ impl Deadlines {
     }
 }
 
-impl Drop for Armed {
+impl Drop for DeadlineGuard {
     fn drop(&mut self) {
         let callback = self.deadlines.lock().due.remove(&self.key);
-        // Outside the lock: it may hold the last handle on a worker, which has deadlines of its own.
+        // Outside the lock: it may hold the last handle of a worker, which has deadlines of its own.
         drop(callback);
     }
 }

@@ -1,4 +1,4 @@
-//! A cleared call in, what its tool made of it out; this runs on pool threads.
+//! Jobs that run on pool threads: plan, preview, apply.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,30 +6,32 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Shared;
-use super::inbox::Done;
+use super::admission::Done;
 use crate::artifact::{self, Kind, Parts};
 #[cfg(feature = "ui")]
-use crate::artifact::{Around, Review};
+use crate::artifact::{OldTexts, Review};
 use crate::audit::{ChangeSummary, Step as AuditStep};
 use crate::budget::Budget;
-use crate::capability::{Halt, ReadPermit, Spent, revoked};
-use crate::effect::{ArtifactRef, Cost, LeftOut, Outcome, Preview, PreviewToken, Reply};
+use crate::capability::{BudgetExceeded, Interrupt, ReadPermit, revoked};
+use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
-use crate::pipeline::{Cleared, Facts, Mode, Planned, Step, Work, token_of};
+use crate::pipeline::{CallInfo, Cleared, Mode, Planned, Step, Work, token_of};
 use crate::tool::{AnyPlan, WriteJob};
 
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// With an answer.
+    /// It has a result.
     Done(Result<Done, CallError>),
-    /// The tool found that more must be judged.
-    Halted(Step<Cleared>, Halt),
+    /// The tool interrupted it.
+    Interrupted(Step<Cleared>, Interrupt),
 }
 
-/// Runs what a tool does, so that its panic is an answer and not the end of a thread.
-pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Halt>) -> Result<T, Halt> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Halt::Failed(panicked())))
+/// Runs code of a tool and turns a panic into an error.
+pub(super) fn catch_tool_panic<T>(
+    run: impl FnOnce() -> Result<T, Interrupt>,
+) -> Result<T, Interrupt> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Interrupt::Failed(panicked())))
 }
 
 pub(super) fn outcome(reply: Reply) -> Done {
@@ -41,16 +43,16 @@ pub(super) fn outcome(reply: Reply) -> Done {
     })
 }
 
-/// Answers a reading call on the worker's own task, if its tool has the answer at hand.
-pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Halt>> {
+/// Answers a read call on the worker's own task, if its tool needs no I/O for it.
+pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
     let Work::Read(job, permit) = step.work() else {
         return None;
     };
     if let Err(error) = permit.checkpoint() {
-        return Some(Err(Halt::Failed(error)));
+        return Some(Err(Interrupt::Failed(error)));
     }
     let answer = catch_unwind(AssertUnwindSafe(|| job.read_now(&permit)));
-    let answer = answer.unwrap_or_else(|_| Some(Err(Halt::Failed(panicked()))))?;
+    let answer = answer.unwrap_or_else(|_| Some(Err(Interrupt::Failed(panicked()))))?;
     Some(answer.map(outcome))
 }
 
@@ -61,33 +63,33 @@ pub(super) fn panicked() -> CallError {
     )
 }
 
-/// Runs a whole job, so that whatever panics in it, somebody hears that it ended.
-pub(super) fn whole<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallError) -> T) -> T {
+/// Runs a job and reports a panic as its failure.
+pub(super) fn catch_panic<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallError) -> T) -> T {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| failed(panicked()))
 }
 
-/// What a person allowed after they saw it.
+/// The plan that a person approved.
 #[derive(Debug)]
 pub(super) struct Approved {
     pub(super) plan: AnyPlan,
-    /// What of it they left out.
-    pub(super) left_out: Vec<LeftOut>,
+    /// The hunks that they excluded.
+    pub(super) left_out: Vec<ExcludedHunks>,
 }
 
-/// Runs a cleared call to its end, by the plan that a person saw, if one was asked.
+/// Runs a cleared call, by the approved plan if there is one.
 pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Approved>) -> Ended {
     match step.work() {
-        Work::Read(job, permit) => match guarded(|| {
+        Work::Read(job, permit) => match catch_tool_panic(|| {
             permit
                 .checkpoint()
-                .map_err(Halt::from)
+                .map_err(Interrupt::from)
                 .and_then(|()| job.read(&permit))
         }) {
             Ok(reply) => Ended::Done(Ok(outcome(reply))),
-            Err(Halt::Failed(error)) => Ended::Done(Err(error)),
-            Err(halt) => Ended::Halted(step, halt),
+            Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
+            Err(interrupt) => Ended::Interrupted(step, interrupt),
         },
-        // Those are sent, not run.
+        // Remote calls are sent, not run.
         Work::Remote(..) => Ended::Done(Err(panicked())),
         Work::Write(job, permit) => {
             let fresh = || {
@@ -97,67 +99,67 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
                     left_out: Vec::new(),
                 })
             };
-            match approved.map_or_else(|| guarded(fresh), Ok) {
+            match approved.map_or_else(|| catch_tool_panic(fresh), Ok) {
                 Ok(Approved { plan, left_out }) => Ended::Done(
                     step.planned(plan)
                         .and_then(|planned| planned.without(&left_out))
                         .and_then(|planned| carry_out(shared, planned)),
                 ),
-                Err(Halt::Failed(error)) => Ended::Done(Err(error)),
-                Err(halt) => Ended::Halted(step, halt),
+                Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
+                Err(interrupt) => Ended::Interrupted(step, interrupt),
             }
         }
     }
 }
 
 fn carry_out(shared: &Shared, step: Step<Planned>) -> Result<Done, CallError> {
-    let (facts, token) = (Arc::clone(step.facts()), step.token());
-    shared.audit_commit(&facts, planned(token, step.plan()))?;
-    match facts.mode {
+    let (info, token) = (Arc::clone(step.info()), step.token());
+    shared.audit_commit(&info, planned_step(token, step.plan()))?;
+    match info.mode {
         Mode::Preview => {
             affordable(shared, step.limits().budget, step.plan().cost)?;
-            shared.audit_commit(&facts, AuditStep::Previewed { token })?;
-            Ok(Done::Preview(shown(shared, &facts, step.plan(), token)))
+            shared.audit_commit(&info, AuditStep::Previewed { token })?;
+            Ok(Done::Preview(preview(shared, &info, step.plan(), token)))
         }
-        Mode::Apply => apply(shared, &facts, step).map(Done::Outcome),
+        Mode::Apply => apply(shared, &info, step).map(Done::Outcome),
     }
 }
 
-/// Plans a change that a person will be asked about; what it shows goes with the question.
-pub(super) fn look(
+/// Plans a change for the question about it, which shows the preview.
+pub(super) fn plan(
     shared: &Shared,
-    facts: &Facts,
+    info: &CallInfo,
     job: &dyn WriteJob,
     permit: &ReadPermit,
-) -> Result<(AnyPlan, Preview), Halt> {
-    let plan = guarded(|| job.plan(permit))?;
-    let token = token_of(facts, &plan)?;
-    shared.audit_commit(facts, planned(token, &plan))?;
-    // Nobody is shown or asked for a change that no budget is left for.
+) -> Result<(AnyPlan, Preview), Interrupt> {
+    let plan = catch_tool_panic(|| job.plan(permit))?;
+    let token = token_of(info, &plan)?;
+    shared.audit_commit(info, planned_step(token, &plan))?;
+    // Nobody is asked about a change that exceeds the budget.
     affordable(shared, permit.limits().budget, plan.cost)?;
-    shared.audit_commit(facts, AuditStep::Previewed { token })?;
-    let preview = shown(shared, facts, &plan, token);
+    shared.audit_commit(info, AuditStep::Previewed { token })?;
+    let preview = preview(shared, info, &plan, token);
     Ok((plan, preview))
 }
 
-/// Refuses a change that costs more than is left. Nothing is charged.
+/// Checks that the budget suffices for a change, without charging it.
 fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallError> {
-    Spent::check(budget, cost)
+    BudgetExceeded::check(budget, cost)
         .and_then(|()| shared.meter.affords(cost))
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))
 }
 
-fn planned(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
+fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
     AuditStep::Planned {
         token,
         changes: plan.changes.iter().map(ChangeSummary::from).collect(),
     }
 }
 
-fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) -> Preview {
-    let artifacts = artifacts(shared, facts, plan, Mode::Preview);
+fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken) -> Preview {
+    let artifacts = artifacts(shared, info, plan, Mode::Preview);
     Preview {
-        intent: shared.intent(facts, &[]),
+        intent: shared.intent(info, &[]),
         base: shared.base(&plan.changes),
         changes: plan.changes.clone(),
         reply: plan.reply.clone(),
@@ -166,16 +168,16 @@ fn shown(shared: &Shared, facts: &Facts, plan: &AnyPlan, token: PreviewToken) ->
     }
 }
 
-fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome, CallError> {
+fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcome, CallError> {
     let (token, budget) = (step.token(), step.limits().budget);
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
-    let mut charge = Spent::check(budget, cost)
+    let mut charge = BudgetExceeded::check(budget, cost)
         .and_then(|()| shared.meter.charge_effect(cost))
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
-    // The log names an effect before it is made.
+    // An effect is audited before it begins.
     shared.audit_commit(
-        facts,
+        info,
         AuditStep::Applying {
             token,
             bytes: cost.bytes,
@@ -187,20 +189,20 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
     let gates = permit.gates();
     let passes: Option<Vec<_>> = gates.iter().map(|gate| gate.pass()).collect();
     let _passes = passes.ok_or_else(revoked)?;
-    if let Err(error) = guarded(|| Ok(job.apply(steps, permit)?)) {
+    if let Err(error) = catch_tool_panic(|| Ok(job.apply(steps, permit)?)) {
         let error = CallError::from(error);
-        if facts.stop.has_begun() {
+        if info.stop.has_begun() {
             charge.keep(made(cost, &error));
         }
         return Err(error);
     }
     charge.keep(cost);
-    // The effect is complete, so nothing from here on may fail the call.
-    let recorded = shared.audit_effect(facts, AuditStep::Applied { token });
+    // The effect is complete, so nothing after it may fail the call.
+    let recorded = shared.audit_effect(info, AuditStep::Applied { token });
     if let Err(error) = &recorded {
-        tracing::error!(%error, call = %facts.id, "an effect was made and could not be recorded");
+        tracing::error!(%error, call = %info.id, "an effect was made and could not be recorded");
     }
-    let by_products = || artifacts(shared, facts, &plan, Mode::Apply);
+    let by_products = || artifacts(shared, info, &plan, Mode::Apply);
     let artifacts = catch_unwind(AssertUnwindSafe(by_products)).unwrap_or_default();
     Ok(Outcome {
         reply: plan.reply,
@@ -210,8 +212,8 @@ fn apply(shared: &Shared, facts: &Facts, step: Step<Planned>) -> Result<Outcome,
     })
 }
 
-/// What an effect that failed with `error` had cost by then, as far as its tool says. One that says nothing made nothing,
-/// unless it panicked: then nobody can tell.
+/// The cost of an effect that failed with `error`, as reported by its tool. Without a report nothing was done, unless the
+/// tool panicked: then the whole cost is assumed.
 fn made(cost: Cost, error: &CallError) -> Cost {
     if error.code() == Code::Internal {
         return cost;
@@ -227,8 +229,8 @@ fn made(cost: Cost, error: &CallError) -> Cost {
     }
 }
 
-/// Keeps the diff for people. A call does not fail for want of room for it: it has none then, and the log says why.
-fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
+/// Stores the diff for people. If it cannot be stored, the reason is audited and the call succeeds without it.
+fn artifacts(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
     if plan.changes.is_empty() {
         return Vec::new();
     }
@@ -242,13 +244,12 @@ fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> Vec<
     let parts = Parts {
         kept: std::iter::once(diff).chain(json).collect(),
         #[cfg(feature = "ui")]
-        review: Some(review(shared, facts, plan, mode)),
+        review: Some(review(shared, info, plan, mode)),
     };
-    let kept =
-        shared
-            .core
-            .artifacts
-            .put(&facts.tool, shared.id, Arc::clone(&shared.lineage), parts);
+    let kept = shared
+        .core
+        .artifacts
+        .put(&info.tool, shared.id, Arc::clone(&shared.lineage), parts);
     let (refs, steps) = match kept {
         Ok(refs) => {
             let steps = refs
@@ -268,19 +269,19 @@ fn artifacts(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> Vec<
         }
     };
     for step in steps {
-        // The artifact is a by-product; what it shows was audited before.
-        let _ = shared.audit(facts, step);
+        // The changes were audited before, so an unrecorded artifact does no harm.
+        let _ = shared.audit(info, step);
     }
     refs
 }
 
-/// What a person will review; the page is made once somebody reads it.
+/// The review; its page is rendered when it is read.
 #[cfg(feature = "ui")]
-fn review(shared: &Shared, facts: &Facts, plan: &AnyPlan, mode: Mode) -> (Arc<Review>, Around) {
+fn review(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> (Arc<Review>, OldTexts) {
     let about = artifact::About {
-        tool: facts.tool.clone(),
+        tool: info.tool.clone(),
         agent: Arc::clone(&shared.agent),
-        intent: shared.intent(facts, &[]),
+        intent: shared.intent(info, &[]),
         preview: mode == Mode::Preview,
     };
     let (review, around) = Review::new(about, plan.changes.clone());

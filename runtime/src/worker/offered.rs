@@ -1,10 +1,10 @@
-//! The tools that a worker's policy leaves: for its model, and for the views that people look at.
+//! Tools that a worker's policy leaves, for its model and for views.
 
 use serde_json::Value;
 #[cfg(feature = "mcp")]
 use tokio::sync::watch;
 
-use super::{Worker, intake, preview_arguments};
+use super::{Worker, prepare, preview_arguments};
 use crate::call::Origin;
 use crate::error::CallError;
 use crate::policy::Authority;
@@ -16,27 +16,27 @@ use crate::{
 };
 
 impl Worker {
-    /// The tools that this worker's policy leaves, ready to hand to a model. A tool is left out if all that its calls
-    /// could do is denied. Where changes must be previewed, tools that change something take the arguments `preview` and
+    /// Returns the tools that this worker's policy allows, as definitions for a model. A tool is omitted if everything that
+    /// its calls could do is denied. If changes must be previewed, mutating tools take the arguments `preview` and
     /// `preview_token`.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
         self.left(&self.shared.authority, false)
     }
 
-    /// The tools that this worker's policy leaves to views alone ([`ToolSpec::app_only`](crate::ToolSpec::app_only)).
-    /// They answer calls of [`Origin::View`] and [`Origin::Human`]; hand them to no model.
+    /// Returns the tools for views only ([`ToolSpec::app_only`](crate::ToolSpec::app_only)) that this worker's policy allows.
+    /// They accept calls of [`Origin::View`] and [`Origin::Human`]; do not offer them to a model.
     #[must_use]
     pub fn tools_for_views(&self) -> Vec<ToolInfo> {
         self.left(&self.shared.authority, true)
     }
 
-    /// Like [`Worker::tools`], for calls that come with a policy of their own, which is compiled here.
+    /// Like [`Worker::tools`], for calls with a policy of their own, which is compiled here.
     ///
     /// # Errors
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
     pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
-        let authority = intake::narrowed(&self.shared, policy, origin)?;
+        let authority = prepare::narrowed(&self.shared, policy, origin)?;
         Ok(self.left(&authority, false))
     }
 
@@ -44,7 +44,7 @@ impl Worker {
         let entries = self.shared.tools();
         let entries = entries.iter();
         let left = entries
-            .filter(|entry| entry.spec.app_only == app_only && intake::is_left(entry, authority));
+            .filter(|entry| entry.spec.app_only == app_only && prepare::is_left(entry, authority));
         left.map(|entry| info(entry, authority)).collect()
     }
 }
@@ -57,7 +57,7 @@ fn info(entry: &Entry, authority: &Authority) -> ToolInfo {
     info
 }
 
-/// Tells that the tools of servers, or of the apps beside a worker, are others.
+/// Notifies of changes of the tools of servers and apps.
 #[cfg(feature = "mcp")]
 pub(crate) struct ToolsChanges {
     servers: Option<watch::Receiver<()>>,
@@ -66,7 +66,7 @@ pub(crate) struct ToolsChanges {
 
 #[cfg(feature = "mcp")]
 impl ToolsChanges {
-    /// Returns once they are, or none if they will never be again. Whoever stops waiting misses nothing.
+    /// Waits for the next change; `None` if there will be none. Dropping the future loses no change.
     pub(crate) async fn next(&mut self) -> Option<()> {
         let Some(servers) = &mut self.servers else {
             return self.apps.changed().await.ok();
@@ -78,7 +78,7 @@ impl ToolsChanges {
         changed.ok()
     }
 
-    /// Takes what was told so far as known.
+    /// Marks all changes so far as seen.
     pub(crate) fn mark_seen(&mut self) {
         self.apps.mark_unchanged();
         if let Some(servers) = &mut self.servers {
@@ -89,7 +89,7 @@ impl ToolsChanges {
 
 #[cfg(feature = "mcp")]
 impl Worker {
-    /// What is told from now on whenever [`Worker::tools`] may be another.
+    /// Notifies of changes of [`Worker::tools`] from now on.
     pub(crate) fn tools_changes(&self) -> ToolsChanges {
         let mut changes = ToolsChanges {
             servers: self.shared.core.changes.clone(),
@@ -99,12 +99,12 @@ impl Worker {
         changes
     }
 
-    /// What servers have beside tools, as far as the policy of this worker leaves it.
+    /// The resources and prompts of servers that this worker's policy allows.
     pub(crate) fn own_catalogs(&self) -> Vec<Catalog> {
         self.catalogs(&self.shared.authority)
     }
 
-    /// What servers have beside tools, as far as `authority` leaves it.
+    /// The resources and prompts of servers that `authority` allows.
     pub(crate) fn catalogs(&self, authority: &Authority) -> Vec<Catalog> {
         let left = |it: &CatalogItem| authority.judge(&it.need, &[]) != Verdict::Deny;
         let catalogs = self.shared.core.tools.catalogs();
@@ -120,25 +120,25 @@ impl Worker {
         narrowed.collect()
     }
 
-    /// The tools that `authority` leaves for the model, or for views alone.
+    /// The tools that `authority` allows, for the model or for views only.
     pub(crate) fn tools_left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
         self.left(authority, app_only)
     }
 
-    /// One of [`Worker::tools`].
+    /// The tool of that name in [`Worker::tools`].
     pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
         let entry = self.shared.tool(name)?;
-        let offered = intake::is_left(&entry, &self.shared.authority) && !entry.spec.app_only;
+        let offered = prepare::is_left(&entry, &self.shared.authority) && !entry.spec.app_only;
         offered.then(|| info(&entry, &self.shared.authority))
     }
 
-    /// Whether there is a tool of that name, for whomever.
+    /// Whether there is a tool of that name, for models or views.
     #[cfg(feature = "ui")]
     pub(crate) fn has_tool(&self, name: &str) -> bool {
         self.shared.tool(name).is_some()
     }
 
-    /// Whether a tool of that name is for views alone.
+    /// Whether a tool of that name is for views only.
     pub(crate) fn is_app_only(&self, tool: &str) -> bool {
         let entry = self.shared.tool(tool);
         entry.is_some_and(|entry| entry.spec.app_only)
@@ -150,7 +150,7 @@ impl Worker {
         entry.is_some_and(|entry| entry.mutates)
     }
 
-    /// Whether another server carries it out.
+    /// Whether it is a tool of a third-party server.
     pub(crate) fn is_remote(&self, tool: &str) -> bool {
         let entry = self.shared.tool(tool);
         entry.is_some_and(|entry| entry.remote.is_some())

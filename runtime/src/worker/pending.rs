@@ -1,4 +1,4 @@
-//! A call begun in, its end or the question that it waits for out.
+//! Calls in progress: a call ends or waits for a question.
 
 use std::fmt;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::inbox::{self, Done, Terms};
+use super::admission::{self, CallOptions, Done};
 use super::{Worker, outcome};
 use crate::call::Call;
 use crate::effect::Outcome;
@@ -14,78 +14,78 @@ use crate::error::CallError;
 use crate::permission::Question;
 use crate::pipeline::Mode;
 
-/// How far a call has come that was begun.
+/// Progress of a call.
 #[derive(Debug)]
-pub enum Begun {
-    /// It is carried out.
+pub enum CallProgress {
+    /// The call has ended.
     Ended(Box<Outcome>),
-    /// It waits for a person's word.
-    Asks(Box<PendingCall>),
+    /// The call waits for approval.
+    Pending(Box<PendingCall>),
 }
 
-/// A call that waits for a person's word; dropping it cancels the call and withdraws its question.
+/// A call that waits for approval; dropping it cancels the call and withdraws its question.
 #[derive(Debug)]
 pub struct PendingCall {
     question: Question,
-    underway: Underway,
+    underway: RunningCall,
 }
 
 impl PendingCall {
-    /// What it waits for. Calls that ask the same share a question.
+    /// Returns the question that the call waits for. Equal calls share a question.
     #[must_use]
     pub fn question(&self) -> &Question {
         &self.question
     }
 
-    /// Goes on once the question has ended: to the end of the call, or to another question, should it need one.
+    /// Waits until the question has ended, and then until the call ends or needs another answer.
     ///
     /// # Errors
     /// [`CallError`], as from [`Worker::submit`].
-    pub async fn go_on(self) -> Result<Begun, CallError> {
+    pub async fn resume(self) -> Result<CallProgress, CallError> {
         self.underway.begun().await
     }
 }
 
 impl Worker {
-    /// Begins a call and returns when it has ended or waits for a person, whichever comes first.
+    /// Begins a call and returns when it has ended or waits for approval.
     ///
     /// # Errors
     /// [`CallError`], as from [`Worker::submit`].
-    pub async fn begin(&self, call: Call) -> Result<Begun, CallError> {
+    pub async fn begin(&self, call: Call) -> Result<CallProgress, CallError> {
         self.underway(call, Mode::Apply).begun().await
     }
 
-    pub(crate) fn underway(&self, call: Call, mode: Mode) -> Underway {
-        let (told, questions) = mpsc::unbounded_channel();
-        let terms = Terms {
-            told: Some(told),
-            ..Terms::new(mode)
+    pub(crate) fn underway(&self, call: Call, mode: Mode) -> RunningCall {
+        let (question_tx, questions) = mpsc::unbounded_channel();
+        let options = CallOptions {
+            question_tx: Some(question_tx),
+            ..CallOptions::new(mode)
         };
         let shared = Arc::clone(&self.shared);
-        Underway {
-            call: Box::pin(async move { inbox::submit(&shared, call, terms).await }),
+        RunningCall {
+            call: Box::pin(async move { admission::submit(&shared, call, options).await }),
             questions,
         }
     }
 }
 
-/// The next thing that becomes of a call under way.
+/// Event of a running call.
 #[derive(Debug)]
-pub(crate) enum Reached {
+pub(crate) enum CallEvent {
     End(Box<Done>),
     Question(Box<Question>),
 }
 
-/// A call under way; dropping it cancels the call.
-pub(crate) struct Underway {
+/// A call in flight; dropping it cancels the call.
+pub(crate) struct RunningCall {
     call: Pin<Box<dyn Future<Output = Result<Done, CallError>> + Send>>,
     questions: mpsc::UnboundedReceiver<Question>,
 }
 
-impl Underway {
-    /// A call that nobody is asked about.
+impl RunningCall {
+    /// A call that asks no questions.
     #[cfg(feature = "mcp")]
-    pub(crate) fn unasked(
+    pub(crate) fn without_questions(
         call: impl Future<Output = Result<Done, CallError>> + Send + 'static,
     ) -> Self {
         let (_, questions) = mpsc::unbounded_channel();
@@ -95,19 +95,19 @@ impl Underway {
         }
     }
 
-    /// Waits until the call ends or asks. Nothing is lost if the future is dropped; after the end there is no next.
-    pub(crate) async fn next(&mut self) -> Result<Reached, CallError> {
+    /// Waits until the call ends or asks a question. Cancel safe; must not be called after the end.
+    pub(crate) async fn next(&mut self) -> Result<CallEvent, CallError> {
         tokio::select! {
             biased;
-            done = &mut self.call => Ok(Reached::End(Box::new(done?))),
-            Some(question) = self.questions.recv() => Ok(Reached::Question(Box::new(question))),
+            done = &mut self.call => Ok(CallEvent::End(Box::new(done?))),
+            Some(question) = self.questions.recv() => Ok(CallEvent::Question(Box::new(question))),
         }
     }
 
-    async fn begun(mut self) -> Result<Begun, CallError> {
+    async fn begun(mut self) -> Result<CallProgress, CallError> {
         Ok(match self.next().await? {
-            Reached::End(done) => Begun::Ended(Box::new(outcome(*done)?)),
-            Reached::Question(question) => Begun::Asks(Box::new(PendingCall {
+            CallEvent::End(done) => CallProgress::Ended(Box::new(outcome(*done)?)),
+            CallEvent::Question(question) => CallProgress::Pending(Box::new(PendingCall {
                 question: *question,
                 underway: self,
             })),
@@ -115,8 +115,8 @@ impl Underway {
     }
 }
 
-impl fmt::Debug for Underway {
+impl fmt::Debug for RunningCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Underway").finish_non_exhaustive()
+        f.debug_struct("RunningCall").finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! Previews that a model asks for by arguments, where its worker must preview every change.
 //!
-//! A host previews by `_meta.preview` or [`Worker::preview`](super::Worker::preview). Most clients let a model send arguments
-//! alone, so where previews are required the tools that change something take `preview` and `preview_token`, too.
+//! A host previews by `_meta.preview` or [`Worker::preview`](super::Worker::preview). Most clients let a model send only
+//! arguments, so if previews are required, mutating tools also take the arguments `preview` and `preview_token`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde::ser::{Error as _, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::inbox::Done;
+use super::admission::Done;
 use crate::call::Call;
 use crate::effect::{Content, Output, Preview, PreviewToken, Reply, Utf8};
 use crate::error::{CallError, Code};
@@ -20,11 +20,11 @@ const PREVIEW: &str = "preview";
 const TOKEN: &str = "preview_token";
 const DIFF: &str = "diff";
 
-/// The most lines and bytes of a diff that a model receives, as of a file that it reads.
+/// Maximum lines and bytes of a diff for a model, the same as for a file that it reads.
 const MOST_LINES: usize = 2_000;
 const MOST_BYTES: usize = 100_000;
 
-/// Adds the arguments to what a tool takes.
+/// Adds the arguments to a tool definition.
 pub(super) fn describe(info: &mut ToolInfo) {
     let properties = info.input_schema.get_mut("properties");
     if let Some(Value::Object(properties)) = properties.filter(|_| info.previews) {
@@ -41,7 +41,7 @@ pub(super) fn describe(info: &mut ToolInfo) {
     }
 }
 
-/// Takes the arguments out of a call whose worker requires previews. Returns whether it asks for a preview.
+/// Removes the arguments from a call whose worker requires previews. Returns whether the call requests a preview.
 pub(super) fn take(shared: &Shared, call: &mut Call) -> Result<bool, CallError> {
     if !is_required(shared, call) {
         return Ok(false);
@@ -94,7 +94,7 @@ fn has_own(entry: &Entry) -> bool {
     properties.is_some_and(|own| own.get(PREVIEW).is_some() || own.get(TOKEN).is_some())
 }
 
-/// The preview with its diff and token where a model reads them.
+/// The preview with its diff and token in the reply, where a model reads them.
 pub(super) fn for_model(done: Done) -> Done {
     match done {
         Done::Preview(mut preview) => {
@@ -105,8 +105,8 @@ pub(super) fn for_model(done: Done) -> Done {
     }
 }
 
-/// What the call would answer, with the diff and the token. All of it is in the first text, since some clients hand their
-/// model the first block alone.
+/// The reply of the preview with diff and token. All of it is in the first text block, since some clients give their
+/// model only that.
 fn described(preview: &Preview) -> Reply {
     let diff = cut(preview.diff());
     let token = preview.token;
@@ -133,7 +133,7 @@ fn described(preview: &Preview) -> Reply {
     }
 }
 
-/// The beginning of a diff that is longer than a model should receive, and a line that says so.
+/// Truncates a diff that is too long for a model and adds a line that says so.
 fn cut(mut diff: String) -> String {
     let lines = diff.split_inclusive('\n').take(MOST_LINES);
     let ends = lines.scan(0, |end, line| {
@@ -141,7 +141,7 @@ fn cut(mut diff: String) -> String {
         Some(*end)
     });
     let kept = ends.take_while(|end| *end <= MOST_BYTES).last();
-    // A line that is longer than all that may be shown is cut, too.
+    // A single line that exceeds the limit is cut, too.
     let boundary = || {
         (0..=MOST_BYTES)
             .rev()
@@ -163,7 +163,7 @@ fn cut(mut diff: String) -> String {
     diff
 }
 
-/// What a tool would answer, with the diff and the token of the preview.
+/// Output of a tool with the diff and the token of the preview.
 #[derive(Debug)]
 struct PreviewOutput {
     output: Arc<dyn Output>,

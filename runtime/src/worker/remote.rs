@@ -1,4 +1,4 @@
-//! A cleared call of another server's tool in, what the server answered out; no thread waits for it.
+//! Sends calls to third-party servers; no thread waits for the result.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,49 +8,49 @@ use tokio::task::AbortHandle;
 
 use super::Shared;
 use super::actor::WorkerMsg;
-use super::inbox::Done;
+use super::admission::Done;
 use super::jobs::{Ended, outcome, panicked};
 use crate::audit::Step as AuditStep;
-use crate::capability::{CallPermit, Gate, Halt, revoked};
+use crate::capability::{CallPermit, Gate, Interrupt, revoked};
 use crate::effect::{Preview, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
-use crate::pipeline::{Cleared, Facts, Mode, Step, Work, arguments_hash, remote_token};
+use crate::pipeline::{CallInfo, Cleared, Mode, Step, Work, arguments_hash, remote_token};
 #[cfg(feature = "mcp")]
 use crate::policy::{Authority, Verdict};
-use crate::tool::{CallContext, Carried, Carrying, RemoteJob};
+use crate::tool::{RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
 
-/// A call under way at a server; dropping it cancels the call.
+/// Task of a call that was sent to a server; dropping it cancels the call.
 #[derive(Debug)]
-pub(super) struct Sending(AbortHandle);
+pub(super) struct RemoteTask(AbortHandle);
 
-impl Drop for Sending {
+impl Drop for RemoteTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// What a server's requests within a call need to know of it.
+/// Context for requests that a server makes within a call.
 #[derive(Debug)]
 struct Context {
     shared: Arc<Shared>,
-    facts: Arc<Facts>,
+    info: Arc<CallInfo>,
     #[cfg(feature = "mcp")]
     authority: Authority,
 }
 
-impl CallContext for Context {
+impl RemoteContext for Context {
     #[cfg(feature = "mcp")]
     fn requests(&self) -> Option<&crate::CallRequests> {
-        self.facts.requests.as_ref()
+        self.info.requests.as_ref()
     }
 
     #[cfg(feature = "mcp")]
     fn folders(&self) -> Vec<VirtualPath> {
         let folders = self.authority.open_folders().into_iter();
         let mut outermost: Vec<VirtualPath> = Vec::new();
-        // They come in path order, so a folder comes after those that it is in.
+        // Folders are in path order, so a folder comes after its ancestors.
         for folder in folders.filter(|folder| folder.read == Verdict::Allow) {
             if !outermost.iter().any(|outer| folder.path.starts_with(outer)) {
                 outermost.push(folder.path);
@@ -61,16 +61,16 @@ impl CallContext for Context {
 
     fn suspend(&self, suspended: bool) {
         self.shared
-            .post(WorkerMsg::Suspended(self.facts.id, suspended));
+            .post(WorkerMsg::Suspended(self.info.id, suspended));
     }
 
     fn record(&self, step: AuditStep) {
-        // The call is recorded already, and the log counts what it missed.
-        let _ = self.shared.audit(&self.facts, step);
+        // The call is audited already, and the audit counts missing records.
+        let _ = self.shared.audit(&self.info, step);
     }
 }
 
-/// Tells the worker how the sending ended, however it ends.
+/// Reports the end of the task to the worker when dropped.
 struct Report {
     shared: Arc<Shared>,
     call: CallId,
@@ -87,16 +87,16 @@ impl Drop for Report {
     fn drop(&mut self) {
         let ended = self.ended.take();
         let ended = ended.unwrap_or_else(|| Ended::Done(Err(panicked())));
-        let carried = WorkerMsg::Carried(self.call, Box::new(ended));
-        // A worker that is gone answered the call when it went.
+        let carried = WorkerMsg::RemoteEnded(self.call, Box::new(ended));
+        // A worker that has ended has answered the call.
         self.shared.post(carried);
     }
 }
 
-/// How many previews of servers one worker is remembered to have been shown.
+/// How many previews of servers are remembered per worker.
 const MOST_PREVIEWS: usize = 64;
 
-/// What servers call the previews that one worker was shown, the oldest first.
+/// The servers' tokens of previews that one worker received, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Previews(Mutex<VecDeque<(PreviewToken, String)>>);
 
@@ -114,9 +114,9 @@ impl Previews {
         all.push_back((token, theirs));
     }
 
-    /// What the server calls the preview that a call is tied to; refused if it is the preview of another.
-    fn tied(&self, facts: &Facts) -> Result<Option<String>, CallError> {
-        let (Mode::Apply, Some(token)) = (facts.mode, facts.token) else {
+    /// The server's token of the preview that a call is bound to; an error if it is the preview of another call.
+    fn tied(&self, info: &CallInfo) -> Result<Option<String>, CallError> {
+        let (Mode::Apply, Some(token)) = (info.mode, info.token) else {
             return Ok(None);
         };
         let theirs = {
@@ -124,19 +124,22 @@ impl Previews {
             let found = all.iter().rev().find(|(ours, _)| *ours == token);
             found.map(|(_, theirs)| theirs.clone())
         };
-        let theirs = theirs.filter(|theirs| remote_token(facts, theirs) == token);
-        let stale = || {
+        let theirs = theirs.filter(|theirs| remote_token(info, theirs) == token);
+        let stale_preview = || {
             let message =
                 "the preview is not known, or is one of another call; preview the call again";
             CallError::new(Code::StalePreview, message)
         };
-        theirs.ok_or_else(stale).map(Some)
+        theirs.ok_or_else(stale_preview).map(Some)
     }
 }
 
-/// Carries a call on while all of `gates` are open. A revocation does not wait for the server: it waits only for the
-/// step under way, and no step follows.
-async fn while_open(gates: &[Arc<Gate>], mut carrying: Carrying) -> Result<Carried, Halt> {
+/// Polls a remote call while all of `gates` are open. A revocation does not wait for the server: it waits only for the
+/// current poll, and no other follows.
+async fn while_open(
+    gates: &[Arc<Gate>],
+    mut carrying: RemoteFuture,
+) -> Result<RemoteReply, Interrupt> {
     let closed = gates.iter().map(|gate| Box::pin(gate.closed()));
     let mut closed: Vec<_> = closed.collect();
     std::future::poll_fn(|context| {
@@ -146,7 +149,7 @@ async fn while_open(gates: &[Arc<Gate>], mut carrying: Carrying) -> Result<Carri
         let passes = gates.iter().map(|gate| gate.pass());
         match passes.collect::<Option<Vec<_>>>() {
             Some(_passes) if !is_closed => carrying.as_mut().poll(context),
-            // Nobody can tell how far the server came.
+            // The server may have carried it out.
             Some(_) | None => Poll::Ready(Err(revoked().with("begun", true).into())),
         }
     })
@@ -155,7 +158,7 @@ async fn while_open(gates: &[Arc<Gate>], mut carrying: Carrying) -> Result<Carri
 
 impl Shared {
     /// Sends a call to its server.
-    pub(super) fn send(self: &Arc<Self>, call: CallId, step: Step<Cleared>) -> Sending {
+    pub(super) fn send(self: &Arc<Self>, call: CallId, step: Step<Cleared>) -> RemoteTask {
         let report = Report {
             shared: Arc::clone(self),
             call,
@@ -165,43 +168,43 @@ impl Shared {
             let carried = report.shared.carry(&step).await;
             report.end(match carried {
                 Ok(done) => Ended::Done(Ok(done)),
-                Err(Halt::Failed(error)) => Ended::Done(Err(error)),
-                Err(halt) => Ended::Halted(step, halt),
+                Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
+                Err(interrupt) => Ended::Interrupted(step, interrupt),
             });
         });
-        Sending(task.abort_handle())
+        RemoteTask(task.abort_handle())
     }
 
-    async fn carry(self: &Arc<Self>, step: &Step<Cleared>) -> Result<Done, Halt> {
+    async fn carry(self: &Arc<Self>, step: &Step<Cleared>) -> Result<Done, Interrupt> {
         let Work::Remote(job, permit) = step.work() else {
             return Err(CallError::new(Code::Internal, "the call is for no server").into());
         };
         step.previewed()?;
-        let facts = step.facts();
-        let tied = self.previews.tied(facts)?;
+        let info = step.info();
+        let tied = self.previews.tied(info)?;
         let gates = permit.gates();
         let passes = gates.iter().map(|gate| gate.pass().ok_or_else(revoked));
         let passes: Vec<_> = passes.collect::<Result<_, _>>()?;
         permit.checkpoint()?;
-        // What is not sent is not said to be: all that may refuse it here has done so when it is written down.
+        // Everything that may fail before sending comes first, so that only calls that are sent are audited as such.
         let context = Arc::new(Context {
             shared: Arc::clone(self),
-            facts: Arc::clone(facts),
+            info: Arc::clone(info),
             #[cfg(feature = "mcp")]
             authority: step.authority().clone(),
         });
         let carrying = Arc::clone(&job).carry(&permit, tied, context)?;
-        self.note_sending(facts, &*job, permit.is_preview()).await?;
+        self.note_sending(info, &*job, permit.is_preview()).await?;
         permit.sent();
         drop(passes);
         let carried = while_open(&gates, carrying).await?;
-        Ok(self.answered(facts, &permit, &*job, carried))
+        Ok(self.answered(info, &permit, &*job, carried))
     }
 
-    /// The log names a call before it is sent. It is waited for where waiting stops nobody.
+    /// Audits a call before it is sent. The audit is awaited on a blocking thread.
     async fn note_sending(
         self: &Arc<Self>,
-        facts: &Arc<Facts>,
+        info: &Arc<CallInfo>,
         job: &dyn RemoteJob,
         preview: bool,
     ) -> Result<(), CallError> {
@@ -210,28 +213,28 @@ impl Shared {
             server,
             tool_there,
             preview,
-            arguments_sha256: arguments_hash(&facts.arguments),
+            arguments_sha256: arguments_hash(&info.arguments),
         };
-        let (shared, facts) = (Arc::clone(self), Arc::clone(facts));
-        let written = tokio::task::spawn_blocking(move || shared.audit_commit(&facts, sent));
+        let (shared, info) = (Arc::clone(self), Arc::clone(info));
+        let written = tokio::task::spawn_blocking(move || shared.audit_commit(&info, sent));
         written.await.unwrap_or_else(|_| Err(panicked()))
     }
 
     fn answered(
         &self,
-        facts: &Facts,
+        info: &CallInfo,
         permit: &CallPermit,
         job: &dyn RemoteJob,
-        carried: Carried,
+        carried: RemoteReply,
     ) -> Done {
-        let Carried { reply, preview } = carried;
+        let RemoteReply { reply, preview } = carried;
         match preview {
             Some(shown) if permit.is_preview() && job.mutates() => {
-                let token = remote_token(facts, &shown);
+                let token = remote_token(info, &shown);
                 self.previews.remember(token, shown);
                 Done::Preview(Preview {
                     base: VirtualPath::top(),
-                    intent: self.intent(facts, &[]),
+                    intent: self.intent(info, &[]),
                     changes: Vec::new(),
                     reply,
                     token,
@@ -254,11 +257,11 @@ mod tests {
         let gates = [Arc::<Gate>::default(), Arc::default()];
         let steps = Arc::new(AtomicUsize::new(0));
         let context = &mut Context::from_waker(Waker::noop());
-        let carrying: Carrying = {
+        let carrying: RemoteFuture = {
             let (gates, steps) = (gates.clone(), Arc::clone(&steps));
             Box::pin(std::future::poll_fn(move |_| {
                 steps.fetch_add(1, Ordering::SeqCst);
-                // A revocation at this moment would wait.
+                // A concurrent revocation would wait.
                 for gate in &gates {
                     let idle = std::pin::pin!(gate.idle());
                     let context = &mut Context::from_waker(Waker::noop());
@@ -271,7 +274,7 @@ mod tests {
         assert!(call.as_mut().poll(context).is_pending());
         assert!(call.as_mut().poll(context).is_pending());
         gates[1].close();
-        let Poll::Ready(Err(Halt::Failed(error))) = call.as_mut().poll(context) else {
+        let Poll::Ready(Err(Interrupt::Failed(error))) = call.as_mut().poll(context) else {
             panic!("the call goes on");
         };
         assert_eq!(error.code(), Code::Cancelled);

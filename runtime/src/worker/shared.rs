@@ -1,4 +1,4 @@
-//! What is known of a worker, whichever life its actor is in; messages and audit events go out through it.
+//! State of a worker that survives restarts of its actor; messages and audit events go through it.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
@@ -8,8 +8,8 @@ use ractor::ActorRef;
 use serde_json::Value;
 
 use super::actor::WorkerMsg;
-use super::deadline::Armed;
-use super::inbox::{Done, Load, Port};
+use super::admission::{Done, Load, ReplySender};
+use super::deadline::DeadlineGuard;
 use super::remote::Previews;
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::call::{Call, Origin};
@@ -19,8 +19,8 @@ use crate::effect::Change;
 use crate::error::CallError;
 use crate::id::{ToolName, WorkerId};
 use crate::path::VirtualPath;
-use crate::permission::Redeemed;
-use crate::pipeline::{Facts, Holder, Judged, Parsed, Step};
+use crate::permission::UsedGrants;
+use crate::pipeline::{CallInfo, Judged, Parsed, Step, WorkerHandles};
 use crate::policy::Authority;
 use crate::root::Root;
 use crate::scope::Scope;
@@ -29,15 +29,15 @@ use crate::scope::ScopePattern;
 use crate::supervisor::Core;
 use crate::tool::Entry;
 
-/// How many ignored grants of one call are recorded.
+/// How many ignored grants of one call are audited.
 #[cfg(feature = "mcp")]
 const MOST_IGNORED: usize = 16;
 
-/// One worker as the rest of the runtime sees it; it outlives the actor's deaths.
+/// State of one worker that outlives its actor.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: WorkerId,
-    /// The names from the outermost worker down, such as `main/tests`.
+    /// Path of worker names, such as `main/tests`.
     pub(crate) agent: Arc<str>,
     pub(crate) session: Arc<str>,
     /// Its ancestors, from the nearest to the outermost.
@@ -47,27 +47,24 @@ pub(crate) struct Shared {
     pub(crate) names: Namespace,
     pub(crate) meter: Arc<Meter>,
     pub(crate) core: Arc<Core>,
-    pub(crate) holder: Arc<Holder>,
+    pub(crate) handles: Arc<WorkerHandles>,
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
-    /// Held while the policy of a request that is no call is compiled.
+    /// Held while the policy of a request other than a call is compiled.
     #[cfg(feature = "mcp")]
     pub(super) compiling: Arc<tokio::sync::Mutex<()>>,
-    /// What it was shown by servers of others.
+    /// Previews that it received from third-party servers.
     pub(super) previews: Previews,
-    /// What the apps that people look at beside it offer.
+    /// The apps that are open beside it.
     #[cfg(feature = "mcp")]
     pub(super) apps: super::apps::Apps,
-    /// The end of the worker's life, if its policy sets one.
-    end: OnceLock<Armed>,
+    /// Deadline of the worker, if its policy sets one.
+    end: OnceLock<DeadlineGuard>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
 }
 
 impl Shared {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the one place where a worker is put together"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "called in one place only")]
     pub(crate) fn new(
         id: WorkerId,
         name: &str,
@@ -75,7 +72,7 @@ impl Shared {
         parent: Option<&Arc<Self>>,
         authority: Authority,
         names: Namespace,
-        holder: Holder,
+        handles: WorkerHandles,
         meter: Meter,
         core: &Arc<Core>,
     ) -> Self {
@@ -105,7 +102,7 @@ impl Shared {
             names,
             meter: Arc::new(meter),
             core: Arc::clone(core),
-            holder: Arc::new(holder),
+            handles: Arc::new(handles),
             load: Load::default(),
             lost: Arc::default(),
             #[cfg(feature = "mcp")]
@@ -119,10 +116,10 @@ impl Shared {
     }
 
     pub(crate) fn gate(&self) -> &Gate {
-        &self.holder.gate
+        &self.handles.gate
     }
 
-    /// The tool of that name: one of the runtime's or of another server, else of an app.
+    /// The tool of that name: of the runtime or a third-party server, else of an app.
     pub(crate) fn tool(&self, name: &str) -> Option<Arc<Entry>> {
         let tool = self.core.tools.get(name);
         #[cfg(feature = "mcp")]
@@ -130,7 +127,7 @@ impl Shared {
         tool
     }
 
-    /// The tool that a call is for, and what it is given, where its arguments say so.
+    /// The tool and arguments of a call that names them in its arguments.
     pub(super) fn meant(&self, call: &Call) -> Option<(ToolName, Value)> {
         #[cfg(feature = "mcp")]
         return self.apps.meant(&self.core.tools, call);
@@ -141,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Every tool, those of apps last.
+    /// All tools, those of apps last.
     pub(super) fn tools(&self) -> Vec<Arc<Entry>> {
         let tools = self.core.tools.entries();
         #[cfg(feature = "mcp")]
@@ -149,19 +146,19 @@ impl Shared {
         tools
     }
 
-    /// Takes up when the worker's life ends, whichever actor it has then.
-    pub(crate) fn end_with(&self, end: Armed) {
-        // A worker is started once, so there is none yet.
+    /// Sets the deadline of the worker, which holds across restarts of its actor.
+    pub(crate) fn end_with(&self, end: DeadlineGuard) {
+        // A worker is started once, so none is set yet.
         let _ = self.end.set(end);
     }
 
-    /// Takes up a new life of the actor.
+    /// Attaches a new actor.
     pub(super) fn attach(&self, me: ActorRef<WorkerMsg>) {
         self.core.actors.insert(me.get_id(), self.id);
         self.actor.store(Some(Arc::new(me)));
     }
 
-    /// Posts a message; false if there is nobody to read it.
+    /// Posts a message; false if the actor has ended.
     pub(super) fn post(&self, msg: WorkerMsg) -> bool {
         self.actor
             .load()
@@ -169,15 +166,15 @@ impl Shared {
             .is_some_and(|actor| actor.send_message(msg).is_ok())
     }
 
-    /// Ends the actor once everybody is answered; those whose effect has begun hear how it ended.
+    /// Ends the actor once all calls are answered; those whose effect has begun are answered when it ends.
     pub(crate) fn close(&self) {
         self.post(WorkerMsg::Close);
     }
 
-    /// Waits until the actor has ended, and the end is on its way to the audit.
+    /// Waits until the actor has ended and its end was sent to the audit.
     pub(crate) async fn ended(&self) {
         if let Some(actor) = self.actor.load_full() {
-            // Without a limit of its own it waits for as long as it takes.
+            // Without a timeout it cannot fail.
             let _ = actor.wait(None).await;
         }
     }
@@ -187,66 +184,74 @@ impl Shared {
         self.actor.load().as_ref().unwrap().kill();
     }
 
-    /// Judges a call and audits the verdict before anything follows from it.
+    /// Judges a call and audits the verdict before it takes effect.
     pub(super) fn judge(&self, step: Step<Parsed>) -> Judged {
         if self.gate().is_closed() {
             return Judged::Refused(revoked());
         }
-        let (facts, needs) = (Arc::clone(step.facts()), Arc::from(step.needs()));
+        let (info, needs) = (Arc::clone(step.info()), Arc::from(step.needs()));
         let (judged, why) = step.judge();
         let verdict = judged.verdict();
-        let Facts { id: call, tool, .. } = &*facts;
+        let CallInfo { id: call, tool, .. } = &*info;
         tracing::debug!(worker = %self.id, %call, %tool, verdict = verdict.as_str(), "checked");
         let step = AuditStep::Judged {
             verdict,
             needs,
             rule: why.map(|why| why.to_string().into()),
         };
-        match self.audit(&facts, step) {
+        match self.audit(&info, step) {
             Ok(()) => judged,
             Err(error) => Judged::Refused(error),
         }
     }
 
-    /// Audits what came with a call, if it uses that: the broker records the grants it uses, and an answer for this once is
-    /// in the record already.
-    pub(super) fn redeemed(&self, facts: &Facts, granted: &Redeemed) -> Result<(), CallError> {
+    /// Audits the use of grants sent with a call. The broker audits uses of live grants, and answers are audited already.
+    pub(super) fn audit_used_grants(
+        &self,
+        info: &CallInfo,
+        granted: &UsedGrants,
+    ) -> Result<(), CallError> {
         if granted.brought.is_empty() {
             return Ok(());
         }
         let grants = [].into();
         let brought = granted.brought.as_slice().into();
-        self.audit(facts, AuditStep::GrantUsed { grants, brought })
+        self.audit(info, AuditStep::GrantUsed { grants, brought })
     }
 
-    /// Audits how a call ended and answers it. A caller that gave up is no error.
-    pub(super) fn finished(&self, facts: &Facts, port: Port, result: Result<Done, CallError>) {
-        let Facts { id: call, tool, .. } = facts;
+    /// Audits how a call ended and answers it. It is not an error if the caller is gone.
+    pub(super) fn finished(
+        &self,
+        info: &CallInfo,
+        port: ReplySender,
+        result: Result<Done, CallError>,
+    ) {
+        let CallInfo { id: call, tool, .. } = info;
         let code = result
             .as_ref()
             .map_or_else(|error| error.code().as_str(), |_| "OK");
         tracing::debug!(worker = %self.id, %call, %tool, code, "ended");
         match &result {
-            Err(error) => self.refused(facts, error),
+            Err(error) => self.refused(info, error),
             Ok(done) => {
                 let bytes = done.bytes();
-                // The answer stands whether or not the log has room: its verdict and effect were audited before,
-                // and the log counts what it missed.
-                let _ = self.audit(facts, AuditStep::Finished { code: None, bytes });
+                // The result is valid even if the audit is full: verdict and effect were audited before, and the audit counts
+                // missing records.
+                let _ = self.audit(info, AuditStep::Finished { code: None, bytes });
             }
         }
         drop(port.send(result));
     }
 
-    /// Audits that a call got no result: it was denied, or it failed. The answer stands whether or not the log has room.
-    pub(super) fn refused(&self, facts: &Facts, error: &CallError) {
-        let begun = facts.stop.has_begun() || facts.stop.was_sent();
+    /// Audits that a call was denied or failed. The answer is valid even if the audit is full.
+    pub(super) fn refused(&self, info: &CallInfo, error: &CallError) {
+        let begun = info.stop.has_begun() || info.stop.was_sent();
         let code = Some(error.code());
         let steps = [
             AuditStep::without_result(error, begun),
             AuditStep::Finished { code, bytes: 0 },
         ];
-        let events = steps.map(|step| self.event(Some(facts), step)).into();
+        let events = steps.map(|step| self.event(Some(info), step)).into();
         let audit = &self.core.audit;
         let _ = if begun {
             audit.record_effect(events)
@@ -255,7 +260,7 @@ impl Shared {
         };
     }
 
-    /// Audits that a call of an untrusted client came with grants; the log counts what it missed.
+    /// Audits that grants of an untrusted client were ignored; the audit counts missing records.
     #[cfg(feature = "mcp")]
     pub(super) fn ignored_grants(&self, call: &Call, brought: &[ScopePattern]) {
         let brought = brought.iter().take(MOST_IGNORED).cloned().collect();
@@ -267,58 +272,58 @@ impl Shared {
         let _ = self.core.audit.record(event);
     }
 
-    fn event(&self, facts: Option<&Facts>, step: AuditStep) -> AuditEvent {
+    fn event(&self, info: Option<&CallInfo>, step: AuditStep) -> AuditEvent {
         AuditEvent {
             worker: Some(self.id),
             agent: Arc::clone(&self.agent),
-            call: facts.map(|facts| facts.id),
-            tool: facts.map(|facts| facts.tool.clone()),
-            origin: facts.map_or(Origin::Human, |facts| facts.origin),
+            call: info.map(|info| info.id),
+            tool: info.map(|info| info.tool.clone()),
+            origin: info.map_or(Origin::Human, |info| info.origin),
             step,
         }
     }
 
-    /// Audits a step of a call, or refuses to go on.
-    pub(super) fn audit(&self, facts: &Facts, step: AuditStep) -> Result<(), CallError> {
+    /// Audits a step of a call; on an error the step must not happen.
+    pub(super) fn audit(&self, info: &CallInfo, step: AuditStep) -> Result<(), CallError> {
         self.core
             .audit
-            .record(self.event(Some(facts), step))
+            .record(self.event(Some(info), step))
             .map_err(CallError::from)
     }
 
     /// Audits a step of a call and waits until it is written; only on pool threads.
-    pub(super) fn audit_commit(&self, facts: &Facts, step: AuditStep) -> Result<(), CallError> {
+    pub(super) fn audit_commit(&self, info: &CallInfo, step: AuditStep) -> Result<(), CallError> {
         self.core
             .audit
-            .commit(self.event(Some(facts), step))
+            .commit(self.event(Some(info), step))
             .map_err(CallError::from)
     }
 
-    /// Audits a step of a call that has happened, and waits until it is written; only on pool threads. After an error the
-    /// step is written later.
-    pub(super) fn audit_effect(&self, facts: &Facts, step: AuditStep) -> Result<(), AuditError> {
-        self.core.audit.commit_effect(self.event(Some(facts), step))
+    /// Audits a step that has happened and waits until it is written; only on pool threads. After an error the step is
+    /// written later.
+    pub(super) fn audit_effect(&self, info: &CallInfo, step: AuditStep) -> Result<(), AuditError> {
+        self.core.audit.commit_effect(self.event(Some(info), step))
     }
 
-    /// Audits a step of the worker's life, or refuses to go on.
+    /// Audits a step of the worker; on an error the step must not happen.
     pub(crate) fn record(&self, step: AuditStep) -> Result<(), AuditError> {
         self.core.audit.record(self.event(None, step))
     }
 
-    /// Audits a step of the worker's life that happens in any case; the log counts what it missed.
+    /// Audits a step of the worker that happens in any case; the audit counts missing records.
     pub(crate) fn note(&self, step: AuditStep) {
         let _ = self.record(step);
     }
 
-    /// The root that holds all of a call's changes, or the top of the namespace.
+    /// The root that contains all changes of a call, or the top of the namespace.
     pub(super) fn base(&self, changes: &[Change]) -> VirtualPath {
-        crate::artifact::base(changes, self.holder.roots.iter().map(Root::mount))
+        crate::artifact::base(changes, self.handles.roots.iter().map(Root::mount))
     }
 
-    /// The root that most of a call's work is on.
+    /// The root of the first path that a call needs.
     pub(super) fn root_of(&self, needs: &[Scope]) -> Option<VirtualPath> {
         let path = needs.iter().find_map(Scope::path)?;
-        self.holder
+        self.handles
             .roots
             .find(path)
             .map(|(root, _)| root.mount().clone())

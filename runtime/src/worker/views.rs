@@ -1,4 +1,4 @@
-//! What a page beside a worker wants in, whether the worker may out; every word of it is a view's in the record.
+//! Calls of views, audited as such.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use ractor::ActorCell;
 use serde_json::{Value, json};
 
 use super::apps::Apps;
-use super::{Worker, intake};
+use super::{Worker, prepare};
 use crate::audit::Step;
 use crate::call::Origin;
 use crate::capability::{StopFlag, revoked};
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName};
-use crate::pipeline::{Facts, Mode, arguments_hash};
+use crate::pipeline::{CallInfo, Mode, arguments_hash};
 use crate::policy::Verdict;
 use crate::scope::Scope;
 use crate::tool::{Entry, RemoteTools};
 
-/// What stands in the audit where a page reads what its server has.
+/// Name in the audit of a page's reads from its server.
 const READ: &str = "resources/read";
 
 impl Worker {
@@ -30,18 +30,18 @@ impl Worker {
         self.shared.core.supervisor_of(self.shared.id)
     }
 
-    /// Whether a question waits for an answer; of a broker that is gone nobody hears that it does not.
+    /// Whether a question waits for an answer; true if the broker has ended.
     pub(crate) async fn is_asked(&self, question: QuestionId) -> bool {
         let asked = self.shared.core.broker.question(question).await;
         !matches!(asked, Ok(None))
     }
 
-    /// Whether the runtime was built with these.
+    /// Whether the runtime was built with these remote tools.
     pub(crate) fn is_offered(&self, remote: &Arc<RemoteTools>) -> bool {
         self.shared.core.tools.are_of(remote)
     }
 
-    /// The tool of that name among the runtime's own, or among those of a server by the name it has there.
+    /// The tool of that name of the runtime, or of a server by its name there.
     pub(crate) fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
         let tools = &self.shared.core.tools;
         let entry = match server {
@@ -49,17 +49,17 @@ impl Worker {
             None => tools.own(tool),
         };
         let reached = |entry: &Arc<Entry>| {
-            entry.is_for(Origin::View, true) && intake::is_left(entry, &self.shared.authority)
+            entry.is_for(Origin::View, true) && prepare::is_left(entry, &self.shared.authority)
         };
         entry.filter(reached)
     }
 
-    /// Audits that a call names no tool of this worker.
+    /// Audits a call of an unknown tool.
     pub(crate) fn refuse_unknown(&self, tool: &str, origin: Origin) -> CallError {
         self.refuse(tool, origin, CallError::unknown_tool(tool))
     }
 
-    /// Audits that calls of a connection come too fast.
+    /// Audits that a call exceeded the rate limit of its connection.
     pub(crate) fn refuse_pace(&self, tool: &str, retry_after_ms: u64) -> CallError {
         let message = "calls come too fast; wait and try again";
         let error = CallError::new(Code::RateLimited, message);
@@ -68,35 +68,35 @@ impl Worker {
     }
 
     fn refuse(&self, tool: &str, origin: Origin, error: CallError) -> CallError {
-        let facts = Facts {
+        let info = CallInfo {
             origin,
             ..self.of_view(tool, Value::Null)
         };
-        self.shared.refused(&facts, &error);
+        self.shared.refused(&info, &error);
         error
     }
 
-    /// Audits that a view's call is refused before it is one of any tool.
+    /// Audits that a view's call was refused before its tool was known.
     pub(crate) fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
         self.shared.refused(&self.of_view(tool, arguments), &error);
         error
     }
 
-    /// Judges and records that a page reads what its server has, which is `label` in scopes. Nobody is asked about that.
-    /// [`Worker::view_read`] is to be told what comes of it.
+    /// Judges and audits a page's read from its server, which is called `label` in scopes. Nobody is asked about it.
+    /// Call [`Worker::view_read`] with its result.
     pub(crate) fn view_reads(
         &self,
         server: &str,
         label: &str,
         uri: &str,
-    ) -> Result<Facts, CallError> {
-        let facts = self.of_view(READ, json!({ "uri": uri }));
-        let judged = self.judge_reading(&facts, server, label);
-        judged.inspect_err(|error| self.shared.refused(&facts, error))?;
-        Ok(facts)
+    ) -> Result<CallInfo, CallError> {
+        let info = self.of_view(READ, json!({ "uri": uri }));
+        let judged = self.judge_reading(&info, server, label);
+        judged.inspect_err(|error| self.shared.refused(&info, error))?;
+        Ok(info)
     }
 
-    fn judge_reading(&self, facts: &Facts, server: &str, label: &str) -> Result<(), CallError> {
+    fn judge_reading(&self, info: &CallInfo, server: &str, label: &str) -> Result<(), CallError> {
         if self.shared.gate().is_closed() {
             return Err(revoked());
         }
@@ -110,7 +110,7 @@ impl Worker {
             needs: [need.clone()].into(),
             rule: (verdict != Verdict::Allow).then(|| why.to_string().into()),
         };
-        self.shared.audit(facts, step)?;
+        self.shared.audit(info, step)?;
         match verdict {
             Verdict::Allow => {}
             Verdict::Ask => {
@@ -127,26 +127,26 @@ impl Worker {
             server: server.into(),
             tool_there: READ.into(),
             preview: false,
-            arguments_sha256: arguments_hash(&facts.arguments),
+            arguments_sha256: arguments_hash(&info.arguments),
         };
-        self.shared.audit(facts, step)
+        self.shared.audit(info, step)
     }
 
-    /// Records how a page's reading ended: with so many bytes, or with an error.
-    pub(crate) fn view_read(&self, facts: &Facts, ended: Result<u64, &CallError>) {
+    /// Audits how a page's read ended: the number of bytes, or an error.
+    pub(crate) fn view_read(&self, info: &CallInfo, ended: Result<u64, &CallError>) {
         match ended {
             Ok(bytes) => {
-                // What was read was recorded before; the log counts what it missed.
+                // The read was audited before; the audit counts missing records.
                 let _ = self
                     .shared
-                    .audit(facts, Step::Finished { code: None, bytes });
+                    .audit(info, Step::Finished { code: None, bytes });
             }
-            Err(error) => self.shared.refused(facts, error),
+            Err(error) => self.shared.refused(info, error),
         }
     }
 
-    fn of_view(&self, tool: &str, arguments: Value) -> Facts {
-        Facts {
+    fn of_view(&self, tool: &str, arguments: Value) -> CallInfo {
+        CallInfo {
             id: self.shared.core.next_call(),
             worker: self.shared.id,
             tool: ToolName::new(tool),

@@ -1,4 +1,4 @@
-//! Apps that do as they should in, what an agent and its person have of them out.
+//! Tests of well-behaved apps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -124,7 +124,7 @@ async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so(
             tokio::task::spawn_blocking(move || {
                 let began = Instant::now();
                 while !is(&view) {
-                    assert!(began.elapsed() < PATIENCE, "it never came to it");
+                    assert!(began.elapsed() < PATIENCE, "the call never got there");
                     std::hint::spin_loop();
                 }
                 names(&worker)
@@ -249,7 +249,7 @@ async fn a_page_hears_of_its_call_once_it_is_ready_and_in_order() {
     assert_eq!(changed["params"], json!({"theme": "light"}));
 }
 
-/// A person who allows what pages change, once, and nothing else.
+/// A person who allows changes by pages, once, and nothing else.
 fn person() -> Scripted {
     let once = Answer::Allow {
         patterns: Vec::new(),
@@ -484,7 +484,7 @@ async fn a_call_that_a_page_made_outlives_the_page() {
     until(|| worker.status().in_flight == 1).await;
     view.close().await;
     assert_eq!(worker.status().in_flight, 1);
-    stage.door.open();
+    stage.latch.open();
     until(|| worker.status().in_flight == 0).await;
     assert_eq!(
         stage.texts("finished", "/event/tool").await,
@@ -507,7 +507,7 @@ async fn a_page_may_take_its_call_back() {
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
     guest.says(back).await;
     until(|| worker.status().in_flight == 0).await;
-    stage.door.open();
+    stage.latch.open();
     assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
 }
 

@@ -1,4 +1,4 @@
-//! Apps that do what none should in, an agent, a host and a runtime that take no harm out.
+//! Tests of hostile apps, which must not harm agent, host or runtime.
 
 use std::time::Duration;
 
@@ -167,7 +167,7 @@ async fn a_request_whose_id_is_taken_is_refused_and_the_first_goes_on() {
     guest.says(call("hangs")).await;
     guest.says(call("echo")).await;
     assert_eq!(guest.next().await.unwrap()["error"]["code"], json!(-32600));
-    stage.door.open();
+    stage.latch.open();
     let answer = guest.next().await.unwrap();
     assert_eq!(
         (&answer["id"], &answer["result"]["isError"]),
@@ -190,7 +190,7 @@ async fn more_requests_than_are_served_are_refused() {
     for _ in 32..40 {
         assert_eq!(guest.next().await.unwrap()["error"]["code"], json!(-32000));
     }
-    stage.door.open();
+    stage.latch.open();
     for _ in 0..32 {
         assert_eq!(
             guest.next().await.unwrap()["result"]["isError"],
@@ -228,7 +228,7 @@ async fn a_page_wants_no_more_of_people_than_they_can_bear() {
         let wait = error["data"]["retry_after_ms"].as_u64().unwrap();
         assert!((1..=2000).contains(&wait), "{wait}");
     }
-    // Whoever has no wishes goes on, and so do the wishes of other pages.
+    // Pages without requests are not affected, nor are requests of other pages.
     let called = guest.calls("echo", at("x")).await;
     assert_eq!(called["result"]["isError"], json!(false));
     let (_view, mut other) = opened(&worker, quick("other"), host.clone()).await;
@@ -239,7 +239,7 @@ async fn a_page_wants_no_more_of_people_than_they_can_bear() {
 }
 
 #[tokio::test]
-async fn a_storm_of_changes_is_a_trickle_of_looks() {
+async fn list_changes_are_rate_limited() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let spec = ViewSpec::new("files").limits(ViewLimits {
@@ -466,7 +466,7 @@ async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
     view.suspend().await.unwrap();
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     sender.send(changed.to_string()).await;
-    // What a view is told after that is done after it.
+    // The view handles later messages after it.
     view.suspend().await.unwrap();
     assert_eq!(names(&worker), ["app_files__first"]);
     view.resume().await;
@@ -530,7 +530,7 @@ async fn a_list_of_far_more_than_may_be_offered_is_none() {
 }
 
 #[tokio::test]
-async fn the_end_of_its_link_is_the_end_of_a_view_whoever_has_an_ear() {
+async fn closed_channel_ends_the_view() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -561,7 +561,7 @@ async fn a_call_that_waits_for_a_person_goes_with_the_page() {
         };
         if closes {
             view.close().await;
-            // A question goes once those who asked it have.
+            // A question ends once its callers are gone.
             while !stage.grants.questions().await.unwrap().is_empty() {
                 tokio::task::yield_now().await;
             }
@@ -610,7 +610,7 @@ async fn a_page_of_a_server_that_the_runtime_has_not_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_page_that_was_told_to_part_stays_suspended() {
+async fn page_that_was_told_to_close_stays_suspended() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;

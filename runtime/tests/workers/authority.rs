@@ -1,4 +1,4 @@
-//! Children, budgets, call policies and previews in, never more than the parent held out.
+//! Tests that children, budgets, call policies and previews never exceed the parent's authority.
 
 use bailiwick::{Budget, Call, CallMeta, Code, Policy, SpawnError, Verdict, WorkerSpec};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn a_child_that_asks_for_more_is_refused_and_one_that_asks_for_less_is_not
 }
 
 #[tokio::test]
-async fn a_coordinator_hands_on_what_it_may_not_do_itself() {
+async fn coordinator_delegates_scopes_that_it_may_not_use() {
     let stage = stage(|builder| builder).await;
     let coordinator = stage
         .worker(
@@ -139,7 +139,7 @@ async fn the_limits_of_a_call_policy_hold_for_the_one_call() {
 }
 
 #[tokio::test]
-async fn a_child_spends_its_parents_budget() {
+async fn child_charges_its_parents_budget() {
     let stage = stage(|builder| builder).await;
     let budget = Budget {
         bytes_written: Some(30),
@@ -167,7 +167,7 @@ async fn a_child_spends_its_parents_budget() {
         child.preview("post", at(path)).await.unwrap();
         child.call("post", at(path)).await.unwrap();
     }
-    // What cannot be paid for is not previewed either.
+    // A change that exceeds the budget is not previewed either.
     let refused = child.preview("post", at("d")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Budget);
     assert_eq!(
@@ -345,7 +345,7 @@ async fn arguments_are_read_by_name_and_never_by_position() {
 async fn a_call_that_nests_deeper_than_json_is_read_is_refused() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
-    // `json!` would serialize what it is given, and recurse through all of its levels.
+    // `json!` would serialise the value and recurse through all of its levels.
     let nested = |key: &str, levels| {
         let inner = (0..levels).fold(json!("x"), |inner, _| Value::Array(vec![inner]));
         Value::Object([(key.to_owned(), inner)].into_iter().collect())

@@ -1,7 +1,7 @@
-//! A chat's blocks and its word in, the calls that waited carried on out.
+//! Tests of permission blocks in a chat.
 
 use bailiwick::{
-    Answer, AuthorityError, Begun, BlockStatus, Call, Decision, Deferred, PendingCall,
+    Answer, AuthorityError, BlockStatus, Call, CallProgress, Decision, Deferred, PendingCall,
     PermissionBlock, PermissionRequired, Policy, QuestionState, ServerCard, Worker,
 };
 
@@ -13,15 +13,15 @@ fn asking() -> Policy {
 
 async fn pending(worker: &Worker, tool: &str, path: &str) -> PendingCall {
     match worker.begin(Call::new(tool, at(path))).await.unwrap() {
-        Begun::Asks(pending) => *pending,
-        Begun::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+        CallProgress::Pending(pending) => *pending,
+        CallProgress::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
     }
 }
 
 async fn ended(pending: PendingCall) {
-    match pending.go_on().await.unwrap() {
-        Begun::Ended(_) => {}
-        Begun::Asks(again) => panic!("asked again: {:?}", again.question()),
+    match pending.resume().await.unwrap() {
+        CallProgress::Ended(_) => {}
+        CallProgress::Pending(again) => panic!("asked again: {:?}", again.question()),
     }
 }
 
@@ -45,7 +45,7 @@ async fn a_chat_pauses_on_a_block_and_its_word_carries_the_call_on_once() {
     assert_eq!(waits.tool_call_id, block.tool_call.id);
     assert!(stage.board.posted().is_empty());
     let session = session(&pending);
-    let go_on = |answer| {
+    let resume = |answer| {
         let grants = &stage.grants;
         grants.continue_with_permission(&session, &waits.tool_call_id, answer)
     };
@@ -55,18 +55,18 @@ async fn a_chat_pauses_on_a_block_and_its_word_carries_the_call_on_once() {
             &"write:file:/r/src/x".parse().unwrap(),
         )],
     );
-    assert_eq!(go_on(Answer::ONCE).await.unwrap(), granted);
+    assert_eq!(resume(Answer::ONCE).await.unwrap(), granted);
     ended(pending).await;
     assert_eq!(stage.board.posted(), ["/r/src/x"]);
-    assert_eq!(go_on(Answer::DENY).await.unwrap(), granted);
-    assert_eq!(go_on(Answer::ONCE).await.unwrap(), granted);
+    assert_eq!(resume(Answer::DENY).await.unwrap(), granted);
+    assert_eq!(resume(Answer::ONCE).await.unwrap(), granted);
     assert_eq!(stage.board.posted(), ["/r/src/x"]);
     block.update(granted.0, &granted.1);
     assert_eq!(block.status, BlockStatus::Granted);
 }
 
 #[tokio::test]
-async fn two_wait_in_one_conversation_and_the_second_is_answered_first() {
+async fn second_of_two_questions_is_answered_first() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(Policy::new().ask("read:file:/r/src")).await;
     let (first, second) = (
@@ -86,7 +86,7 @@ async fn two_wait_in_one_conversation_and_the_second_is_answered_first() {
 }
 
 #[tokio::test]
-async fn another_conversation_has_no_say_and_hears_nothing() {
+async fn other_conversations_can_neither_answer_nor_read() {
     let (stage, worker) = waiting().await;
     let pending = pending(&worker, "post", "src/x").await;
     let handle = pending.question().handle();

@@ -1,11 +1,11 @@
-//! Tools that panic and hang, floods and lost callers in, an answer for everybody out.
+//! Tests of tools that panic or hang, floods of calls and lost callers: every caller gets an answer.
 
 use std::time::Duration;
 
 use bailiwick::{Admission, Call, CallMeta, Code, Status, Worker};
 use tokio::task::JoinSet;
 
-use super::{Board, Door, at, stage, stage_with};
+use super::{Board, Latch, at, stage, stage_with};
 
 #[tokio::test]
 async fn a_panicking_tool_fails_its_call_and_the_worker_lives() {
@@ -27,8 +27,7 @@ async fn a_panicking_tool_fails_its_call_and_the_worker_lives() {
     assert!(!steps.contains(&"restarted".to_owned()));
 }
 
-/// A call whose time is soon over. On a busy machine that may be before it has a thread that could hang, so those who
-/// need it to hang try until one did.
+/// A call with a short deadline. On a busy machine it may expire before it has a thread, so tests retry until one hangs.
 fn brief(tool: &str, path: &str) -> Call {
     let meta = CallMeta {
         deadline: Some(Duration::from_millis(100)),
@@ -37,20 +36,20 @@ fn brief(tool: &str, path: &str) -> Call {
     Call::new(tool, at(path)).meta(meta)
 }
 
-/// Calls until `threads` hang. What hangs is counted before its caller is answered.
-async fn hang(worker: &Worker, door: &Door, threads: u32) {
+/// Calls until `threads` hang. A hung thread is counted before its caller is answered.
+async fn hang(worker: &Worker, latch: &Latch, threads: u32) {
     let hung = || worker.status().lost_threads as usize;
-    while hung().max(door.came()) < threads as usize {
+    while hung().max(latch.arrived()) < threads as usize {
         let error = worker.submit(brief("hangs", "x")).await.unwrap_err();
         assert_eq!(error.code(), Code::Deadline);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hung_job_answers_by_its_deadline_and_stalls_nobody() {
+async fn hung_job_is_answered_at_its_deadline() {
     let stage = stage(|builder| builder).await;
     let (worker, neighbour) = (stage.open().await, stage.open().await);
-    hang(&worker, &stage.door, 1).await;
+    hang(&worker, &stage.latch, 1).await;
     assert_eq!(
         worker.status(),
         Status {
@@ -62,23 +61,23 @@ async fn a_hung_job_answers_by_its_deadline_and_stalls_nobody() {
     assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
     worker.call("post", at("y")).await.unwrap();
     neighbour.call("post", at("z")).await.unwrap();
-    stage.door.open();
+    stage.latch.open();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_whose_places_all_hang_still_answers_what_needs_none() {
+async fn worker_with_all_jobs_hung_answers_inline_calls() {
     let bounds = Admission {
         jobs: 2,
         ..Admission::default()
     };
     let stage = stage(|builder| builder.admission(bounds)).await;
     let worker = stage.open().await;
-    hang(&worker, &stage.door, 2).await;
+    hang(&worker, &stage.latch, 2).await;
     let error = worker.submit(brief("post", "x")).await.unwrap_err();
     assert_eq!(error.code(), Code::Deadline);
     assert_eq!(stage.board.posted(), [""; 0]);
     assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
-    stage.door.open();
+    stage.latch.open();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -127,13 +126,13 @@ async fn beyond_its_bound_a_worker_refuses_and_its_neighbour_does_not() {
         let worker = worker.clone();
         held.spawn(async move { worker.call("hangs", at("x")).await });
     }
-    stage.door.stand(3).await;
+    stage.latch.wait_for(3).await;
     assert_eq!(
         worker.call("echo", at("x")).await.unwrap_err().code(),
         Code::Busy
     );
     assert!(neighbour.call("echo", at("x")).await.is_ok());
-    stage.door.open();
+    stage.latch.open();
     while let Some(answer) = held.join_next().await {
         assert_eq!(answer.unwrap().unwrap().text(), "/r/x");
     }
@@ -142,9 +141,9 @@ async fn beyond_its_bound_a_worker_refuses_and_its_neighbour_does_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_gives_up_before_the_effect_prevents_it() {
-    let door = Door::default();
+    let latch = Latch::default();
     let board = Board {
-        before: Some(door.clone()),
+        before: Some(latch.clone()),
         ..Board::default()
     };
     let stage = stage_with(board, |builder| builder).await;
@@ -153,10 +152,10 @@ async fn a_caller_that_gives_up_before_the_effect_prevents_it() {
         let worker = worker.clone();
         async move { worker.call("post", at("given-up")).await }
     });
-    door.stand(1).await;
+    latch.wait_for(1).await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
-    door.open();
+    latch.open();
     worker.call("post", at("kept")).await.unwrap();
     assert_eq!(stage.board.posted(), ["/r/kept"]);
 }
@@ -178,7 +177,7 @@ async fn writes_of_one_worker_come_one_after_the_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadline_within_an_effect_does_not_call_it_undone() {
-    let (begun, in_time) = (Door::default(), Door::default());
+    let (begun, in_time) = (Latch::default(), Latch::default());
     let board = Board {
         within: Some(begun.clone()),
         ..Board::default()
@@ -187,8 +186,8 @@ async fn a_deadline_within_an_effect_does_not_call_it_undone() {
     let worker = slow.open().await;
     let error = loop {
         let error = worker.submit(brief("post", "x")).await.unwrap_err();
-        // Who came to the door had begun; who was too late for a thread had not.
-        if error.details().contains_key("begun") || begun.came() > 0 {
+        // Calls that reached the latch had begun; those that came too late for a thread had not.
+        if error.details().contains_key("begun") || begun.arrived() > 0 {
             break error;
         }
         assert_eq!(error.code(), Code::Deadline);

@@ -1,4 +1,4 @@
-//! A script in, a guest that speaks as a page does, or as none should, out.
+//! Scripted guest pages, well-behaved and hostile.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Guest {
         Some(serde_json::from_str(&text).unwrap())
     }
 
-    /// The answer to one request; what else comes meanwhile is passed over.
+    /// The answer to one request; other messages are ignored.
     pub(super) async fn asks(&mut self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params});
         self.says(request).await;
@@ -61,7 +61,7 @@ impl Guest {
         self.asks("tools/call", params).await
     }
 
-    /// Introduces itself, with these tools among what it can do.
+    /// Initializes, offering these tools.
     pub(super) async fn greets(&mut self, tools: Value) -> Value {
         let info = json!({"name": "board", "version": "2"});
         let params = json!({"appInfo": info, "appCapabilities": {"tools": tools}, "protocolVersion": "2026-01-26"});
@@ -70,8 +70,7 @@ impl Guest {
         greeting
     }
 
-    /// Answers each request as `script` says; what it leaves unanswered hangs. Everything that it was sent comes back once
-    /// the view is closed.
+    /// Answers each request by `script`; unanswered requests hang. Returns all received messages once the view is closed.
     pub(super) fn acts(
         mut self,
         mut script: impl FnMut(&str, &Value) -> Option<Value> + Send + 'static,
@@ -101,7 +100,7 @@ pub(super) fn tool(name: &str, reads: bool) -> Value {
     json!({"name": name, "description": format!("Does {name}."), "annotations": {"readOnlyHint": reads}})
 }
 
-/// Tools that say their arguments, and what else `call` says.
+/// Tools that return their arguments, and other results of `call`.
 pub(super) fn offering(
     tools: Vec<Value>,
     mut call: impl FnMut(&str, &Value) -> Option<Value> + Send + 'static,
@@ -124,7 +123,7 @@ pub(super) fn says(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
-/// A host that says yes or no to everything, and what it was asked and told.
+/// A host that allows or denies everything, and the messages that it received.
 #[derive(Clone, Default)]
 pub(super) struct Host {
     pub(super) yes: bool,
@@ -161,7 +160,7 @@ impl ViewHost for Host {
     }
 }
 
-/// People let apps be read without asking, and are asked about everything else of theirs.
+/// A policy that allows reading from apps and asks about everything else of theirs.
 pub(super) async fn apps(configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Stage {
     stage(|builder| {
         let mut config = Config::new();
@@ -171,7 +170,7 @@ pub(super) async fn apps(configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilde
     .await
 }
 
-/// Someone who answers yes, and the sentences that they read.
+/// An approver that allows everything, and the sentences that it read.
 pub(super) fn yes() -> (Scripted, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
@@ -188,7 +187,7 @@ pub(super) async fn opened(worker: &Worker, spec: ViewSpec, host: impl ViewHost)
     (view, Guest { link })
 }
 
-/// A view `files` whose guest offers tools by a script, once they are offered.
+/// A view `files` with a scripted guest, once its tools are offered.
 pub(super) async fn offered(
     worker: &Worker,
     name: &str,
@@ -201,13 +200,13 @@ pub(super) async fn offered(
     (view, guest)
 }
 
-/// Waits until what the guest listed is offered.
+/// Waits until the guest's tools are offered.
 pub(super) async fn listed(view: &View) {
     assert!(view.reached(ViewState::Mounted).await);
     until(|| !view.tools().is_empty()).await;
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(super) async fn until(so: impl Fn() -> bool) {
     let reached = async {
         while !so() {
@@ -217,7 +216,7 @@ pub(super) async fn until(so: impl Fn() -> bool) {
     timeout(PATIENCE, reached).await.unwrap();
 }
 
-/// A view that waits for nothing long.
+/// A view with short timeouts.
 pub(super) fn quick(name: &str) -> ViewSpec {
     ViewSpec::new(name).limits(ViewLimits {
         call: Duration::from_millis(400),

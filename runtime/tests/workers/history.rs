@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bailiwick::{
-    Admission, Answer, AskLimits, Asks, Begun, Call, CallError, CallMeta, Code, DecidedBy,
-    Deferred, GrantHolder, Halt, History, HistoryEvent, HistoryFilter, Lifetime, Namespace,
+    Admission, Answer, AskLimits, Asks, Call, CallError, CallMeta, CallProgress, Code, DecidedBy,
+    Deferred, GrantHolder, History, HistoryEvent, HistoryFilter, Interrupt, Lifetime, Namespace,
     NewGrant, Origin, PendingCall, Policy, Prepared, ReadPermit, ReadTool, Reply, Scope, Scripted,
     ToolSet, ToolSpec, Verb, VirtualPath, Worker, WorkerSpec,
 };
@@ -70,7 +70,7 @@ impl ReadTool for Fails {
         })
     }
 
-    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         let mut codes = codes();
         let code = codes.find(|code| job.as_str().ends_with(code.as_str()));
         Err(CallError::new(code.unwrap(), "as it was told").into())
@@ -86,7 +86,7 @@ async fn history(stage: &Stage) -> History {
     history
 }
 
-/// The entries of the history, each as its kind, its end, who decided and its code. The report counts each of them.
+/// The entries of the history: kind, outcome, decider and code. The report counts each of them.
 async fn told(stage: &Stage) -> Vec<String> {
     let history = history(stage).await;
     let report = history.report(&HistoryFilter::default());
@@ -183,7 +183,7 @@ async fn brought_and_standing_grants_and_denials_without_a_question_have_entries
         .allow("write:file:/r/free")
         .ask("write:file:/r/src");
     let worker = stage.worker(policy).await;
-    // What only reads, and is allowed by itself, has no entry.
+    // Allowed reads have no entry.
     worker.call("echo", at("y")).await.unwrap();
     assert!(told(&stage).await.is_empty());
 
@@ -230,7 +230,7 @@ async fn brought_and_standing_grants_and_denials_without_a_question_have_entries
         assert_eq!(code(&worker, call).await, error);
         expected.push(format!("call denied {by} {error}"));
     }
-    // A token that this runtime did not make.
+    // A token of another runtime.
     let forged = CallMeta {
         preview_token: Some("0".repeat(64).parse().unwrap()),
         ..CallMeta::default()
@@ -333,7 +333,7 @@ async fn grant_of_a_host_is_told_as_the_hosts_and_one_of_a_person_as_theirs() {
     let asked = pending(&worker, "src/a", Asks::Wait).await;
     let id = asked.question().id;
     of_person.grants.answer(id, for_session()).await.unwrap();
-    asked.go_on().await.unwrap();
+    asked.resume().await.unwrap();
     worker.submit(call("src/b")).await.unwrap();
 
     for (stage, by) in [(of_host, "host"), (of_person, "person")] {
@@ -364,8 +364,8 @@ async fn pending(worker: &Worker, path: &str, asks: Asks) -> PendingCall {
         path,
     );
     match worker.begin(meta).await.unwrap() {
-        Begun::Asks(pending) => *pending,
-        Begun::Ended(outcome) => panic!("{outcome:?}"),
+        CallProgress::Pending(pending) => *pending,
+        CallProgress::Ended(outcome) => panic!("{outcome:?}"),
     }
 }
 
@@ -377,12 +377,12 @@ async fn answers_of_people_and_questions_without_one_have_entries() {
         let yes = pending(&worker, path, asks).await;
         let id = yes.question().id;
         stage.grants.answer(id, Answer::ONCE).await.unwrap();
-        yes.go_on().await.unwrap();
+        yes.resume().await.unwrap();
     }
     let no = pending(&worker, "src/c", Asks::Wait).await;
     let denied = Answer::DENY;
     stage.grants.answer(no.question().id, denied).await.unwrap();
-    no.go_on().await.unwrap_err();
+    no.resume().await.unwrap_err();
     drop(pending(&worker, "src/d", Asks::Wait).await);
     let questions = || async { stage.grants.questions().await.unwrap().len() };
     while questions().await > 0 {

@@ -1,39 +1,39 @@
-//! Workers under load, faults and revocation in, the outcome each of them promises out.
+//! Tests of workers through the public interface.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
 
+mod approval;
 #[cfg(feature = "mcp")]
 mod apps;
 #[cfg(feature = "mcp")]
 mod apps_hostile;
-mod asking;
 mod authority;
-mod beneath;
 mod chat;
+mod delegation;
 mod faults;
 #[cfg(feature = "mcp")]
 mod guest;
 mod history;
-mod kept;
-mod life;
+mod lifecycle;
 mod people;
 mod records;
+mod stored_grants;
 mod tools;
 mod views;
 
 use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
 use serde_json::{Value, json};
-use tools::{Board, Door, Echo, Gather, Hangs, Panics, Peek, Post, Strays};
+use tools::{Board, Echo, Gather, Hangs, Latch, Panics, Peek, Post, Strays};
 
-/// A runtime over one empty root `/r`, its board, its hanging door and its audit.
+/// A runtime over one empty root `/r`, its board, its latch and its audit.
 struct Stage {
     runtime: Runtime,
     grants: bailiwick::GrantAuthority,
     board: Board,
-    door: Door,
+    latch: Latch,
     audit: MemoryAudit,
     _root: tempfile::TempDir,
 }
@@ -47,13 +47,13 @@ async fn stage_with(
     configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
 ) -> Stage {
     let root = tempfile::tempdir().unwrap();
-    let door = Door::default();
+    let latch = Latch::default();
     let tools = ToolSet::new()
         .reader(Echo)
         .reader(Gather)
         .reader(Panics)
         .reader(Peek)
-        .reader(Hangs(door.clone()))
+        .reader(Hangs(latch.clone()))
         .writer(Post(board.clone()))
         .writer(Strays(board.clone()));
     let audit = MemoryAudit::new(100_000);
@@ -66,7 +66,7 @@ async fn stage_with(
         runtime,
         grants,
         board,
-        door,
+        latch,
         audit,
         _root: root,
     }

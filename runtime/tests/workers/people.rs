@@ -1,10 +1,10 @@
-//! Many agents and the people who answer for them in, each word heard by the call that it was said to out.
+//! Tests of many agents and people: each answer reaches the calls that it is for.
 
 use std::num::NonZeroU32;
 
 use bailiwick::{
-    Answer, Begun, Call, CallError, Code, Deferred, GrantHolder, Lifetime, NewGrant, Outcome,
-    PendingCall, Policy, Question, Scripted, Worker, WorkerSpec,
+    Answer, Call, CallError, CallProgress, Code, Deferred, GrantHolder, Lifetime, NewGrant,
+    Outcome, PendingCall, Policy, Question, Scripted, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -23,15 +23,15 @@ async fn child(parent: &Worker, name: &str) -> Worker {
 /// A call of `post` that waits for a person.
 async fn asks(worker: &Worker, path: &str) -> PendingCall {
     match worker.begin(Call::new("post", at(path))).await.unwrap() {
-        Begun::Asks(pending) => *pending,
-        Begun::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+        CallProgress::Pending(pending) => *pending,
+        CallProgress::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
     }
 }
 
 async fn ended(pending: PendingCall) -> Result<Outcome, CallError> {
-    match pending.go_on().await? {
-        Begun::Ended(outcome) => Ok(*outcome),
-        Begun::Asks(again) => panic!("asked again: {:?}", again.question()),
+    match pending.resume().await? {
+        CallProgress::Ended(outcome) => Ok(*outcome),
+        CallProgress::Pending(again) => panic!("asked again: {:?}", again.question()),
     }
 }
 
@@ -75,7 +75,7 @@ async fn questions_of_a_whole_family_name_the_way_to_each_and_are_answered_in_an
     let sessions = [&of_main, &of_tests, &of_helper].map(|one| &one.question().request.session);
     assert!(sessions.iter().all(|session| *session == sessions[0]));
 
-    // Each plan was made of an empty board, and the board takes no other: one yes, and it is the grandchild's.
+    // All plans are for an empty board, so only one can be applied: that of the grandchild, which is approved.
     stage.answer(&of_helper, Answer::ONCE).await;
     ended(of_helper).await.unwrap();
     assert_eq!(stage.open_questions().await, expected[..2]);
@@ -106,7 +106,7 @@ async fn of_two_questions_in_one_session_the_second_is_answered_first_and_the_fi
     assert_eq!(stage.board.posted(), ["/r/src/a"]);
 }
 
-/// What a model reads of a few calls, as the gateway would send it.
+/// What a model reads of a few calls, as sent by a gateway.
 async fn transcript(stage: &Stage, policy: Policy) -> Vec<Value> {
     let worker = stage.worker(policy).await;
     let mut lines = Vec::new();
@@ -174,7 +174,7 @@ async fn a_grant_of_ten_uses_lets_ten_of_sixty_four_calls_at_once_through() {
     let mut calls = JoinSet::new();
     for n in 0..64 {
         let worker = workers[n % workers.len()].clone();
-        // One path: calls on it take turns, so that no plan is stale.
+        // One path: calls on it are serialised, so that no plan is stale.
         calls.spawn(async move { worker.call("post", at("src/x")).await });
     }
     let mut refused = 0;
@@ -221,7 +221,7 @@ async fn one_yes_is_one_effect_of_sixty_four_equal_calls_that_were_previewed() {
     let worker = stage.worker(asking()).await;
     let mut calls = one_then_two_of(64, &stage, &worker).await;
     for _ in 0..2 {
-        // The first one changed what these two were shown.
+        // The first one changed the state that these two were previewed with.
         let stale = calls.join_next().await.unwrap().unwrap().unwrap_err();
         assert_eq!(stale.code(), Code::StalePreview);
     }

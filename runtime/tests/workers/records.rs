@@ -1,4 +1,4 @@
-//! What the audit records of effects that fail, and of effects that it cannot record at once.
+//! Tests of audit records of failed effects, and of effects that cannot be recorded at once.
 #![expect(
     clippy::disallowed_methods,
     reason = "the audit file is read here, and no root holds it"
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bailiwick::{
-    AuditSink, Budget, CallError, Change, Code, Cost, Entry, FileDiff, Halt, Head, JsonLines,
+    AuditSink, Budget, CallError, Change, Code, Cost, Entry, FileDiff, Head, Interrupt, JsonLines,
     MemoryAudit, Namespace, Op, Outcome, Plan, Policy, Prepared, ReadPermit, Record, Scope,
     ToolSet, Verb, Verified, VirtualPath, Worker, WorkerSpec, WritePermit, WriteTool, verify_file,
 };
@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::tools::{Said, Target, said};
-use super::{Board, Door, Stage, at, stage, stage_with};
+use super::{Board, Latch, Stage, at, stage, stage_with};
 
-/// Keeps records in memory, unless it is told to fail.
+/// Stores records in memory, or fails on request.
 struct Failing {
     memory: MemoryAudit,
     fails: Arc<AtomicBool>,
@@ -41,9 +41,9 @@ impl AuditSink for Failing {
     }
 }
 
-/// A stage whose tool waits before its effect and within it, and whose audit fails when told.
-async fn failing() -> (Stage, Arc<AtomicBool>, Door, Door) {
-    let (before, within) = (Door::default(), Door::default());
+/// A stage whose tool waits before and within its effect, and whose audit fails on request.
+async fn failing() -> (Stage, Arc<AtomicBool>, Latch, Latch) {
+    let (before, within) = (Latch::default(), Latch::default());
     let board = Board {
         before: Some(before.clone()),
         within: Some(within.clone()),
@@ -61,13 +61,13 @@ async fn failing() -> (Stage, Arc<AtomicBool>, Door, Door) {
 }
 
 /// A worker of `stage`, and a call of it whose effect has begun and waits for `within`.
-async fn begun(stage: &Stage, within: &Door) -> (Worker, JoinHandle<Result<Outcome, CallError>>) {
+async fn begun(stage: &Stage, within: &Latch) -> (Worker, JoinHandle<Result<Outcome, CallError>>) {
     let worker = stage.open().await;
     let call = tokio::spawn({
         let worker = worker.clone();
         async move { worker.call("post", at("x")).await }
     });
-    within.stand(1).await;
+    within.wait_for(1).await;
     (worker, call)
 }
 
@@ -118,7 +118,7 @@ async fn effect_that_fails_with_failing_log_is_recorded_as_failed() {
     before.open();
     let (worker, call) = begun(&stage, &within).await;
     fails.store(true, Ordering::SeqCst);
-    // The board is not the one that was planned for, so the effect fails after it began.
+    // The board differs from the plan, so the effect fails after it began.
     stage.board.posted.lock().unwrap().push("other".to_owned());
     // The writer of the audit notices that it cannot write.
     worker.call("echo", at("y")).await.unwrap();
@@ -155,7 +155,7 @@ async fn call_that_cannot_be_recorded_before_its_effect_has_none() {
     assert_eq!(stage.board.posted(), ["/r/x"]);
 }
 
-/// Removes a part of what it should, and fails.
+/// Removes some of its targets, and fails.
 struct Tears;
 
 impl WriteTool for Tears {
@@ -176,7 +176,7 @@ impl WriteTool for Tears {
         })
     }
 
-    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<()>, Halt> {
+    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<()>, Interrupt> {
         let change = Change {
             path: job.clone(),
             op: Op::Delete,
@@ -220,7 +220,7 @@ impl WriteTool for Breaks {
         Tears.prepare(args, names)
     }
 
-    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<bool>, Halt> {
+    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<bool>, Interrupt> {
         let Plan {
             changes,
             reply,
@@ -267,7 +267,7 @@ async fn partial_effect_is_recorded_and_charged_as_far_as_it_got() {
     let failed = of(&events_so_far, "failed")[0];
     assert_eq!(failed["removed"], 37);
     assert_eq!(failed["begun"], true);
-    // What did not happen is not charged: 100 of 137 are left, then 63.
+    // Only what happened is charged: 100 of 137 are left, then 63.
     worker.call("tears", at("x")).await.unwrap_err();
     let spent = worker.call("tears", at("x")).await.unwrap_err();
     assert_eq!(spent.code(), Code::Budget);
@@ -308,7 +308,7 @@ async fn preview_of_reading_tool_is_refused_before_it_reads() {
     let worker = stage.open().await;
     let refused = worker.preview("hangs", at("x")).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArguments);
-    assert_eq!(stage.door.came(), 0);
+    assert_eq!(stage.latch.arrived(), 0);
     let refused = worker.preview("echo", at("x")).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArguments);
     let events = events(&stage).await;
@@ -343,7 +343,7 @@ fn limit_files(most: Option<u64>) {
 async fn runtime_whose_log_cannot_grow() {
     let folder = std::env::var_os("BAILIWICK_FULL_LOG_IN").unwrap();
     let log = Path::new(&folder).join("audit.jsonl");
-    let within = Door::default();
+    let within = Latch::default();
     let board = Board {
         within: Some(within.clone()),
         ..Board::default()
@@ -369,7 +369,7 @@ async fn runtime_whose_log_cannot_grow() {
     stage.runtime.shutdown().await;
 }
 
-/// What the runtime above recorded.
+/// The records of the runtime above.
 fn recorded_with_full_disk(rotates: bool) -> (String, Verified) {
     let folder = tempfile::tempdir().unwrap();
     // A write beyond the limit is an error where its signal is ignored.

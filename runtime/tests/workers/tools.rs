@@ -1,10 +1,10 @@
-//! Arguments in, tools that answer, hang, panic and change a board in memory out.
+//! Tools for tests: they reply, hang, panic, or change a board in memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Halt, Namespace, Op, Plan,
+    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Interrupt, Namespace, Op, Plan,
     Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
     WriteTool,
 };
@@ -39,7 +39,7 @@ pub(crate) fn said(path: &VirtualPath) -> Reply {
     )
 }
 
-/// Answers at once, on the worker's own task.
+/// Replies at once, on the worker's own task.
 pub(crate) struct Echo;
 
 impl ReadTool for Echo {
@@ -55,11 +55,11 @@ impl ReadTool for Echo {
         reading(&args, names)
     }
 
-    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         Some(Ok(said(job)))
     }
 
-    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(said(job))
     }
 }
@@ -70,7 +70,7 @@ pub(crate) struct Targets {
     pub(crate) paths: Vec<String>,
 }
 
-/// Reads several paths, and says the first.
+/// Reads several paths, and returns the first.
 pub(crate) struct Gather;
 
 impl ReadTool for Gather {
@@ -98,12 +98,12 @@ impl ReadTool for Gather {
         })
     }
 
-    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(said(job))
     }
 }
 
-/// Answers views, and no model.
+/// A tool for views only.
 pub(crate) struct Peek;
 
 impl ReadTool for Peek {
@@ -119,7 +119,7 @@ impl ReadTool for Peek {
         reading(&args, names)
     }
 
-    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(said(job))
     }
 }
@@ -141,21 +141,21 @@ impl ReadTool for Panics {
         reading(&args, names)
     }
 
-    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Halt>> {
+    fn read_now(&self, job: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         assert!(!job.as_str().ends_with("inline"), "as a broken tool would");
         None
     }
 
-    fn read(&self, _: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, _: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         panic!("as a broken tool would")
     }
 }
 
-/// A door that holds whoever comes until it is opened.
+/// A latch that blocks callers until it is opened.
 #[derive(Clone, Default)]
-pub(crate) struct Door(Arc<(Mutex<(usize, bool)>, Condvar)>);
+pub(crate) struct Latch(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
-impl Door {
+impl Latch {
     pub(crate) fn wait(&self) {
         let mut state = self.0.0.lock().unwrap();
         state.0 += 1;
@@ -168,19 +168,20 @@ impl Door {
         self.0.1.notify_all();
     }
 
-    /// How many came to the door so far.
-    pub(crate) fn came(&self) -> usize {
+    /// How many callers arrived so far.
+    pub(crate) fn arrived(&self) -> usize {
         self.0.0.lock().unwrap().0
     }
 
-    /// Returns once `count` stand before the door.
-    pub(crate) async fn stand(&self, count: usize) {
-        let door = self.clone();
+    /// Waits until `count` callers have arrived.
+    pub(crate) async fn wait_for(&self, count: usize) {
+        let latch = self.clone();
         let waiting = move || {
             drop(
-                door.0
+                latch
+                    .0
                     .1
-                    .wait_while(door.0.0.lock().unwrap(), |(came, _)| *came < count)
+                    .wait_while(latch.0.0.lock().unwrap(), |(arrived, _)| *arrived < count)
                     .unwrap(),
             )
         };
@@ -189,7 +190,7 @@ impl Door {
 }
 
 /// Hangs, as a read of a dead mount does: it sees no checkpoint.
-pub(crate) struct Hangs(pub Door);
+pub(crate) struct Hangs(pub Latch);
 
 impl ReadTool for Hangs {
     type Args = Target;
@@ -204,7 +205,7 @@ impl ReadTool for Hangs {
         reading(&args, names)
     }
 
-    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
         self.0.wait();
         Ok(said(job))
     }
@@ -215,9 +216,9 @@ impl ReadTool for Hangs {
 pub(crate) struct Board {
     pub(crate) posted: Arc<Mutex<Vec<String>>>,
     pub(crate) planned: Arc<AtomicUsize>,
-    /// Held before the point of no return, and after it.
-    pub(crate) before: Option<Door>,
-    pub(crate) within: Option<Door>,
+    /// Latches before and after the effect begins.
+    pub(crate) before: Option<Latch>,
+    pub(crate) within: Option<Latch>,
 }
 
 impl Board {
@@ -247,7 +248,7 @@ impl WriteTool for Post {
         })
     }
 
-    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<Self::Steps>, Halt> {
+    fn plan(&self, job: &VirtualPath, _: &ReadPermit) -> Result<Plan<Self::Steps>, Interrupt> {
         self.0.planned.fetch_add(1, Ordering::SeqCst);
         let count = self.0.posted.lock().unwrap().len();
         let after = Entry::File {
@@ -280,12 +281,12 @@ impl WriteTool for Post {
     }
 
     fn apply(&self, (path, count): Self::Steps, permit: WritePermit) -> Result<(), CallError> {
-        if let Some(door) = &self.0.before {
-            door.wait();
+        if let Some(latch) = &self.0.before {
+            latch.wait();
         }
         let _commit = permit.begin()?;
-        if let Some(door) = &self.0.within {
-            door.wait();
+        if let Some(latch) = &self.0.within {
+            latch.wait();
         }
         let mut posted = self.0.posted.lock().unwrap();
         if posted.len() != count {
@@ -296,7 +297,7 @@ impl WriteTool for Post {
     }
 }
 
-/// Finds on its way that `/r/above`, which none of its needs names, is a link to `/r/secret`.
+/// Finds that `/r/above`, which none of its needs names, is a link to `/r/secret`.
 pub(crate) struct Strays(pub(crate) Board);
 
 impl WriteTool for Strays {
@@ -317,12 +318,12 @@ impl WriteTool for Strays {
         })
     }
 
-    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<VirtualPath>, Halt> {
+    fn plan(&self, job: &VirtualPath, permit: &ReadPermit) -> Result<Plan<VirtualPath>, Interrupt> {
         let above = VirtualPath::parse("/r/above", None).unwrap();
         let actual = permit.actual(&above).clone();
         if actual == above {
             let to = VirtualPath::parse("/r/secret", None).unwrap();
-            return Err(Halt::Moved { from: above, to });
+            return Err(Interrupt::Moved { from: above, to });
         }
         let (changes, cost) = (Vec::new(), Cost::default());
         Ok(Plan {

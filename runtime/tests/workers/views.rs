@@ -1,4 +1,4 @@
-//! Tools for models and tools for views in, each reached by its own callers alone out.
+//! Tests that tools for models and tools for views are reached by their own callers only.
 
 use bailiwick::{
     Answer, Call, CallError, CallMeta, Code, Lifetime, Origin, Policy, RegistryError, Scripted,
@@ -76,7 +76,7 @@ async fn what_a_view_asks_to_change_a_person_allows_each_time_whatever_was_grant
     });
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.open().await;
-    // Its model may post without a word; a view may not, even where a person has said yes for the whole session.
+    // Its model may post without approval; a view may not, even with a session grant.
     assert_eq!(code(&worker, "post", Origin::Model).await, None);
     for _ in 0..2 {
         worker.submit(asked("post", "y")).await.unwrap();
@@ -85,7 +85,7 @@ async fn what_a_view_asks_to_change_a_person_allows_each_time_whatever_was_grant
     assert_eq!(stage.texts("asked", "/call").await.len(), 2);
     let refused = worker.submit(asked("post", "no")).await;
     assert_eq!(code_of(refused), Some(Code::PermissionDenied));
-    // What a tool finds on its way is asked about, too.
+    // Needs that a tool finds while it runs are asked about, too.
     worker.submit(asked("strays", "z")).await.unwrap();
     let second = stage.texts("asked", "/event/needs/1").await;
     assert_eq!(second.last(), Some(&Some("write:file:/r/z".to_owned())));
@@ -153,7 +153,7 @@ async fn models_are_offered_no_tool_of_views() {
     assert!(narrowed.tools_for_views().is_empty());
 }
 
-/// A writer that says of no change what it needs.
+/// A write tool without needs.
 struct Unnamed;
 
 impl bailiwick::WriteTool for Unnamed {
@@ -180,7 +180,7 @@ impl bailiwick::WriteTool for Unnamed {
         &self,
         job: &Self::Job,
         permit: &bailiwick::ReadPermit,
-    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Halt> {
+    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Interrupt> {
         Post(Board::default()).plan(job, permit)
     }
 
@@ -189,7 +189,7 @@ impl bailiwick::WriteTool for Unnamed {
     }
 }
 
-/// [`Post`], offered to views alone.
+/// [`Post`], offered to views only.
 struct Slips;
 
 impl bailiwick::WriteTool for Slips {
@@ -214,7 +214,7 @@ impl bailiwick::WriteTool for Slips {
         &self,
         job: &Self::Job,
         permit: &bailiwick::ReadPermit,
-    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Halt> {
+    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Interrupt> {
         Post(Board::default()).plan(job, permit)
     }
 

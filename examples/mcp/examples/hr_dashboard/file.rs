@@ -1,8 +1,8 @@
 //! Reads and replaces the employees file.
 
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Entry, Halt, Op, Output, Plan, ReadPermit, Reply,
-    Scope, Verb, VirtualPath, WritePermit,
+    CallError, Change, Code, ContentHash, Cost, Entry, Interrupt, Op, Output, Plan, ReadPermit,
+    Reply, Scope, Verb, VirtualPath, WritePermit,
 };
 
 use super::staff::{Staff, diff};
@@ -60,7 +60,7 @@ pub(crate) fn plan<T: Output>(
     permit: &ReadPermit,
     change: impl FnOnce(&Staff) -> Result<Staff, CallError>,
     reply: impl FnOnce(&Staff, &Staff) -> (String, T),
-) -> Result<Plan<Replace>, Halt> {
+) -> Result<Plan<Replace>, Interrupt> {
     let before = text(permit)?;
     let staff = Staff::read(&before)?;
     let changed = change(&staff)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bailiwick::{CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSpec};
+use bailiwick::{CallError, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ impl ReadTool for ShowDashboard {
         Ok(Prepared { needs, job: () })
     }
 
-    fn read(&self, (): &(), permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, (): &(), permit: &ReadPermit) -> Result<Reply, Interrupt> {
         let staff = file::read(permit)?;
         let mut departments: BTreeMap<String, Department> = BTreeMap::new();
         for one in staff.of(None) {
@@ -114,7 +114,7 @@ impl ReadTool for ListEmployees {
         Ok(Prepared { needs, job: () })
     }
 
-    fn read(&self, (): &(), permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, (): &(), permit: &ReadPermit) -> Result<Reply, Interrupt> {
         let row = |one: Employee| Row {
             id: one.id,
             name: one.name,
@@ -163,7 +163,7 @@ impl ReadTool for EmployeeDetails {
         })
     }
 
-    fn read(&self, id: &String, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, id: &String, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         let found = file::read(permit)?.find(id)?.clone();
         Ok(Reply::text(found.name.clone(), found))
     }
@@ -210,7 +210,7 @@ impl ReadTool for ListRaises {
         Ok(Prepared { needs, job: args })
     }
 
-    fn read(&self, args: &RaiseArgs, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, args: &RaiseArgs, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         let staff = file::read(permit)?;
         let selected = || staff.of(args.department.as_deref());
         let rows: Vec<_> = selected()

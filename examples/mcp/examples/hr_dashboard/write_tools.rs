@@ -1,7 +1,8 @@
 //! The tools that change employees.
 
 use bailiwick::{
-    CallError, Code, Halt, Namespace, Plan, Prepared, ReadPermit, ToolSpec, WritePermit, WriteTool,
+    CallError, Code, Interrupt, Namespace, Plan, Prepared, ReadPermit, ToolSpec, WritePermit,
+    WriteTool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ impl WriteTool for RaiseSalaries {
         Ok(Prepared { needs, job: args })
     }
 
-    fn plan(&self, args: &RaiseArgs, permit: &ReadPermit) -> Result<Plan<Replace>, Halt> {
+    fn plan(&self, args: &RaiseArgs, permit: &ReadPermit) -> Result<Plan<Replace>, Interrupt> {
         let department = args.department.as_deref();
         let change = |staff: &super::staff::Staff| {
             if staff.of(department).next().is_none() {
@@ -156,7 +157,7 @@ impl WriteTool for UpdateEmployee {
         Ok(Prepared { needs, job: args })
     }
 
-    fn plan(&self, args: &UpdateArgs, permit: &ReadPermit) -> Result<Plan<Replace>, Halt> {
+    fn plan(&self, args: &UpdateArgs, permit: &ReadPermit) -> Result<Plan<Replace>, Interrupt> {
         let change = |staff: &super::staff::Staff| {
             staff.find(&args.id)?;
             Ok(staff.with(|one| {

@@ -1,6 +1,6 @@
 //! Plans an edit without the hunks that a person excluded.
 
-use bailiwick::{CallError, Code, Hunk, LeftOut, Plan};
+use bailiwick::{CallError, Code, ExcludedHunks, Hunk, Plan};
 use bytes::Bytes;
 
 use super::rewrite::FileRewrite;
@@ -11,7 +11,7 @@ use crate::diff::with_hunks;
 /// Plans the same edit with the remaining hunks, over the same state of the file.
 pub(super) fn divide(
     plan: Plan<ChangeSet>,
-    left_out: &[LeftOut],
+    left_out: &[ExcludedHunks],
 ) -> Result<Plan<ChangeSet>, CallError> {
     let foreign = || CallError::new(Code::Internal, "the plan is not one that can be divided");
     let edited = plan.reply.output.as_any().downcast_ref::<EditFileOutput>();

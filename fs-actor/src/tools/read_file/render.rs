@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
-use bailiwick::{CallError, Code, Content, Halt, Utf8, VirtualPath, escape};
+use bailiwick::{CallError, Code, Content, Interrupt, Utf8, VirtualPath, escape};
 use bytes::Bytes;
 
 use super::lines::{self, CollectedLines, LazyHash, LineCollector, LineSelection};
@@ -29,7 +29,7 @@ pub(super) fn open_and_render(
     path: &VirtualPath,
     budget: ByteBudget,
     content: &mut Vec<Content>,
-) -> Result<FileContent, Halt> {
+) -> Result<FileContent, Interrupt> {
     let mut opened = resolve::file(view, path)?;
     if budget.all == 0 || budget.text == 0 {
         let message = "the limit of one answer is reached; read this file by itself";
@@ -58,7 +58,7 @@ pub(super) fn render(
     budget: ByteBudget,
     source: Source,
     content: &mut Vec<Content>,
-) -> Result<FileContent, Halt> {
+) -> Result<FileContent, Interrupt> {
     let mut file = FileContent {
         path: view.actual(path).to_string(),
         ..FileContent::default()
@@ -96,7 +96,7 @@ pub(super) fn render(
         (media::Kind::Text, Source::Streamed(opened)) => {
             let read = stream::text(view, job, selection, opened, file.clone(), content);
             match read {
-                Err(Halt::Failed(error)) if job.binary && error.code() == Code::NotText => {}
+                Err(Interrupt::Failed(error)) if job.binary && error.code() == Code::NotText => {}
                 read => return read,
             }
             let again = Source::Streamed(resolve::file(view, path)?);
@@ -174,7 +174,7 @@ fn render_text(
     bytes: &Bytes,
     mut file: FileContent,
     content: &mut Vec<Content>,
-) -> Result<FileContent, Halt> {
+) -> Result<FileContent, Interrupt> {
     let hash = LazyHash::Of(bytes.clone());
     if job
         .known_hash
@@ -211,7 +211,7 @@ pub(super) fn add_lines(
     collected: CollectedLines,
     mut file: FileContent,
     content: &mut Vec<Content>,
-) -> Result<FileContent, Halt> {
+) -> Result<FileContent, Interrupt> {
     let text = Utf8::new(collected.text.into()).map_err(|_| not_text_error(job, &file))?;
     file.text = Some(text.clone());
     content.push(Content::Text(text));

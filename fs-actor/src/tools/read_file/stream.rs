@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
-use bailiwick::{CallError, Code, Content, Halt};
+use bailiwick::{CallError, Code, Content, Interrupt};
 
 use super::lines::{LazyHash, LineCollector, LineSelection, count_lines, failed};
 use super::render::{BOM, add_lines, take, unchanged};
@@ -24,7 +24,7 @@ pub(super) fn text(
     mut opened: OpenFile,
     mut file: FileContent,
     content: &mut Vec<Content>,
-) -> Result<FileContent, Halt> {
+) -> Result<FileContent, Interrupt> {
     let all = opened.meta.len <= MAX_STREAMED;
     if !all && selection.offset < 0 {
         return tail(job, selection, opened, file, content);
@@ -86,7 +86,7 @@ fn each_chunk(
     view: &dyn ReadView,
     opened: &mut OpenFile,
     mut chunk: impl FnMut(&[u8]) -> bool,
-) -> Result<(), Halt> {
+) -> Result<(), Interrupt> {
     let mut buffer = vec![0; CHUNK];
     let mut left = MAX_STREAMED;
     opened.file.rewind().map_err(|error| failed(&error))?;
@@ -112,7 +112,7 @@ fn tail(
     mut opened: OpenFile,
     mut file: FileContent,
     content: &mut Vec<Content>,
-) -> Result<FileContent, Halt> {
+) -> Result<FileContent, Interrupt> {
     let window = MAX_TAIL.min(selection.max_bytes);
     let from = SeekFrom::Start(opened.meta.len.saturating_sub(window));
     opened.file.seek(from).map_err(|error| failed(&error))?;

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bailiwick::{Description, Field, JsonLines, Rate, Trust, ValueKind, config_schema};
+use bailiwick::config::{Key, ValueKind};
+use bailiwick::{Description, JsonLines, Rate, Trust, config_schema};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;
@@ -129,7 +130,7 @@ pub(super) fn command() -> Command {
 }
 
 fn serve() -> Command {
-    let fields = Field::settable().map(field_flag);
+    let fields = Key::settable().map(field_flag);
     Command::new(SERVE)
         .about("Serve file tools and third-party MCP servers over MCP")
         .long_about(SERVE_ABOUT)
@@ -265,12 +266,12 @@ fn conflicts_with_attach() -> impl Iterator<Item = clap::Id> {
         "servers",
         ROOT,
     ];
-    let fields = Field::settable().map(|field| field.flag().into());
+    let fields = Key::settable().map(|field| field.flag().into());
     server.into_iter().map(clap::Id::from).chain(fields)
 }
 
 /// The flag of a configuration key.
-fn field_flag(field: &'static Field) -> Arg {
+fn field_flag(field: &'static Key) -> Arg {
     let arg = Arg::new(field.flag()).long(field.flag()).help(format!(
         "{} [env: {}]",
         field.about,

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use ConfigSource::{Environment, File, Flags, Initialize};
-use bailiwick::{Config, FIELDS, Restrict, ValueKind};
+use bailiwick::Config;
+use bailiwick::config::{KEYS, Key, Merge, ValueKind};
 
 /// Two different values of a field.
-fn two_values(field: &Field) -> [Value; 2] {
+fn two_values(field: &Key) -> [Value; 2] {
     let example: Value = serde_json::from_str(field.example).unwrap();
     let other = match field.kind {
         ValueKind::Flag => json!(example == json!(false)),
@@ -37,7 +38,7 @@ fn two_values(field: &Field) -> [Value; 2] {
     [example, other]
 }
 
-fn document(field: &Field, value: &Value) -> Value {
+fn document(field: &Key, value: &Value) -> Value {
     match field.parent() {
         None => json!({ field.key: value }),
         Some(parent) => json!({ parent: { field.name(): value } }),
@@ -56,7 +57,7 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// The effective configuration of these sources.
-fn effective(field: &Field, given: &[(ConfigSource, &Value)]) -> bailiwick::Effective {
+fn effective(field: &Key, given: &[(ConfigSource, &Value)]) -> bailiwick::Effective {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut arguments: Vec<OsString> = vec!["bailiwick".into(), "serve".into()];
     let mut variables: Vec<(OsString, OsString)> = vec![("PATH".into(), "/bin".into())];
@@ -92,7 +93,7 @@ fn effective(field: &Field, given: &[(ConfigSource, &Value)]) -> bailiwick::Effe
 #[test]
 fn every_source_sets_every_field_and_sources_are_merged() {
     let all = [File, Environment, Flags, Initialize];
-    for field in Field::settable() {
+    for field in Key::settable() {
         let [one, other] = two_values(field);
         let top = field.parent().unwrap_or(field.key);
         let expected = Config::parse(&document(field, &other)).unwrap();
@@ -101,7 +102,7 @@ fn every_source_sets_every_field_and_sources_are_merged() {
             assert_eq!(alone.config, expected, "{} by {later:?}", field.key);
             for earlier in all.into_iter().take(index) {
                 // A pattern is grantable only if all sources allow it.
-                if field.restrict == Restrict::Identity && field.kind == ValueKind::Patterns {
+                if field.merge == Merge::Identity && field.kind == ValueKind::Patterns {
                     continue;
                 }
                 let both = effective(field, &[(earlier, &one), (later, &other)]);
@@ -114,7 +115,7 @@ fn every_source_sets_every_field_and_sources_are_merged() {
             }
         }
     }
-    let mut members = FIELDS.iter().filter(|field| !field.is_settable());
+    let mut members = KEYS.iter().filter(|field| !field.is_settable());
     assert!(
         members.all(|field| {
             field.parent() == Some("roots") || field.key.starts_with("restrictions")
@@ -236,7 +237,7 @@ fn help_names_every_flag_and_variable() {
     let Invocation::Print(help) = parse(["x".into(), "--help".into()], [], None).unwrap() else {
         panic!("expected help");
     };
-    for field in Field::settable() {
+    for field in Key::settable() {
         assert!(help.contains(&format!("--{}", field.flag())), "{help}");
         assert!(
             help.contains(&format!("[env: {}]", field.variable())),

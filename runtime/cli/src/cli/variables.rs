@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use bailiwick::{Field, Token};
+use bailiwick::Token;
+use bailiwick::config::Key;
 
 use super::CliError;
 
@@ -49,7 +50,7 @@ pub(super) fn field_values(
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
             continue;
         };
-        let Some(field) = Field::settable().find(|field| field.variable() == name) else {
+        let Some(field) = Key::settable().find(|field| field.variable() == name) else {
             return Err(CliError::Variable(name.to_owned()));
         };
         let Ok(value) = value.into_string() else {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use bailiwick::{Begun, Code};
+use bailiwick::{CallProgress, Code};
 use serde_json::{Value, json};
 
 use crate::support::{Stage, until, write};
@@ -55,7 +55,7 @@ async fn question_is_complete_and_can_be_answered_once() {
     );
     let again = stage.answer(&pending, json!({ "deny": {} })).await;
     assert_eq!(again.json()["status"], "granted");
-    assert!(matches!(pending.go_on().await, Ok(Begun::Ended(_))));
+    assert!(matches!(pending.resume().await, Ok(CallProgress::Ended(_))));
     assert_eq!(stage.on_disk("a.txt").as_deref(), Some("one\n"));
     let state = stage.state().await;
     assert_eq!(state["questions"], json!([]));
@@ -119,7 +119,7 @@ async fn answer_requires_the_same_session_and_scope() {
         stage.answer(&pending, note).await.json()["status"],
         "denied"
     );
-    let refused = pending.go_on().await.unwrap_err();
+    let refused = pending.resume().await.unwrap_err();
     assert!(refused.message().contains("not there"), "{refused:?}");
     assert_eq!(stage.on_disk("a.txt"), None);
 }
@@ -131,7 +131,7 @@ async fn session_denial_applies_until_it_is_removed() {
     let never = json!({ "deny": { "rest_of_session": true } });
     stage.answer(&pending, never).await;
     assert_eq!(
-        pending.go_on().await.unwrap_err().code(),
+        pending.resume().await.unwrap_err().code(),
         Code::PermissionDenied
     );
     let again = stage
@@ -168,7 +168,7 @@ async fn session_denials_are_listed_and_can_be_removed() {
     let id = pending.question().id;
     stage.people.answer(id, answer).await.unwrap();
     assert_eq!(
-        pending.go_on().await.unwrap_err().code(),
+        pending.resume().await.unwrap_err().code(),
         Code::PermissionDenied
     );
     let refused = stage.worker.submit(write("b.txt", "two\n")).await;
@@ -206,7 +206,7 @@ async fn batch_answers_each_question_separately() {
     assert_eq!(told["answers"][0]["status"], "granted");
     assert_eq!(told["answers"][1]["code"], "DOES_NOT_FIT");
     assert_eq!(told["answers"][2]["code"], "NOT_TOGETHER");
-    assert!(matches!(a.go_on().await, Ok(Begun::Ended(_))));
+    assert!(matches!(a.resume().await, Ok(CallProgress::Ended(_))));
     assert_eq!(
         stage.state().await["questions"].as_array().unwrap().len(),
         2
@@ -226,7 +226,7 @@ async fn grants_are_added_narrowed_and_revoked() {
     let name = given["grants"][0].as_str().unwrap().to_owned();
     assert!(matches!(
         stage.worker.begin(write("a.txt", "a\n")).await,
-        Ok(Begun::Ended(_))
+        Ok(CallProgress::Ended(_))
     ));
     until(&stage.people, async || {
         stage.state().await["grants"][0]["used_at"].is_u64()
@@ -289,10 +289,10 @@ async fn history_has_decisions_and_the_verification_state() {
     let stage = Stage::new().await;
     let yes = stage.asks("a.txt", "a\n").await;
     stage.answer(&yes, once()).await;
-    yes.go_on().await.unwrap();
+    yes.resume().await.unwrap();
     let no = stage.asks("b.txt", "b\n").await;
     stage.answer(&no, json!({ "deny": {} })).await;
-    no.go_on().await.unwrap_err();
+    no.resume().await.unwrap_err();
     stage.runtime.flush_audit().await.unwrap();
     let all = stage.post("/api/history", &json!({})).await.json();
     assert_eq!(all["chain"]["state"], "verified");
@@ -350,7 +350,7 @@ async fn rule_is_suggested_once_after_three_similar_questions() {
         );
         let pending = stage.asks(&format!("notes/{n}.md"), "x\n").await;
         stage.answer(&pending, once()).await;
-        pending.go_on().await.unwrap();
+        pending.resume().await.unwrap();
     }
     stage.runtime.flush_audit().await.unwrap();
     let first = stage.post("/api/suggestions", &ask).await.json()["suggestion"].clone();
@@ -371,7 +371,7 @@ async fn rule_is_suggested_once_after_three_similar_questions() {
     });
     assert_eq!(stage.post("/api/grant", &give).await.status, 200);
     let spared = stage.worker.begin(write("notes/4.md", "x\n")).await;
-    assert!(matches!(spared, Ok(Begun::Ended(_))));
+    assert!(matches!(spared, Ok(CallProgress::Ended(_))));
 }
 
 #[tokio::test]

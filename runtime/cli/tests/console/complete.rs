@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::{
-    CallError, Config, Console, ConsoleAudit, ConsoleSource, Gateway, GatewayInfo, Halt, JsonLines,
-    Namespace, Policy, Prepared, Rate, ReadPermit, ReadTool, Reply, Runtime, ToolSet, ToolSpec,
-    WorkerSpec,
+    CallError, Config, Console, ConsoleAudit, ConsoleSource, Gateway, GatewayInfo, Interrupt,
+    JsonLines, Namespace, Policy, Prepared, Rate, ReadPermit, ReadTool, Reply, Runtime, ToolSet,
+    ToolSpec, WorkerSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -296,7 +296,7 @@ impl ReadTool for Answers {
         Ok(Prepared { needs, job: () })
     }
 
-    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(Reply::text("yes", Value::Null))
     }
 }

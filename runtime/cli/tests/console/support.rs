@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use bailiwick::{
-    Begun, Call, Console, ConsoleAudit, ConsoleSource, Deferred, GrantAuthority, JsonLines,
+    Call, CallProgress, Console, ConsoleAudit, ConsoleSource, Deferred, GrantAuthority, JsonLines,
     PendingCall, Policy, Runtime, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
@@ -115,8 +115,8 @@ impl Stage {
     /// A write that waits for a word.
     pub(crate) async fn asks(&self, name: &str, content: &str) -> PendingCall {
         match self.worker.begin(write(name, content)).await.unwrap() {
-            Begun::Asks(pending) => *pending,
-            Begun::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+            CallProgress::Pending(pending) => *pending,
+            CallProgress::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
         }
     }
 

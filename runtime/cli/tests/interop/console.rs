@@ -1,6 +1,6 @@
 //! Tests of the approval page in a real browser.
 
-use bailiwick::Begun;
+use bailiwick::CallProgress;
 
 use crate::console_support::{Stage, until, write};
 use crate::playwright;
@@ -11,14 +11,14 @@ async fn grant_is_added_and_revoked_on_the_page() {
     // What is installed is not waited for while somebody asks.
     playwright::web();
     let pending = stage.asks("a.txt", "one\n").await;
-    let call = tokio::spawn(pending.go_on());
+    let call = tokio::spawn(pending.resume());
     let url = stage.console.url().to_string();
     let done = tokio::task::spawn_blocking(move || {
         let script = ["--config", "playwright.live.config.ts", "live/console.ts"];
         playwright::run(&script, &[("BAILIWICK_CONSOLE", url.as_ref())]);
     });
     done.await.unwrap();
-    assert!(matches!(call.await.unwrap(), Ok(Begun::Ended(_))));
+    assert!(matches!(call.await.unwrap(), Ok(CallProgress::Ended(_))));
     assert_eq!(stage.on_disk("a.txt").as_deref(), Some("one\n"));
     until(&stage.people, async || {
         stage.people.grants().await.unwrap().is_empty()
@@ -27,6 +27,6 @@ async fn grant_is_added_and_revoked_on_the_page() {
     // One use was left; it went with the grant.
     assert!(matches!(
         stage.worker.begin(write("a.txt", "two\n")).await,
-        Ok(Begun::Asks(_))
+        Ok(CallProgress::Pending(_))
     ));
 }

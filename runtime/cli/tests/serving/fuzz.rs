@@ -1,6 +1,7 @@
 //! Fuzz tests: random requests get a response and change nothing.
 
-use bailiwick::{FIELDS, Gateway, Rate, Trust};
+use bailiwick::config::KEYS;
+use bailiwick::{Gateway, Rate, Trust};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -59,7 +60,7 @@ fn object() -> impl Strategy<Value = Value> {
 
 /// What looks like a policy or a configuration: keys that there are, with values that may fit.
 fn policy() -> impl Strategy<Value = Value> {
-    let keys = FIELDS.iter().filter(|field| field.parent().is_none());
+    let keys = KEYS.iter().filter(|field| field.parent().is_none());
     let keys: Vec<_> = keys.map(|field| (field.key, field.example)).collect();
     let member = (prop::sample::select(keys), value(), any::<bool>());
     let member = member.prop_map(|((key, example), other, fits)| {

@@ -1,7 +1,8 @@
 //! Tests of lists: tools, resources, prompts and completions.
 
 use bailiwick::{
-    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec, Trust,
+    CallError, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec,
+    Trust,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -145,7 +146,7 @@ impl ReadTool for Draw {
         Ok(Prepared { needs, job })
     }
 
-    fn read(&self, shape: &Shape, _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, shape: &Shape, _: &ReadPermit) -> Result<Reply, Interrupt> {
         let dots = shape.dots();
         Ok(Reply::text(format!("{dots} dots"), json!({"dots": dots})))
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiwick::{
-    CallError, Cost, Halt, Namespace, Plan, Prepared, ReadPermit, ReadTool, Reply, ToolSet,
+    CallError, Cost, Interrupt, Namespace, Plan, Prepared, ReadPermit, ReadTool, Reply, ToolSet,
     ToolSpec, Trust, WritePermit, WriteTool,
 };
 use schemars::JsonSchema;
@@ -44,7 +44,7 @@ impl ReadTool for Slow {
         })
     }
 
-    fn read(&self, until: &Self::Job, permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, until: &Self::Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
         while until.exists() {
             permit.checkpoint()?;
             std::thread::park_timeout(Duration::from_millis(1));
@@ -147,7 +147,7 @@ impl WriteTool for Plans {
         })
     }
 
-    fn plan(&self, until: &Self::Job, permit: &ReadPermit) -> Result<Plan<()>, Halt> {
+    fn plan(&self, until: &Self::Job, permit: &ReadPermit) -> Result<Plan<()>, Interrupt> {
         std::fs::write(until.with_extension("began"), "").unwrap();
         while until.exists() {
             if let Err(gone) = permit.checkpoint() {

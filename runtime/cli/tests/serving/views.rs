@@ -1,7 +1,8 @@
 //! Tests of MCP Apps views.
 
 use bailiwick::{
-    CallError, Halt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec, Trust,
+    CallError, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec,
+    Trust,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,7 @@ impl ReadTool for Peek {
         Ok(Prepared { needs, job })
     }
 
-    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
         Ok(Reply::text("peeked", Peeked {}))
     }
 }
@@ -61,7 +62,7 @@ impl ReadTool for Shows {
         Peek.prepare(Nothing {}, &Namespace::default())
     }
 
-    fn read(&self, (): &(), permit: &ReadPermit) -> Result<Reply, Halt> {
+    fn read(&self, (): &(), permit: &ReadPermit) -> Result<Reply, Interrupt> {
         Peek.read(&(), permit)
     }
 }

@@ -1,8 +1,8 @@
 //! Tests that policies, approvals, budgets and audits apply to servers.
 
 use bailiwick::{
-    Answer, Asks, AuthorityError, Begun, Budget, Call, CallMeta, Code, Deferred, GrantHolder,
-    Lifetime, NewGrant, Policy, Scripted, Verb, Verdict, WorkerSpec,
+    Answer, Asks, AuthorityError, Budget, Call, CallMeta, CallProgress, Code, Deferred,
+    GrantHolder, Lifetime, NewGrant, Policy, Scripted, Verb, Verdict, WorkerSpec,
 };
 use serde_json::json;
 
@@ -185,7 +185,9 @@ async fn begun_call_waits_for_its_question() {
     })
     .await;
     let worker = stage.worker(Policy::new()).await;
-    let Begun::Asks(pending) = worker.begin(Call::new("h__edit", json!({}))).await.unwrap() else {
+    let CallProgress::Pending(pending) =
+        worker.begin(Call::new("h__edit", json!({}))).await.unwrap()
+    else {
         panic!("it asks")
     };
     let question = pending.question().id;
@@ -194,7 +196,10 @@ async fn begun_call_waits_for_its_question() {
         .answer(question, bailiwick::Answer::ONCE)
         .await
         .unwrap();
-    assert!(matches!(pending.go_on().await.unwrap(), Begun::Ended(_)));
+    assert!(matches!(
+        pending.resume().await.unwrap(),
+        CallProgress::Ended(_)
+    ));
 }
 
 #[tokio::test]

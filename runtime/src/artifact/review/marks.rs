@@ -1,19 +1,19 @@
-//! Removed and added lines in, the words of each that differ out; the work is bounded by counts, never by a clock.
+//! Word-level differences between removed and added lines; the work is bounded by counts, never by a clock.
 
 use std::collections::HashMap;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// Where in a line, in UTF-16 units as scripts count, and how many of them.
+/// Start and length in a line, in UTF-16 units.
 pub(super) type Mark = (usize, usize);
 /// The marks of the removed lines, and those of the added ones.
 pub(super) type Marks = (Vec<Vec<Mark>>, Vec<Vec<Mark>>);
 
-/// The most words of a pair of lines, and of a whole block, that are compared; in the worst case the work grows with
-/// their square, and a page has hundreds of pairs.
+/// Maximum number of words of a pair of lines, and of a block, to compare; the work is quadratic in the worst case, and a
+/// page has hundreds of pairs.
 pub(super) const MAX_PAIR: usize = 400;
 pub(super) const MAX_BLOCK: usize = 1_000;
-/// Lines that share less than this part of their text are two lines and no line with changed words.
+/// Lines that share less than this part of their text are not compared by word.
 const LEAST_SHARED: f64 = 0.35;
 
 struct Word<'t> {
@@ -23,7 +23,7 @@ struct Word<'t> {
     units: usize,
 }
 
-/// The words in which `added` differs from `removed`; none where nearly all of them do, or where there are more than `most`.
+/// The words in which `added` differs from `removed`; empty if nearly all differ or there are more than `most`.
 pub(super) fn marks(removed: &[&str], added: &[&str], most: usize) -> Marks {
     let none = || {
         (
@@ -60,7 +60,7 @@ pub(super) fn marks(removed: &[&str], added: &[&str], most: usize) -> Marks {
     made
 }
 
-/// How much of the text that can be seen is in both, from 0 to 1.
+/// Which part of the visible text is in both, from 0 to 1.
 fn shared(ops: &[DiffOp], old: &[Word<'_>], new: &[Word<'_>]) -> f64 {
     let visible = |words: &[Word<'_>]| -> u32 {
         let seen = words.iter().filter(|word| !word.text.trim().is_empty());
@@ -87,7 +87,7 @@ fn put(marks: &mut [Vec<Mark>], words: &[Word<'_>]) {
     }
 }
 
-/// Runs of letters and digits, runs of blanks, and every other character by itself; none if there are more than `most`.
+/// Runs of letters and digits, runs of blanks, and single other characters; `None` if there are more than `most`.
 fn words<'t>(lines: &[&'t str], most: usize) -> Option<Vec<Word<'t>>> {
     let mut words = Vec::new();
     for (line, whole) in lines.iter().enumerate() {
@@ -223,7 +223,7 @@ mod tests {
                 let mut end = 0;
                 for (start, length) in marks {
                     prop_assert!(*length > 0 && *start >= end && start + length <= units.len());
-                    // No mark cuts a pair of surrogates.
+                    // Marks never split surrogate pairs.
                     prop_assert!(String::from_utf16(&units[*start..start + length]).is_ok());
                     end = start + length;
                 }

@@ -1,4 +1,4 @@
-//! The hunks of one change in, rows of a table out, as many as were asked for.
+//! Table rows of the hunks of a change.
 
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
@@ -6,19 +6,19 @@ use super::marks::{MAX_BLOCK, MAX_PAIR, Mark, marks};
 use crate::effect::{FileDiff, Hunk, HunkLine};
 use crate::escape::escape_lines;
 
-/// The most UTF-16 units of a line that are shown before someone asks for all of it.
+/// Maximum UTF-16 units of a line unless the whole line is requested.
 pub(super) const MAX_UNITS: usize = 2_000;
-/// The most that are shown then.
+/// Maximum UTF-16 units of a whole line.
 const MAX_WHOLE: usize = 1_000_000;
-/// The most lines of a block of unlike sides that are compared word by word.
+/// Maximum lines of a block with sides of different length to compare by word.
 const MAX_LINES: usize = 200;
 
-/// One line as people see it: what deceives in it is written out, and its line end is not in it.
+/// One line for display: deceptive characters are escaped, and the line end is removed.
 ///
-/// As JSON it is `[kind, old, new, text, marks, cut, end]`. What is 0 or empty at the end is left out.
+/// As JSON it is `[kind, old, new, text, marks, cut, end]`. Trailing zeros and empty values are omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// ` ` kept, `-` removed, `+` added.
+    /// ` ` for kept, `-` for removed, `+` for added.
     pub(super) kind: char,
     /// The number of the line in the old file; 0 if it is not in it.
     pub(super) old: usize,
@@ -52,15 +52,15 @@ impl Serialize for Row {
     }
 }
 
-/// How lines are shown.
+/// How lines are displayed.
 #[derive(Clone, Copy)]
-pub(super) struct Look {
-    /// Line ends of both kinds stand in changed lines, so they are shown there.
+pub(super) struct LineStyle {
+    /// Whether changed lines have both kinds of line ends, so that they are displayed.
     ends: bool,
     most: usize,
 }
 
-impl Look {
+impl LineStyle {
     pub(super) fn of(diff: &FileDiff, whole: bool) -> Self {
         let lines = diff.hunks.iter().flat_map(|hunk| &hunk.lines);
         let mut changed = lines.filter(|line| line.op != ' ').peekable();
@@ -72,7 +72,7 @@ impl Look {
         }
     }
 
-    /// A line as it is shown, and how many units the whole of it has if it was cut.
+    /// The displayed line, and the length of the whole line if it was cut.
     fn text(self, kind: char, raw: &str) -> (String, usize) {
         let line = raw.strip_suffix('\n').unwrap_or(raw);
         let line = match line.strip_suffix('\r') {
@@ -108,8 +108,8 @@ impl Look {
 }
 
 /// The rows `from..to` of one hunk.
-pub(super) fn of_hunk(hunk: &Hunk, from: usize, to: usize, look: Look) -> Vec<Row> {
-    // A side without lines is named by the line before it.
+pub(super) fn of_hunk(hunk: &Hunk, from: usize, to: usize, look: LineStyle) -> Vec<Row> {
+    // The position of an empty side is the line before it.
     let mut old = hunk.old_start + usize::from(hunk.old_lines == 0);
     let mut new = hunk.new_start + usize::from(hunk.new_lines == 0);
     let mut rows = Vec::new();
@@ -147,7 +147,7 @@ fn run(hunk: &Hunk, at: usize, op: char) -> &[HunkLine] {
     rest.get(..end.unwrap_or(rest.len())).unwrap_or_default()
 }
 
-/// Lines that go, and those that come in their place.
+/// Removed lines and the lines that replace them.
 struct Block<'h> {
     removed: &'h [HunkLine],
     added: &'h [HunkLine],
@@ -160,7 +160,7 @@ impl Block<'_> {
         self.removed.len() + self.added.len()
     }
 
-    fn row(&self, at: usize, look: Look) -> Option<Row> {
+    fn row(&self, at: usize, look: LineStyle) -> Option<Row> {
         let is_removed = at < self.removed.len();
         let (kind, line, numbers) = if is_removed {
             ('-', self.removed.get(at)?, (self.old + at, 0))
@@ -172,7 +172,7 @@ impl Block<'_> {
     }
 
     /// The rows `from..to`, with the words marked in which they differ.
-    fn rows(&self, from: usize, to: usize, look: Look) -> Vec<Row> {
+    fn rows(&self, from: usize, to: usize, look: LineStyle) -> Vec<Row> {
         let (removed, added) = (self.removed.len(), self.added.len());
         let mut rows: Vec<Row> = (from..to).filter_map(|at| self.row(at, look)).collect();
         if removed == added {

@@ -1,4 +1,4 @@
-//! Changes in, what their reviews promise out.
+//! Tests of review pages.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ fn change(path: &str, diff: FileDiff) -> Change {
     }
 }
 
-fn review(changes: Vec<Change>) -> (Review, Around) {
+fn review(changes: Vec<Change>) -> (Review, OldTexts) {
     let about = About {
         tool: ToolName::new("edit_file"),
         agent: "main".into(),
@@ -78,16 +78,16 @@ fn review(changes: Vec<Change>) -> (Review, Around) {
     Review::new(about, changes)
 }
 
-fn edited(old: &str, new: &str) -> (Review, Around) {
+fn edited(old: &str, new: &str) -> (Review, OldTexts) {
     review(vec![change("/r/a", diff(old, new, 3))])
 }
 
-fn data((review, around): &(Review, Around)) -> Value {
+fn data((review, around): &(Review, OldTexts)) -> Value {
     serde_json::from_str(&review.data(URI, around).unwrap()).unwrap()
 }
 
-fn rows((review, around): &(Review, Around), query: &str) -> Option<Value> {
-    let wanted = Wanted::parse(query)?;
+fn rows((review, around): &(Review, OldTexts), query: &str) -> Option<Value> {
+    let wanted = RowRange::parse(query)?;
     let rows = review.rows(wanted, around)?;
     Some(serde_json::from_str(&rows.unwrap()).unwrap())
 }
@@ -146,7 +146,7 @@ fn the_rest_of_a_small_file_stands_in_the_page_and_of_a_large_one_comes_by_page(
     );
     assert_eq!(rows(&large, "change=0&old=20002"), None);
     let (review, _) = large;
-    let gone = (review, Around::default());
+    let gone = (review, OldTexts::default());
     assert_eq!(rows(&gone, "change=0&old=10100"), None);
     assert_eq!(data(&gone)["changes"][0]["old_lines"], 0);
 }
@@ -242,7 +242,7 @@ fn no_query_but_the_ones_named_is_answered() {
         "from=2&change=0&count=9",
         "change=0&old=1&whole=1",
     ] {
-        assert!(Wanted::parse(good).is_some(), "{good}");
+        assert!(RowRange::parse(good).is_some(), "{good}");
     }
     for bad in [
         "",
@@ -257,7 +257,7 @@ fn no_query_but_the_ones_named_is_answered() {
         "change=0&from=0&x=1",
         "change=0&from",
     ] {
-        assert_eq!(Wanted::parse(bad), None, "{bad}");
+        assert_eq!(RowRange::parse(bad), None, "{bad}");
     }
 }
 
@@ -426,7 +426,7 @@ proptest! {
         let made = edited(&old, &new);
         let total = count(&made.0.changes[0].diff.hunks);
         let whole: Vec<Row> = made.0.changes[0].diff.hunks.iter()
-            .flat_map(|hunk| of_hunk(hunk, 0, hunk.lines.len(), Look::of(&made.0.changes[0].diff, false)))
+            .flat_map(|hunk| of_hunk(hunk, 0, hunk.lines.len(), LineStyle::of(&made.0.changes[0].diff, false)))
             .collect();
         let whole = serde_json::to_value(&whole).unwrap();
         let (mut seen, mut from) = (Vec::new(), Some(0));

@@ -1,4 +1,4 @@
-//! A store of grants in, what a runtime that takes them up records out.
+//! Restores stored grants and records them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use crate::call::Origin;
 use crate::permission::{AskLimits, BrokerConfig, GrantHolder, GrantStore, Lifetime, StoredGrant};
 
 impl RuntimeBuilder {
-    /// Keeps what people grant to agents ([`Lifetime::Agent`]) in `store`, and takes up what is in it. No root and no
-    /// grant beyond them may hold the file.
+    /// Stores grants to agents ([`Lifetime::Agent`]) in `store` and restores those in it. No root and no grant may contain
+    /// the file.
     ///
-    /// A grant that is taken up does no more than one that is given anew: no deny and no policy yields to it.
+    /// A restored grant has the same effect as a new one: it overrides no deny and no policy.
     #[must_use]
     pub fn grant_store(mut self, store: GrantStore) -> Self {
         self.store = Some(store);
@@ -20,14 +20,14 @@ impl RuntimeBuilder {
     }
 }
 
-/// What tells the questions of one run from those of another.
+/// Random number that distinguishes the questions of this run from those of others.
 fn nonce() -> Result<u64, getrandom::Error> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Records every grant that is live again.
+/// Audits the restored grants.
 pub(super) async fn recorded(audit: &Audit, store: Option<&GrantStore>) -> Result<(), BuildError> {
     for grant in store.into_iter().flat_map(GrantStore::grants) {
         let recorded = match audit.record(event(grant)) {
@@ -60,7 +60,7 @@ fn event(grant: &StoredGrant) -> AuditEvent {
     }
 }
 
-/// How a broker with these limits puts questions, from now on.
+/// The configuration of the broker.
 pub(super) fn asking(
     limits: AskLimits,
     patience: Duration,

@@ -1,4 +1,4 @@
-//! Servers of others in, a runtime that offers their tools out.
+//! Connects the third-party MCP servers of a runtime.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::RuntimeBuilder;
 use crate::upstream::Upstreams;
 
 impl RuntimeBuilder {
-    /// Offers the tools of other servers to workers, as far as their policies leave them. What people may grant or what
-    /// is allowed outright is configured as for any resource: `grantable("write:mcp:SERVER")`, for example.
+    /// Offers the tools of third-party servers to workers, subject to their policies. What is allowed or grantable is
+    /// configured as for any resource, for example by `grantable("write:mcp:SERVER")`.
     #[must_use]
     pub fn servers(mut self, upstreams: &Upstreams) -> Self {
         self.remote = Arc::clone(upstreams.table());

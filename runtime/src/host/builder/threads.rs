@@ -1,4 +1,4 @@
-//! A number of threads in, the sizes of the pools out; and one supervisor a core.
+//! Sizes of the thread pools and the number of supervisors.
 
 use std::sync::Arc;
 
@@ -36,14 +36,14 @@ pub(super) fn in_tokio() -> Result<(), BuildError> {
     runtime.map(drop).map_err(|_| BuildError::NoTokio)
 }
 
-/// Starts one supervisor a core.
+/// Starts one supervisor per CPU core.
 pub(super) async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
     let mut supervisors = Vec::new();
     for _ in 0..cores() {
         let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await?;
         supervisors.push(supervisor);
     }
-    // Nobody else has the core yet, so it is set once.
+    // The core is not shared yet, so it is set once.
     let _ = core.supervisors.set(supervisors);
     Ok(())
 }

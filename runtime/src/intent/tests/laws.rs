@@ -1,4 +1,4 @@
-//! What holds of every template and all arguments, and that both writings of the rules agree.
+//! Property tests of intent templates, also against the second implementation.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn template() -> impl Strategy<Value = String> {
     vec(group, 0..6).prop_map(|parts| parts.concat())
 }
 
-/// Mostly no template: the characters that mean something, in any order.
+/// Mostly invalid templates: special characters in any order.
 fn soup() -> impl Strategy<Value = String> {
     let pieces = vec![
         "{", "}", "[", "]", "\\", " ", "a", "b", ".", "-", "1", "{a}", "[{b}", "é", "\u{200b}",

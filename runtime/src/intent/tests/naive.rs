@@ -1,4 +1,4 @@
-//! The rules once more, over strings alone: no tree, no bounds on work, one rule a function.
+//! Second, naive implementation of intent templates for tests.
 #![expect(clippy::string_slice, reason = "a wrong bound fails the test")]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ enum Piece {
 /// The arguments by name; `true` marks those bound or put aside for a bound one.
 type Scope = BTreeMap<String, (Value, bool)>;
 
-/// The sentence, or nothing for what is no template.
+/// The sentence; `None` for an invalid template.
 pub(super) fn sentence(template: &str, arguments: &Value) -> Option<String> {
     check(template)?;
     let members = arguments.as_object().cloned().unwrap_or_default();
@@ -75,7 +75,7 @@ fn pieces(template: &str) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// Where the bracket stands that closes what came before `text`. Braces hide brackets, backslashes hide both.
+/// The position of the closing bracket. Braces hide brackets, and backslashes hide both.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut braced, mut hidden) = (0, false, false);
     for (at, c) in text.char_indices() {
@@ -176,7 +176,7 @@ fn value(key: &str, scope: &Scope) -> Option<String> {
     (!texts.is_empty()).then(|| cap(&collapsed(&texts.join(", ")), 256))
 }
 
-/// Without what is hidden or turns text around; listed anew, from the Unicode charts.
+/// Removes invisible and bidirectional characters; listed independently, from the Unicode charts.
 fn clean(text: &str) -> String {
     let hidden = |c: char| {
         let c = u32::from(c);

@@ -1,4 +1,4 @@
-//! What a history says of a single call: what allowed or denied it, and how it ended.
+//! History entries of single calls.
 
 use std::sync::Arc;
 
@@ -19,14 +19,13 @@ pub enum CallOutcome {
     Open,
     /// It was answered.
     Answered,
-    /// Its change was made.
+    /// Its change was applied.
     Applied,
     /// It was refused before it had an effect.
     Denied,
-    /// It failed, perhaps after a part of its effect; or the run ended after its effect began and before the end was
-    /// recorded.
+    /// It failed, possibly after a part of its effect, or the run ended during its effect.
     Failed,
-    /// It brought grants that its client may not bring, so they were ignored. How the call itself ended is another entry.
+    /// Grants sent with it were ignored, since its client may not grant. Its own end is another entry.
     GrantsIgnored,
 }
 
@@ -45,11 +44,11 @@ impl CallOutcome {
     }
 }
 
-/// A call, or the start of a worker, without a question of its own.
+/// A call or the start of a worker, without a question.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PastCall {
-    /// Which call of the run; none for the start of a worker.
+    /// The id of the call in the run; `None` for the start of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
     /// How it ended.
@@ -63,11 +62,11 @@ pub struct PastCall {
     /// The code, if it was denied or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// What the caller was told then.
+    /// The message for the caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
-    /// Its effect began, and the call failed or no end of it is recorded. Without a [`code`](Self::code) the end is unknown:
-    /// none of the effect, a part of it or all of it may have happened.
+    /// Whether its effect began, and the call failed or its end is not recorded. Without a [`code`](Self::code) the end is
+    /// unknown: the effect may have happened not at all, partly or completely.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub begun: bool,
     /// How many steps it carried out before it failed, if the tool knows.
@@ -79,10 +78,10 @@ pub struct PastCall {
     /// The grants it used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,
-    /// The grants for this call alone that its client brought.
+    /// The grants that its client sent for this call alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub brought: Vec<ScopePattern>,
-    /// What its plan does, each once.
+    /// The operations of its plan, each once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Op>,
 }

@@ -1,6 +1,6 @@
-//! A decision that let nothing through in, its code, its reason and what a person could do about it out.
+//! Denials: code, reason and remedy of a call that was not let through.
 //!
-//! This is for people alone. An agent is told the code and who refused, and no way around it.
+//! Remedies are for people only. Agents only learn the code and who denied the call.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,20 @@ use super::{CallOutcome, HistoryEntry, HistoryEvent, PastCall};
 use crate::error::Code;
 use crate::permission::{DecidedBy, Decision};
 
-/// Why a call was not let through, for people.
+/// Why a call was not allowed, for people.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial<'e> {
     /// What the agent was told.
     pub code: Code,
-    /// What decided, and what was said to it.
+    /// The deciding rule or person, with the note.
     pub reason: Cow<'e, str>,
-    /// What a person can do, if such a call is to be let through.
+    /// What a person can do to allow such calls.
     pub hint: &'static str,
 }
 
 impl HistoryEntry {
-    /// Why it was not let through; none for what was, for what is open and for what nobody waited for any more.
+    /// Returns why it was not allowed; `None` if it was allowed, is open or was cancelled.
     #[must_use]
     pub fn denial(&self) -> Option<Denial<'_>> {
         let (reason, hint) = match (&self.event, self.decision?) {
@@ -32,39 +32,39 @@ impl HistoryEntry {
                 let note = question.note.as_deref();
                 match self.by {
                     DecidedBy::Host => (
-                        said("the host refused it", note),
+                        with_note("the host refused it", note),
                         "let the host ask a person, or grant it beforehand",
                     ),
                     DecidedBy::Client => (
-                        said("the client sent no usable answer", note),
+                        with_note("the client sent no usable answer", note),
                         "answer when it is asked again, or grant it beforehand",
                     ),
                     DecidedBy::Person | DecidedBy::Rule | DecidedBy::Nobody => (
-                        said("a person refused it", note),
+                        with_note("a person refused it", note),
                         "say yes when it is asked again, or grant it beforehand; after \"for the rest of the session\", have it asked again",
                     ),
                 }
             }
             (HistoryEvent::SignedIn(_), Decision::Denied) => match self.by {
                 DecidedBy::Person => (
-                    said("a person declined to sign in", None),
+                    with_note("a person declined to sign in", None),
                     "have the server tried again, and sign in when it is asked",
                 ),
                 DecidedBy::Nobody => (
-                    said("nobody could be asked to sign in, or nobody did", None),
+                    with_note("nobody could be asked to sign in, or nobody did", None),
                     "let the host ask a person to sign in, and have the server tried again",
                 ),
                 DecidedBy::Host | DecidedBy::Client | DecidedBy::Rule => (
-                    said("the browser brought no answer to what was asked", None),
+                    with_note("the browser brought no answer to what was asked", None),
                     "have the server tried again",
                 ),
             },
-            // What was open when the run ended was told nobody.
+            // Nobody was told about questions that were open when the run ended.
             (HistoryEvent::Question(question), Decision::Expired)
                 if question.ended_at.is_some() =>
             {
                 (
-                    said("nobody answered in time", None),
+                    with_note("nobody answered in time", None),
                     "answer in time or allow more of it, or grant it beforehand",
                 )
             }
@@ -125,12 +125,12 @@ fn of_call(call: &PastCall, by: DecidedBy) -> Denial<'_> {
         .filter(|_| code == Code::PermissionDenied);
     Denial {
         code,
-        reason: said(what, more.or(call.message.as_deref())),
+        reason: with_note(what, more.or(call.message.as_deref())),
         hint,
     }
 }
 
-fn said(what: &'static str, more: Option<&str>) -> Cow<'static, str> {
+fn with_note(what: &'static str, more: Option<&str>) -> Cow<'static, str> {
     more.map_or(what.into(), |more| format!("{what}: {more}").into())
 }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_let_through_says_why_and_what_a_person_can_do() {
+    fn denied_entry_has_reason_and_remedy() {
         let mut log = Log::default();
         log.spawn(1, "main");
         log.asked("main", 1, NEED, Decision::Denied, None);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_through_or_is_gone_has_no_reason() {
+    fn allowed_or_cancelled_entry_has_no_reason() {
         let mut log = Log::default();
         log.spawn(1, "main");
         log.asked("main", 4, NEED, Decision::Granted, None);

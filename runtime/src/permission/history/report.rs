@@ -1,4 +1,4 @@
-//! The entries of a history and the uses of grants in, counts for people out.
+//! Statistics of a history for people.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::id::{GrantId, ToolName};
 use crate::permission::{DecidedBy, Decision, GrantHolder};
 use crate::scope::{Coverage, Scope};
 
-/// What the record says of how people are asked.
+/// Statistics of questions, calls and grants.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HistoryReport {
@@ -20,11 +20,11 @@ pub struct HistoryReport {
     pub all: Tally,
     /// Those of each agent.
     pub agents: BTreeMap<Arc<str>, Tally>,
-    /// Every grant that outlived its call, in the order they were given.
+    /// All grants that outlived their call, in the order in which they were given.
     pub grants: Vec<GrantUse>,
-    /// What was asked more than once, most often first.
+    /// Repeated questions, the most frequent first.
     pub repeated: Vec<RepeatedQuestion>,
-    /// The calls that have entries of their own, counted by how they ended, most often first.
+    /// Calls with entries of their own by outcome, the most frequent first.
     pub calls: Vec<CallTally>,
 }
 
@@ -35,7 +35,7 @@ impl HistoryReport {
     }
 }
 
-/// How many questions ended how.
+/// Questions by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Tally {
@@ -45,7 +45,7 @@ pub struct Tally {
     pub denied: u64,
     /// Nobody answered in time.
     pub expired: u64,
-    /// Nobody waited for the answer any more.
+    /// No call waited for the answer any more.
     pub cancelled: u64,
     /// It is open.
     pub open: u64,
@@ -69,7 +69,7 @@ impl Tally {
         self.granted + self.denied + self.expired + self.cancelled + self.open
     }
 
-    /// How many in a hundred of those that were answered were allowed; none if none was.
+    /// Returns the percentage of answered questions that were allowed; `None` without answers.
     #[must_use]
     pub fn approve_rate(&self) -> Option<u64> {
         (self.granted * 100).checked_div(self.granted + self.denied)
@@ -84,11 +84,11 @@ pub struct GrantUse {
     pub run: u64,
     /// Which.
     pub grant: GrantId,
-    /// What it covers; none if the record begins after it was given.
+    /// What it covers; `None` if the audit begins after it was given.
     pub pattern: Option<Coverage>,
     /// Who may use it.
     pub holder: Option<GrantHolder>,
-    /// Whether the holder's sub-agents may use it, too.
+    /// Whether the holder's descendants may use it, too.
     #[serde(skip)]
     pub(super) descendants: Option<bool>,
     /// The agent that holds it.
@@ -97,13 +97,13 @@ pub struct GrantUse {
     pub session: Option<Arc<str>>,
     /// When it was given, in milliseconds since 1970.
     pub given_at: Option<u64>,
-    /// Who gave it; nobody if the record does not say.
+    /// Who gave it; nobody if it is not recorded.
     pub by: DecidedBy,
     /// How many calls used it.
     pub uses: u64,
     /// When it was used last.
     pub used_at: Option<u64>,
-    /// When it was taken back.
+    /// When it was revoked.
     pub ended_at: Option<u64>,
 }
 
@@ -139,7 +139,7 @@ impl GrantUse {
     }
 }
 
-/// One question, however often it was asked.
+/// A question that was asked several times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RepeatedQuestion {
@@ -153,7 +153,7 @@ pub struct RepeatedQuestion {
     pub tally: Tally,
 }
 
-/// Equal ends of calls, however often there were some.
+/// Calls with the same outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CallTally {
@@ -227,7 +227,7 @@ pub(super) fn report<'e>(
             tally,
         })
         .collect();
-    // Stable, so that equals stay in the order of agents, tools and needs.
+    // Stable, so that equal entries stay in the order of agents, tools and needs.
     let times = |asked: &RepeatedQuestion| std::cmp::Reverse(asked.tally.questions());
     report.repeated.sort_by_key(times);
     let meant = grants.filter(|grant| filter.counts(grant));

@@ -1,4 +1,4 @@
-//! Audits of small lives in, the history that they tell out.
+//! Tests of the history.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Log {
         };
         let line = serde_json::json!({ "format": 2, "seq": 0, "at_ms": self.at, "event": event })
             .to_string();
-        self.history.fold.take(past(line.as_bytes()).unwrap());
+        self.history.builder.take(past(line.as_bytes()).unwrap());
     }
 
     pub(crate) fn spawn(&mut self, worker: u64, agent: &str) {
@@ -109,7 +109,7 @@ impl Log {
         self.call(Some(1), agent, Some(call), step);
     }
 
-    /// Asks for `verb` on `path` and answers; a yes changes the file by `op`.
+    /// Asks for `verb` on `path` and answers; an approval changes the file by `op`.
     pub(crate) fn asked(
         &mut self,
         agent: &str,
@@ -141,7 +141,7 @@ impl Log {
     /// Asks for `needs` and is allowed a part of the change, which is made.
     pub(crate) fn allowed_in_part(&mut self, agent: &str, question: u64, needs: &[&str]) {
         let call = self.ask(agent, question, needs);
-        let left_out = crate::LeftOut {
+        let left_out = crate::ExcludedHunks {
             path: "/r/x".parse_path(),
             hunks: vec![0],
         };
@@ -171,7 +171,7 @@ impl Log {
             "lifetime": "agent", "descendants": descendants,
         });
         let line = serde_json::json!({ "at": at, "event": event }).to_string();
-        self.history.fold.take(past(line.as_bytes()).unwrap());
+        self.history.builder.take(past(line.as_bytes()).unwrap());
     }
 
     pub(crate) fn ruled(&mut self, agent: &str, need: &str) {
@@ -203,7 +203,7 @@ impl Log {
         self.step(Some(1), "", step);
     }
 
-    fn redeem(&mut self, grants: &[u64]) {
+    fn use_grants(&mut self, grants: &[u64]) {
         let grants = grants.iter().copied().map(GrantId).collect();
         self.call(
             Some(1),
@@ -321,7 +321,7 @@ fn token() -> crate::PreviewToken {
 const NEED: &[&str] = &["write:file:/r/a/x"];
 
 #[test]
-fn each_question_is_told_once_with_its_end() {
+fn each_question_has_one_entry_with_its_end() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.ask("main", 1, NEED);
@@ -355,7 +355,7 @@ fn each_question_is_told_once_with_its_end() {
 }
 
 #[test]
-fn what_people_said_at_servers_is_told_and_found_by_the_server() {
+fn sign_in_decisions_have_entries_found_by_server() {
     let mut log = Log::default();
     for (server, allowed, by) in [
         ("mail", true, DecidedBy::Person),
@@ -412,7 +412,7 @@ fn what_people_said_at_servers_is_told_and_found_by_the_server() {
 }
 
 #[test]
-fn ids_begin_anew_with_each_run_and_what_was_open_has_expired() {
+fn ids_restart_with_each_run_and_open_questions_expire() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.ask("main", 1, NEED);
@@ -432,13 +432,13 @@ fn ids_begin_anew_with_each_run_and_what_was_open_has_expired() {
     let cut_off = log.history.entries().next().unwrap();
     assert_eq!(cut_off.denial(), None);
     // Another chain is another runtime, and says nothing of what this one has open.
-    log.history.fold.begin_chain();
+    log.history.builder.begin_chain();
     log.spawn(1, "main");
     assert!(log.told()[2].starts_with("3 main - q1"));
 }
 
 #[test]
-fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
+fn grants_of_an_answer_are_part_of_its_entry() {
     let mut log = Log::default();
     log.spawn(1, "main/tests");
     log.grant(1, "write:file:/r", Lifetime::Session);
@@ -476,7 +476,7 @@ fn the_grants_of_an_answer_are_told_with_it_and_others_by_themselves() {
 }
 
 #[test]
-fn a_grant_that_serves_several_answers_is_told_with_the_first() {
+fn shared_grant_is_part_of_the_first_answer() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.ask("main", 1, NEED);
@@ -494,7 +494,7 @@ fn a_grant_that_serves_several_answers_is_told_with_the_first() {
 }
 
 #[test]
-fn a_plan_is_that_of_the_question_only_after_a_yes() {
+fn plan_belongs_to_the_question_only_after_approval() {
     let mut log = Log::default();
     log.spawn(1, "main");
     let call = log.ask("main", 1, NEED);
@@ -560,7 +560,7 @@ fn every_condition_of_a_filter_must_hold() {
 }
 
 #[test]
-fn entries_and_grants_are_told_apart_by_session_and_server() {
+fn entries_and_grants_are_filtered_by_session_and_server() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.spawn(2, "other");
@@ -614,7 +614,7 @@ fn entries_and_grants_are_told_apart_by_session_and_server() {
         r#"{"agent":"main","worker":1,"step":"answered","question":1,"decision":"denied"}"#,
     ] {
         let line = format!(r#"{{"at":1,"event":{event}}}"#);
-        older.fold.take(past(line.as_bytes()).unwrap());
+        older.builder.take(past(line.as_bytes()).unwrap());
     }
     let entry = older.entries().next().unwrap();
     assert_eq!((entry.session.as_ref(), &*entry.agent), (None, "main"));
@@ -622,13 +622,13 @@ fn entries_and_grants_are_told_apart_by_session_and_server() {
 }
 
 #[test]
-fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
+fn report_counts_uses_repeated_questions_and_approvals() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.grant(1, "write:file:/r", Lifetime::Session);
     log.grant(2, "write:file:/s", Lifetime::Session);
-    log.redeem(&[1, 7]);
-    log.redeem(&[1]);
+    log.use_grants(&[1, 7]);
+    log.use_grants(&[1]);
     for (question, agent) in [(1, "main"), (2, "main"), (3, "main/a")] {
         log.asked(agent, question, NEED, Decision::Granted, None);
     }
@@ -683,14 +683,14 @@ fn a_report_counts_uses_repeated_questions_and_how_often_people_say_yes() {
 }
 
 #[test]
-fn a_grant_that_outlives_its_run_is_counted_on() {
+fn uses_of_a_grant_are_counted_across_runs() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.for_agent("granted", 10);
-    log.redeem(&[1]);
+    log.use_grants(&[1]);
     log.for_agent("restored", 20);
     log.spawn(1, "main");
-    log.redeem(&[1]);
+    log.use_grants(&[1]);
     log.grant(2, "write:file:/r/b", Lifetime::Session);
     let report = log.history.report(&HistoryFilter::default());
     let told: Vec<_> = report
@@ -718,15 +718,15 @@ fn uses(log: &Log) -> Vec<(u64, u64, u64, bool)> {
 }
 
 #[test]
-fn a_restored_grant_that_no_record_gives_is_told_and_never_taken_for_another() {
+fn restored_grant_without_record_has_its_own_entry() {
     let check = |pattern: &str, descendants, merged| {
         let mut log = Log::default();
         log.spawn(1, "main");
         log.for_agent("granted", 10);
-        log.redeem(&[1]);
+        log.use_grants(&[1]);
         log.kept("restored", 20, pattern, descendants);
         log.spawn(1, "main");
-        log.redeem(&[1]);
+        log.use_grants(&[1]);
         let expected = if merged {
             vec![(1, 1, 2, true)]
         } else {
@@ -744,12 +744,12 @@ fn a_restored_grant_that_no_record_gives_is_told_and_never_taken_for_another() {
 }
 
 #[test]
-fn a_restored_grant_whose_beginning_is_not_in_the_record_is_counted_on() {
+fn uses_of_restored_grant_without_record_are_counted() {
     let mut log = Log::default();
     for at in [10, 20, 30] {
         log.for_agent("restored", at);
         log.spawn(1, "main");
-        log.redeem(&[1]);
+        log.use_grants(&[1]);
     }
     assert_eq!(uses(&log), [(1, 1, 3, true)]);
     assert_eq!(
@@ -764,17 +764,17 @@ fn a_restored_grant_whose_beginning_is_not_in_the_record_is_counted_on() {
 }
 
 #[test]
-fn a_grant_that_is_restored_after_other_steps_is_that_of_another_run() {
+fn grant_restored_after_other_steps_begins_a_run() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.for_agent("restored", 10);
     log.spawn(1, "main");
-    log.redeem(&[1]);
+    log.use_grants(&[1]);
     assert_eq!(uses(&log), [(2, 1, 1, true)]);
 }
 
 #[test]
-fn a_grant_for_once_is_not_that_of_an_answer_for_once() {
+fn separate_once_grant_is_not_part_of_a_once_answer() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.ask("main", 1, NEED);
@@ -796,7 +796,7 @@ fn a_grant_for_once_is_not_that_of_an_answer_for_once() {
 }
 
 #[test]
-fn a_yes_to_a_part_is_told_as_one() {
+fn partial_approval_is_one_entry() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.allowed_in_part("main", 1, NEED);
@@ -834,7 +834,7 @@ fn an_entry_is_one_line_of_json() {
 }
 
 #[tokio::test]
-async fn a_chain_is_read_as_far_as_it_holds() {
+async fn broken_chain_is_read_up_to_the_break() {
     let sink = MemoryAudit::new(100);
     let audit = crate::audit::Audit::start(sink.clone(), 100).unwrap();
     for question in 1..=3 {
@@ -892,12 +892,12 @@ async fn a_chain_is_read_as_far_as_it_holds() {
 }
 
 #[test]
-fn who_decided_is_told_as_recorded_and_older_records_are_read_without_it() {
+fn decider_is_read_as_recorded_and_absent_in_older_records() {
     let by = |step: &str, more: &str| {
         let mut history = History::new();
         let event = format!(r#"{{"agent":"main","worker":1,"step":"{step}"{more}}}"#);
         let line = format!(r#"{{"at":1,"event":{event}}}"#);
-        history.fold.take(past(line.as_bytes()).unwrap());
+        history.builder.take(past(line.as_bytes()).unwrap());
         let entry = history.entries().next().unwrap();
         serde_json::to_value(entry).unwrap()["by"].clone()
     };
@@ -977,7 +977,7 @@ fn effect_without_recorded_end_is_open_until_the_next_run_and_failed_then() {
 }
 
 #[test]
-fn effect_with_recorded_end_is_told_as_it_ended() {
+fn effect_with_recorded_end_has_that_outcome() {
     let (mut log, asked) = log_of_two_effects();
     for call in [asked, 10] {
         log.applied(call);
@@ -1006,7 +1006,7 @@ fn effect_with_recorded_end_is_told_as_it_ended() {
 }
 
 #[test]
-fn remote_change_without_recorded_end_is_told_as_one_that_began() {
+fn remote_change_without_recorded_end_is_marked_as_begun() {
     let mut log = Log::default();
     log.spawn(1, "main");
     let need = "write:mcp:git:push";

@@ -1,4 +1,4 @@
-//! Why a worker may not ask in, what its call is told out.
+//! Reasons why a question is not asked, and their errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::{CallError, Code};
 use crate::scope::Coverage;
 
-/// The limit that a question is beyond, and its value.
+/// The limit that a question exceeds, with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// [`AskLimits::open_per_worker`](super::AskLimits::open_per_worker)
@@ -36,12 +36,12 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Why a person is not asked.
+/// Why a question is not asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAsked {
-    /// As many questions are open, or calls wait for one, as the limits allow.
+    /// Too many questions are open, or too many calls wait for one.
     Busy(Limit),
-    /// The worker asked as often in a minute as the limits allow.
+    /// The worker asked too often within a minute.
     TooOften {
         per_minute: usize,
         retry_after: Duration,

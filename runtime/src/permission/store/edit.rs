@@ -1,4 +1,4 @@
-//! An open store and what a person wants changed in it, the grants that are meant and the file replaced out.
+//! Edits of a grant store without a runtime.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,33 +14,33 @@ use crate::policy::Authority;
 use crate::private_file::StoreFile;
 use crate::scope::{Coverage, Scope};
 
-/// Why a store is not changed. Nothing in it is other than before, but for [`Self::Write`].
+/// Why a store was not changed. Its content is as before, except after [`Self::Write`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantEditError {
-    /// One of those meant is not there.
+    /// One of the grants does not exist.
     #[error("there is no grant {0}")]
     NoGrant(GrantId),
-    /// The change would leave more than there was; that takes another grant.
+    /// The change would widen the grant; that requires another grant.
     #[error("grant {0} can only be narrowed; for more, give another")]
     Wider(GrantId),
-    /// What a store keeps is neither counted nor timed, and held by an agent.
+    /// Stored grants have neither a count nor a time limit, and are held by agents.
     #[error("a store keeps only what an agent was granted for good")]
     NotForGood,
-    /// No worker can have this path.
+    /// The agent path is invalid.
     #[error("`{}` is no path of an agent, such as main/tests", crate::escape(.0))]
     NoAgent(Arc<str>),
-    /// It would hold too many.
+    /// The store would hold too many grants.
     #[error("a store holds at most {MOST_GRANTS} grants; take some back")]
     TooMany,
-    /// The file cannot be written. It may say what it said before, or what it was to say.
+    /// The file cannot be written. It may have the old or the new content.
     #[error("it cannot be written")]
     Write(#[source] io::Error),
 }
 
 impl GrantStore {
-    /// Takes these grants out, all or none; they are gone from the disk when this returns. No audit tells of it: a runtime
-    /// that has the store takes grants back by [`GrantAuthority::revoke`](crate::GrantAuthority::revoke).
+    /// Removes these grants from disk, all or none. This is not audited: a runtime that uses the store revokes grants by
+    /// [`GrantAuthority::revoke`](crate::GrantAuthority::revoke).
     ///
     /// # Errors
     /// [`GrantEditError`]
@@ -55,9 +55,8 @@ impl GrantStore {
         Ok(taken)
     }
 
-    /// Leaves less of a grant, which is so on the disk when this returns; as
-    /// [`GrantAuthority::narrow`](crate::GrantAuthority::narrow), and no audit tells of it. Of protected names only those
-    /// built in are known here: what a configuration adds, a runtime knows.
+    /// Narrows a grant on disk, as [`GrantAuthority::narrow`](crate::GrantAuthority::narrow) does, without audit. Only the
+    /// built-in protected names are known here, not those of a configuration.
     ///
     /// # Errors
     /// [`GrantEditError`]; [`GrantEditError::Wider`] also for a protected file that the grant does not name.
@@ -81,9 +80,8 @@ impl GrantStore {
         Ok(grant)
     }
 
-    /// Adds grants to agents, all or none; they are on the disk when this returns. A grant that the agent has in just this
-    /// form is not added again. No audit tells of it: a runtime that has the store grants by
-    /// [`GrantAuthority::grant`](crate::GrantAuthority::grant).
+    /// Adds grants to agents on disk, all or none. A grant that the agent already has is not added again. This is not
+    /// audited: a runtime that uses the store grants by [`GrantAuthority::grant`](crate::GrantAuthority::grant).
     ///
     /// # Errors
     /// [`GrantEditError`]
@@ -133,7 +131,7 @@ impl GrantStore {
 }
 
 impl StoredGrant {
-    /// What two grants have in common that give the same to the same.
+    /// The properties that equal grants share.
     fn form(&self) -> (Arc<str>, Coverage, bool) {
         let Self {
             id: _,
@@ -147,14 +145,14 @@ impl StoredGrant {
 }
 
 impl Contents {
-    /// Puts them in the place of what the file says.
+    /// Replaces the content of the file.
     pub(super) fn put(&self, file: &StoreFile) -> io::Result<()> {
         file.replace(&format::encode(self)?)
     }
 }
 
-/// Whether it would change a file that is protected in every configuration: names are protected at any depth, so one
-/// root that holds everything serves for all.
+/// Whether it would change a file with a built-in protected name. Names are protected at any depth, so one root that
+/// contains everything is enough.
 fn is_protected(need: &Scope) -> bool {
     let config = Config::new().root(RootConfig::new(VirtualPath::top()));
     Authority::configured(&config).map_or(true, |authority| authority.protects(need))

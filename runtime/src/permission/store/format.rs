@@ -1,7 +1,7 @@
-//! Grants in, the bytes of a file that keeps them out; and such bytes in, the grants or what is wrong with them out.
+//! File format of the grant store.
 //!
-//! The first line says what the file is, the next number, how many grants follow, and the hash of all the rest of the
-//! file; then comes one line a grant. Everything is covered by the hash, so a part that is missing or changed is seen.
+//! The first line has the format, the next id, the number of grants, and the hash of the rest of the file; then follows
+//! one line per grant. The hash covers everything, so missing or changed parts are detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,21 +17,21 @@ use crate::json::read_json;
 
 const FORMAT: &str = "bailiwick-grants";
 pub(super) const VERSION: u64 = 2;
-/// How a store of any version begins.
+/// Start of a store of any version.
 const BEGINS: &[u8] = br#"{"format":"bailiwick-grants","version":"#;
 const HASH_OPENS: &str = ",\"sha256\":\"";
 const HASH_CLOSES: &str = "\"}";
-/// How many grants a store holds.
+/// Maximum number of grants.
 pub(in super::super) const MOST_GRANTS: usize = 10_000;
-/// How large a store is; 10,000 grants of paths that are as long as paths can be.
+/// Maximum size of a store: 10,000 grants with paths of maximum length.
 pub(super) const MOST_BYTES: u64 = 64 << 20;
-/// Above it, JSON readers of people's tools round numbers.
+/// Largest id: common JSON readers round greater numbers.
 const MOST_NUMBERS: u64 = 1 << 53;
 
-/// What a store holds.
+/// Content of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contents {
-    /// The number after the highest that a stored grant ever had, so that none is given twice.
+    /// The id after the highest one of any stored grant, so that no id is reused.
     pub(crate) next: u64,
     pub(crate) grants: BTreeMap<GrantId, StoredGrant>,
 }
@@ -46,7 +46,7 @@ impl Default for Contents {
 }
 
 impl Contents {
-    /// What is left without these grants, and those; or the first of them that is not there.
+    /// Removes these grants. Returns the rest and the removed ones, or the first id that does not exist.
     pub(super) fn without(
         &self,
         ids: &BTreeSet<GrantId>,
@@ -60,42 +60,42 @@ impl Contents {
     }
 }
 
-/// Why bytes are no store that can be used.
+/// Why a file is not a usable store.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// It never was one.
+    /// It is not a store.
     Foreign,
-    /// It is one of another version.
+    /// It is a store of another version.
     Version(u64),
-    /// It was one.
+    /// It is a damaged store.
     Damaged(GrantDamage),
 }
 
-/// What is wrong with a grant store.
+/// Damage of a grant store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantDamage {
-    /// It is larger than any store.
+    /// It is too large.
     #[error("it is larger than a grant store can be")]
     Large,
-    /// The first line is not whole, or says what it must not.
+    /// The first line is incomplete or invalid.
     #[error("its first line cannot be read")]
     Header(#[source] serde_json::Error),
-    /// Bytes are missing, added or others.
+    /// Bytes are missing, added or changed.
     #[error("its content does not match its checksum")]
     Changed,
-    /// There are not as many grants as the first line says, or too many.
+    /// The number of grants differs from the first line, or is too large.
     #[error("it does not hold the number of grants that its first line states")]
     Count,
-    /// A line is no grant.
+    /// A line is not a grant.
     #[error("line {line} is no grant")]
     Grant {
-        /// Counted from 1.
+        /// The line number, from 1.
         line: usize,
         /// Why.
         source: serde_json::Error,
     },
-    /// Two grants have the number, or none can have it.
+    /// An id is used twice, or is invalid.
     #[error("the number of grant {0} cannot be")]
     Number(GrantId),
 }
@@ -120,13 +120,13 @@ struct Header {
     sha256: String,
 }
 
-/// What every version says.
+/// Header fields of every version.
 #[derive(Deserialize)]
 struct Versioned {
     version: u64,
 }
 
-/// The file that holds `contents`.
+/// Encodes `contents`.
 pub(super) fn encode(contents: &Contents) -> io::Result<Vec<u8>> {
     let header = line(&Unsealed {
         format: FORMAT,
@@ -149,7 +149,7 @@ pub(super) fn encode(contents: &Contents) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// One line of JSON in which no character is raw that deceives whoever looks at the file.
+/// One line of JSON with deceptive characters escaped.
 fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut json = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(
@@ -158,7 +158,7 @@ fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(json)
 }
 
-/// The hash of a first line up to where the hash stands in it, and of the lines after it.
+/// The hash of the first line up to its hash, and of the following lines.
 fn hash(opened: &[u8], body: &[u8]) -> ContentHash {
     let mut hasher = Sha256::new();
     hasher.update((opened.len() as u64).to_le_bytes());
@@ -167,7 +167,7 @@ fn hash(opened: &[u8], body: &[u8]) -> ContentHash {
     ContentHash::from_bytes(hasher.finalize().into())
 }
 
-/// What the file holds, if it is exactly as it was written.
+/// Decodes a file if it is exactly as it was written.
 pub(super) fn decode(bytes: &[u8]) -> Result<Contents, Unread> {
     if !bytes.starts_with(BEGINS) && !BEGINS.starts_with(bytes) {
         return Err(Unread::Foreign);
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// A file with a right checksum, whatever it says.
+    /// A file with a valid hash and any content.
     fn sealed(version: u64, rest: &str, body: &str) -> Vec<u8> {
         let opened = format!(r#"{{"format":"bailiwick-grants","version":{version},{rest}"#);
         let hash = hash(opened.as_bytes(), body.as_bytes());
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_no_character_deceives() {
+    fn written_store_is_read_back_with_deceptive_characters_escaped() {
         let hostile: String = (0..0xa0)
             .chain([0x200b, 0x202e, 0x2066, 0xfeff, 0xe0041])
             .filter_map(char::from_u32)
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_can_be_other_missing_or_added() {
+    fn any_changed_byte_is_detected() {
         let bytes = encode(&contents(
             9,
             [1, 2, 8].map(|id| grant(id, "main/a", "write:file:/r/x")),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_checksum_makes_no_wrong_content_right() {
+    fn valid_hash_does_not_accept_invalid_content() {
         assert!(decode(&sealed(2, r#""next":2,"grants":1"#, LINE)).is_ok());
         let one = r#""next":2,"grants":1"#;
         let no_grant = "line 2 is no grant";
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_and_another_file_are_told_from_a_damaged_one() {
+    fn other_version_other_file_and_damage_are_distinguished() {
         let later = sealed(3, r#""next":2,"grants":1,"more":1"#, "?");
         assert!(matches!(decode(&later), Err(Unread::Version(3))));
         for foreign in ["{}", "[1]", r#"{"format":"other","version":1}"#, "\n"] {

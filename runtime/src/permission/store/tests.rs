@@ -1,4 +1,4 @@
-//! Grants, restarts, damaged files and full disks in, exactly the grants that were acknowledged out.
+//! Tests of the grant store with restarts, damaged files and full disks.
 #![expect(
     clippy::disallowed_methods,
     reason = "the files of a store are damaged here on purpose"
@@ -32,19 +32,19 @@ fn audit() -> Audit {
     Audit::start(MemoryAudit::new(10), 10).unwrap()
 }
 
-/// A keeper over `path` whose clock stands still, and what it reports as not stored.
-fn keeper(path: &Path) -> (Keeper, Contents, mpsc::Receiver<Unstored>) {
+/// A handle of the store at `path` with a fixed clock, and the failures that it reports.
+fn handle(path: &Path) -> (StoreHandle, Contents, mpsc::Receiver<StoreFailure>) {
     let (sender, unstored) = mpsc::channel();
     let store = GrantStore::open(path).unwrap();
-    let (keeper, contents) =
-        Keeper::start(Some(store), &audit(), Arc::new(|| 7), move |unstored| {
+    let (handle, contents) =
+        StoreHandle::start(Some(store), &audit(), Arc::new(|| 7), move |unstored| {
             sender.send(unstored).unwrap();
         })
         .unwrap();
-    (keeper, contents, unstored)
+    (handle, contents, unstored)
 }
 
-fn wait(saved: Saved) -> Result<(), GrantWriteError> {
+fn wait(saved: PendingSave) -> Result<(), GrantWriteError> {
     let tokio = tokio::runtime::Builder::new_current_thread();
     { tokio }.build().unwrap().block_on(saved.done())
 }
@@ -66,12 +66,12 @@ fn names(folder: &Path) -> Vec<String> {
 /// A store with two grants, closed.
 fn prepared(folder: &Path) -> PathBuf {
     let path = folder.join("grants");
-    let (mut keeper, ..) = keeper(&path);
+    let (mut handle, ..) = handle(&path);
     for id in [1, 2] {
-        keeper.give(GrantId(id), &new("main", "write:file:/r"));
+        handle.added(GrantId(id), &new("main", "write:file:/r"));
     }
-    wait(keeper.save()).unwrap();
-    wait(keeper.close()).unwrap();
+    wait(handle.save()).unwrap();
+    wait(handle.close()).unwrap();
     path
 }
 
@@ -100,19 +100,19 @@ proptest! {
     fn any_words_over_any_restarts_leave_what_a_map_would(words in words()) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("grants");
-        let (mut open, contents, mut unstored) = keeper(&path);
+        let (mut open, contents, mut unstored) = handle(&path);
         let (mut model, mut next) = (BTreeMap::new(), contents.next);
         for word in words {
             match word {
                 Word::Give(what) => {
                     let pattern = format!("write:file:/r/{what}");
-                    open.give(GrantId(next), &new("main", &pattern));
+                    open.added(GrantId(next), &new("main", &pattern));
                     model.insert(next, pattern);
                     next += 1;
                 }
                 Word::Take(which) => {
                     let id = u64::from(which) % (next + 1);
-                    open.take(GrantId(id));
+                    open.removed(GrantId(id));
                     model.remove(&id);
                 }
                 Word::Save => {
@@ -125,7 +125,7 @@ proptest! {
                     wait(open.save()).unwrap();
                     wait(open.close()).unwrap();
                     let contents;
-                    (open, contents, unstored) = keeper(&path);
+                    (open, contents, unstored) = handle(&path);
                     let found = contents.grants.values().map(|grant| (grant.id.0, grant.pattern.to_string()));
                     prop_assert_eq!(found.collect::<BTreeMap<_, _>>(), model.clone());
                     prop_assert!(model.keys().all(|id| *id < contents.next));
@@ -138,10 +138,10 @@ proptest! {
 }
 
 #[test]
-fn only_what_an_agent_has_for_good_is_stored() {
+fn only_permanent_agent_grants_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
-    let (mut keeper, ..) = keeper(&path);
+    let (mut handle, ..) = handle(&path);
     let hour = Lifetime::For(std::time::Duration::from_secs(3600));
     let worker = GrantHolder::Worker(crate::id::WorkerId(1));
     for (id, holder, lifetime) in [
@@ -155,9 +155,9 @@ fn only_what_an_agent_has_for_good_is_stored() {
             lifetime,
             ..new("", "write")
         };
-        keeper.give(GrantId(id), &new);
+        handle.added(GrantId(id), &new);
     }
-    wait(keeper.save()).unwrap();
+    wait(handle.save()).unwrap();
     let found = GrantStore::read(&path).unwrap();
     let expected = StoredGrant {
         id: GrantId(4),
@@ -170,19 +170,19 @@ fn only_what_an_agent_has_for_good_is_stored() {
 }
 
 #[test]
-fn the_number_of_a_grant_that_was_taken_back_is_not_given_again() {
+fn id_of_a_revoked_grant_is_not_reused() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
-    let (mut first, ..) = keeper(&path);
-    first.take(GrantId(2));
+    let (mut first, ..) = handle(&path);
+    first.removed(GrantId(2));
     wait(first.save()).unwrap();
     wait(first.close()).unwrap();
-    let (_second, contents, _) = keeper(&path);
+    let (_second, contents, _) = handle(&path);
     assert_eq!((ids(&path), contents.next), (vec![1], 3));
 }
 
 #[test]
-fn the_file_is_its_owners_alone_and_nothing_else_is_left() {
+fn store_file_is_private_and_leaves_no_other_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     for name in ["grants", "grants.lock"] {
@@ -207,12 +207,12 @@ fn a_second_runtime_is_refused_and_readers_are_not() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_no_hindrance() {
+fn leftovers_of_a_killed_writer_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     fs::write(path.with_file_name("grants.new"), "half").unwrap();
-    let (mut open, ..) = keeper(&path);
-    open.take(GrantId(1));
+    let (mut open, ..) = handle(&path);
+    open.removed(GrantId(1));
     wait(open.save()).unwrap();
     assert_eq!(ids(&path), [2]);
     assert_eq!(names(folder.path()), ["grants", "grants.lock"]);
@@ -224,7 +224,7 @@ fn a_file_that_is_cut_or_changed_anywhere_is_kept_aside_and_the_next_start_is_em
     let path = prepared(folder.path());
     let whole = fs::read(&path).unwrap();
     let aside = path.with_file_name("grants.corrupt");
-    // What does not begin as a store does is some other file, and stays.
+    // A file that does not begin like a store is not changed.
     let begins = r#"{"format":"bailiwick-grants","version":1"#.len();
     // Each writes to the disk often; `format` tries every byte.
     for at in (0..whole.len()).step_by(7) {
@@ -401,7 +401,7 @@ fn a_folder_above_in_which_others_may_exchange_folders_is_refused_and_a_sticky_o
         set_mode(above.path(), sticky);
         assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 2);
         set_mode(above.path(), 0o755);
-        // Whoever may replace the link decides which folder is opened.
+        // Whoever can replace the link decides which folder is opened.
         set_mode(linked.path(), others_write);
         refused(&by_link, linked.path());
         set_mode(linked.path(), 0o755);
@@ -428,36 +428,36 @@ fn every_file_that_a_damaged_one_may_become_belongs_to_the_store() {
 }
 
 #[test]
-fn a_store_that_was_let_go_takes_nothing_and_says_so() {
+fn closed_store_rejects_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
-    let (mut keeper, _, unstored) = keeper(&path);
-    keeper.give(GrantId(1), &new("main", "write"));
-    // Not waited for: closing stores what was handed over before.
-    let first = keeper.save();
-    wait(keeper.close()).unwrap();
+    let (mut handle, _, unstored) = handle(&path);
+    handle.added(GrantId(1), &new("main", "write"));
+    // Not awaited: closing stores pending changes.
+    let first = handle.save();
+    wait(handle.close()).unwrap();
     wait(first).unwrap();
     assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 1);
-    keeper.give(GrantId(2), &new("main", "write"));
-    let late = keeper.save();
+    handle.added(GrantId(2), &new("main", "write"));
+    let late = handle.save();
     let reported = unstored.try_recv().unwrap();
     assert_eq!(reported.grants, [GrantId(2)]);
-    reported.told();
+    reported.report();
     assert!(matches!(wait(late), Err(GrantWriteError::Closed)));
-    keeper.take(GrantId(1));
-    assert!(matches!(wait(keeper.save()), Err(GrantWriteError::Closed)));
-    wait(keeper.close()).unwrap();
+    handle.removed(GrantId(1));
+    assert!(matches!(wait(handle.save()), Err(GrantWriteError::Closed)));
+    wait(handle.close()).unwrap();
     assert_eq!(ids(&path), [1]);
 }
 
 #[test]
-fn dropping_the_keeper_stores_what_was_handed_over() {
+fn dropping_the_handle_stores_pending_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
-    let (mut keeper, ..) = keeper(&path);
-    keeper.give(GrantId(1), &new("main", "write"));
-    let saved = keeper.save();
-    drop(keeper);
+    let (mut handle, ..) = handle(&path);
+    handle.added(GrantId(1), &new("main", "write"));
+    let saved = handle.save();
+    drop(handle);
     wait(saved).unwrap();
     assert_eq!(ids(&path), [1]);
 }
@@ -472,7 +472,7 @@ fn grants_are_taken_out_of_an_opened_store_all_or_none() {
     let unknown = store.remove(&of(&[1, 9])).unwrap_err();
     assert!(matches!(unknown, GrantEditError::NoGrant(GrantId(9))));
     assert_eq!(store.remove(&of(&[])).unwrap(), []);
-    // Nothing can be written where a folder has the name.
+    // A folder of that name makes writing fail.
     let new = folder.path().join("grants.new");
     fs::create_dir(&new).unwrap();
     let unwritten = store.remove(&of(&[2])).unwrap_err();
@@ -485,8 +485,8 @@ fn grants_are_taken_out_of_an_opened_store_all_or_none() {
     assert_eq!(ids(&path), [1]);
     assert!(store.grants().map(|grant| grant.id).eq([GrantId(1)]));
     drop(store);
-    // No number is given twice.
-    let (_, contents, _) = keeper(&path);
+    // No id is reused.
+    let (_, contents, _) = handle(&path);
     assert_eq!(contents.next, 3);
 }
 
@@ -514,8 +514,9 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     let clock = Arc::clone(&time);
     let store = GrantStore::open(&path).unwrap();
     let wall: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let (mut keeper, _) = Keeper::start(Some(store), &audit(), Arc::clone(&wall), drop).unwrap();
-    keeper.give(GrantId(1), &new("main", "write:file:/r"));
+    let (mut handle, _) =
+        StoreHandle::start(Some(store), &audit(), Arc::clone(&wall), drop).unwrap();
+    handle.added(GrantId(1), &new("main", "write:file:/r"));
     let left = |pattern: &str| GrantView {
         id: GrantId(1),
         pattern: pattern.parse().unwrap(),
@@ -530,15 +531,15 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
         (grant.pattern.to_string(), grant.given_at_ms)
     };
     time.store(2, Ordering::Relaxed);
-    keeper.keep_less(&left("write:file:/r/a"));
-    wait(keeper.save()).unwrap();
+    handle.narrowed(&left("write:file:/r/a"));
+    wait(handle.save()).unwrap();
     assert_eq!(told(), ("write:file:/r/a".to_owned(), 1));
-    wait(keeper.close()).unwrap();
+    wait(handle.close()).unwrap();
 
     let store = GrantStore::open(&path).unwrap();
-    let (mut keeper, _) = Keeper::start(Some(store), &audit(), wall, drop).unwrap();
-    keeper.keep_less(&left("write:file:/r/a/b"));
-    wait(keeper.save()).unwrap();
+    let (mut handle, _) = StoreHandle::start(Some(store), &audit(), wall, drop).unwrap();
+    handle.narrowed(&left("write:file:/r/a/b"));
+    wait(handle.save()).unwrap();
     assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
 }
 
@@ -581,7 +582,7 @@ fn a_stored_grant_is_narrowed_on_the_disk_and_never_widened() {
         let refused = store.narrow(GrantId(1), &change).unwrap_err();
         assert!(matches!(refused, GrantEditError::NotForGood), "{change:?}");
     }
-    // Nothing can be written where a folder has the name.
+    // A folder of that name makes writing fail.
     fs::create_dir(folder.path().join("grants.new")).unwrap();
     let unwritten = store.narrow(GrantId(1), &to("write:file:/r/a"));
     assert!(matches!(unwritten, Err(GrantEditError::Write(_))));
@@ -676,7 +677,7 @@ fn grants_are_added_to_an_opened_store_all_or_none_and_each_once() {
     let held = GrantStore::read(&path).unwrap();
     assert_eq!(ids(&held), [1, 2, 3, 4]);
     assert_eq!(held[2..], added);
-    // No number is given twice.
-    let (_, contents, _) = keeper(&path);
+    // No id is reused.
+    let (_, contents, _) = handle(&path);
     assert_eq!(contents.next, 5);
 }

@@ -1,4 +1,4 @@
-//! Writes the grant store: one replacement of the file for all changes that wait.
+//! Writer thread of the grant store: one replacement of the file for all pending changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,28 +11,28 @@ use super::format::{Contents, encode};
 use crate::audit::AuditError;
 use crate::id::GrantId;
 
-/// How long the writer waits before it tries a file again that it could not write.
+/// How long the writer waits before it retries a failed write.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Why the file does not say what is granted now.
+/// Why a change was not stored.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantWriteError {
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("cannot write the grant store")]
     Write(#[source] Arc<io::Error>),
-    /// What was granted cannot be recorded, and nothing is stored before it is.
+    /// The grant cannot be audited, which must happen before it is stored.
     #[error("the grant cannot be recorded")]
     Record(#[source] AuditError),
-    /// The runtime has let go of it.
+    /// The store is closed.
     #[error("the grant store is closed")]
     Closed,
 }
 
-/// Told once how a change went.
+/// Called once with the result of a change.
 pub(super) type Done = Box<dyn FnOnce(Result<(), GrantWriteError>) + Send>;
 
-/// What one word of a person changes; all of it is stored, or none.
+/// Change of one operation, stored as a whole or not at all.
 pub(super) struct Change {
     id: u64,
     given: Vec<StoredGrant>,
@@ -41,7 +41,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// `id` tells it from all other changes of one writer.
+    /// Its id, unique for one writer.
     pub(super) fn new(id: u64, given: Vec<StoredGrant>, taken: Vec<GrantId>, done: Done) -> Self {
         Self {
             id,
@@ -51,7 +51,7 @@ impl Change {
         }
     }
 
-    fn told(mut self, stored: Result<(), GrantWriteError>) {
+    fn report(mut self, stored: Result<(), GrantWriteError>) {
         if let Some(done) = self.done.take() {
             done(stored);
         }
@@ -59,7 +59,7 @@ impl Change {
 }
 
 impl Drop for Change {
-    /// Nobody stored it: there is no writer any more.
+    /// The writer ended before it was stored.
     fn drop(&mut self) {
         if let Some(done) = self.done.take() {
             done(Err(GrantWriteError::Closed));
@@ -68,15 +68,15 @@ impl Drop for Change {
 }
 
 pub(super) enum Message {
-    /// Grants to remove, and grants to store once they are recorded.
+    /// Grants to remove, and grants to store once they are audited.
     Change(Change),
-    /// Whether the grants of a change are recorded. One of these follows each change that gives any.
+    /// Whether the grants of a change are audited. Follows each change that adds grants.
     Recorded(u64, Result<(), AuditError>),
-    /// Writes what is unwritten, then lets go of the file. No change comes after it.
+    /// Writes pending changes, then closes the file. No change follows.
     Close(Done),
 }
 
-/// Tells the writer whether the grants of a change are recorded; that they are not, if it is dropped.
+/// Reports to the writer whether the grants of a change are audited; dropping it reports that they are not.
 pub(super) struct Recorded {
     change: u64,
     writer: Option<Sender<Message>>,
@@ -90,13 +90,13 @@ impl Recorded {
         }
     }
 
-    pub(super) fn tell(mut self, recorded: Result<(), AuditError>) {
+    pub(super) fn report(mut self, recorded: Result<(), AuditError>) {
         self.send(recorded);
     }
 
     fn send(&mut self, recorded: Result<(), AuditError>) {
         if let Some(writer) = self.writer.take() {
-            // A writer that is gone dropped the change, which said so.
+            // A writer that has ended dropped the change, which reported the failure.
             let _ = writer.send(Message::Recorded(self.change, recorded));
         }
     }
@@ -108,19 +108,19 @@ impl Drop for Recorded {
     }
 }
 
-/// The one that writes; lives on its own thread.
+/// Writer on a thread of its own.
 ///
-/// It never waits for the audit, so that grants are removed from the file also while the audit hangs.
+/// It never waits for the audit, so that grants are removed from the file even while the audit hangs.
 pub(super) struct Writer<R> {
-    /// Puts bytes in the place of the file.
+    /// Replaces the file.
     replace: R,
-    /// What the file is to say.
+    /// The wanted content of the file.
     wanted: Contents,
-    /// It may say something else.
+    /// Whether the file may differ from it.
     failing: bool,
-    /// Changes whose grants are not recorded yet.
+    /// Changes whose grants are not audited yet.
     waiting: Vec<Change>,
-    /// Told once the file is let go of.
+    /// Called once the file is closed.
     closing: Option<Done>,
 }
 
@@ -156,14 +156,14 @@ where
                         return done(written);
                     }
                 }
-                // Whoever made the change that failed was told so.
+                // The failure was reported to the caller of the change.
                 Err(RecvTimeoutError::Timeout) => drop(self.catch_up()),
                 Err(RecvTimeoutError::Disconnected) => return drop(self.catch_up()),
             }
         }
     }
 
-    /// Stores one batch, what is taken back first, and tells everyone who waits for it, but for whoever closes the store.
+    /// Stores one batch, removals first, and reports the results, except to the caller that closes the store.
     fn take(&mut self, messages: impl Iterator<Item = Message>) {
         let (mut taking, mut taken) = (Vec::new(), BTreeSet::new());
         let mut recorded = BTreeMap::new();
@@ -191,14 +191,14 @@ where
         }
         let stored = self.store(&before);
         for change in taking {
-            change.told(stored.clone());
+            change.report(stored.clone());
         }
         if !recorded.is_empty() {
             self.give(&recorded);
         }
     }
 
-    /// Stores what is given by changes of which it is known whether they are recorded.
+    /// Stores the grants of changes that are audited, and fails those that cannot be.
     fn give(&mut self, recorded: &BTreeMap<u64, Result<(), AuditError>>) {
         let waiting = std::mem::take(&mut self.waiting);
         let (ready, waiting): (Vec<Change>, Vec<Change>) = waiting
@@ -212,7 +212,7 @@ where
         let before = self.wanted.grants.clone();
         for change in &ready {
             for grant in &change.given {
-                // Of one that was to be narrowed nothing may be left: it is taken back.
+                // A grant that was to be narrowed is removed.
                 if outcome(change).is_ok() {
                     self.wanted.grants.insert(grant.id, grant.clone());
                 } else {
@@ -220,20 +220,20 @@ where
                 }
             }
         }
-        // That the store has it still is worse than that it is gone, so that is told first.
+        // A failed removal is more severe, so it is reported first.
         let stored = self.store(&before);
         for change in ready {
-            let told = stored.clone().and(outcome(&change));
-            if told.is_err() {
+            let results = stored.clone().and(outcome(&change));
+            if results.is_err() {
                 for grant in &change.given {
                     self.wanted.grants.remove(&grant.id);
                 }
             }
-            change.told(told);
+            change.report(results);
         }
     }
 
-    /// Writes what is other than before.
+    /// Writes the file if its content changed.
     fn store(&mut self, before: &BTreeMap<GrantId, StoredGrant>) -> Result<(), GrantWriteError> {
         if self.wanted.grants == *before {
             self.catch_up()
@@ -276,15 +276,15 @@ mod tests {
         }
     }
 
-    type Told = Arc<Mutex<Vec<(u64, bool)>>>;
+    type Results = Arc<Mutex<Vec<(u64, bool)>>>;
 
-    /// A change that tells under `name` whether it was stored.
-    fn change(name: u64, given: &[u64], taken: &[u64], told: &Told) -> Message {
-        let told = Arc::clone(told);
+    /// A change that reports its result under `name`.
+    fn change(name: u64, given: &[u64], taken: &[u64], results: &Results) -> Message {
+        let results = Arc::clone(results);
         let given = given.iter().map(|id| stored(*id)).collect();
         let taken = taken.iter().map(|id| GrantId(*id)).collect();
         let done = Box::new(move |stored: Result<(), _>| {
-            told.lock().unwrap().push((name, stored.is_ok()));
+            results.lock().unwrap().push((name, stored.is_ok()));
         });
         Message::Change(Change::new(name, given, taken, done))
     }
@@ -303,32 +303,32 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_together_is_written_together_and_each_is_told() {
-        let told = Told::default();
+    fn pending_changes_are_written_together_and_each_is_reported() {
+        let results = Results::default();
         let mut writes = Vec::new();
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
             writes.push(written(bytes));
             Ok(())
         });
         let batch = [
-            change(1, &[1, 2], &[], &told),
-            change(2, &[3], &[1], &told),
-            change(3, &[], &[3], &told),
+            change(1, &[1, 2], &[], &results),
+            change(2, &[3], &[1], &results),
+            change(3, &[], &[3], &results),
             recorded(1),
             recorded(2),
         ];
         writer.take(batch.into_iter());
-        // Nothing is written where nothing is other than before.
-        writer.take([change(4, &[], &[3], &told)].into_iter());
+        // Nothing is written if nothing changed.
+        writer.take([change(4, &[], &[3], &results)].into_iter());
         drop(writer);
         assert_eq!(writes, [vec![2]]);
         let expected = [(3, true), (1, true), (2, true), (4, true)];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*results.lock().unwrap(), expected);
     }
 
     #[test]
-    fn nothing_is_stored_before_it_is_recorded_and_what_cannot_be_is_not_stored() {
-        let told = Told::default();
+    fn grants_are_stored_only_after_their_audit_record() {
+        let results = Results::default();
         let log = RefCell::new(Vec::new());
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
             log.borrow_mut().push(written(bytes));
@@ -339,24 +339,24 @@ mod tests {
             log.take()
         };
         let none: [Vec<u64>; 0] = [];
-        assert_eq!(take(vec![change(1, &[1, 2], &[], &told)]), none);
+        assert_eq!(take(vec![change(1, &[1, 2], &[], &results)]), none);
         assert_eq!(take(vec![recorded(1)]), [[1, 2]]);
-        assert_eq!(take(vec![change(2, &[3], &[], &told)]), none);
+        assert_eq!(take(vec![change(2, &[3], &[], &results)]), none);
         assert_eq!(take(vec![unrecorded(2)]), none);
-        // One that is narrowed is given anew; if that cannot be recorded, it goes.
-        assert_eq!(take(vec![change(3, &[2], &[], &told)]), none);
+        // A narrowed grant is stored anew; if that cannot be audited, it is removed.
+        assert_eq!(take(vec![change(3, &[2], &[], &results)]), none);
         assert_eq!(take(vec![unrecorded(3)]), [[1]]);
         assert_eq!(
-            take(vec![change(4, &[4], &[], &told), recorded(4)]),
+            take(vec![change(4, &[4], &[], &results), recorded(4)]),
             [[1, 4]]
         );
         let expected = [(1, true), (2, false), (3, false), (4, true)];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*results.lock().unwrap(), expected);
     }
 
     #[test]
-    fn grants_are_removed_while_others_wait_for_their_record_and_do_not_come_back() {
-        let told = Told::default();
+    fn removals_do_not_wait_for_audit_records() {
+        let results = Results::default();
         let log = RefCell::new(Vec::new());
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
             log.borrow_mut().push(written(bytes));
@@ -367,26 +367,26 @@ mod tests {
             log.take()
         };
         let none: [Vec<u64>; 0] = [];
-        take(vec![change(1, &[1, 2], &[], &told), recorded(1)]);
+        take(vec![change(1, &[1, 2], &[], &results), recorded(1)]);
         // Given, and narrowed; the audit hangs.
         assert_eq!(
             take(vec![
-                change(2, &[3, 4], &[], &told),
-                change(3, &[2], &[], &told)
+                change(2, &[3, 4], &[], &results),
+                change(3, &[2], &[], &results)
             ]),
             none
         );
-        assert_eq!(take(vec![change(4, &[], &[1], &told)]), [[2]]);
-        assert_eq!(take(vec![change(5, &[], &[2, 3], &told)]), [[0; 0]]);
-        assert_eq!(*told.lock().unwrap(), [(1, true), (4, true), (5, true)]);
+        assert_eq!(take(vec![change(4, &[], &[1], &results)]), [[2]]);
+        assert_eq!(take(vec![change(5, &[], &[2, 3], &results)]), [[0; 0]]);
+        assert_eq!(*results.lock().unwrap(), [(1, true), (4, true), (5, true)]);
         assert_eq!(take(vec![recorded(2)]), [[4]]);
         assert_eq!(take(vec![recorded(3)]), none);
-        assert_eq!(told.lock().unwrap()[3..], [(2, true), (3, true)]);
+        assert_eq!(results.lock().unwrap()[3..], [(2, true), (3, true)]);
     }
 
     #[test]
     fn store_is_closed_once_what_waits_is_recorded_or_never_will_be() {
-        let told = Told::default();
+        let results = Results::default();
         let disk = Arc::new(Mutex::new(Vec::new()));
         let (sender, receiver) = std::sync::mpsc::channel();
         let kept = Arc::clone(&disk);
@@ -396,23 +396,23 @@ mod tests {
         });
         let thread = std::thread::spawn(move || writer.run(&receiver));
         for id in [1, 2] {
-            sender.send(change(id, &[id], &[], &told)).unwrap();
+            sender.send(change(id, &[id], &[], &results)).unwrap();
         }
         let (closed, outcome) = std::sync::mpsc::sync_channel(1);
         let done = Box::new(move |result: Result<(), _>| closed.send(result.is_ok()).unwrap());
         sender.send(Message::Close(done)).unwrap();
-        Recorded::new(1, sender.clone()).tell(Ok(()));
+        Recorded::new(1, sender.clone()).report(Ok(()));
         assert!(outcome.try_recv().is_err());
         drop(Recorded::new(2, sender));
         assert!(outcome.recv().unwrap());
         thread.join().unwrap();
-        assert_eq!(*told.lock().unwrap(), [(1, true), (2, false)]);
+        assert_eq!(*results.lock().unwrap(), [(1, true), (2, false)]);
         assert_eq!(*disk.lock().unwrap(), [1]);
     }
 
     #[test]
-    fn on_a_full_disk_no_grant_is_given_and_what_was_taken_back_goes_as_soon_as_there_is_room() {
-        let told = Told::default();
+    fn full_disk_fails_grants_and_retries_removals() {
+        let results = Results::default();
         let full = Cell::new(false);
         let disk = RefCell::new(Vec::new());
         let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
@@ -422,22 +422,22 @@ mod tests {
             *disk.borrow_mut() = written(bytes);
             Ok(())
         });
-        writer.take([change(1, &[1, 2], &[], &told), recorded(1)].into_iter());
+        writer.take([change(1, &[1, 2], &[], &results), recorded(1)].into_iter());
         full.set(true);
         let messages = [
-            change(2, &[3], &[], &told),
-            change(3, &[], &[1], &told),
+            change(2, &[3], &[], &results),
+            change(3, &[], &[1], &results),
             recorded(2),
         ];
         writer.take(messages.into_iter());
         assert_eq!(*disk.borrow(), [1, 2]);
-        writer.take([change(4, &[4], &[], &told), recorded(4)].into_iter());
+        writer.take([change(4, &[4], &[], &results), recorded(4)].into_iter());
         full.set(false);
         writer.catch_up().unwrap();
         assert_eq!(*disk.borrow(), [2]);
-        writer.take([change(5, &[5], &[], &told), recorded(5)].into_iter());
+        writer.take([change(5, &[5], &[], &results), recorded(5)].into_iter());
         assert_eq!(*disk.borrow(), [2, 5]);
         let expected = [(1, true), (3, false), (2, false), (4, false), (5, true)];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*results.lock().unwrap(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Which layer and rule an explanation names.
+//! Tests of explanations.
 
 use serde_json::json;
 

@@ -1,11 +1,11 @@
-//! Every key of the table changes something that can be observed.
+//! Tests that every key has an effect that can be observed.
 
 use serde_json::{Value, json};
 
 use crate::call::Origin;
 use crate::config::Config;
 use crate::path::VirtualPath;
-use crate::policy::{Authority, FIELDS, Field, FieldScope, Policy, PolicyRoot};
+use crate::policy::{Authority, KEYS, Key, KeyScope, Policy, PolicyRoot};
 use crate::scope::{Scope, Verb};
 
 /// A configuration without the key and one with it. A new key needs a case here.
@@ -80,8 +80,8 @@ fn case(key: &str) -> [Value; 2] {
     }
 }
 
-/// What workers and tools find out from an authority. That a policy is admitted counts for strict configurations alone: a key
-/// that only lets policies have it, too, changes nothing.
+/// What workers and tools observe of an authority. Whether a policy is admitted counts only for strict configurations: a
+/// key that only lets policies have it, too, changes nothing.
 fn observed(authority: &Authority) -> Vec<String> {
     let mut seen: Vec<String> = [
         "file:/r/a",
@@ -98,7 +98,7 @@ fn observed(authority: &Authority) -> Vec<String> {
         format!("{need} {:?}", authority.judge(&scope, &[]))
     })
     .collect();
-    // A worker that only hands on is seen by its child.
+    // Delegate-only scopes are observed by a child.
     let child = authority.admit(&Policy::new(), Origin::Human).unwrap();
     let need: Scope = "read:file:/r/a".parse().unwrap();
     seen.push(format!("{:?}", authority.narrow(&child).judge(&need, &[])));
@@ -130,7 +130,7 @@ fn seen_in(document: &Value) -> Vec<String> {
     let config = Config::parse(document).unwrap();
     let mut seen = observed(&Authority::configured(&config).unwrap());
     seen.push(format!("{:?}", config.namespace().path("x").ok()));
-    // Found out when the roots are opened.
+    // Observed when the roots are opened.
     let optional = config.roots.iter().map(|root| root.optional);
     seen.push(format!("{:?}", optional.collect::<Vec<_>>()));
     seen
@@ -138,7 +138,7 @@ fn seen_in(document: &Value) -> Vec<String> {
 
 #[test]
 fn every_key_of_a_configuration_changes_something() {
-    for field in FIELDS {
+    for field in KEYS {
         let [without, with] = case(field.key);
         assert_ne!(seen_in(&without), seen_in(&with), "{}", field.key);
     }
@@ -155,8 +155,8 @@ fn every_key_of_a_policy_changes_something() {
         let policy = Policy::parse(policy).unwrap();
         observed(&host.narrow(&host.admit(&policy, Origin::Human).unwrap()))
     };
-    let in_policy = |field: &&Field| field.stands_in(FieldScope::Policy);
-    for field in FIELDS.iter().filter(in_policy) {
+    let in_policy = |field: &&Key| field.stands_in(KeyScope::Policy);
+    for field in KEYS.iter().filter(in_policy) {
         let [_, mut with] = case(field.key);
         if field.key == "network" {
             with = json!({ "network": false });

@@ -1,4 +1,4 @@
-//! The laws of the algebra, on generated configurations, chains of policies, needs and grants.
+//! Property tests on generated configurations, chains of policies, needs and grants.
 
 use std::sync::LazyLock;
 
@@ -271,7 +271,7 @@ proptest! {
         prop_assert_eq!(one.limits(), other.limits());
         prop_assert_eq!(one.flags(), other.flags());
         prop_assert_eq!((one.access(), one.is_strict()), (other.access(), other.is_strict()));
-        prop_assert_eq!(one.ceiling(), other.ceiling());
+        prop_assert_eq!(one.max_grantable(), other.max_grantable());
         prop_assert_eq!(one.visible(), other.visible());
         prop_assert_eq!(config.access_level(), read.access_level());
         let default = |config: &Config| config.namespace().default_root().cloned();
@@ -362,7 +362,7 @@ proptest! {
 
     #[test]
     fn an_unknown_key_is_refused_and_never_passed_over(policy in policy_with(true), key in "[a-z_]{1,12}", junk in any::<bool>()) {
-        prop_assume!(crate::policy::Field::find(&key).is_none());
+        prop_assume!(crate::policy::Key::find(&key).is_none());
         let mut value = serde_json::to_value(&policy).unwrap();
         prop_assert_eq!(&Policy::parse(&value).unwrap(), &policy);
         value.as_object_mut().unwrap().insert(key.clone(), junk.into());

@@ -1,4 +1,4 @@
-//! A small world, every pair of its policies, and an oracle that knows no globs, scopes or layers.
+//! Exhaustive test of a small model against an oracle without globs, scopes or layers.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::policy::{Authority, Layer, Policy, Verdict};
 use crate::scope::Scope;
 
-/// How one part of a policy reads, and what it says of (verb, path): 0 allow, 1 ask, 2 deny.
+/// One part of a policy, and its verdict on (verb, path): 0 allow, 1 ask, 2 deny.
 type Part = (&'static str, fn(&str, &str) -> u8);
 
 fn under(path: &str, folder: &str) -> bool {

@@ -1,4 +1,4 @@
-//! What a child may ask of its parent, and how each field is joined.
+//! Tests of what a child may request, and of how each field merges.
 
 use serde_json::json;
 

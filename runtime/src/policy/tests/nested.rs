@@ -1,4 +1,4 @@
-//! Roots that lie in each other: every combination of what they say, against an oracle that knows no globs or layers.
+//! Tests of nested roots against an oracle without globs or layers.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -11,22 +11,22 @@ use crate::scope::{Coverage, Scope};
 
 use Verdict::{Allow, Ask, Deny};
 
-/// What one root says. Each of its lists names `k`, at any depth.
+/// Rules of one root. Each of its lists names `k`, at any depth.
 #[derive(Clone, Copy, Debug)]
 struct Root {
     path: &'static str,
     writable: bool,
     blocked: bool,
-    /// Only what is called `k` is open in it.
+    /// Only files named `k` are open in it.
     allow: bool,
-    /// What is called `k` is denied.
+    /// Files named `k` are denied.
     deny: bool,
-    /// What is called `k` cannot be changed.
+    /// Files named `k` cannot be changed.
     immutable: bool,
 }
 
 impl Root {
-    /// Every root at `path`; a policy says nothing of access.
+    /// All roots at `path`; a policy has no access level.
     fn every(path: &'static str, access: &[bool]) -> Vec<Option<Self>> {
         let mut all = vec![None];
         for &writable in access {
@@ -70,14 +70,14 @@ const PATHS: &[&str] = &[
     "/r", "/r/k", "/r/x", "/r/a", "/r/a/k", "/r/a/x", "/r/a/b", "/r/a/b/k", "/r/a/b/x", "/o/k",
 ];
 
-/// The innermost root that holds the path.
+/// The innermost root that contains the path.
 fn innermost<'r>(roots: &'r [Root], path: &str) -> Option<&'r Root> {
     let holding = roots.iter().filter(|root| root.holds(path));
     holding.max_by_key(|root| root.path.len())
 }
 
-/// What every root takes away that holds the path, and what the innermost says of the rest. `outside` is the word on
-/// what no root gives.
+/// The verdict of the deny lists of all roots that contain the path, and of the innermost root. `outside` is the verdict
+/// on paths that no root allows.
 fn oracle(roots: &[Root], write: bool, path: &str, outside: Verdict) -> Verdict {
     let named = path.ends_with("/k");
     let taken = |root: &Root| named && (root.deny || root.immutable && write);
@@ -161,7 +161,7 @@ fn the_innermost_of_every_combination_of_roots_of_a_policy_decides() {
     combined(&PLACES.map(|path| Root::every(path, &[true])), |roots| {
         let policy = Policy::parse(&json!({ "roots": array(roots) })).unwrap();
         let worker = under(&host, &policy);
-        // A policy that lists nothing but what it blocks leaves the rest.
+        // A policy that only blocks paths allows the rest.
         let open = !roots.is_empty() && roots.iter().all(|root| root.blocked);
         for (write, path, need) in &needs {
             let expected = oracle(roots, *write, path, if open { Allow } else { Deny });
@@ -215,7 +215,7 @@ fn nested_root_decides_in_every_spelling() {
 proptest! {
     #![proptest_config(cases())]
 
-    /// What a nested root says never depends on the order in which the roots stand.
+    /// The verdict does not depend on the order of the roots.
     #[test]
     fn the_order_of_nested_roots_never_matters(
         said in proptest::collection::vec((select(&PLACES[..]), any::<[bool; 5]>()), 0..5),
@@ -234,7 +234,7 @@ proptest! {
         prop_assert_eq!(judge(&roots), written);
     }
 
-    /// A grant opens what asks; no nested root makes more of it.
+    /// A grant turns ask into allow, and nothing else.
     #[test]
     fn a_closed_nested_root_is_never_more_open_than_an_open_one(
         said in proptest::collection::vec((select(&PLACES[..2]), any::<[bool; 5]>()), 0..3),

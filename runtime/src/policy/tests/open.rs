@@ -1,4 +1,4 @@
-//! The folders that an authority leaves open: whatever may be used is reached from them.
+//! Tests of open folders: everything that may be used is reachable from them.
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -29,7 +29,7 @@ fn on_the_way(path: &str) -> impl Iterator<Item = &str> {
     cuts.chain([path.len()]).map(|at| path.get(..at).unwrap())
 }
 
-/// Whether a walk from an outermost folder comes to `path` without a folder that it may not read.
+/// Whether `path` is reachable from an outermost folder through readable folders.
 fn is_reached(authority: &Authority, path: &str) -> bool {
     let outermost = authority.open_folders();
     let mut outermost = outermost.iter().filter(|folder| folder.is_outermost());
@@ -77,7 +77,7 @@ fn open_folders_are_those_that_the_policy_leaves() {
     assert_eq!(shown(&under(&host, &Policy::new().verbs([]))), [""; 0]);
 }
 
-/// A root of a configuration or policy, without `allow` globs: those leave files whose folders cannot be read.
+/// A root of a configuration or policy, without `allow` globs, which may allow files in folders that cannot be read.
 fn root(configured: bool) -> impl Strategy<Value = Value> {
     let globs = subsequence(vec!["b", "a/b", "c/**"], 0..2);
     let flags = (any::<bool>(), any::<bool>());

@@ -1,4 +1,4 @@
-//! What is open and what is closed: protected names, roots, globs, whole resources.
+//! Tests of protected names, roots, globs and whole resources.
 
 use serde_json::json;
 
@@ -56,7 +56,7 @@ fn a_protected_file_needs_a_grant_that_names_it() {
     );
 }
 
-/// Protected names, with a word of the reason that people are shown.
+/// Protected names, with a word of the reason for people.
 const PROTECTED: &[(&str, &[&str])] = &[
     (
         "Git",
@@ -595,7 +595,7 @@ fn what_lies_outside_every_root_is_asked_for_unless_a_layer_keeps_inside() {
 fn what_no_grant_opens_is_denied() {
     let config = Config::parse(&json!({ "roots": [{ "path": "/r" }], "grantable": ["*:file"] }));
     let kept = vec![path("/home/me"), path("/var/log/audit")];
-    let host = Authority::keeping(&config.unwrap(), kept).unwrap();
+    let host = Authority::with_ungrantable(&config.unwrap(), kept).unwrap();
     for need in [
         "read:file:/",
         "read:file:/home",

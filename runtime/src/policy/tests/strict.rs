@@ -1,4 +1,4 @@
-//! What a policy may name when wider allow globs are refused.
+//! Tests of `strict`.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The vectors of the restrict-only rule and of the scope rules, one test a row.
+//! Test vectors of narrowing and of scopes.
 
 use serde_json::{Value, json};
 
@@ -330,7 +330,7 @@ fn v19_a_grandchild_is_admitted_against_its_parent() {
     );
 }
 
-/// Everything can be asked for, and a policy decides what is allowed.
+/// Everything is grantable, and a policy decides what is allowed.
 #[track_caller]
 fn scoped(policy: &Policy) -> Authority {
     let config = json!({ "roots": [{ "path": "/" }], "allow": ["*"], "grantable": ["*"] });
@@ -523,6 +523,6 @@ fn a_policy_reads_back_what_it_writes() {
     let policy = Policy::parse(&value).unwrap();
     assert_eq!(serde_json::to_value(&policy).unwrap(), value);
     for (key, _) in value.as_object().unwrap() {
-        assert!(crate::policy::Field::find(key).is_some(), "{key}");
+        assert!(crate::policy::Key::find(key).is_some(), "{key}");
     }
 }

@@ -1,0 +1,349 @@
+//! State of the broker: the ledger of questions and the table of grants.
+
+mod answers;
+mod edits;
+mod ends;
+mod restore;
+mod views;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+
+use super::broker::{AskOutcome, AskPort, BrokerConfig, QuestionSender, TimeSource};
+use super::grants::{GrantTable, Requester, UsedGrants};
+use super::ledger::{Asked, Ledger};
+use super::record::{about, of_grant, trace_blocked};
+use super::store::StoreHandle;
+use super::{AuthorityError, DecidedBy, NewGrant, Question, Request, RevokeCause, Run, Silenced};
+use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, Step};
+use crate::call::Origin;
+use crate::capability::Gate;
+use crate::error::CallError;
+use crate::id::{CallId, GrantId, QuestionId, SilencedId, ToolName, WorkerId};
+use crate::scope::Scope;
+
+/// A grant that is not in the table yet.
+type Draft = (GrantId, NewGrant);
+
+/// The call that uses grants, for the audit.
+#[derive(Clone, Debug)]
+pub(crate) struct CallRef {
+    pub(crate) call: CallId,
+    pub(crate) tool: ToolName,
+    pub(crate) origin: Origin,
+}
+
+/// A call that waits for an answer.
+#[derive(Debug)]
+struct Waiter {
+    requester: Requester,
+    /// The call, which may not be the one that the question was asked for.
+    call: CallId,
+    question_tx: Option<QuestionSender>,
+    port: AskPort,
+}
+
+impl Waiter {
+    fn reply(self, reply: Result<AskOutcome, CallError>) {
+        // The call may have been cancelled.
+        let _ = self.port.send(reply);
+    }
+}
+
+/// State of the broker; none of its methods waits.
+pub(super) struct BrokerState {
+    ledger: Ledger<Waiter>,
+    grants: GrantTable,
+    store: StoreHandle,
+    next_grant: u64,
+    max_grants: usize,
+    audit: Audit,
+    /// Revocations that the audit could not take yet, at most one per grant: without them the audit would show the grants
+    /// as live.
+    unrecorded: VecDeque<AuditEvent>,
+    clock: TimeSource,
+    /// Asks the approver on a new task.
+    show: Box<dyn Fn(Question) -> AbortHandle + Send>,
+    shown: HashMap<QuestionId, AbortHandle>,
+    /// Nobody can answer.
+    pub(super) unattended: bool,
+}
+
+impl BrokerState {
+    pub(super) fn new(
+        config: &BrokerConfig,
+        run: Run,
+        audit: Audit,
+        store: StoreHandle,
+        show: Box<dyn Fn(Question) -> AbortHandle + Send>,
+    ) -> Self {
+        Self {
+            ledger: Ledger::new(config.limits, config.patience, run),
+            grants: GrantTable::default(),
+            store,
+            next_grant: 1,
+            max_grants: config.max_grants,
+            audit,
+            unrecorded: VecDeque::new(),
+            clock: Arc::clone(&config.clock),
+            show,
+            shown: HashMap::new(),
+            unattended: false,
+        }
+    }
+
+    /// Uses each grant that a call needs once. The use is audited here, since the call may be gone afterwards.
+    pub(super) fn use_grants(
+        &mut self,
+        requester: &Requester,
+        needs: &[Scope],
+        call: CallRef,
+    ) -> Option<UsedGrants> {
+        let now = (self.clock)();
+        let grants = self.grants.usable(requester, needs, now)?;
+        let CallRef { call, tool, origin } = call;
+        let event = AuditEvent {
+            worker: Some(requester.worker),
+            agent: Arc::clone(&requester.agent),
+            call: Some(call),
+            tool: Some(tool),
+            origin,
+            step: Step::GrantUsed {
+                grants: grants.into_iter().collect(),
+                brought: [].into(),
+            },
+        };
+        // Without an audit record the grants are not used, and the call asks.
+        self.audit.record(event).ok()?;
+        self.grants.use_grants(requester, needs, now)
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        request: Request,
+        requester: Requester,
+        question_tx: Option<QuestionSender>,
+        port: AskPort,
+    ) {
+        let now = self.end_overdue();
+        let call = request.call;
+        let waiter = Waiter {
+            requester,
+            call,
+            question_tx: question_tx.clone(),
+            port,
+        };
+        let id = match self.ledger.ask(request, waiter, now) {
+            Asked::Opened(id) | Asked::Joined(id) => id,
+            Asked::Refused(waiter, reason) => return waiter.reply(Err(reason.into())),
+        };
+        self.post_or_withdraw(id, call, question_tx);
+    }
+
+    /// Asks again for a call whose question ended with an answer for other calls.
+    fn ask_again(&mut self, request: Request, waiter: Waiter, now: Duration) {
+        let (call, question_tx) = (waiter.call, waiter.question_tx.clone());
+        let id = self.ledger.ask_again(request, waiter, now);
+        self.post_or_withdraw(id, call, question_tx);
+    }
+
+    /// Asks the question for the call that joined last. If that cannot be audited, the call gets an error.
+    fn post_or_withdraw(
+        &mut self,
+        id: QuestionId,
+        call: CallId,
+        question_tx: Option<QuestionSender>,
+    ) {
+        if let Err(error) = self.post(id, call, question_tx)
+            && let Some(waiter) = self.ledger.withdraw(id)
+        {
+            waiter.reply(Err(error.into()));
+        }
+    }
+
+    /// Audits that `call` asks, then shows the question unless it is shown already.
+    fn post(
+        &mut self,
+        id: QuestionId,
+        call: CallId,
+        question_tx: Option<QuestionSender>,
+    ) -> Result<(), AuditError> {
+        let Some(question) = self.ledger.question(id) else {
+            return Ok(());
+        };
+        let request = &question.request;
+        let needs = request.needs.as_slice().into();
+        let step = Step::Asked {
+            question: id,
+            needs,
+        };
+        let mut event = about(request, request.origin, step);
+        event.call = Some(call);
+        self.audit.record(event)?;
+        trace_blocked(request, call, id);
+        if let Some(question_tx) = question_tx {
+            // The caller may be gone.
+            let _ = question_tx.send(question.clone());
+        }
+        if !self.shown.contains_key(&id) {
+            self.shown.insert(id, (self.show)(question.clone()));
+        }
+        Ok(())
+    }
+
+    /// Adds all grants that a person gives, or none.
+    pub(super) fn enter_all(
+        &mut self,
+        grants: impl IntoIterator<Item = NewGrant>,
+    ) -> Result<Vec<GrantId>, AuthorityError> {
+        let (mut drafts, mut events) = (Vec::new(), Vec::new());
+        for new in grants {
+            let (draft, event) = self.draft(drafts.len(), new, DecidedBy::Person)?;
+            drafts.push(draft);
+            events.push(event);
+        }
+        self.audit.record_all(events)?;
+        Ok(self.enter(drafts))
+    }
+
+    /// Audits a grant that a person gives, then adds it.
+    pub(super) fn grant(&mut self, new: NewGrant) -> Result<GrantId, AuthorityError> {
+        let (draft, event) = self.draft(0, new, DecidedBy::Person)?;
+        let id = draft.0;
+        self.audit.record(event)?;
+        self.enter(vec![draft]);
+        Ok(id)
+    }
+
+    /// Drafts a grant that follows `others`, with its audit event.
+    fn draft(
+        &self,
+        others: usize,
+        new: NewGrant,
+        by: DecidedBy,
+    ) -> Result<(Draft, AuditEvent), AuthorityError> {
+        if !new.is_sound() {
+            return Err(AuthorityError::DoesNotFit);
+        }
+        if self.grants.len() + others >= self.max_grants {
+            return Err(AuthorityError::TooMany);
+        }
+        let id = GrantId(self.next_grant.saturating_add(others as u64));
+        let step = Step::Granted(Box::new(GrantedStep {
+            grant: id,
+            pattern: new.pattern.clone(),
+            holder: new.holder.clone(),
+            lifetime: new.lifetime,
+            descendants: new.descendants,
+            by: Some(by),
+        }));
+        let event = of_grant(&new.holder, by, step);
+        Ok(((id, new), event))
+    }
+
+    /// Adds audited grants.
+    fn enter(&mut self, drafts: Vec<Draft>) -> Vec<GrantId> {
+        let mut entered = Vec::new();
+        for (id, new) in drafts {
+            self.next_grant = id.0.saturating_add(1);
+            self.store.added(id, &new);
+            self.grants.insert(id, new, (self.clock)());
+            entered.push(id);
+        }
+        entered
+    }
+
+    /// Closes the grant's gate; the caller waits until it is idle.
+    pub(super) fn revoke(&mut self, id: GrantId, cause: RevokeCause) -> Option<Arc<Gate>> {
+        let live = self.grants.view(id, (self.clock)()).is_some();
+        let (holder, gate) = self.grants.revoke(id)?;
+        self.store.removed(id);
+        if !live {
+            // It was used up or expired, so it is not a revocation, but a call in flight that uses it is stopped.
+            return Some(gate);
+        }
+        let step = Step::GrantRevoked {
+            grant: id,
+            cause: Some(cause),
+        };
+        // Closing is safe, so it does not wait for the audit.
+        self.unrecorded
+            .push_back(of_grant(&holder, cause.by(), step));
+        self.record_revoked();
+        Some(gate)
+    }
+
+    /// Retries the revocations that the audit could not take.
+    fn record_revoked(&mut self) {
+        while let Some(event) = self.unrecorded.front()
+            && self.audit.offer(event.clone()).is_ok()
+        {
+            self.unrecorded.pop_front();
+        }
+    }
+
+    pub(super) fn forget_worker(&mut self, worker: WorkerId) {
+        for ended in self.ledger.cancel_worker(worker) {
+            self.conclude(ended);
+        }
+        self.revoke_all(&self.grants.of_worker(worker), RevokeCause::WorkerEnded);
+    }
+
+    pub(super) fn end_session(&mut self, session: &str) -> Vec<Arc<Gate>> {
+        self.ledger.end_session(session);
+        self.revoke_all(&self.grants.of_session(session), RevokeCause::SessionEnded)
+    }
+
+    fn revoke_all(&mut self, grants: &[GrantId], cause: RevokeCause) -> Vec<Arc<Gate>> {
+        let revoked = grants.iter().filter_map(|id| self.revoke(*id, cause));
+        revoked.collect()
+    }
+
+    pub(super) fn silenced(&self) -> Vec<Silenced> {
+        self.ledger.silenced()
+    }
+
+    pub(super) fn ask_again_about(&mut self, silenced: SilencedId) -> bool {
+        self.ledger.ask_again_about(silenced)
+    }
+
+    /// Removes expired questions and grants.
+    pub(super) fn tick(&mut self) {
+        self.record_revoked();
+        self.end_overdue();
+        self.grants.collect((self.clock)());
+    }
+
+    /// Ends expired questions and those that no call waits for. Returns the current time, at which the others are open.
+    fn end_overdue(&mut self) -> Duration {
+        let now = (self.clock)();
+        for ended in self.ledger.expire(now) {
+            self.conclude(ended);
+        }
+        for ended in self.ledger.sweep(|waiter| !waiter.port.is_closed()) {
+            self.conclude(ended);
+        }
+        now
+    }
+}
+
+impl Drop for BrokerState {
+    fn drop(&mut self) {
+        for shown in self.shown.values() {
+            shown.abort();
+        }
+    }
+}
+
+impl fmt::Debug for BrokerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrokerState")
+            .field("ledger", &self.ledger)
+            .field("grants", &self.grants)
+            .finish_non_exhaustive()
+    }
+}

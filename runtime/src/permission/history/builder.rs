@@ -1,0 +1,427 @@
+//! Builds history entries from audit records.
+
+mod calls;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use calls::CallBuilder;
+
+use super::report::GrantUse;
+use super::{HistoryEntry, HistoryEvent, PastQuestion};
+use crate::audit::{
+    AnsweredStep, BreakReason, GrantedStep, NarrowedStep, PastEvent, PastRecord, PastStep,
+    SignedInStep, past,
+};
+use crate::call::Origin;
+use crate::effect::Op;
+use crate::id::{CallId, GrantId, QuestionId, WorkerId};
+use crate::permission::{DecidedBy, Decision, GrantHolder, RevokeCause};
+use crate::scope::Scope;
+
+/// The history so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HistoryBuilder {
+    /// Entries; `None` for those that were merged into another one.
+    entries: Vec<Option<HistoryEntry>>,
+    grants: BTreeMap<(u64, GrantId), GrantUse>,
+    runs: u64,
+    run: RunState,
+}
+
+/// State of the current run; indexes are those in the list of all entries.
+#[derive(Clone, Debug, Default)]
+struct RunState {
+    workers: BTreeMap<WorkerId, WorkerInfo>,
+    questions: BTreeMap<QuestionId, usize>,
+    open: BTreeSet<usize>,
+    /// The calls that have not ended.
+    calls: BTreeMap<CallId, CallBuilder>,
+    /// Grants since the last answer: the grants of an answer come right before it.
+    fresh: Vec<usize>,
+    /// Grants that were given in it, or were live when it began.
+    grants: BTreeSet<GrantId>,
+    /// Whether it did anything other than restoring grants.
+    begun: bool,
+}
+
+/// Agent and session of a worker.
+#[derive(Clone, Debug)]
+struct WorkerInfo {
+    agent: Arc<str>,
+    session: Option<Arc<str>>,
+}
+
+impl HistoryBuilder {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &HistoryEntry> {
+        self.entries.iter().flatten()
+    }
+
+    pub(super) fn grants(&self) -> impl Iterator<Item = &GrantUse> {
+        self.grants.values()
+    }
+
+    /// Returns a callback for the lines of an audit in order, with the number of each in its chain.
+    pub(super) fn records(&mut self) -> impl FnMut(u64, &[u8]) -> Result<(), BreakReason> {
+        |seq, line| {
+            if seq == 0 {
+                self.begin_chain();
+            }
+            self.take(past(line)?);
+            Ok(())
+        }
+    }
+
+    /// Begins another chain, which is that of another runtime. Open questions of the previous one may still be answered.
+    pub(super) fn begin_chain(&mut self) {
+        self.runs += 1;
+        self.run = RunState::default();
+    }
+
+    /// Begins another run of the same chain: the previous runtime has ended, and so have its questions and calls.
+    fn begin_run(&mut self) {
+        self.fail_open_effects();
+        for place in std::mem::take(&mut self.run.open) {
+            if let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) {
+                entry.decision = Some(Decision::Expired);
+            }
+        }
+        self.begin_chain();
+    }
+
+    pub(super) fn take(&mut self, past: PastRecord) {
+        if self.runs == 0 || self.begins_a_run(&past.event) {
+            self.begin_run();
+        }
+        self.run.begun |= !matches!(
+            past.event.step,
+            PastStep::GrantRestored(_) | PastStep::Other
+        );
+        let PastRecord {
+            at_ms: at, event, ..
+        } = past;
+        match event.step {
+            PastStep::Spawned { session } => {
+                let agent = event.agent;
+                let info = WorkerInfo { agent, session };
+                let worker = event.worker.map(|worker| (worker, info));
+                self.run.workers.extend(worker);
+            }
+            PastStep::Judged {
+                verdict,
+                ref needs,
+                ref rule,
+            } => self.judged(at, &event, verdict, needs, rule.as_ref()),
+            PastStep::Asked {
+                question,
+                ref needs,
+            } => self.asked(at, &event, question, needs),
+            PastStep::Answered(ref step) => self.answered(at, &event, step),
+            PastStep::Planned { ref changes } => {
+                let ops = changes.iter().map(|change| change.op);
+                self.planned(event.call, ops.clone());
+                self.call_planned(event.call, ops);
+            }
+            PastStep::GrantUsed {
+                ref grants,
+                ref brought,
+            } => self.grant_used(at, &event, grants, brought),
+            PastStep::IgnoredGrants { ref brought } => self.grants_ignored(at, &event, brought),
+            PastStep::RemoteCall { preview: false } => self.remote_call(at, &event),
+            PastStep::Applying => self.effect_begins(at, &event),
+            PastStep::Applied => self.applied(at, &event),
+            PastStep::Denied(ref failure) => self.denied(at, &event, failure),
+            PastStep::Failed(ref failure) => self.failed(at, &event, failure),
+            PastStep::Finished { code } => self.finished(at, &event, code),
+            PastStep::Granted(ref step) => self.granted(at, &event, step),
+            PastStep::GrantRestored(ref step) => self.restored(at, &event, step),
+            PastStep::GrantNarrowed(ref step) => self.narrowed(at, &event, step),
+            PastStep::GrantRevoked { grant, cause } => {
+                let of = self.grant(grant);
+                of.ended_at = Some(at);
+                let what = HistoryEvent::Revoked {
+                    grant,
+                    held: of.pattern.clone(),
+                    cause,
+                };
+                let by = cause.map_or(DecidedBy::Nobody, RevokeCause::by);
+                self.push(at, &event, None, by, what);
+            }
+            PastStep::SignedIn(ref step) => self.signed_in(at, &event, step),
+            PastStep::RemoteCall { preview: true } | PastStep::Other => {}
+        }
+    }
+
+    fn signed_in(&mut self, at: u64, event: &PastEvent, step: &SignedInStep) {
+        // Only a person can allow it, even if an older record does not say so.
+        let (decision, by) = if step.allowed {
+            (Decision::Granted, DecidedBy::Person)
+        } else {
+            (Decision::Denied, step.by)
+        };
+        let what = HistoryEvent::SignedIn(Box::new(step.clone()));
+        self.push(at, event, Some(decision), by, what);
+    }
+
+    /// Whether an event begins a run: ids are unique in a run, and a run restores grants before it does anything else.
+    fn begins_a_run(&self, event: &PastEvent) -> bool {
+        match &event.step {
+            PastStep::Spawned { .. } => event
+                .worker
+                .is_some_and(|worker| self.run.workers.contains_key(&worker)),
+            PastStep::Granted(step) => self.run.grants.contains(&step.grant),
+            PastStep::GrantRestored(step) => {
+                self.run.begun || self.run.grants.contains(&step.grant)
+            }
+            PastStep::Asked { question, .. } => self
+                .run
+                .questions
+                .get(question)
+                .is_some_and(|place| !self.run.open.contains(place)),
+            PastStep::Judged { .. }
+            | PastStep::GrantUsed { .. }
+            | PastStep::Answered(_)
+            | PastStep::Planned { .. }
+            | PastStep::GrantNarrowed(_)
+            | PastStep::GrantRevoked { .. }
+            | PastStep::SignedIn(_)
+            | PastStep::IgnoredGrants { .. }
+            | PastStep::RemoteCall { .. }
+            | PastStep::Applying
+            | PastStep::Applied
+            | PastStep::Denied(_)
+            | PastStep::Failed(_)
+            | PastStep::Finished { .. }
+            | PastStep::Other => false,
+        }
+    }
+
+    fn push(
+        &mut self,
+        at: u64,
+        event: &PastEvent,
+        decision: Option<Decision>,
+        by: DecidedBy,
+        what: HistoryEvent,
+    ) -> usize {
+        let known = event
+            .worker
+            .and_then(|worker| self.run.workers.get(&worker));
+        let agent = known.filter(|_| event.agent.is_empty());
+        let agent = agent.map_or(&event.agent, |info| &info.agent);
+        self.entries.push(Some(HistoryEntry {
+            run: self.runs,
+            at,
+            agent: Arc::clone(agent),
+            worker: event.worker,
+            session: known.and_then(|info| info.session.clone()),
+            tool: event.tool.clone(),
+            origin: event.origin,
+            decision,
+            by,
+            event: what,
+        }));
+        self.entries.len() - 1
+    }
+
+    fn asked(&mut self, at: u64, event: &PastEvent, question: QuestionId, needs: &[Scope]) {
+        let place = match self.run.questions.get(&question) {
+            Some(place) => *place,
+            None => self.open(at, event, question, needs),
+        };
+        if let Some(call) = event.call {
+            self.run.calls.entry(call).or_default().question = Some(place);
+        }
+    }
+
+    fn open(&mut self, at: u64, event: &PastEvent, question: QuestionId, needs: &[Scope]) -> usize {
+        let what = HistoryEvent::Question(Box::new(PastQuestion {
+            question,
+            needs: needs.to_vec(),
+            ended_at: None,
+            patterns: Vec::new(),
+            lifetime: None,
+            note: None,
+            grants: Vec::new(),
+            left_out: Vec::new(),
+            changes: Vec::new(),
+            applied: 0,
+        }));
+        let place = self.push(at, event, None, DecidedBy::Nobody, what);
+        self.run.questions.insert(question, place);
+        self.run.open.insert(place);
+        place
+    }
+
+    fn answered(&mut self, at: u64, event: &PastEvent, step: &AnsweredStep) {
+        let fresh = std::mem::take(&mut self.run.fresh);
+        let place = match self.run.questions.get(&step.question) {
+            Some(place) => *place,
+            // The question is not in the audit any more, or was lost while the audit was full.
+            None => self.open(at, event, step.question, &[]),
+        };
+        self.run.open.remove(&place);
+        let grants = if step.grants.is_empty() {
+            self.absorb_older(&fresh, step)
+        } else {
+            self.absorb(&fresh, &step.grants);
+            step.grants.clone()
+        };
+        let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) else {
+            return;
+        };
+        entry.decision = Some(step.decision);
+        // Older records do not say who answered; only people could.
+        entry.by = step.by.unwrap_or(match step.decision {
+            Decision::Granted | Decision::Denied => DecidedBy::Person,
+            Decision::Expired | Decision::Cancelled => DecidedBy::Nobody,
+        });
+        if let HistoryEvent::Question(question) = &mut entry.event {
+            question.ended_at = Some(at);
+            question.patterns.clone_from(&step.patterns);
+            question.lifetime = step.lifetime;
+            question.note.clone_from(&step.note);
+            question.left_out.clone_from(&step.left_out);
+            question.grants = grants;
+        }
+    }
+
+    /// Removes the entries of grants that an answer names, since the entry of the answer covers them.
+    fn absorb(&mut self, fresh: &[usize], grants: &[GrantId]) {
+        for place in fresh {
+            if let Some(entry) = self.entries.get_mut(*place)
+                && let Some(HistoryEvent::Granted(granted)) = entry.as_ref().map(|one| &one.event)
+                && grants.contains(&granted.grant)
+            {
+                *entry = None;
+            }
+        }
+    }
+
+    /// The same for answers of older records, which name no grants: their grants are equal to them and right before them.
+    fn absorb_older(&mut self, fresh: &[usize], step: &AnsweredStep) -> Vec<GrantId> {
+        // An approval for once adds no grant: those before it were given separately.
+        if step
+            .lifetime
+            .is_some_and(|held| held.waiting_calls().is_some())
+        {
+            return Vec::new();
+        }
+        let first = fresh.len().saturating_sub(step.patterns.len());
+        let last = fresh.get(first..).unwrap_or_default();
+        let granted = |place: &usize| match self.entries.get(*place)?.as_ref()?.event {
+            HistoryEvent::Granted(ref granted) => Some(granted),
+            _ => None,
+        };
+        let all = last.len() == step.patterns.len()
+            && last.iter().zip(&step.patterns).all(|(place, pattern)| {
+                granted(place).is_some_and(|granted| {
+                    granted.pattern == *pattern && Some(granted.lifetime) == step.lifetime
+                })
+            });
+        if !all {
+            return Vec::new();
+        }
+        let ids = last.iter().filter_map(granted).map(|granted| granted.grant);
+        let ids: Vec<GrantId> = ids.collect();
+        self.absorb(last, &ids);
+        ids
+    }
+
+    /// Adds the plan of an allowed call. A plan that was made for the question does not count yet.
+    fn planned(&mut self, call: Option<CallId>, ops: impl Iterator<Item = Op>) {
+        let known = call.and_then(|call| self.run.calls.get(&call));
+        let place = known.and_then(|known| known.question);
+        let entry = place.and_then(|place| self.entries.get_mut(place)?.as_mut());
+        let Some(entry) = entry.filter(|entry| entry.decision == Some(Decision::Granted)) else {
+            return;
+        };
+        if let HistoryEvent::Question(question) = &mut entry.event {
+            for op in ops {
+                if !question.changes.contains(&op) {
+                    question.changes.push(op);
+                }
+            }
+        }
+    }
+
+    fn granted(&mut self, at: u64, event: &PastEvent, step: &GrantedStep) {
+        let what = HistoryEvent::Granted(Box::new(step.clone()));
+        let by = step.by.unwrap_or(match event.origin {
+            Some(Origin::Human) => DecidedBy::Person,
+            Some(Origin::Host) => DecidedBy::Host,
+            _ => DecidedBy::Nobody,
+        });
+        let place = self.push(at, event, Some(Decision::Granted), by, what);
+        let (agent, session) = match &step.holder {
+            GrantHolder::Agent(agent) => (Some(Arc::clone(agent)), None),
+            GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
+                let info = self.run.workers.get(worker).cloned();
+                info.map_or((None, None), |info| (Some(info.agent), info.session))
+            }
+        };
+        self.run.grants.insert(step.grant);
+        let grant = self.grant(step.grant);
+        grant.given_at = Some(at);
+        grant.by = by;
+        grant.pattern = Some(step.pattern.clone());
+        grant.holder = Some(step.holder.clone());
+        grant.descendants = Some(step.descendants);
+        grant.agent = agent;
+        grant.session = session;
+        self.run.fresh.push(place);
+    }
+
+    /// A grant that outlives its run stays one grant, and its uses are summed up. Unknown grants were added without a record
+    /// and get an entry.
+    fn restored(&mut self, at: u64, event: &PastEvent, step: &GrantedStep) {
+        self.run.grants.insert(step.grant);
+        let before = self.grants.iter().rev().find(|((_, id), grant)| {
+            *id == step.grant && grant.ended_at.is_none() && grant.includes(step)
+        });
+        let key = before.map(|(key, _)| *key);
+        let known = key.and_then(|key| self.grants.remove(&key));
+        if known.is_none() {
+            let what = HistoryEvent::Unrecorded(Box::new(step.clone()));
+            self.push(at, event, Some(Decision::Granted), DecidedBy::Nobody, what);
+        }
+        let here = (self.runs, step.grant);
+        let grant = known.unwrap_or_else(|| GrantUse::new(self.runs, step.grant));
+        let grant = self.grants.entry(here).or_insert(grant);
+        grant.pattern = Some(step.pattern.clone());
+        grant.holder = Some(step.holder.clone());
+        grant.descendants = Some(step.descendants);
+        if let GrantHolder::Agent(agent) = &step.holder {
+            grant.agent = Some(Arc::clone(agent));
+        }
+    }
+
+    fn narrowed(&mut self, at: u64, event: &PastEvent, step: &NarrowedStep) {
+        let grant = self.grant(step.grant);
+        let held = grant.pattern.clone();
+        let left = match (&grant.pattern, &step.change.pattern) {
+            (Some(held), _) => step.change.left_of(held),
+            // What it covered before is not recorded.
+            (None, Some(pattern)) => step.change.left_of(&pattern.clone().into()),
+            (None, None) => None,
+        };
+        if left.is_some() {
+            grant.pattern = left;
+        }
+        if step.change.holder_only {
+            grant.descendants = Some(false);
+        }
+        let what = HistoryEvent::Narrowed {
+            step: Box::new(step.clone()),
+            held,
+        };
+        self.push(at, event, None, DecidedBy::Person, what);
+    }
+
+    /// The grant of this run; of one that was given before, only the uses are known.
+    fn grant(&mut self, id: GrantId) -> &mut GrantUse {
+        let run = self.runs;
+        let new = || GrantUse::new(run, id);
+        self.grants.entry((run, id)).or_insert_with(new)
+    }
+}

@@ -1,0 +1,318 @@
+//! Builds the history entries of single calls.
+
+use std::sync::Arc;
+
+use super::super::{CallOutcome, HistoryEvent, PastCall};
+use super::HistoryBuilder;
+use crate::audit::{PastEvent, PastFailure};
+use crate::effect::Op;
+use crate::error::Code;
+use crate::id::{CallId, GrantId};
+use crate::permission::{DecidedBy, Decision};
+use crate::policy::Verdict;
+use crate::scope::{Scope, ScopePattern, Verb};
+
+/// State of a call that has not ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallBuilder {
+    needs: Vec<Scope>,
+    rule: Option<Arc<str>>,
+    changes: Vec<Op>,
+    /// Whether it was sent to a server, not as a preview.
+    sent: bool,
+    /// The index of the entry of its question.
+    pub(super) question: Option<usize>,
+    /// The index of its own entry.
+    entry: Option<usize>,
+    /// Whether its own entry only says that its effect began.
+    only_begun: bool,
+}
+
+impl CallBuilder {
+    /// Whether a mutating call was sent to a server.
+    fn changes_remotely(&self) -> bool {
+        self.sent && self.needs.iter().any(|need| need.verb() != Verb::Read)
+    }
+}
+
+impl HistoryBuilder {
+    /// The index of the entry of a call's question.
+    fn question_of(&self, call: Option<CallId>) -> Option<usize> {
+        self.run.calls.get(&call?)?.question
+    }
+
+    /// Whether the entry of the question says, or will say, that the call was not allowed: it is open when the call ends.
+    fn is_covered_by_question(&self, call: Option<CallId>) -> bool {
+        let place = self.question_of(call);
+        let entry = place.and_then(|place| self.entries.get(place)?.as_ref());
+        entry.is_some_and(|entry| entry.decision != Some(Decision::Granted))
+    }
+
+    fn progress(&mut self, call: Option<CallId>) -> Option<&mut CallBuilder> {
+        call.map(|call| self.run.calls.entry(call).or_default())
+    }
+
+    /// Changes the entry of a call, adding it if necessary.
+    fn edit(
+        &mut self,
+        at: u64,
+        event: &PastEvent,
+        change: impl FnOnce(&mut Option<Decision>, &mut DecidedBy, &mut PastCall),
+    ) {
+        let known = event.call.and_then(|call| self.run.calls.get(&call));
+        let known = known.cloned().unwrap_or_default();
+        let place = known.entry.unwrap_or_else(|| {
+            let what = PastCall {
+                call: event.call,
+                needs: known.needs,
+                rule: known.rule,
+                changes: known.changes,
+                ..PastCall::default()
+            };
+            let what = HistoryEvent::Call(Box::new(what));
+            self.push(at, event, None, DecidedBy::Nobody, what)
+        });
+        if let Some(progress) = self.progress(event.call) {
+            progress.entry = Some(place);
+            progress.only_begun = false;
+        }
+        let entry = self.entries.get_mut(place).and_then(Option::as_mut);
+        if let Some(entry) = entry
+            && let HistoryEvent::Call(call) = &mut entry.event
+        {
+            change(&mut entry.decision, &mut entry.by, call);
+        }
+    }
+
+    /// Records that a call succeeded; without a grant a rule of the policy allowed it.
+    fn allowed(&mut self, at: u64, event: &PastEvent, outcome: CallOutcome) {
+        self.edit(at, event, |decision, by, call| {
+            call.outcome = outcome;
+            // The record of a failure that came before it stays.
+            call.begun &= call.code.is_some();
+            if decision.is_none() {
+                (*decision, *by) = (Some(Decision::Granted), DecidedBy::Rule);
+            }
+        });
+    }
+
+    pub(super) fn judged(
+        &mut self,
+        at: u64,
+        event: &PastEvent,
+        verdict: Verdict,
+        needs: &[Scope],
+        rule: Option<&Arc<str>>,
+    ) {
+        // A server asked for more grants instead of carrying the call out.
+        self.remove_only_begun(event.call);
+        if let Some(progress) = self.progress(event.call) {
+            progress.needs = needs.to_vec();
+            progress.rule = rule.cloned();
+        }
+        let denied = verdict == Verdict::Deny;
+        let is_told = event.call.is_some_and(|call| self.entry_of(call).is_some());
+        if denied || is_told {
+            self.edit(at, event, |decision, by, call| {
+                call.begun = false;
+                call.needs = needs.to_vec();
+                call.rule = rule.cloned();
+                if denied {
+                    (*decision, *by) = (Some(Decision::Denied), DecidedBy::Rule);
+                    call.outcome = CallOutcome::Denied;
+                }
+            });
+        }
+    }
+
+    pub(super) fn call_planned(&mut self, call: Option<CallId>, changes: impl Iterator<Item = Op>) {
+        if let Some(progress) = self.progress(call) {
+            progress.changes.clear();
+            for op in changes {
+                if !progress.changes.contains(&op) {
+                    progress.changes.push(op);
+                }
+            }
+        }
+    }
+
+    pub(super) fn grant_used(
+        &mut self,
+        at: u64,
+        event: &PastEvent,
+        grants: &[GrantId],
+        brought: &[ScopePattern],
+    ) {
+        let mut giver = DecidedBy::Person;
+        for grant in grants {
+            let grant = self.grant(*grant);
+            grant.used(at);
+            if grant.by != DecidedBy::Person {
+                giver = grant.by;
+            }
+        }
+        if brought.is_empty() && self.question_of(event.call).is_some() {
+            return;
+        }
+        self.edit(at, event, |decision, by, call| {
+            let whose = if brought.is_empty() {
+                giver
+            } else {
+                DecidedBy::Host
+            };
+            (*decision, *by) = (Some(Decision::Granted), whose);
+            call.grants.extend_from_slice(grants);
+            call.brought.extend_from_slice(brought);
+        });
+    }
+
+    pub(super) fn grants_ignored(&mut self, at: u64, event: &PastEvent, brought: &[ScopePattern]) {
+        let what = HistoryEvent::Call(Box::new(PastCall {
+            outcome: CallOutcome::GrantsIgnored,
+            brought: brought.to_vec(),
+            ..PastCall::default()
+        }));
+        self.push(at, event, Some(Decision::Denied), DecidedBy::Rule, what);
+    }
+
+    pub(super) fn remote_call(&mut self, at: u64, event: &PastEvent) {
+        let Some(progress) = self.progress(event.call) else {
+            return;
+        };
+        progress.sent = true;
+        if progress.changes_remotely() {
+            self.effect_begins(at, event);
+        }
+    }
+
+    /// Records that the effect of a call begins, until another record says how it ended.
+    pub(super) fn effect_begins(&mut self, at: u64, event: &PastEvent) {
+        let Some(progress) = self.progress(event.call) else {
+            return;
+        };
+        let only_begun = progress.entry.is_none();
+        let changes = progress.changes.clone();
+        self.edit(at, event, |_, _, call| {
+            call.begun = true;
+            call.changes = changes;
+        });
+        if let Some(progress) = self.progress(event.call) {
+            progress.only_begun = only_begun;
+        }
+    }
+
+    /// Removes the entry of a call that says only that its effect began.
+    fn remove_only_begun(&mut self, call: Option<CallId>) {
+        let known = call.and_then(|call| self.run.calls.get_mut(&call));
+        let Some(known) = known.filter(|known| known.only_begun) else {
+            return;
+        };
+        known.only_begun = false;
+        let place = known.entry.take();
+        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
+            *entry = None;
+        }
+    }
+
+    /// Marks calls as failed whose effect began in a run that ended before it recorded how they ended.
+    pub(super) fn fail_open_effects(&mut self) {
+        let known = std::mem::take(&mut self.run.calls);
+        for place in known.into_values().filter_map(|known| known.entry) {
+            let entry = self.entries.get_mut(place).and_then(Option::as_mut);
+            if let Some(HistoryEvent::Call(call)) = entry.map(|entry| &mut entry.event)
+                && call.begun
+                && call.outcome == CallOutcome::Open
+            {
+                call.outcome = CallOutcome::Failed;
+            }
+        }
+    }
+
+    pub(super) fn applied(&mut self, at: u64, event: &PastEvent) {
+        let Some(place) = self.question_of(event.call) else {
+            let changes = self.progress(event.call).map(|known| known.changes.clone());
+            self.allowed(at, event, CallOutcome::Applied);
+            return self.edit(at, event, |_, _, call| {
+                call.changes = changes.unwrap_or_default();
+            });
+        };
+        self.remove_only_begun(event.call);
+        if let Some(Some(entry)) = self.entries.get_mut(place)
+            && let HistoryEvent::Question(question) = &mut entry.event
+        {
+            question.applied += 1;
+        }
+    }
+
+    pub(super) fn denied(&mut self, at: u64, event: &PastEvent, failure: &PastFailure) {
+        if self.is_covered_by_question(event.call) {
+            return;
+        }
+        // Records of the first version do not distinguish denials from failures.
+        let by = match (failure.by, failure.code) {
+            (Some(by), _) => by,
+            (None, Some(Code::ScopeRequired)) => DecidedBy::Nobody,
+            (None, Some(code)) if code.is_denial() => DecidedBy::Rule,
+            (None, _) => return self.failed(at, event, failure),
+        };
+        self.edit(at, event, |decision, decided_by, call| {
+            (*decision, *decided_by) = (Some(Decision::Denied), by);
+            call.outcome = CallOutcome::Denied;
+            call.code = failure.code;
+            call.message.clone_from(&failure.message);
+        });
+    }
+
+    pub(super) fn failed(&mut self, at: u64, event: &PastEvent, failure: &PastFailure) {
+        if self.is_covered_by_question(event.call) {
+            return;
+        }
+        self.edit(at, event, |_, _, call| {
+            // The record of an effect may come before that of the deadline which it missed.
+            if call.outcome != CallOutcome::Applied {
+                call.outcome = CallOutcome::Failed;
+            }
+            call.code = failure.code;
+            call.message.clone_from(&failure.message);
+            call.begun = failure.begun;
+            (call.done, call.removed) = (failure.done, failure.removed);
+        });
+    }
+
+    pub(super) fn finished(&mut self, at: u64, event: &PastEvent, code: Option<Code>) {
+        let Some(id) = event.call else {
+            return;
+        };
+        let asked = self.question_of(event.call).is_some();
+        if asked && code.is_none() {
+            // The entry of the question covers it.
+            self.remove_only_begun(event.call);
+        }
+        let Some(known) = self.run.calls.get(&id) else {
+            return;
+        };
+        let has_entry = known.entry.is_some() || (known.changes_remotely() && !asked);
+        if has_entry && code.is_none() {
+            let applied = CallOutcome::Applied;
+            let is_applied = |call: &PastCall| call.outcome == applied;
+            let ends_so = if self.entry_of(id).is_some_and(is_applied) {
+                applied
+            } else {
+                CallOutcome::Answered
+            };
+            self.allowed(at, event, ends_so);
+        }
+        // The effect of an abandoned call may still end.
+        if !self.entry_of(id).is_some_and(|call| call.begun) {
+            self.run.calls.remove(&id);
+        }
+    }
+
+    fn entry_of(&self, call: CallId) -> Option<&PastCall> {
+        let place = self.run.calls.get(&call)?.entry?;
+        match &self.entries.get(place)?.as_ref()?.event {
+            HistoryEvent::Call(call) => Some(call),
+            _ => None,
+        }
+    }
+}

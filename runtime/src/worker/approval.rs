@@ -1,0 +1,388 @@
+//! Looks up grants for a call and asks people.
+
+use std::sync::Arc;
+
+use tokio::task::AbortHandle;
+
+use super::Shared;
+use super::actor::WorkerMsg;
+use crate::call::Asks;
+use crate::effect::{ContentHash, ExcludedHunks, Preview};
+use crate::error::{CallError, Code};
+use crate::escape::listed;
+use crate::id::CallId;
+use crate::path::VirtualPath;
+use crate::permission::{
+    AskOutcome, CallRef, DecidedBy, Decision, QuestionSender, Request, Requester, UsedGrants,
+    choices,
+};
+use crate::pipeline::{CallInfo, Granted, Step, Waiting};
+use crate::root::Root;
+use crate::scope::{Coverage, Scope, ScopePattern};
+use crate::tool::Remote;
+
+/// Maximum number of permissions in one question, and of bytes of their text. Each is shown in full.
+const MOST_NEEDS: usize = 20;
+const MOST_NEED_BYTES: usize = 8 << 10;
+
+/// Task of an open question; dropping it withdraws the question.
+#[derive(Debug)]
+pub(super) struct Asking(AbortHandle);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Shared {
+    pub(super) fn requester(&self) -> Requester {
+        Requester {
+            worker: self.id,
+            ancestors: Arc::clone(&self.lineage),
+            session: Arc::clone(&self.session),
+            agent: Arc::clone(&self.agent),
+        }
+    }
+
+    /// Looks up live grants that cover the needs of a call.
+    pub(super) fn check_grants(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> Asking {
+        let shared = Arc::clone(self);
+        let needs = waiting.asks().to_vec();
+        let (offered, mut rest) = waiting.offered();
+        if waiting.info().confirm {
+            // Earlier grants do not confirm this very call.
+            rest.clear();
+        }
+        let info = waiting.info();
+        let call = CallRef {
+            call: info.id,
+            tool: info.tool.clone(),
+            origin: info.origin,
+        };
+        let task = tokio::spawn(async move {
+            let used = shared.usable_grants(offered, rest.into(), call).await;
+            // A granted path that cannot be opened is refused, since asking for it again would not help.
+            let granted = match used {
+                Some(used) => shared.open_granted(used, &needs).await.map(Some),
+                None => Ok(None),
+            };
+            shared.post(WorkerMsg::GrantsChecked(id, granted));
+        });
+        Asking(task.abort_handle())
+    }
+
+    /// The grants sent with the call, and live grants for the other needs.
+    async fn usable_grants(
+        &self,
+        offered: Vec<ScopePattern>,
+        rest: Arc<[Scope]>,
+        call: CallRef,
+    ) -> Option<UsedGrants> {
+        let live = if rest.is_empty() {
+            None
+        } else {
+            // A closed broker has no grants.
+            let used = self
+                .core
+                .broker
+                .use_grants(self.requester(), rest, call)
+                .await;
+            used.ok().flatten()
+        };
+        match live {
+            Some(mut used) => {
+                used.patterns.extend(bare(&offered));
+                used.brought = offered;
+                Some(used)
+            }
+            None if offered.is_empty() => None,
+            None => Some(UsedGrants {
+                patterns: bare(&offered).collect(),
+                brought: offered,
+                ..UsedGrants::default()
+            }),
+        }
+    }
+
+    /// Refuses a call that requires approval if there is no approver, the call must not ask, or its needs do not fit into
+    /// one question.
+    pub(super) fn may_ask(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
+        match asks {
+            Asks::Wait | Asks::WaitAlone if self.core.asks => fits_one_question(waiting.asks()),
+            Asks::Wait | Asks::WaitAlone | Asks::Refuse => Err(waiting.scope_required()),
+        }
+    }
+
+    /// Asks the approver about a call, with its preview if there is one; `question_tx` receives the open question.
+    pub(super) fn question(
+        self: &Arc<Self>,
+        id: CallId,
+        waiting: &Step<Waiting>,
+        preview: Option<Preview>,
+        asks: Asks,
+        question_tx: Option<QuestionSender>,
+    ) -> Asking {
+        let request = Request {
+            alone: asks == Asks::WaitAlone || waiting.info().confirm,
+            ..self.request(waiting, preview)
+        };
+        let shared = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let needs = request.needs.clone();
+            let broker = &shared.core.broker;
+            let ruling = broker.ask(request, shared.requester(), question_tx).await;
+            let granted = match ruling.and_then(into_result) {
+                Ok((used, left_out)) => {
+                    let opened = shared.open_granted(used, &needs).await;
+                    opened.map(|granted| (granted, left_out))
+                }
+                Err(error) => Err(error),
+            };
+            shared.post(WorkerMsg::Answered(id, granted));
+        });
+        Asking(task.abort_handle())
+    }
+
+    /// Opens the granted paths that are outside the worker's roots.
+    async fn open_granted(&self, used: UsedGrants, needs: &[Scope]) -> Result<Granted, CallError> {
+        let granted = |need: &&Scope| used.patterns.iter().any(|one| one.covers(need));
+        let outside = needs.iter().filter(granted).filter_map(Scope::path);
+        let outside: Vec<VirtualPath> = outside
+            .filter(|path| self.handles.roots.find(path).is_none())
+            .cloned()
+            .collect();
+        if outside.is_empty() {
+            return Ok(Granted {
+                used,
+                outside: Vec::new(),
+            });
+        }
+        let core = Arc::clone(&self.core);
+        let open = move || {
+            outside
+                .iter()
+                .map(|path| Root::open_granted(path, &core.kept_out, &core.roots).map(Arc::new))
+                .collect()
+        };
+        let opened: Result<Vec<_>, _> = tokio::task::spawn_blocking(open)
+            .await
+            .map_err(|_| CallError::new(Code::Internal, "what was granted could not be opened"))?;
+        let outside =
+            opened.map_err(|error| CallError::new(Code::PermissionDenied, error.to_string()))?;
+        Ok(Granted { used, outside })
+    }
+
+    fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>) -> Request {
+        let info = waiting.info();
+        let max_grantable = self.core.authority.max_grantable();
+        Request {
+            intent: self.intent(info, waiting.needs()),
+            before: preview.as_ref().map(|preview| preview.token),
+            divisible: preview.is_some() && waiting.divisible(),
+            preview,
+            server: self.server_of(info),
+            ..self.about(waiting, max_grantable)
+        }
+    }
+
+    /// The request of a call without intent and preview.
+    fn about(&self, waiting: &Step<Waiting>, max_grantable: Vec<ScopePattern>) -> Request {
+        let (info, arguments) = (waiting.info(), waiting.arguments());
+        let needs = waiting.asks().to_vec();
+        let (protected, mut reasons): (Vec<Scope>, Vec<&'static str>) =
+            waiting.protected().into_iter().unzip();
+        reasons.sort_unstable();
+        reasons.dedup();
+        let sensitive = !protected.is_empty();
+        let roots = self.core.authority.served();
+        Request {
+            worker: self.id,
+            call: info.id,
+            origin: info.origin,
+            agent_path: self.agent.split('/').map(str::to_owned).collect(),
+            session: Arc::clone(&self.session),
+            tool: info.tool.clone(),
+            arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
+            arguments,
+            intent: String::new(),
+            choices: choices(&needs, &max_grantable, &roots, sensitive),
+            roots,
+            needs,
+            before: None,
+            divisible: false,
+            preview: None,
+            max_grantable,
+            sensitive,
+            protected,
+            protected_because: reasons,
+            server: None,
+            alone: false,
+        }
+    }
+
+    /// The third-party server that carries a call out, if any.
+    fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
+        let entry = self.tool(info.tool.as_str())?;
+        entry.remote.as_ref().map(|it| Arc::clone(&it.server))
+    }
+
+    /// One sentence for people: what the tool does, and to what. If the template cannot be rendered, it is the tool's title
+    /// and the needs of the call.
+    pub(super) fn intent(&self, info: &CallInfo, needs: &[Scope]) -> String {
+        let entry = self.tool(info.tool.as_str());
+        let entry = entry.as_deref();
+        let template = entry.and_then(|entry| entry.intent.as_ref());
+        let sentence = template.and_then(|template| template.render_quoted(&info.arguments));
+        let title = entry.map_or(info.tool.as_str(), |entry| &entry.spec.title);
+        if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
+            let name = crate::escape(tool);
+            let call = format!("Call `{name}` of {shown}");
+            // The server's words are quoted to separate them from the runtime's.
+            let theirs = sentence.unwrap_or_else(|| title.to_owned());
+            if theirs.is_empty() || theirs == *name {
+                return call;
+            }
+            let theirs = crate::escape(&theirs).replace('"', "'");
+            return format!("{call}, described there as \"{theirs}\"");
+        }
+        if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
+            return sentence;
+        }
+        let target = |need: &Scope| {
+            need.path()
+                .map_or_else(|| need.to_string(), ToString::to_string)
+        };
+        let mut targets: Vec<String> = needs.iter().map(target).collect();
+        targets.dedup();
+        if targets.is_empty() {
+            return title.to_owned();
+        }
+        format!("{title}: {}", listed(targets, ", "))
+    }
+}
+
+/// Refuses needs that are too many or too long for one question.
+fn fits_one_question(needs: &[Scope]) -> Result<(), CallError> {
+    let count = needs.len();
+    let bytes = needs
+        .iter()
+        .map(|need| crate::escape(&need.to_string()).len());
+    let bytes: usize = bytes.sum();
+    if count <= MOST_NEEDS && bytes <= MOST_NEED_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "this call needs {count} permissions ({bytes} bytes of text); a person is asked for at most {MOST_NEEDS} \
+         ({MOST_NEED_BYTES} bytes) at once. Name fewer or shorter paths in one call"
+    );
+    Err(CallError::new(Code::TooLarge, message))
+}
+
+/// Converts grants sent with a call, which name no operations.
+fn bare(offered: &[ScopePattern]) -> impl Iterator<Item = Coverage> {
+    offered.iter().cloned().map(Coverage::from)
+}
+
+fn into_result(ruling: AskOutcome) -> Result<(UsedGrants, Vec<ExcludedHunks>), CallError> {
+    let (decision, by, note) = match ruling {
+        AskOutcome::Allowed(granted, left_out) => return Ok((granted, left_out)),
+        AskOutcome::Refused { decision, by, note } => (decision, by, note),
+    };
+    let (code, message) = match (decision, by) {
+        (Decision::Cancelled, _) => (Code::Cancelled, "the question was withdrawn"),
+        (Decision::Expired, _) => (Code::PermissionDenied, "nobody allowed this in time"),
+        (Decision::Granted | Decision::Denied, DecidedBy::Person) => {
+            (Code::PermissionDenied, "a person refused this")
+        }
+        (Decision::Granted | Decision::Denied, DecidedBy::Client) => (
+            Code::PermissionDenied,
+            "the client sent no answer that could be used",
+        ),
+        (Decision::Granted | Decision::Denied, _) => {
+            (Code::PermissionDenied, "the host refused this")
+        }
+    };
+    let error = CallError::new(
+        code,
+        note.map_or_else(|| message.to_owned(), |note| format!("{message}: {note}")),
+    );
+    Err(match decision {
+        Decision::Denied => error.with("denied_by", by.as_str()),
+        // An answer that came too late decided nothing.
+        Decision::Expired => error.with("denied_by", DecidedBy::Nobody.as_str()),
+        Decision::Granted | Decision::Cancelled => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_has_at_most_twenty_needs_of_eight_kibibytes() {
+        let needs = |count: usize, length: usize| -> Vec<Scope> {
+            let folders = format!("/{}", "d".repeat(99)).repeat(length / 100);
+            let need = |n| format!("read:file:{folders}/{n}").parse().unwrap();
+            (0..count).map(need).collect()
+        };
+        for (count, length, fits) in [
+            (20, 100, true),
+            (21, 100, false),
+            (2, 4000, true),
+            (3, 4000, false),
+        ] {
+            let checked = fits_one_question(&needs(count, length));
+            assert_eq!(checked.is_ok(), fits, "{count} of {length}");
+        }
+    }
+
+    #[test]
+    fn denial_tells_the_agent_who_denied_without_bypass() {
+        for (decision, by, code, expected) in [
+            (
+                Decision::Denied,
+                DecidedBy::Person,
+                Code::PermissionDenied,
+                "a person refused this: no",
+            ),
+            (
+                Decision::Denied,
+                DecidedBy::Host,
+                Code::PermissionDenied,
+                "the host refused this: no",
+            ),
+            (
+                Decision::Expired,
+                DecidedBy::Nobody,
+                Code::PermissionDenied,
+                "nobody allowed this in time: no",
+            ),
+            (
+                Decision::Expired,
+                DecidedBy::Person,
+                Code::PermissionDenied,
+                "nobody allowed this in time: no",
+            ),
+            (
+                Decision::Cancelled,
+                DecidedBy::Nobody,
+                Code::Cancelled,
+                "the question was withdrawn: no",
+            ),
+        ] {
+            let note = Some("no".to_owned());
+            let error = into_result(AskOutcome::Refused { decision, by, note }).unwrap_err();
+            assert_eq!((error.code(), error.message()), (code, expected));
+            let denied_by = error.details().get("denied_by").and_then(|by| by.as_str());
+            let denied = code == Code::PermissionDenied;
+            let whose = if decision == Decision::Expired {
+                DecidedBy::Nobody
+            } else {
+                by
+            };
+            assert_eq!(denied_by, denied.then_some(whose.as_str()));
+            assert_eq!(error.details().len(), usize::from(denied));
+        }
+    }
+}

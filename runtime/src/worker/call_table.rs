@@ -1,0 +1,423 @@
+//! State of the calls of one worker.
+
+mod prepare;
+mod queue;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use foldhash::fast::FixedState;
+use tracing::Span;
+use tracing::field::Empty;
+
+use super::Shared;
+use super::actor::WorkerMsg;
+use super::admission::{Admitted, Done, Incoming, ReplySender, lost};
+use super::approval::Asking;
+use super::blocking::Ticket;
+use super::deadline::DeadlineGuard;
+use super::jobs::{self, Approved};
+use super::path_locks::PathLockGuard;
+use super::prepare::Request;
+use super::remote::RemoteTask;
+use crate::audit::Step as AuditStep;
+use crate::call::Asks;
+use crate::capability::{Interrupt, StopReason};
+use crate::effect::{ExcludedHunks, Preview};
+use crate::error::{CallError, Code};
+use crate::id::CallId;
+use crate::permission::QuestionSender;
+use crate::pipeline::{CallInfo, Cleared, Granted, Judged, Mode, Parsed, Step, Waiting};
+use crate::policy::Limits;
+use crate::tool::AnyPlan;
+
+pub(crate) use prepare::Prepared;
+
+/// Stage of a call in flight.
+#[derive(Debug)]
+enum Stage {
+    /// Its own policy is being compiled, or waits for a thread.
+    Preparing(Option<Request>),
+    /// It is being judged under its own policy, or waits for a thread.
+    Judging(Option<Step<Parsed>>, Judging),
+    /// Live grants are being looked up.
+    CheckingGrants(Step<Waiting>),
+    /// It is being planned for the question, or waits for a thread.
+    Planning(Step<Waiting>),
+    /// Its question is open.
+    Asking(Step<Waiting>, Option<AnyPlan>),
+    /// It waits for its path locks or for a thread.
+    Ready(Step<Cleared>, Option<Approved>),
+    /// It runs on a pool thread.
+    Running,
+    /// It was sent to a server.
+    Remote { _task: RemoteTask },
+}
+
+/// Why a call is judged.
+#[derive(Debug)]
+enum Judging {
+    /// The call is new, uses grants, or was interrupted by its tool.
+    Going,
+    /// Its question was answered, with this plan.
+    Answered(Option<Approved>),
+}
+
+/// Caller of a call and the resources that the call holds.
+#[derive(Debug)]
+struct Caller {
+    info: Arc<CallInfo>,
+    /// Tracing span of the call; disabled without a subscriber.
+    span: Span,
+    port: ReplySender,
+    /// Time since the previous call.
+    since: Option<Duration>,
+    /// When it was received.
+    received: Instant,
+    /// Time limit of its work; waiting for people does not count.
+    limit: Duration,
+    deadline_guard: Option<DeadlineGuard>,
+    /// Its job, once it was submitted to the pool.
+    ticket: Option<Arc<Ticket>>,
+    /// Its path locks, from when it is the first of the writes until its job takes them.
+    path_lock: Option<PathLockGuard>,
+    /// Its lookup of grants or its open question.
+    asking: Option<Asking>,
+    asks: Asks,
+    /// Receives each question that it waits for.
+    question_tx: Option<QuestionSender>,
+    admitted: Admitted,
+}
+
+/// State of the actor; a restarted actor begins with an empty table.
+#[derive(Debug)]
+pub(crate) struct CallTable {
+    shared: Arc<Shared>,
+    calls: HashMap<CallId, (Stage, Caller), FixedState>,
+    /// Mutating calls in the order in which they became ready; only the first requests its path locks.
+    writes: VecDeque<CallId>,
+    /// Calls that wait until this worker may run another job in the pool.
+    ready: VecDeque<CallId>,
+    /// Calls with a job in the pool, including those whose callers gave up.
+    running: HashSet<CallId, FixedState>,
+    /// Calls that wait for their own policies to be compiled or judged by.
+    policies: VecDeque<CallId>,
+    /// The call whose policy is being compiled or judged by: one per worker, so that one worker's policies do not delay
+    /// those of others.
+    compiling: Option<CallId>,
+    /// When the last call was received.
+    last: Option<Instant>,
+    closing: bool,
+}
+
+impl CallTable {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            calls: HashMap::default(),
+            writes: VecDeque::new(),
+            ready: VecDeque::new(),
+            running: HashSet::default(),
+            policies: VecDeque::new(),
+            compiling: None,
+            last: None,
+            closing: false,
+        }
+    }
+
+    /// Whether the worker is closing and all calls are answered.
+    pub(super) fn is_over(&self) -> bool {
+        self.closing && self.calls.is_empty()
+    }
+
+    /// Audits that the worker ended.
+    pub(super) fn stopped(&self) {
+        self.shared.note(AuditStep::WorkerStopped);
+    }
+
+    /// Begins a new call. Its own policy is compiled on the CPU pool, never here.
+    pub(super) fn receive(&mut self, incoming: Incoming) {
+        let Incoming {
+            request,
+            deadline,
+            asks,
+            question_tx,
+            admitted,
+            port,
+        } = incoming;
+        let now = Instant::now();
+        let since = self.last.map(|last| now.duration_since(last));
+        if let Err(error) = check_interval(self.shared.authority.limits(), since) {
+            return self.shared.finished(&request.info, port, Err(error));
+        }
+        self.last = Some(now);
+        let (id, info) = (request.info.id, Arc::clone(&request.info));
+        let limit = self.shared.core.limit(deadline);
+        let span = tracing::debug_span!(
+            "call",
+            worker = %self.shared.agent,
+            call = %id,
+            tool = %info.tool,
+            origin = ?info.origin,
+            verdict = Empty,
+        );
+        let mut caller = Caller {
+            info,
+            span,
+            port,
+            since,
+            received: now,
+            limit,
+            deadline_guard: None,
+            ticket: None,
+            path_lock: None,
+            asking: None,
+            asks,
+            question_tx,
+            admitted,
+        };
+        if request.policy.is_none() {
+            let step = request.prepare(&self.shared);
+            return self.judge_or_answer(id, step, caller);
+        }
+        caller.arm(id, &self.shared);
+        self.calls
+            .insert(id, (Stage::Preparing(Some(request)), caller));
+        self.policies.push_back(id);
+        self.compile_next();
+    }
+
+    fn judge_or_answer(
+        &mut self,
+        id: CallId,
+        step: Result<Step<Parsed>, CallError>,
+        caller: Caller,
+    ) {
+        match step {
+            Ok(step) => self.judge(id, step, caller),
+            Err(error) => self.answer(id, caller, Err(error)),
+        }
+    }
+
+    /// Advances a call as far as possible without waiting.
+    fn judge(&mut self, id: CallId, step: Step<Parsed>, caller: Caller) {
+        self.judge_for(id, step, Judging::Going, caller);
+    }
+
+    /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
+    fn judge_for(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut caller: Caller) {
+        if !step.has_own_policy() {
+            let judged = self.shared.judge(step);
+            return self.judged_for(id, judged, why, caller);
+        }
+        caller.arm(id, &self.shared);
+        self.calls
+            .insert(id, (Stage::Judging(Some(step), why), caller));
+        self.policies.push_back(id);
+        self.compile_next();
+    }
+
+    fn judged_for(&mut self, id: CallId, judged: Judged, why: Judging, caller: Caller) {
+        match why {
+            Judging::Going => self.judged(id, judged, caller),
+            Judging::Answered(approved) => self.approved(id, judged, approved, caller),
+        }
+    }
+
+    fn judged(&mut self, id: CallId, judged: Judged, caller: Caller) {
+        caller.span.record("verdict", judged.verdict().as_str());
+        match judged {
+            Judged::Refused(error) => self.answer(id, caller, Err(error)),
+            Judged::Ask(waiting) => self.find_grants(id, waiting, caller),
+            Judged::Run(cleared) => match jobs::read_now(&cleared) {
+                None => self.enqueue(id, cleared, None, caller),
+                Some(Ok(done)) => self.answer(id, caller, Ok(done)),
+                Some(Err(interrupt)) => {
+                    self.judge_or_answer(id, cleared.interrupted(interrupt), caller)
+                }
+            },
+        }
+    }
+
+    /// Continues a call that a person allowed.
+    fn approved(&mut self, id: CallId, judged: Judged, approved: Option<Approved>, caller: Caller) {
+        match judged {
+            Judged::Run(cleared) => {
+                let (worker, tool) = (self.shared.id, &caller.info.tool);
+                tracing::debug!(%worker, call = %id, %tool, "retried");
+                self.enqueue(id, cleared, approved, caller);
+            }
+            // The answer was narrower than the need. Asking again at once would press the person.
+            Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.scope_required())),
+            Judged::Refused(error) => self.answer(id, caller, Err(error)),
+        }
+    }
+
+    /// Looks up grants, except for previews of readable targets, which require no approval.
+    fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Caller) {
+        caller.deadline_guard = None;
+        let shown = caller.info.mode == Mode::Preview && waiting.early_plan().is_some();
+        if shown || !waiting.has_untried_needs() {
+            return self.plan_early(id, waiting, caller);
+        }
+        caller.asking = Some(self.shared.check_grants(id, &waiting));
+        self.calls
+            .insert(id, (Stage::CheckingGrants(waiting), caller));
+    }
+
+    pub(super) fn grants_checked(
+        &mut self,
+        id: CallId,
+        granted: Result<Option<Granted>, CallError>,
+    ) {
+        match (self.calls.remove(&id), granted) {
+            (Some((Stage::CheckingGrants(waiting), caller)), Ok(Some(granted))) => {
+                match self.shared.audit_used_grants(&caller.info, &granted.used) {
+                    Ok(()) => self.judge(id, waiting.granted(granted), caller),
+                    Err(error) => self.answer(id, caller, Err(error)),
+                }
+            }
+            (Some((Stage::CheckingGrants(waiting), caller)), Ok(None)) => {
+                self.plan_early(id, waiting, caller)
+            }
+            (Some((Stage::CheckingGrants(_), caller)), Err(error)) => {
+                self.answer(id, caller, Err(error));
+            }
+            (other, _) => self.reinsert(id, other),
+        }
+    }
+
+    /// Plans a change before anybody is asked, if its targets may be read.
+    fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
+        if waiting.early_plan().is_none() {
+            return self.question(id, waiting, None, caller);
+        }
+        caller.arm(id, &self.shared);
+        self.calls.insert(id, (Stage::Planning(waiting), caller));
+        self.wait_for_thread(id);
+    }
+
+    pub(super) fn planned(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Interrupt>) {
+        match (self.take_finished(id), plan) {
+            (Some((Stage::Planning(_), caller)), Ok((_, preview)))
+                if caller.info.mode == Mode::Preview =>
+            {
+                self.answer(id, caller, Ok(Done::Preview(preview)));
+            }
+            (Some((Stage::Planning(waiting), caller)), Ok(plan)) => {
+                self.question(id, waiting, Some(plan), caller);
+            }
+            (Some((Stage::Planning(waiting), caller)), Err(interrupt)) => {
+                self.judge_or_answer(id, waiting.interrupted(interrupt), caller);
+            }
+            (other, _) => self.reinsert(id, other),
+        }
+        self.start_ready();
+    }
+
+    /// Asks the question. The call waits without a thread, and other calls continue.
+    fn question(
+        &mut self,
+        id: CallId,
+        waiting: Step<Waiting>,
+        plan: Option<(AnyPlan, Preview)>,
+        mut caller: Caller,
+    ) {
+        caller.deadline_guard = None;
+        let (plan, preview) = plan.unzip();
+        let held = plan.as_ref().map_or(0, AnyPlan::weight);
+        let allowed = self.shared.may_ask(&waiting, caller.asks);
+        let asked = allowed.and_then(|()| caller.admitted.hold(held)).map(|()| {
+            let (asks, question_tx) = (caller.asks, caller.question_tx.clone());
+            self.shared
+                .question(id, &waiting, preview, asks, question_tx)
+        });
+        match asked {
+            Ok(asking) => {
+                caller.asking = Some(asking);
+                self.calls
+                    .insert(id, (Stage::Asking(waiting, plan), caller));
+            }
+            Err(error) => self.answer(id, caller, Err(error)),
+        }
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        id: CallId,
+        answer: Result<(Granted, Vec<ExcludedHunks>), CallError>,
+    ) {
+        match (self.calls.remove(&id), answer) {
+            (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {
+                let (worker, tool) = (self.shared.id, &caller.info.tool);
+                tracing::debug!(%worker, call = %id, %tool, "continued");
+                if let Err(error) = self.shared.audit_used_grants(&caller.info, &granted.used) {
+                    return self.answer(id, caller, Err(error));
+                }
+                let approved = plan.map(|plan| Approved { plan, left_out });
+                let why = Judging::Answered(approved);
+                self.judge_for(id, waiting.granted(granted), why, caller);
+            }
+            (Some((Stage::Asking(..), caller)), Err(error)) => self.answer(id, caller, Err(error)),
+            (other, _) => self.reinsert(id, other),
+        }
+    }
+}
+
+impl Drop for CallTable {
+    /// Answers the open calls of a dying worker and audits their ends. None of them can begin an effect any more.
+    fn drop(&mut self) {
+        for (_, (stage, caller)) in std::mem::take(&mut self.calls) {
+            caller.info.stop.raise(StopReason::Cancelled);
+            if let Some(ticket) = &caller.ticket {
+                // A job that has begun ends by itself; any other never runs.
+                let _ = self.pool_of(&stage).abandon(ticket);
+            }
+            caller.finish(&self.shared, Err(lost(&self.shared)));
+        }
+    }
+}
+
+/// Refuses a call that comes too soon after the previous one.
+fn check_interval(limits: &Limits, since: Option<Duration>) -> Result<(), CallError> {
+    let least = Duration::from_millis(limits.min_interval_ms);
+    let wait = since.and_then(|since| least.checked_sub(since));
+    let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
+        return Ok(());
+    };
+    let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    let error = CallError::new(
+        Code::RateLimited,
+        "calls come faster than the policy allows",
+    );
+    Err(error.with("retry_after_ms", wait))
+}
+
+impl Caller {
+    /// Limits the call to the lifetime in its own policy.
+    fn limit_to(&mut self, limits: &Limits) {
+        let life = Duration::from_millis(limits.ttl_ms);
+        if life < self.limit {
+            self.limit = life.saturating_sub(self.received.elapsed());
+            self.deadline_guard = None;
+        }
+    }
+
+    /// Answers the call. Its share of the bounds is released first, so that the caller can make the next call at once.
+    fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
+        drop(self.admitted);
+        shared.finished(&self.info, self.port, result);
+    }
+
+    fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
+        if self.deadline_guard.is_none() {
+            let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.info.stop));
+            self.deadline_guard = Some(shared.core.deadlines.arm(self.limit, move || {
+                // The job sees the flag at its next checkpoint, even while the mailbox is busy.
+                stop.raise(StopReason::Expired);
+                worker.post(WorkerMsg::Expired(id));
+            }));
+        }
+    }
+}

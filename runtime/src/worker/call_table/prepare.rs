@@ -1,0 +1,279 @@
+//! Calls with a policy of their own: compiled and judged on the CPU pool, one per worker at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{CallTable, Caller, Judging, Stage, check_interval};
+use crate::error::CallError;
+use crate::id::CallId;
+use crate::pipeline::{Judged, Parsed, Step};
+use crate::policy::Limits;
+use crate::worker::Shared;
+use crate::worker::actor::WorkerMsg;
+use crate::worker::jobs;
+use crate::worker::prepare::Request;
+
+/// A call whose own policy was compiled.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    judged: Judged,
+    limits: Limits,
+    /// Approximate size of its policy in bytes.
+    size: u64,
+}
+
+impl Prepared {
+    /// Compiles the policy of a call and judges it; only on pool threads. `since` is the time since the previous call.
+    fn of(request: Request, shared: &Shared, since: Option<Duration>) -> Result<Self, CallError> {
+        let stop = Arc::clone(&request.info.stop);
+        stop.check()?;
+        let step = request.prepare(shared)?;
+        check_interval(step.limits(), since)?;
+        stop.check()?;
+        Ok(Self {
+            limits: *step.limits(),
+            size: step.policy_size() as u64,
+            judged: shared.judge(step),
+        })
+    }
+}
+
+impl CallTable {
+    pub(in crate::worker) fn prepared(
+        &mut self,
+        id: CallId,
+        prepared: Result<Prepared, CallError>,
+    ) {
+        self.compiling.take_if(|compiling| *compiling == id);
+        match (self.take_finished(id), prepared) {
+            (Some((Stage::Preparing(None), mut caller)), Ok(prepared)) => {
+                caller.limit_to(&prepared.limits);
+                match caller.admitted.hold(prepared.size) {
+                    Ok(()) => self.judged(id, prepared.judged, caller),
+                    Err(error) => self.answer(id, caller, Err(error)),
+                }
+            }
+            (Some((Stage::Preparing(None), caller)), Err(error)) => {
+                self.answer(id, caller, Err(error));
+            }
+            (other, _) => self.reinsert(id, other),
+        }
+        self.compile_next();
+        self.start_ready();
+    }
+
+    /// A call was judged again under its own policy.
+    pub(in crate::worker) fn judged_again(&mut self, id: CallId, judged: Judged) {
+        self.compiling.take_if(|compiling| *compiling == id);
+        match self.take_finished(id) {
+            Some((Stage::Judging(None, why), caller)) => self.judged_for(id, judged, why, caller),
+            other => self.reinsert(id, other),
+        }
+        self.compile_next();
+        self.start_ready();
+    }
+
+    /// Submits the next policy to the pool, unless one of this worker is being compiled.
+    pub(super) fn compile_next(&mut self) {
+        while self.compiling.is_none()
+            && let Some(id) = self.policies.pop_front()
+        {
+            match self.calls.remove(&id) {
+                Some((Stage::Preparing(Some(request)), caller)) => {
+                    self.start_preparing(id, request, caller);
+                }
+                Some((Stage::Judging(Some(step), why), caller)) => {
+                    self.start_judging(id, step, why, caller);
+                }
+                other => self.reinsert(id, other),
+            }
+        }
+    }
+
+    fn start_preparing(&mut self, id: CallId, request: Request, caller: Caller) {
+        let (shared, since) = (Arc::clone(&self.shared), caller.since);
+        let work = move || {
+            let prepared = jobs::catch_panic(|| Prepared::of(request, &shared, since), Err);
+            shared.post(WorkerMsg::Prepared(id, Box::new(prepared)));
+        };
+        let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
+        self.compiling = handed.is_ok().then_some(id);
+        self.submitted(id, Stage::Preparing(None), caller, handed);
+    }
+
+    fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, caller: Caller) {
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            let judged = jobs::catch_panic(|| shared.judge(step), Judged::Refused);
+            shared.post(WorkerMsg::Judged(id, Box::new(judged)));
+        };
+        let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
+        self.compiling = handed.is_ok().then_some(id);
+        self.submitted(id, Stage::Judging(None, why), caller, handed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use crate::call::{Call, CallMeta};
+    use crate::error::{CallError, Code};
+    use crate::host::Runtime;
+    use crate::permission::{Answer, Deferred};
+    use crate::policy::Policy;
+    use crate::scope::{Scope, Verb};
+    use crate::worker::{Worker, WorkerSpec};
+    use crate::{Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec};
+
+    async fn runtime() -> Runtime {
+        Runtime::builder().build().await.unwrap().0
+    }
+
+    async fn worker(runtime: &Runtime, name: &str) -> Worker {
+        let spec = WorkerSpec::new(name).policy(Policy::new());
+        runtime.spawn(spec).await.unwrap()
+    }
+
+    /// Occupies every thread of the CPU pool until the result is dropped.
+    fn occupied(worker: &Worker) -> Vec<mpsc::Sender<()>> {
+        let cpu = &worker.shared.core.cpu;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let hold = |_| {
+            let (held, freed) = mpsc::channel::<()>();
+            let (began, has_begun) = mpsc::channel();
+            let wait = move || {
+                began.send(()).unwrap();
+                let _ = freed.recv();
+            };
+            cpu.submit(None, &worker.shared.lost, wait).unwrap();
+            has_begun.recv().unwrap();
+            held
+        };
+        (0..threads).map(hold).collect()
+    }
+
+    /// Calls a tool that does not exist, which is found out after the policy is compiled.
+    async fn call(worker: &Worker, meta: CallMeta) -> CallError {
+        let call = Call::new("absent", json!({})).meta(meta);
+        worker.submit(call).await.unwrap_err()
+    }
+
+    fn with_policy(deadline: Option<Duration>) -> CallMeta {
+        CallMeta {
+            policy: Some(json!({ "deny": ["*.key"] })),
+            deadline,
+            ..CallMeta::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_deadline_holds_while_a_policy_waits_to_be_compiled() {
+        let runtime = runtime().await;
+        let worker = worker(&runtime, "one").await;
+        let threads = occupied(&worker);
+        let soon = Duration::from_millis(20);
+        let refused = call(&worker, with_policy(Some(soon))).await;
+        assert_eq!(refused.code(), Code::Deadline);
+        drop(threads);
+        let found_out = call(&worker, with_policy(None)).await;
+        assert_eq!(found_out.code(), Code::UnknownTool, "{found_out}");
+    }
+
+    /// A tool that needs to read a path, but does not.
+    struct NeedsRead;
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Target {
+        path: String,
+    }
+
+    impl ReadTool for NeedsRead {
+        type Args = Target;
+        type Output = Value;
+        type Job = ();
+
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::new("look", "NeedsRead", "Looks.")
+        }
+
+        fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<()>, CallError> {
+            let needs = vec![Scope::file(Verb::Read, names.path(&args.path)?)];
+            Ok(Prepared { needs, job: () })
+        }
+
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
+            Ok(Reply::text("planned", Value::Null))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_with_a_policy_is_judged_on_the_pool_after_an_answer_too() {
+        let root = tempfile::tempdir().unwrap();
+        let builder = Runtime::builder()
+            .root("r", root.path())
+            .tools(ToolSet::new().reader(NeedsRead))
+            .approver(Deferred);
+        let (runtime, grants) = builder.build().await.unwrap();
+        let worker = runtime.spawn(WorkerSpec::new("one")).await.unwrap();
+        let asking = |meta: CallMeta| {
+            let (worker, call) = (worker.clone(), Call::new("look", json!({ "path": "a" })));
+            let submitted = async move { worker.submit(call.meta(meta)).await };
+            tokio::spawn(submitted)
+        };
+        let open = async || loop {
+            if let [question] = grants.questions().await.unwrap().as_slice() {
+                return question.id;
+            }
+            tokio::task::yield_now().await;
+        };
+        let call_of_policy = asking(with_policy(None));
+        let question = open().await;
+        let threads = occupied(&worker);
+        grants.answer(question, Answer::ONCE).await.unwrap();
+        // A call without a policy is judged by the actor, after the answer that came before it.
+        let other = asking(CallMeta::default());
+        let question = open().await;
+        assert_eq!(worker.shared.core.cpu.queued(), 1);
+        grants.answer(question, Answer::ONCE).await.unwrap();
+        assert_eq!(other.await.unwrap().unwrap().text(), "planned");
+        assert!(!call_of_policy.is_finished());
+        drop(threads);
+        assert_eq!(call_of_policy.await.unwrap().unwrap().text(), "planned");
+    }
+
+    #[tokio::test]
+    async fn policies_of_one_worker_delay_no_other() {
+        let runtime = runtime().await;
+        let flooding = worker(&runtime, "flooding").await;
+        let other = worker(&runtime, "other").await;
+        let threads = occupied(&other);
+        let flood = |worker: &Worker, calls: u32| -> Vec<_> {
+            let spawn = |_| {
+                let worker = worker.clone();
+                tokio::spawn(async move { call(&worker, with_policy(None)).await })
+            };
+            (0..calls).map(spawn).collect()
+        };
+        let mut calls = flood(&flooding, 50);
+        while flooding.status().in_flight < 50 {
+            tokio::task::yield_now().await;
+        }
+        // Messages are read in order, so all of the others were read before this one is answered.
+        call(&flooding, CallMeta::default()).await;
+        assert_eq!(other.shared.core.cpu.queued(), 1);
+        calls.extend(flood(&other, 1));
+        while other.status().in_flight < 1 {
+            tokio::task::yield_now().await;
+        }
+        call(&other, CallMeta::default()).await;
+        assert_eq!(other.shared.core.cpu.queued(), 2);
+        drop(threads);
+        for call in calls {
+            assert_eq!(call.await.unwrap().code(), Code::UnknownTool);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Calls with grants for that call alone.
+
+use super::admission::CallOptions;
+use super::{Worker, admission, outcome, preview};
+use crate::call::Call;
+use crate::effect::{Outcome, Preview};
+use crate::error::{CallError, Code};
+use crate::permission::GrantAuthority;
+use crate::pipeline::Mode;
+use crate::scope::ScopePattern;
+
+impl GrantAuthority {
+    /// Makes `worker` carry out a call that a person has allowed. `granted` counts for this call alone, and nobody is asked
+    /// about what it covers. It never overrides a deny, a protected name or the worker's own policy.
+    ///
+    /// # Errors
+    /// [`CallError`], as from [`Worker::submit`]; `PERMISSION_DENIED` for a worker of another runtime.
+    pub async fn submit(
+        &self,
+        worker: &Worker,
+        call: Call,
+        granted: Vec<ScopePattern>,
+    ) -> Result<Outcome, CallError> {
+        self.speaks_for(worker)?;
+        let options = CallOptions {
+            offered: granted,
+            ..CallOptions::new(Mode::Apply)
+        };
+        outcome(admission::submit(&worker.shared, call, options).await?)
+    }
+
+    /// Previews such a call; `granted` counts for this preview alone.
+    ///
+    /// # Errors
+    /// [`CallError`], as from [`Worker::submit_preview`]; `PERMISSION_DENIED` for a worker of another runtime.
+    pub async fn preview(
+        &self,
+        worker: &Worker,
+        call: Call,
+        granted: Vec<ScopePattern>,
+    ) -> Result<Preview, CallError> {
+        self.speaks_for(worker)?;
+        let options = CallOptions {
+            offered: granted,
+            ..CallOptions::new(Mode::Preview)
+        };
+        preview(admission::submit(&worker.shared, call, options).await?)
+    }
+
+    fn speaks_for(&self, worker: &Worker) -> Result<(), CallError> {
+        if worker.shared.core.broker.is(self.broker()) {
+            return Ok(());
+        }
+        let message = "this authority speaks for the workers of another runtime";
+        Err(CallError::new(Code::PermissionDenied, message))
+    }
+}

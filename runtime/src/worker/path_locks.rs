@@ -1,0 +1,79 @@
+//! Locks on the paths that calls change, shared by all workers of a runtime.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Shared;
+use super::actor::WorkerMsg;
+use super::lock_queue::LockQueue;
+use crate::id::CallId;
+use crate::path::VirtualPath;
+
+struct Waiting {
+    worker: Arc<Shared>,
+    call: CallId,
+}
+
+impl Waiting {
+    fn notify(self) {
+        self.worker.post(WorkerMsg::PathsLocked(self.call));
+    }
+}
+
+/// Which calls hold or wait for which paths.
+#[derive(Clone, Default)]
+pub(crate) struct PathLocks {
+    queue: Arc<Mutex<LockQueue<Waiting>>>,
+}
+
+/// A lock on paths, held or requested; released when dropped.
+pub(crate) struct PathLockGuard {
+    locks: PathLocks,
+    call: CallId,
+}
+
+impl fmt::Debug for PathLocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathLocks").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PathLockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PathLockGuard").field(&self.call).finish()
+    }
+}
+
+impl PathLocks {
+    /// Requests a lock on `paths` for a call. Its worker is notified once the lock is held, which may be at once.
+    pub(super) fn lock(
+        &self,
+        call: CallId,
+        paths: Vec<VirtualPath>,
+        worker: &Arc<Shared>,
+    ) -> PathLockGuard {
+        let waiting = Waiting {
+            worker: Arc::clone(worker),
+            call,
+        };
+        if let Some(holder) = self.queue().request(call, paths, waiting) {
+            holder.notify();
+        }
+        PathLockGuard {
+            locks: self.clone(),
+            call,
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, LockQueue<Waiting>> {
+        // Nothing that can panic runs under the mutex.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for PathLockGuard {
+    fn drop(&mut self) {
+        let holders = self.locks.queue().release(self.call);
+        holders.into_iter().for_each(Waiting::notify);
+    }
+}
