@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bailiwick::ToolName;
+use bailiwick::tool::ToolName;
 use bailiwick_benches::{
     Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, build_runtime,
     current_thread, multi_thread, run_task,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bailiwick::ToolName;
+use bailiwick::tool::ToolName;
 use bailiwick_benches::{
     Benchmark, MinimalActor, Target, build_runtime, current_thread, multi_thread, run_task,
 };
@@ -42,7 +42,6 @@ fn main() {
     bench("read 64 KiB, one thread", &current_thread().unwrap(), LARGE);
 }
 
-#[expect(clippy::too_many_lines, reason = "the cases of one comparison")]
 fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("src/a/b")).unwrap();

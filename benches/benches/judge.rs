@@ -4,10 +4,9 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use bailiwick::{
-    Authority, Config, Coverage, Origin, Policy, RootConfig, Scope, Verb, Verdict, VirtualPath,
-    glob_builds,
-};
+use bailiwick::policy::{Authority, glob_builds};
+use bailiwick::scope::Coverage;
+use bailiwick::{Config, Origin, Policy, RootConfig, Scope, Verb, Verdict, VirtualPath};
 use bailiwick_benches::{Benchmark, Target};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 

@@ -10,7 +10,8 @@
 
 use std::process::Command;
 
-use bailiwick::{Code, Runtime, ToolName, Worker, WorkerSpec};
+use bailiwick::tool::ToolName;
+use bailiwick::{Code, Runtime, Worker, WorkerSpec};
 use bailiwick_benches::{LinkedActors, Msg, NOOP, NoopArgs, build_runtime, multi_thread, run_task};
 
 const LIVE: usize = 100_000;

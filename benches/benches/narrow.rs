@@ -4,7 +4,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use bailiwick::{Authority, Config, Origin, Policy, RootConfig, VirtualPath};
+use bailiwick::policy::Authority;
+use bailiwick::{Config, Origin, Policy, RootConfig, VirtualPath};
 use bailiwick_benches::{Benchmark, Target};
 use globset::{GlobBuilder, GlobSetBuilder};
 

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
+use bailiwick::config::Namespace;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
 use bailiwick::{
-    BuildError, CallError, Interrupt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply,
-    Runtime, Scope, ToolSet, ToolSpec, Verb, WorkerSpec,
+    BuildError, CallError, Policy, ReadTool, Reply, Runtime, Scope, ToolSet, ToolSpec, Verb,
+    WorkerSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -14,9 +14,10 @@ use std::io::{self, BufReader, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bailiwick::audit::verify;
 use bailiwick::{
     Answer, JsonLines, Policy, Runtime, RuntimeBuilder, Scripted, Terminal, Verdict, WorkerSpec,
-    listed, verify,
+    listed,
 };
 use bailiwick_examples::{BoxError, exit_code, format_diff, use_color};
 

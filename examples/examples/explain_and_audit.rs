@@ -8,10 +8,9 @@
 use std::error::Error;
 use std::fs;
 
-use bailiwick::{
-    BreakReason, Call, Explanation, JsonLines, LayerName, Policy, Runtime, Verdict, Worker,
-    WorkerSpec, verify,
-};
+use bailiwick::audit::{BreakReason, verify};
+use bailiwick::policy::{Explanation, LayerName};
+use bailiwick::{Call, JsonLines, Policy, Runtime, Verdict, Worker, WorkerSpec};
 use serde_json::json;
 
 /// Explains the verdict on writing `path`, without reading anything and without asking anybody.

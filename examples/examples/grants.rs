@@ -5,9 +5,8 @@ use std::error::Error;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use bailiwick::{
-    CallError, Code, GrantHolder, Lifetime, NewGrant, Policy, Runtime, Worker, WorkerSpec,
-};
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::{CallError, Code, Policy, Runtime, Worker, WorkerSpec};
 use serde_json::json;
 
 async fn write(worker: &Worker, name: &str) -> Result<(), CallError> {

@@ -11,10 +11,12 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bailiwick::config::Namespace;
+use bailiwick::effect::{ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, Op};
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{
-    Answer, CallError, Change, Code, Config, ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine,
-    Interrupt, Namespace, Op, Plan, Policy, Prepared, ReadPermit, ReadTool, Reply, Runtime, Scope,
-    Scripted, ToolSet, ToolSpec, VirtualPath, WorkerSpec, WritePermit, WriteTool,
+    Answer, CallError, Change, Code, Config, Plan, Policy, ReadTool, Reply, Runtime, Scope,
+    Scripted, ToolSet, ToolSpec, VirtualPath, WorkerSpec, WriteTool,
 };
 use bailiwick_examples::format_diff;
 use schemars::JsonSchema;

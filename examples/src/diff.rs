@@ -50,7 +50,8 @@ fn paint(text: &str, code: &str, color: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bailiwick::{Entry, FileDiff, Hunk, HunkLine, Op, VirtualPath};
+    use bailiwick::VirtualPath;
+    use bailiwick::effect::{Entry, FileDiff, Hunk, HunkLine, Op};
 
     fn change() -> Change {
         let line = |op, text: &str| HunkLine {

@@ -11,7 +11,8 @@ pub(crate) mod tree;
 
 use std::sync::OnceLock;
 
-use bailiwick::{CallError, Code, ContentHash, Entry, VirtualPath};
+use bailiwick::effect::{ContentHash, Entry};
+use bailiwick::{CallError, Code, VirtualPath};
 use bytes::Bytes;
 
 use crate::read_view::ReadView;

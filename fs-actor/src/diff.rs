@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bailiwick::{FileDiff, Hunk, HunkLine};
+use bailiwick::effect::{FileDiff, Hunk, HunkLine};
 use bytes::Bytes;
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 

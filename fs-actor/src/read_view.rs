@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use bailiwick::{CallError, ReadPermit, Verb, Verdict, VirtualPath};
+use bailiwick::tool::ReadPermit;
+use bailiwick::{CallError, Verb, Verdict, VirtualPath};
 use cap_std::fs::Dir;
 
 /// A root.
@@ -27,7 +28,7 @@ pub(crate) trait ReadView {
     /// The root that contains `path`, and the path beneath it.
     fn mount_point<'l, 'p>(&'l self, path: &'p VirtualPath) -> Option<(MountPoint<'l>, &'p str)>;
     /// The virtual path of an absolute link target, if it is in a root.
-    fn from_host_path(&self, target: &Path) -> Option<VirtualPath>;
+    fn virtual_path(&self, target: &Path) -> Option<VirtualPath>;
     /// The absolute host path of a relative link target that leads above the root at `mount`.
     fn host_path_above(&self, mount: &VirtualPath, target: &str) -> Option<PathBuf>;
     /// Fails when the call must stop.
@@ -63,7 +64,7 @@ impl ReadView for ReadPermit {
         Some((mount_point(root), rest))
     }
 
-    fn from_host_path(&self, target: &Path) -> Option<VirtualPath> {
+    fn virtual_path(&self, target: &Path) -> Option<VirtualPath> {
         self.roots().find_map(|root| root.virtual_path(target))
     }
 
@@ -92,7 +93,7 @@ impl ReadView for ReadPermit {
     }
 }
 
-fn mount_point(root: &bailiwick::Root) -> MountPoint<'_> {
+fn mount_point(root: &bailiwick::root::Root) -> MountPoint<'_> {
     MountPoint {
         path: root.mount(),
         dir: root.dir(),

@@ -16,7 +16,9 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use bailiwick::{CallError, Code, Interrupt, Root, VirtualPath, escape};
+use bailiwick::root::Root;
+use bailiwick::tool::Interrupt;
+use bailiwick::{CallError, Code, VirtualPath, escape};
 use cap_std::fs::Dir;
 
 use crate::read_view::{MountPoint, ReadView};

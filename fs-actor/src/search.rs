@@ -8,7 +8,8 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 
-use bailiwick::{CallError, Interrupt};
+use bailiwick::CallError;
+use bailiwick::tool::Interrupt;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use regex_syntax::ast::parse::ParserBuilder;

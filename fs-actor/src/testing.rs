@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bailiwick::{CallError, Code, Interrupt, Verdict, VirtualPath};
+use bailiwick::tool::Interrupt;
+use bailiwick::{CallError, Code, Verdict, VirtualPath};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -205,7 +206,7 @@ impl ReadView for TestView<'_> {
         Some(host.ancestors().nth(ups)?.join(rest.join("/")))
     }
 
-    fn from_host_path(&self, target: &Path) -> Option<VirtualPath> {
+    fn virtual_path(&self, target: &Path) -> Option<VirtualPath> {
         self.world.mounts.iter().find_map(|(mount, host, _)| {
             let rest = target.strip_prefix(host).ok()?.to_str()?;
             VirtualPath::parse(if rest.is_empty() { "." } else { rest }, Some(mount)).ok()

@@ -9,7 +9,8 @@ mod tests;
 
 use std::mem::MaybeUninit;
 
-use bailiwick::{Interrupt, VirtualPath};
+use bailiwick::VirtualPath;
+use bailiwick::tool::Interrupt;
 
 use crate::read_view::ReadView;
 use crate::replace::is_temporary;

@@ -12,7 +12,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bailiwick::{Code, ContentHash, Policy, Runtime, Worker, WorkerSpec, is_deceptive};
+use bailiwick::effect::ContentHash;
+use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec, is_deceptive};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 

@@ -11,9 +11,12 @@
 
 use std::fs;
 
+use bailiwick::effect::ExcludedHunks;
+use bailiwick::permission::{AuthorityError, Lifetime};
+use bailiwick::worker::{Admission, CallProgress};
 use bailiwick::{
-    Admission, Answer, AuthorityError, Call, CallProgress, Code, Deferred, ExcludedHunks,
-    GrantAuthority, Lifetime, PendingCall, Policy, Runtime, VirtualPath, Worker, WorkerSpec,
+    Answer, Call, Code, Deferred, GrantAuthority, PendingCall, Policy, Runtime, VirtualPath,
+    Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use bailiwick::{IntentTemplate, Policy, Runtime, ToolInfo, WorkerSpec};
+use bailiwick::intent::IntentTemplate;
+use bailiwick::{Policy, Runtime, ToolInfo, WorkerSpec};
 use serde_json::{Value, json};
 
 async fn tools() -> BTreeMap<String, ToolInfo> {

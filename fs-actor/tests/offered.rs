@@ -5,9 +5,8 @@
     reason = "a test fails by panicking, and makes its files itself"
 )]
 
-use bailiwick::{
-    Access, Code, Content, Policy, Runtime, ToolInfo, Verdict, Worker, WorkerSpec, WriteMode,
-};
+use bailiwick::policy::WriteMode;
+use bailiwick::{Access, Code, Content, Policy, Runtime, ToolInfo, Verdict, Worker, WorkerSpec};
 use serde_json::json;
 
 const READING: [&str; 6] = [

@@ -15,9 +15,10 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
+use bailiwick::permission::{AuthorityError, GrantHolder, Lifetime, NewGrant};
 use bailiwick::{
-    AuthorityError, Call, CallError, Code, GrantAuthority, GrantHolder, Lifetime, NewGrant, Policy,
-    Runtime, Scope, ScopePattern, Scripted, Verdict, Worker, WorkerSpec,
+    Call, CallError, Code, GrantAuthority, Policy, Runtime, Scope, ScopePattern, Scripted, Verdict,
+    Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;

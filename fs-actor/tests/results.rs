@@ -155,7 +155,6 @@ fn path() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["/r", "/r/a.txt", "/r/d", "/r/d/b.txt", "/r/none"])
 }
 
-#[expect(clippy::too_many_lines, reason = "a table with one entry per tool")]
 fn call() -> impl Strategy<Value = (&'static str, Value)> {
     let limit = prop::option::of(1_u32..5);
     let reads = (path(), -4_i64..6, limit.clone(), any::<bool>()).prop_map(

@@ -10,10 +10,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use bailiwick::{
-    CallError, Code, ContentHash, GrantAuthority, GrantHolder, Lifetime, NewGrant, Op, Outcome,
-    Policy, Runtime, Worker, WorkerSpec,
-};
+use bailiwick::effect::{ContentHash, Op};
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::{CallError, Code, GrantAuthority, Outcome, Policy, Runtime, Worker, WorkerSpec};
 use serde_json::{Value, json};
 
 struct Stage {
@@ -655,7 +654,7 @@ async fn size_limit_applies_to_every_writing_tool() {
 
 #[tokio::test]
 async fn excluded_write_mode_is_refused_by_every_tool() {
-    let only = Policy::new().write_modes([bailiwick::WriteMode::Create]);
+    let only = Policy::new().write_modes([bailiwick::policy::WriteMode::Create]);
     let stage = Stage::new(&FILES, only).await;
     for (tool, arguments) in [
         (
@@ -725,7 +724,10 @@ async fn previews_of_directory_changes_list_the_contents() {
     let contents = async |tool: &str, arguments: Value| {
         let preview = stage.worker.preview(tool, arguments).await.unwrap();
         let change = preview.changes.last().unwrap();
-        assert_eq!(change.before, bailiwick::Entry::Directory { entries: 4 });
+        assert_eq!(
+            change.before,
+            bailiwick::effect::Entry::Directory { entries: 4 }
+        );
         change.diff.contents.clone().unwrap()
     };
     let delete = json!({"path": "/r/d", "recursive": true});
@@ -792,7 +794,7 @@ async fn unreadable_directory_is_deleted_and_moved_without_counts() {
         (change.before, change.diff.hidden, counted, replied)
     };
     let nothing = (0, 0, 0);
-    let directory = |entries| bailiwick::Entry::Directory { entries };
+    let directory = |entries| bailiwick::effect::Entry::Directory { entries };
     assert_eq!(
         previewed("/r/closed").await,
         (directory(0), true, nothing, (Value::Null, Value::Null))
@@ -819,7 +821,7 @@ async fn binary_file_preview_has_kind_size_and_hash() {
     let change = &preview.changes[0];
     assert!(change.diff.binary);
     assert_eq!(change.diff.binary_type, Some("image/png"));
-    let entry = bailiwick::Entry::File {
+    let entry = bailiwick::effect::Entry::File {
         hash: ContentHash::of(bytes),
         bytes: 9,
     };

@@ -84,7 +84,7 @@ pub enum Step {
         verdict: Verdict,
         /// What the call needs.
         needs: Arc<[Scope]>,
-        /// The deciding layer and rule, as in [`Explanation`](crate::Explanation); `None` if all layers allow all needs without
+        /// The deciding layer and rule, as in [`Explanation`](crate::policy::Explanation); `None` if all layers allow all needs without
         /// a grant, since no single rule decides then.
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<Arc<str>>,

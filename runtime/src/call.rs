@@ -1,5 +1,6 @@
 //! Calls: tool name, arguments and metadata.
 
+pub use crate::id::CallId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -106,7 +107,7 @@ pub struct CallMeta {
     /// grants allow. Required for calls of [`Origin::View`] that change something.
     pub confirm: bool,
     /// Answers requests of a third-party server within this call, if
-    /// [`UpstreamsBuilder::forward_requests`](crate::UpstreamsBuilder::forward_requests) is set.
+    /// [`UpstreamsBuilder::forward_requests`](crate::upstream::UpstreamsBuilder::forward_requests) is set.
     #[cfg(feature = "mcp")]
-    pub requests: Option<crate::CallRequests>,
+    pub requests: Option<crate::upstream::CallRequests>,
 }

@@ -202,11 +202,11 @@ impl fmt::Display for Interrupt {
 ///
 /// A permit cannot be made outside the pipeline:
 /// ```compile_fail
-/// let permit = bailiwick::ReadPermit { scope: todo!() };
+/// let permit = bailiwick::tool::ReadPermit { scope: todo!() };
 /// ```
 /// A tool gets one by being called:
 /// ```
-/// fn size_limit(permit: &bailiwick::ReadPermit) -> u64 {
+/// fn size_limit(permit: &bailiwick::tool::ReadPermit) -> u64 {
 ///     permit.limits().read_max_bytes
 /// }
 /// ```
@@ -383,13 +383,13 @@ impl ReadPermit {
 /// Proof that a call was authorised and may carry out its plan; taken by value, so it is used once.
 ///
 /// ```compile_fail
-/// fn twice(permit: bailiwick::WritePermit) {
+/// fn twice(permit: bailiwick::tool::WritePermit) {
 ///     drop(permit);
 ///     drop(permit); // used twice
 /// }
 /// ```
 /// ```
-/// fn once(permit: bailiwick::WritePermit) {
+/// fn once(permit: bailiwick::tool::WritePermit) {
 ///     drop(permit);
 /// }
 /// ```

@@ -107,7 +107,8 @@ impl ConsoleSource {
 /// the console stops it.
 ///
 /// ```no_run
-/// use bailiwick::{Console, ConsoleSource, Deferred, Runtime};
+/// use bailiwick::console::{Console, ConsoleSource};
+/// use bailiwick::{Deferred, Runtime};
 ///
 /// # async fn served() -> Result<(), Box<dyn std::error::Error>> {
 /// let (runtime, people) = Runtime::builder().approver(Deferred).build().await?;

@@ -100,7 +100,8 @@ pub struct UnknownSection {
 /// Description of a server for programs and models.
 ///
 /// ```
-/// use bailiwick::{Access, Description, ServerDoc, ToolSet};
+/// use bailiwick::describe::{Description, ServerDoc};
+/// use bailiwick::{Access, ToolSet};
 ///
 /// let manual = ServerDoc { summary: "Keeps files.", when: &["keep a file"], ..ServerDoc::EMPTY };
 /// let description = Description::new(manual, "Keeper", "1.0.0").tools(ToolSet::new().infos()).access(Access::Interact);
@@ -109,7 +110,7 @@ pub struct UnknownSection {
 /// assert_eq!(dashdash["identity"]["description"], "Keeps files. Use when the user asks to keep a file.");
 /// assert_eq!(dashdash["accessLevel"], "read", "no tool changes anything");
 /// assert!(description.markdown(Some("when-to-use"))?.contains("keep a file"));
-/// # Ok::<(), bailiwick::UnknownSection>(())
+/// # Ok::<(), bailiwick::describe::UnknownSection>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Description {

@@ -51,9 +51,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::Asks;
 use crate::describe::ServerDoc;
-use crate::rate::{Rate, RateLimiter};
+use crate::rate::RateLimiter;
 use crate::worker::Worker;
 
+pub use crate::rate::Rate;
 pub use apps::AppPage;
 use backend::BackendSource;
 pub use backend::{Backend, BackendError, BackendFactory};

@@ -63,7 +63,7 @@ impl Runtime {
     /// Waits until all audit events so far are written.
     ///
     /// # Errors
-    /// [`AuditError`](crate::AuditError) if the audit cannot be written.
+    /// [`AuditError`](crate::audit::AuditError) if the audit cannot be written.
     pub async fn flush_audit(&self) -> Result<(), crate::audit::AuditError> {
         self.inner.core.audit.flush().await
     }

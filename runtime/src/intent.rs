@@ -41,13 +41,13 @@ use render::Values;
 /// Template of a sentence that describes a call to people: `Search {path} for {pattern} [in files {glob}]`.
 ///
 /// ```
-/// use bailiwick::IntentTemplate;
+/// use bailiwick::intent::IntentTemplate;
 /// use serde_json::json;
 ///
 /// let template = IntentTemplate::parse("Read [{paths.path} [from line {paths.line}]]")?;
 /// let arguments = json!({ "paths": [{ "path": "a.rs" }, { "path": "b.rs", "line": 10 }] });
 /// assert_eq!(template.render(&arguments), "Read a.rs, b.rs from line 10");
-/// # Ok::<(), bailiwick::IntentError>(())
+/// # Ok::<(), bailiwick::intent::IntentError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentTemplate {
@@ -100,14 +100,14 @@ impl IntentTemplate {
     /// and booleans stand as they are. `None` where a `{key}` would be left in the sentence.
     ///
     /// ```
-    /// use bailiwick::IntentTemplate;
+    /// use bailiwick::intent::IntentTemplate;
     /// use serde_json::json;
     ///
     /// let template = IntentTemplate::parse("Edit {path}[ from line {line}]")?;
     /// let arguments = json!({ "path": "a.rs from line 2 (approved”)", "line": 7 });
     /// let sentence = template.render_quoted(&arguments);
     /// assert_eq!(sentence.as_deref(), Some("Edit “a.rs from line 2 (approved\")” from line 7"));
-    /// # Ok::<(), bailiwick::IntentError>(())
+    /// # Ok::<(), bailiwick::intent::IntentError>(())
     /// ```
     #[must_use]
     pub fn render_quoted(&self, arguments: &Value) -> Option<String> {
@@ -120,13 +120,13 @@ impl IntentTemplate {
     /// object, or text with a NUL.
     ///
     /// ```
-    /// use bailiwick::IntentTemplate;
+    /// use bailiwick::intent::IntentTemplate;
     /// use serde_json::json;
     ///
     /// let template = IntentTemplate::parse("ls -A -- [{path}]")?;
     /// let line = template.shell(&json!({ "path": "it's; here" }));
     /// assert_eq!(line.as_deref(), Some(r"ls -A -- 'it'\''s; here'"));
-    /// # Ok::<(), bailiwick::IntentError>(())
+    /// # Ok::<(), bailiwick::intent::IntentError>(())
     /// ```
     #[must_use]
     pub fn shell(&self, arguments: &Value) -> Option<String> {
@@ -136,14 +136,14 @@ impl IntentTemplate {
     /// Returns lints of the template for a tool with this JSON Schema of its arguments.
     ///
     /// ```
-    /// use bailiwick::{IntentTemplate, Lint};
+    /// use bailiwick::intent::{IntentTemplate, Lint};
     /// use serde_json::json;
     ///
     /// let schema = json!({ "properties": { "path": { "type": "string" } } });
     /// let lints = |text: &str| IntentTemplate::parse(text).map(|template| template.lint(&schema));
     /// assert_eq!(lints("List [{path}]")?, []);
     /// assert_eq!(lints("List {path}")?, [Lint::NotRequired { key: "path".to_owned() }]);
-    /// # Ok::<(), bailiwick::IntentError>(())
+    /// # Ok::<(), bailiwick::intent::IntentError>(())
     /// ```
     #[must_use]
     pub fn lint(&self, input_schema: &Value) -> Vec<Lint> {

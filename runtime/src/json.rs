@@ -14,9 +14,9 @@ use serde::de::{
 ///
 /// ```
 /// let policy = r#"{"read_only": true, "read_only": false}"#;
-/// let error = bailiwick::read_json::<serde_json::Value>(policy.as_bytes()).unwrap_err();
+/// let error = bailiwick::json::read_json::<serde_json::Value>(policy.as_bytes()).unwrap_err();
 /// assert!(error.to_string().starts_with("duplicate key `read_only`"));
-/// let policy: serde_json::Value = bailiwick::read_json(br#"{"read_only": true}"#)?;
+/// let policy: serde_json::Value = bailiwick::json::read_json(br#"{"read_only": true}"#)?;
 /// assert_eq!(policy["read_only"], true);
 /// # Ok::<(), serde_json::Error>(())
 /// ```

@@ -58,128 +58,65 @@ compile_error!(
     "bailiwick works on Linux only: it opens and watches files by system calls that other systems do not have"
 );
 
-mod call;
-mod effect;
+pub mod call;
+pub mod effect;
 mod error;
 mod escape;
 mod id;
-mod intent;
-mod json;
+pub mod intent;
+pub mod json;
 mod path;
-mod scope;
+pub mod scope;
 
 mod budget;
 mod capability;
 #[cfg(test)]
 mod cases;
 pub mod config;
-mod policy;
+pub mod policy;
 #[cfg(feature = "mcp")]
 mod rate;
-mod root;
+pub mod root;
 
-mod artifact;
-mod audit;
-mod describe;
+pub mod artifact;
+pub mod audit;
+pub mod describe;
 #[cfg(feature = "mcp")]
 mod inotify;
-mod permission;
+pub mod permission;
 mod pipeline;
 mod private_file;
-mod tool;
+pub mod tool;
 
 #[cfg(all(feature = "ui", feature = "http"))]
-mod console;
+pub mod console;
 #[cfg(feature = "mcp")]
-mod gateway;
+pub mod gateway;
 pub mod guide;
 mod host;
 pub mod recipes;
 mod supervisor;
 #[cfg(feature = "mcp")]
-mod upstream;
+pub mod upstream;
 #[cfg(feature = "mcp")]
-mod view;
-mod worker;
+pub mod view;
+pub mod worker;
 
-pub use artifact::Artifact;
-pub use audit::{
-    AnsweredStep, AuditBroken, AuditError, AuditEvent, AuditFileError, AuditFileFault, AuditSink,
-    BreakReason, ChangeSummary, FailedStep, GrantedStep, Head, JsonLines, MemoryAudit,
-    NarrowedStep, Record, RequestOutcome, SignedInStep, Step, TornLine, Verified, json_line,
-    verify, verify_after, verify_file,
-};
+pub use audit::{AuditSink, JsonLines, MemoryAudit};
 pub use budget::Budget;
-pub use call::{Asks, Call, CallMeta, Origin, Progress};
-pub use capability::{BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit};
-pub use config::{
-    Config, ConfigError, ConfigSource, ConfigSources, Effective, Namespace, Restriction,
-    RootConfig, UnavailableRoot, config_schema, policy_schema,
-};
-#[cfg(all(feature = "ui", feature = "http"))]
-pub use console::{Console, ConsoleAudit, ConsoleError, ConsoleSource};
-pub use describe::{
-    Alternatives, Description, Install, ServerDoc, Troubleshooting, UnknownSection,
-};
-pub use effect::{
-    ArtifactRef, Change, ContainedEntry, Content, ContentHash, Cost, DirectoryContents, Entry,
-    EntryKind, ExcludedHunks, FileDiff, Hunk, HunkLine, Op, Outcome, Output, ParseContentHashError,
-    Plan, Preview, PreviewToken, Reply, Utf8,
-};
+pub use call::{Call, CallMeta, Origin};
+pub use config::{Config, ConfigError, RootConfig};
+pub use effect::{Change, Content, Outcome, Output, Plan, Preview, Reply};
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive, listed};
-#[cfg(feature = "mcp")]
-pub use gateway::{
-    AppPage, Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder,
-    GatewayInfo, RefusalHints, ServeError, Trust,
-};
-#[cfg(feature = "http")]
-pub use gateway::{Endpoint, Http, HttpError, Token};
 pub use host::{BuildError, Runtime, RuntimeBuilder};
-pub use id::{CallId, GrantId, ParseGrantIdError, QuestionId, SilencedId, ToolName, WorkerId};
-pub use intent::{IntentError, IntentFault, IntentTemplate, Lint};
-pub use json::read_json;
+pub use id::{GrantId, WorkerId};
 pub use path::{PathError, VirtualPath};
 pub use permission::{
-    Answer, AnswerOption, Approver, AskLimits, AuthorityError, Batch, BatchAnswer, BatchItem,
-    BlockCall, BlockExtra, BlockKind, BlockStatus, Breadth, CallOutcome, CallTally, Changes,
-    Choice, DecidedBy, Deciding, Decision, Deferred, Denial, DeniedCalls, DenyAll, GrantAuthority,
-    GrantDamage, GrantEditError, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantUse,
-    GrantView, GrantWriteError, GrantsRevoked, History, HistoryEntry, HistoryEvent, HistoryFilter,
-    HistoryReport, Lifetime, Narrowing, NewGrant, NotBatchable, OptionKind, PastCall, PastQuestion,
-    PermissionBlock, PermissionRequest, PermissionRequired, PermissionType, Question,
-    QuestionState, RepeatedQuestion, Request, RevokeCause, Run, Scripted, ServerCard, Silenced,
-    StoredGrant, Suggestion, Tally, Template, TemplateError, Terminal, batches, suggest,
+    Answer, Approver, Deferred, DenyAll, GrantAuthority, Question, Scripted, Terminal,
 };
-pub use policy::{
-    Access, Authority, Explanation, InvalidGlob, Layer, LayerName, Limits, OpenFolder, PathGlob,
-    Policy, PolicyError, PolicyErrorKind, PolicyRoot, Verdict, WriteMode, fold, glob_builds,
-};
-#[cfg(feature = "mcp")]
-pub use rate::Rate;
-pub use root::{Root, RootError};
-pub use scope::{
-    Coverage, Detail, Operation, Operations, Reach, Resource, Scope, ScopeError, ScopePattern, Verb,
-};
-pub use supervisor::{Revoked, SpawnError};
-pub use tool::{
-    Example, Failure, Prepared, ReadTool, RegistryError, Reverse, ToolInfo, ToolSet, ToolSpec,
-    WriteTool,
-};
-#[cfg(feature = "mcp")]
-pub use upstream::{
-    Bounds, BoxFuture, CallRequests, DenyRequests, Elicitation, ElicitationKind,
-    ElicitationResponse, Fingerprint, MessageRole, PinStore, PinStoreError, Priorities,
-    PromptArgument, RequestCapabilities, Sampling, SamplingResponse, SchemaError, SchemaFault,
-    SchemaValidator, ServerFailure, ServerMessage, ServerPrompt, ServerReadError, ServerRequests,
-    ServerResource, ServerSpec, ServerState, ServerText, ServerTool, ServersContext, ServersError,
-    ServersFile, SpecError, Upstreams, UpstreamsBuilder, WithheldReason,
-};
-#[cfg(feature = "oauth")]
-pub use upstream::{LoopbackRedirect, OAuth, SignIn, SignInAnswer, TokenStore};
-#[cfg(feature = "mcp")]
-pub use view::{
-    DenyView, DisplayMode, ModelContext, View, ViewCapabilities, ViewChannel, ViewError, ViewEvent,
-    ViewHost, ViewLimits, ViewRequest, ViewSender, ViewSpec, ViewState,
-};
-pub use worker::{Admission, CallProgress, PendingCall, Status, Worker, WorkerSpec};
+pub use policy::{Access, Policy, PolicyError, Verdict};
+pub use scope::{Scope, ScopePattern, Verb};
+pub use supervisor::SpawnError;
+pub use tool::{ReadTool, ToolInfo, ToolSet, ToolSpec, WriteTool};
+pub use worker::{PendingCall, Worker, WorkerSpec};

@@ -30,10 +30,11 @@ use serde_json::Value;
 
 use crate::call::Origin;
 use crate::effect::{ContentHash, ExcludedHunks, Preview, PreviewToken};
-use crate::id::{CallId, QuestionId, SilencedId, ToolName, WorkerId};
+use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Scope, ScopePattern};
 
+pub use crate::id::{GrantId, ParseGrantIdError, QuestionId, SilencedId};
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
 #[cfg(all(feature = "ui", feature = "http"))]

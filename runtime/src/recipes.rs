@@ -62,11 +62,11 @@
 //! #     fn spec(&self) -> bailiwick::ToolSpec {
 //! #         bailiwick::ToolSpec::new("greet", "Greet", "Greets somebody.").scopes(&["read:people"])
 //! #     }
-//! #     fn prepare(&self, args: Whom, _: &bailiwick::Namespace) -> Result<bailiwick::Prepared<String>, bailiwick::CallError> {
+//! #     fn prepare(&self, args: Whom, _: &bailiwick::config::Namespace) -> Result<bailiwick::tool::Prepared<String>, bailiwick::CallError> {
 //! #         let needs = vec!["read:people".parse().map_err(|_| bailiwick::CallError::new(bailiwick::Code::Internal, "no scope"))?];
-//! #         Ok(bailiwick::Prepared { needs, job: args.name })
+//! #         Ok(bailiwick::tool::Prepared { needs, job: args.name })
 //! #     }
-//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Interrupt> {
+//! #     fn read(&self, name: &String, _: &bailiwick::tool::ReadPermit) -> Result<bailiwick::Reply, bailiwick::tool::Interrupt> {
 //! #         Ok(bailiwick::Reply::text(format!("Hello {name}"), Whom { name: name.clone() }))
 //! #     }
 //! # }
@@ -140,11 +140,11 @@
 //! #     fn spec(&self) -> bailiwick::ToolSpec {
 //! #         bailiwick::ToolSpec::new("greet", "Greet", "Greets somebody.").scopes(&["read:people"])
 //! #     }
-//! #     fn prepare(&self, args: Whom, _: &bailiwick::Namespace) -> Result<bailiwick::Prepared<String>, bailiwick::CallError> {
+//! #     fn prepare(&self, args: Whom, _: &bailiwick::config::Namespace) -> Result<bailiwick::tool::Prepared<String>, bailiwick::CallError> {
 //! #         let needs = vec!["read:people".parse().map_err(|_| bailiwick::CallError::new(bailiwick::Code::Internal, "no scope"))?];
-//! #         Ok(bailiwick::Prepared { needs, job: args.name })
+//! #         Ok(bailiwick::tool::Prepared { needs, job: args.name })
 //! #     }
-//! #     fn read(&self, name: &String, _: &bailiwick::ReadPermit) -> Result<bailiwick::Reply, bailiwick::Interrupt> {
+//! #     fn read(&self, name: &String, _: &bailiwick::tool::ReadPermit) -> Result<bailiwick::Reply, bailiwick::tool::Interrupt> {
 //! #         Ok(bailiwick::Reply::text(format!("Hello {name}"), Whom { name: name.clone() }))
 //! #     }
 //! # }

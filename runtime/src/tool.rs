@@ -14,12 +14,13 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::capability::{Interrupt, ReadPermit, WritePermit};
 use crate::config::Namespace;
 use crate::effect::{ExcludedHunks, Output, Plan, Reply};
 use crate::error::{CallError, Code};
 use crate::scope::Scope;
 
+pub use crate::capability::{BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit};
+pub use crate::id::ToolName;
 pub use notes::{Example, Failure, Reverse};
 pub(crate) use registry::{AnyPlan, Arguments, Entry, Job, ReadJob, WriteJob};
 pub use registry::{RegistryError, ToolSet};
@@ -39,7 +40,7 @@ pub struct ToolSpec {
     pub title: Cow<'static, str>,
     /// What it does and when to use it, for the model.
     pub description: Cow<'static, str>,
-    /// One sentence for people, with placeholders for arguments: `Edit {path}`. An [`IntentTemplate`](crate::IntentTemplate);
+    /// One sentence for people, with placeholders for arguments: `Edit {path}`. An [`IntentTemplate`](crate::intent::IntentTemplate);
     /// if empty, people see the title and the paths.
     pub intent: &'static str,
     /// Whether it may destroy data.
@@ -61,7 +62,7 @@ pub struct ToolSpec {
     /// The reverse operation.
     pub reverse: Option<Reverse>,
     /// A line for a POSIX shell with the same effect as a call with just the arguments it names: an
-    /// [`IntentTemplate`](crate::IntentTemplate), rendered by [`shell`](crate::IntentTemplate::shell). Empty where
+    /// [`IntentTemplate`](crate::intent::IntentTemplate), rendered by [`shell`](crate::intent::IntentTemplate::shell). Empty where
     /// there is none.
     pub command_line: &'static str,
     /// Example calls with their results.

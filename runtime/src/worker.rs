@@ -35,14 +35,15 @@ use crate::budget::Budget;
 use crate::call::{Call, CallMeta, Origin};
 use crate::effect::{ArtifactRef, Outcome, Preview};
 use crate::error::{CallError, Code};
-use crate::id::{ToolName, WorkerId};
+use crate::id::ToolName;
 use crate::path::VirtualPath;
 use crate::pipeline::Mode;
 use crate::policy::{Access, Explanation, OpenFolder, Policy};
 #[cfg(feature = "mcp")]
 use crate::root::Root;
-use crate::supervisor::{Revoked, SpawnError};
 
+pub use crate::id::WorkerId;
+pub use crate::supervisor::{Revoked, SpawnError};
 pub(crate) use actor::WorkerActor;
 pub use admission::Admission;
 use admission::CallOptions;

@@ -6,9 +6,13 @@
 )]
 #![expect(clippy::disallowed_methods, reason = "tests create directories")]
 
+use bailiwick::config::{ConfigSource, ConfigSources};
+use bailiwick::permission::GrantStore;
+use bailiwick::policy::Authority;
+use bailiwick::root::RootError;
 use bailiwick::{
-    Authority, BuildError, Config, ConfigSource, ConfigSources, GrantStore, JsonLines, Policy,
-    RootConfig, RootError, Runtime, RuntimeBuilder, Verdict, VirtualPath, WorkerSpec,
+    BuildError, Config, JsonLines, Policy, RootConfig, Runtime, RuntimeBuilder, Verdict,
+    VirtualPath, WorkerSpec,
 };
 use serde_json::json;
 
@@ -131,9 +135,9 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
     // Nothing of it exists yet.
     let theirs = world.join("logs/theirs");
     let tools = bailiwick::ToolSet::new().reader(Look);
-    let limits = bailiwick::AskLimits {
+    let limits = bailiwick::permission::AskLimits {
         per_minute: 100,
-        ..bailiwick::AskLimits::default()
+        ..bailiwick::permission::AskLimits::default()
     };
     let (runtime, _grants) = Runtime::builder()
         .root("r", world.join("root"))
@@ -142,9 +146,10 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
         .grant_store(store)
         .keep_out_grants(&theirs)
         .tools(tools)
-        .approver(
-            bailiwick::Scripted::new().allow("read".parse().unwrap(), bailiwick::Lifetime::Once),
-        )
+        .approver(bailiwick::Scripted::new().allow(
+            "read".parse().unwrap(),
+            bailiwick::permission::Lifetime::Once,
+        ))
         .asks(limits, std::time::Duration::from_secs(60))
         .build()
         .await
@@ -217,8 +222,8 @@ async fn names_and_patterns_that_are_none_are_refused_by_name() {
 async fn configured(
     config: serde_json::Value,
 ) -> Result<(Runtime, bailiwick::GrantAuthority), BuildError> {
-    let sources = bailiwick::ConfigSources::new();
-    let sources = sources.with(bailiwick::ConfigSource::Initialize, config)?;
+    let sources = bailiwick::config::ConfigSources::new();
+    let sources = sources.with(bailiwick::config::ConfigSource::Initialize, config)?;
     let config = sources.effective()?.config;
     let tools = bailiwick::ToolSet::new().reader(Look);
     let builder = Runtime::builder().configured(config).tools(tools);
@@ -387,18 +392,18 @@ impl bailiwick::ReadTool for Look {
     fn prepare(
         &self,
         args: Target,
-        names: &bailiwick::Namespace,
-    ) -> Result<bailiwick::Prepared<()>, bailiwick::CallError> {
+        names: &bailiwick::config::Namespace,
+    ) -> Result<bailiwick::tool::Prepared<()>, bailiwick::CallError> {
         let path = names.path(&args.path)?;
         let needs = vec![bailiwick::Scope::file(bailiwick::Verb::Read, path)];
-        Ok(bailiwick::Prepared { needs, job: () })
+        Ok(bailiwick::tool::Prepared { needs, job: () })
     }
 
     fn read(
         &self,
         (): &(),
-        _: &bailiwick::ReadPermit,
-    ) -> Result<bailiwick::Reply, bailiwick::Interrupt> {
+        _: &bailiwick::tool::ReadPermit,
+    ) -> Result<bailiwick::Reply, bailiwick::tool::Interrupt> {
         Ok(bailiwick::Reply::text("looked", serde_json::Value::Null))
     }
 }

@@ -12,10 +12,11 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use bailiwick::{
-    AuditFileFault, BreakReason, GrantAuthority, GrantHolder, GrantId, GrantStore, GrantStoreError,
-    Head, History, HistoryEvent, JsonLines, Lifetime, NewGrant, Runtime, verify_file,
+use bailiwick::audit::{AuditFileFault, BreakReason, Head, verify_file};
+use bailiwick::permission::{
+    GrantHolder, GrantStore, GrantStoreError, History, HistoryEvent, Lifetime, NewGrant,
 };
+use bailiwick::{GrantAuthority, GrantId, JsonLines, Runtime};
 
 fn for_agent(pattern: &str) -> NewGrant {
     NewGrant {

@@ -1,8 +1,7 @@
 //! Counts the glob sets compiled for policies. Alone in its process, since the counter is shared.
 
-use bailiwick::{
-    Authority, Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath, glob_builds,
-};
+use bailiwick::policy::{Authority, glob_builds};
+use bailiwick::{Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath};
 use serde_json::json;
 
 #[test]

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
+use bailiwick::config::Namespace;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
 use bailiwick::{
-    Answer, CallError, Code, Interrupt, Namespace, Policy, Prepared, ReadPermit, ReadTool, Reply,
-    Runtime, Scope, Scripted, ToolSet, ToolSpec, Verb, WorkerSpec,
+    Answer, CallError, Code, Policy, ReadTool, Reply, Runtime, Scope, Scripted, ToolSet, ToolSpec,
+    Verb, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};

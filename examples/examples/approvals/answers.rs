@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use bailiwick::{Answer, Approver as _, Lifetime, Question, Scope, Terminal, escape, listed};
+use bailiwick::permission::Lifetime;
+use bailiwick::{Answer, Approver as _, Question, Scope, Terminal, escape, listed};
 use bailiwick_examples::{format_diff, use_color};
 use serde::Deserialize;
 

@@ -4,9 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use bailiwick::permission::GrantStore;
+use bailiwick::worker::CallProgress;
 use bailiwick::{
-    Answer, Call, CallError, CallProgress, Code, Deferred, GrantAuthority, GrantStore, JsonLines,
-    Outcome, PendingCall, Policy, Runtime, Worker, WorkerSpec, escape,
+    Answer, Call, CallError, Code, Deferred, GrantAuthority, JsonLines, Outcome, PendingCall,
+    Policy, Runtime, Worker, WorkerSpec, escape,
 };
 use serde_json::json;
 

@@ -4,11 +4,14 @@ use std::fs;
 use std::io::BufReader;
 use std::num::NonZeroU32;
 
-use bailiwick::{
-    Answer, Asks, Call, CallMeta, CallProgress, Code, Decision, GrantFilter, GrantStore, History,
-    HistoryEntry, HistoryEvent, HistoryFilter, Lifetime, PendingCall, StoredGrant, Tally, Worker,
-    escape, listed, verify,
+use bailiwick::audit::verify;
+use bailiwick::call::Asks;
+use bailiwick::permission::{
+    Decision, GrantFilter, GrantStore, History, HistoryEntry, HistoryEvent, HistoryFilter,
+    Lifetime, StoredGrant, Tally,
 };
+use bailiwick::worker::CallProgress;
+use bailiwick::{Answer, Call, CallMeta, Code, PendingCall, Worker, escape, listed};
 use serde_json::json;
 
 use super::host::{CallResult, Host, Team, resume, write};

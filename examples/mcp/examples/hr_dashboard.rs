@@ -35,7 +35,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bailiwick::{Http, Token};
+use bailiwick::gateway::{Http, Token};
 use bailiwick_examples::{BoxError, exit_code};
 use tokio::net::TcpListener;
 

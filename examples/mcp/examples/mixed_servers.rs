@@ -7,10 +7,10 @@
 use std::error::Error;
 use std::path::Path;
 
-use bailiwick::{
-    Code, Gateway, GatewayInfo, Lifetime, Policy, Runtime, Scripted, ServerSpec, Upstreams, Worker,
-    WorkerSpec,
-};
+use bailiwick::gateway::{Gateway, GatewayInfo};
+use bailiwick::permission::Lifetime;
+use bailiwick::upstream::{ServerSpec, Upstreams};
+use bailiwick::{Code, Policy, Runtime, Scripted, Worker, WorkerSpec};
 use serde_json::{Value, json};
 
 /// Calls a tool and prints the result.

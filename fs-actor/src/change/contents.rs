@@ -1,9 +1,9 @@
 //! Describes the contents of a directory that is deleted, moved or copied.
 
-use bailiwick::{
-    CallError, ContainedEntry, ContentHash, DirectoryContents, Entry, EntryKind, FileDiff,
-    VirtualPath,
+use bailiwick::effect::{
+    ContainedEntry, ContentHash, DirectoryContents, Entry, EntryKind, FileDiff,
 };
+use bailiwick::{CallError, VirtualPath};
 
 use super::state::{Inspected, State};
 use super::{StepExecutor, tree};

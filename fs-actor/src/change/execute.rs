@@ -2,7 +2,8 @@
 
 mod remove;
 
-use bailiwick::{CallError, Code, Interrupt, VirtualPath};
+use bailiwick::tool::Interrupt;
+use bailiwick::{CallError, Code, VirtualPath};
 
 use super::state::{State, inspect_in};
 use super::tree::{self, Checkpoint, CopyError, TemporaryFiles};
@@ -339,7 +340,7 @@ fn copy_file<P>(
     let paused = || checkpoint().map_err(CopyError::Stopped);
     let (mode, limit) = (source.meta.mode, source.meta.len);
     let copied = StagedFile::copy_of(to.dir.as_fd(), &source.file, mode, limit, paused);
-    let (staged, _) = copied.map_err(|stopped| stopped.to_call_error(to.path))?;
+    let (staged, _) = copied.map_err(|stopped| stopped.into_call_error(to.path))?;
     if check_unchanged(from.dir.as_fd(), &from.name, &source.file, &source.meta).is_err() {
         return Err(stale(from.path));
     }

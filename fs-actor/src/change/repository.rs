@@ -6,7 +6,9 @@
 
 use std::collections::HashMap;
 
-use bailiwick::{CallError, Code, Interrupt, ReadPermit, VirtualPath, fold};
+use bailiwick::policy::fold;
+use bailiwick::tool::{Interrupt, ReadPermit};
+use bailiwick::{CallError, Code, VirtualPath};
 
 use super::tree::{self, Item};
 use super::{Step, target};

@@ -1,6 +1,8 @@
 //! The state of a path, precise enough to detect any change.
 
-use bailiwick::{CallError, ContentHash, Entry, Interrupt, VirtualPath};
+use bailiwick::effect::{ContentHash, Entry};
+use bailiwick::tool::Interrupt;
+use bailiwick::{CallError, VirtualPath};
 
 use super::tree::{self, Checkpoint, Item, TemporaryFiles};
 use crate::read_view::ReadView;

@@ -1,9 +1,10 @@
 //! Checks on the targets of changes, shared by the writing tools.
 
-use bailiwick::{
-    CallError, Change, Code, Cost, Entry, FileDiff, Interrupt, Op, Operation, Plan, ReadPermit,
-    Reply, Scope, Verdict, VirtualPath, WriteMode,
-};
+use bailiwick::effect::{Cost, Entry, FileDiff, Op};
+use bailiwick::policy::WriteMode;
+use bailiwick::scope::Operation;
+use bailiwick::tool::{Interrupt, ReadPermit};
+use bailiwick::{CallError, Change, Code, Plan, Reply, Scope, Verdict, VirtualPath};
 
 use super::state::Inspected;
 use super::tree::{self, Item};

@@ -9,7 +9,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
-use bailiwick::{Code, Entry};
+use bailiwick::Code;
+use bailiwick::effect::Entry;
 
 use super::*;
 use crate::read_view::ReadView as _;

@@ -7,7 +7,8 @@ mod remove;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 
-use bailiwick::{CallError, Code, ContentHash, PathError, VirtualPath};
+use bailiwick::effect::ContentHash;
+use bailiwick::{CallError, Code, PathError, VirtualPath};
 use sha2::{Digest as _, Sha256};
 
 use crate::replace::{ReplaceError, StagedFile, is_temporary};
@@ -296,7 +297,7 @@ fn copy_file(
         .map_err(|errno| resolve::to_call_error(errno, path))?;
     let paused = || checkpoint().map_err(CopyError::Stopped);
     let copied = StagedFile::copy_of(to, &source.file, source.meta.mode, source.meta.len, paused);
-    let (staged, _) = copied.map_err(|stopped| stopped.to_call_error(path))?;
+    let (staged, _) = copied.map_err(|stopped| stopped.into_call_error(path))?;
     staged
         .create(name, crate::replace::Durability::Visible)
         .map_err(|error| error.to_call_error(path))?;
@@ -317,7 +318,7 @@ impl From<ReplaceError> for CopyError {
 }
 
 impl CopyError {
-    pub(crate) fn to_call_error(self, path: &VirtualPath) -> CallError {
+    pub(crate) fn into_call_error(self, path: &VirtualPath) -> CallError {
         match self {
             Self::Stopped(error) => error,
             Self::Failed(error) => error.to_call_error(path),

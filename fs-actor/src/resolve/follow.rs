@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use bailiwick::{CallError, Code, Interrupt, Scope, Verb, Verdict, VirtualPath};
+use bailiwick::tool::Interrupt;
+use bailiwick::{CallError, Code, Scope, Verb, Verdict, VirtualPath};
 
 use crate::read_view::{MountPoint, ReadView};
 use crate::sys::beneath::{self, Mount};
@@ -88,7 +89,7 @@ fn absolute(
     if target.split('/').any(|name| name == "..") {
         return Err(CallError::not_found(requested));
     }
-    if let Some(inside) = view.from_host_path(Path::new(target)) {
+    if let Some(inside) = view.virtual_path(Path::new(target)) {
         return Ok(inside);
     }
     let outside = VirtualPath::parse(target, None).map_err(|_| CallError::not_found(requested))?;
@@ -190,7 +191,7 @@ impl<'r> Walk<'r> {
         current.map_or_else(|| self.mount.dir.as_fd(), AsFd::as_fd)
     }
 
-    fn to_parent(&mut self) -> Result<Step, AboveRoot> {
+    fn ascend(&mut self) -> Result<Step, AboveRoot> {
         self.ancestors.pop().ok_or(AboveRoot)?;
         self.current = None;
         let Some(above) = self.ancestors.last() else {
@@ -211,7 +212,7 @@ impl<'r> Walk<'r> {
 
     fn step(&mut self, name: &str) -> Result<Step, AboveRoot> {
         if name == ".." {
-            return self.to_parent();
+            return self.ascend();
         }
         let Ok(path) = self.path().join(name) else {
             return Ok(Step::End(None));

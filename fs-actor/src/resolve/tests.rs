@@ -9,7 +9,8 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::process::Command;
 
-use bailiwick::{Code, Interrupt};
+use bailiwick::Code;
+use bailiwick::tool::Interrupt;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;

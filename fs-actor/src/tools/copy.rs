@@ -1,9 +1,11 @@
 //! `copy`: copies files and directories.
 
+use bailiwick::config::Namespace;
+use bailiwick::effect::{Cost, Op};
+use bailiwick::scope::Operation;
+use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, Reverse, WritePermit};
 use bailiwick::{
-    CallError, Change, Code, Cost, Example, Failure, Interrupt, Namespace, Op, Operation, Plan,
-    Prepared, ReadPermit, Reply, Reverse, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
-    WriteTool, escape,
+    CallError, Change, Code, Plan, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

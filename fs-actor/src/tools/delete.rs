@@ -1,9 +1,11 @@
 //! `delete`: deletes files and directories.
 
+use bailiwick::config::Namespace;
+use bailiwick::effect::{Cost, DirectoryContents, Entry, FileDiff, Op};
+use bailiwick::scope::Operation;
+use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{
-    CallError, Change, Code, Cost, DirectoryContents, Entry, Example, Failure, FileDiff, Interrupt,
-    Namespace, Op, Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, VirtualPath,
-    WritePermit, WriteTool, escape,
+    CallError, Change, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, WriteTool, escape,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -5,10 +5,11 @@ mod docs;
 mod errors;
 mod rewrite;
 
-use bailiwick::{
-    CallError, Code, ContentHash, ExcludedHunks, Interrupt, Namespace, Operation, Plan, Prepared,
-    ReadPermit, Scope, ToolSpec, VirtualPath, WritePermit, WriteTool,
-};
+use bailiwick::config::Namespace;
+use bailiwick::effect::{ContentHash, ExcludedHunks};
+use bailiwick::scope::Operation;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
+use bailiwick::{CallError, Code, Plan, Scope, ToolSpec, VirtualPath, WriteTool};
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

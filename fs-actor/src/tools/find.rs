@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use bailiwick::{
-    CallError, Code, Example, Failure, Interrupt, Namespace, PathGlob, Prepared, ReadPermit,
-    ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
-};
+use bailiwick::config::Namespace;
+use bailiwick::policy::PathGlob;
+use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
+use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

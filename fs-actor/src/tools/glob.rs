@@ -1,6 +1,7 @@
 //! Compiles the globs of `find` and `grep`.
 
-use bailiwick::{CallError, PathGlob};
+use bailiwick::CallError;
+use bailiwick::policy::PathGlob;
 
 /// Compiles `glob`, the argument `field`. A glob without `/` matches names at any depth.
 pub(super) fn compile(field: &str, glob: &str) -> Result<PathGlob, CallError> {

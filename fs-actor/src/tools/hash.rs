@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use bailiwick::ContentHash;
+use bailiwick::effect::ContentHash;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -18,8 +18,8 @@ const SHOWN: usize = 12;
 /// ```
 /// use bailiwick_fs::HashPrefix;
 /// let hash: HashPrefix = "5891b5b522d5".parse()?;
-/// assert!(hash.matches(&bailiwick::ContentHash::of(b"hello\n")));
-/// assert!(!hash.matches(&bailiwick::ContentHash::of(b"hello")));
+/// assert!(hash.matches(&bailiwick::effect::ContentHash::of(b"hello\n")));
+/// assert!(!hash.matches(&bailiwick::effect::ContentHash::of(b"hello")));
 /// # Ok::<(), bailiwick_fs::ParseHashPrefixError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

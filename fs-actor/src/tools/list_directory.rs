@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use bailiwick::{
-    CallError, Code, Example, Failure, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply,
-    Scope, ToolSpec, Verb, VirtualPath, escape,
-};
+use bailiwick::config::Namespace;
+use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
+use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;

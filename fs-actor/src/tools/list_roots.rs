@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use bailiwick::{
-    CallError, Example, Interrupt, Namespace, OpenFolder, Prepared, ReadPermit, ReadTool, Reply,
-    ToolSpec, UnavailableRoot, Verdict, escape,
-};
+use bailiwick::config::{Namespace, UnavailableRoot};
+use bailiwick::policy::OpenFolder;
+use bailiwick::tool::{Example, Interrupt, Prepared, ReadPermit};
+use bailiwick::{CallError, ReadTool, Reply, ToolSpec, Verdict, escape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,10 @@
 //! `make_directory`: creates directories.
 
-use bailiwick::{
-    CallError, Code, Cost, Example, Failure, Interrupt, Namespace, Operation, Plan, Prepared,
-    ReadPermit, Reply, Reverse, Scope, ToolSpec, VirtualPath, WritePermit, WriteTool, escape,
-};
+use bailiwick::config::Namespace;
+use bailiwick::effect::Cost;
+use bailiwick::scope::Operation;
+use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, Reverse, WritePermit};
+use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, WriteTool, escape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

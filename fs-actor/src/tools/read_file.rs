@@ -6,9 +6,11 @@ mod stream;
 
 use std::io::IoSliceMut;
 
+use bailiwick::config::Namespace;
+use bailiwick::effect::Utf8;
+use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
 use bailiwick::{
-    CallError, Code, Content, Example, Failure, Interrupt, Namespace, Prepared, ReadPermit,
-    ReadTool, Reply, Scope, ToolSpec, Utf8, Verb, VirtualPath, escape,
+    CallError, Code, Content, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;

@@ -2,10 +2,10 @@
 
 use std::io::Read as _;
 
-use bailiwick::{
-    CallError, Code, ContentHash, Example, Failure, Interrupt, Namespace, Prepared, ReadPermit,
-    ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
-};
+use bailiwick::config::Namespace;
+use bailiwick::effect::ContentHash;
+use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
+use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

@@ -1,6 +1,7 @@
 //! Suggests similar names for a path that does not exist.
 
-use bailiwick::{CallError, Code, Interrupt, VirtualPath};
+use bailiwick::tool::Interrupt;
+use bailiwick::{CallError, Code, VirtualPath};
 use similar::TextDiff;
 
 use crate::read_view::ReadView;

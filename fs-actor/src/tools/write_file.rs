@@ -1,9 +1,11 @@
 //! `write_file`: creates, replaces and extends files.
 
+use bailiwick::config::Namespace;
+use bailiwick::effect::{ContentHash, Cost, FileDiff, Op};
+use bailiwick::scope::Operation;
+use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Example, Failure, FileDiff, Interrupt, Namespace,
-    Op, Operation, Plan, Prepared, ReadPermit, Reply, Scope, ToolSpec, Verb, VirtualPath,
-    WritePermit, WriteTool, escape,
+    CallError, Change, Code, Plan, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;

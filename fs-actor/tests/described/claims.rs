@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use bailiwick::{Code, IntentTemplate};
+use bailiwick::Code;
+use bailiwick::intent::IntentTemplate;
 use serde_json::{Value, json};
 
 use crate::support::{Repo, tool, tools};

@@ -8,11 +8,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bailiwick::{
-    AuditBroken, AuditFileError, AuditFileFault, Authority, BreakReason, Config, ContentHash, Head,
-    History, HistoryFilter, PathError, PolicyError, RootConfig, Suggestion, VirtualPath, escape,
-    json_line, suggest, verify_file,
+use bailiwick::audit::{
+    AuditBroken, AuditFileError, AuditFileFault, BreakReason, Head, json_line, verify_file,
 };
+use bailiwick::effect::ContentHash;
+use bailiwick::permission::{History, HistoryFilter, Suggestion, suggest};
+use bailiwick::policy::Authority;
+use bailiwick::{Config, PathError, PolicyError, RootConfig, VirtualPath, escape};
 
 use crate::cli::{AuditAction, AuditCommand, HistoryView};
 

@@ -19,9 +19,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use bailiwick::config::Key;
-use bailiwick::{
-    ConfigError, ConfigSource, ConfigSources, JsonLines, Rate, Trust, UnknownSection, VirtualPath,
-};
+use bailiwick::config::{ConfigSource, ConfigSources};
+use bailiwick::describe::UnknownSection;
+use bailiwick::gateway::{Rate, Trust};
+use bailiwick::{ConfigError, JsonLines, VirtualPath};
 use bailiwick_cli::check::UrlError;
 use bailiwick_fs::Durability;
 use clap::ArgMatches;

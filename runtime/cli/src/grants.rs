@@ -3,9 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use bailiwick::{
+use bailiwick::audit::json_line;
+use bailiwick::escape;
+use bailiwick::permission::{
     GrantEditError, GrantHolder, GrantStore, GrantStoreError, Lifetime, StoredGrant, TemplateError,
-    escape, json_line,
 };
 
 use crate::cli::{ApplyTemplate, GrantsAction, GrantsCommand, format_time};

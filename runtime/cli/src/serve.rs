@@ -11,11 +11,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bailiwick::audit::AuditFileError;
+use bailiwick::config::{ConfigSource, config_schema};
+use bailiwick::console::{Console, ConsoleAudit, ConsoleError};
+use bailiwick::gateway::{
+    Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder, GatewayInfo, Http,
+    HttpError, ServeError as StreamError, Token,
+};
+use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
-    AskLimits, AuditFileError, Backend, BackendError, BackendFactory, BuildError, ConfigSource,
-    Console, ConsoleAudit, ConsoleError, Deferred, FileTools, Gateway, GatewayBuilder, GatewayInfo,
-    GrantStore, GrantStoreError, Http, HttpError, JsonLines, MemoryAudit, Policy, RootConfig,
-    Runtime, RuntimeBuilder, ServeError as StreamError, Token, WorkerSpec, config_schema,
+    BuildError, Deferred, JsonLines, MemoryAudit, Policy, RootConfig, Runtime, RuntimeBuilder,
+    WorkerSpec,
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, UnixStream};

@@ -1,6 +1,7 @@
 //! Documentation of the file server for agents.
 
-use bailiwick::{Access, Alternatives, Description, Install, ServerDoc, Troubleshooting};
+use bailiwick::Access;
+use bailiwick::describe::{Alternatives, Description, Install, ServerDoc, Troubleshooting};
 
 /// The documentation of a server with [the file tools](bailiwick_fs::tools).
 #[must_use]
@@ -91,7 +92,7 @@ const TROUBLESHOOTING: &[Troubleshooting] = &[
 /// assert!(help.markdown(None)?.contains("### read_file"));
 /// assert!(help.markdown(Some("quick-reference"))?.contains("`read_file`"));
 /// assert!(help.json(Some("none")).is_err());
-/// # Ok::<(), bailiwick::UnknownSection>(())
+/// # Ok::<(), bailiwick::describe::UnknownSection>(())
 /// ```
 #[must_use]
 pub fn description() -> Description {

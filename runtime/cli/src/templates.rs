@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use bailiwick::{Template, TemplateError, escape, json_line};
+use bailiwick::audit::json_line;
+use bailiwick::escape;
+use bailiwick::permission::{Template, TemplateError};
 
 use crate::cli::TemplatesCommand;
 use crate::table::{or_dash, table};

@@ -169,7 +169,7 @@ fn printed_schema_matches_the_library() {
     let properties = printed["properties"].as_object_mut().unwrap();
     let durability = properties.remove("durability").unwrap();
     assert_eq!(durability["enum"], json!(["visible", "ordered", "durable"]));
-    assert_eq!(printed, bailiwick::config_schema());
+    assert_eq!(printed, bailiwick::config::config_schema());
 }
 
 #[test]
@@ -619,7 +619,7 @@ fn invalid_grant_store_is_named_with_the_reason() {
     refused("damaged", "damaged.corrupt");
     // What was damaged is out of the way.
     place.accepted(&["--trust=host", "root", "--grants=damaged"], &[]);
-    let used = bailiwick::GrantStore::open(place.path().join("used")).unwrap();
+    let used = bailiwick::permission::GrantStore::open(place.path().join("used")).unwrap();
     refused("used", "in use");
     drop(used);
     place.accepted(&["--trust=host", "root", "--grants=used"], &[]);
@@ -785,7 +785,7 @@ fn audit_is_rotated_at_the_configured_size() {
 #[track_caller]
 fn ended(place: &Place) {
     let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
-    bailiwick::verify(log.as_bytes()).unwrap();
+    bailiwick::audit::verify(log.as_bytes()).unwrap();
     assert!(log.contains("read_file"), "{log}");
     let steps: Vec<String> = log
         .lines()
@@ -849,15 +849,15 @@ async fn permanent_grant_applies_after_restart() {
     let place = Place::new();
     std::fs::create_dir(place.path().join("outside")).unwrap();
     let outside = place.path().canonicalize().unwrap().join("outside");
-    let store = bailiwick::GrantStore::open(place.path().join("grants")).unwrap();
+    let store = bailiwick::permission::GrantStore::open(place.path().join("grants")).unwrap();
     let builder = bailiwick::Runtime::builder()
         .grantable("write:file")
         .grant_store(store);
     let (runtime, grants) = builder.build().await.unwrap();
-    let grant = bailiwick::NewGrant {
+    let grant = bailiwick::permission::NewGrant {
         pattern: format!("write:file:{}", outside.display()).parse().unwrap(),
-        holder: bailiwick::GrantHolder::Agent("~me".into()),
-        lifetime: bailiwick::Lifetime::Agent,
+        holder: bailiwick::permission::GrantHolder::Agent("~me".into()),
+        lifetime: bailiwick::permission::Lifetime::Agent,
         descendants: false,
     };
     grants.grant(grant).await.unwrap();

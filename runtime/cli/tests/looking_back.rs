@@ -9,10 +9,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use bailiwick::audit::AuditFileFault;
+use bailiwick::permission::{
+    GrantFilter, GrantHolder, GrantStore, GrantStoreError, Lifetime, Narrowing, NewGrant, Template,
+};
 use bailiwick::{
-    Answer, AuditFileFault, GrantFilter, GrantHolder, GrantStore, GrantStoreError, JsonLines,
-    Lifetime, Narrowing, NewGrant, Policy, Question, Runtime, Scripted, Template, VirtualPath,
-    Worker, WorkerSpec,
+    Answer, JsonLines, Policy, Question, Runtime, Scripted, VirtualPath, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 
@@ -151,7 +153,6 @@ fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 async fn history_has_each_decision_of_each_run_once() {
     let place = lived().await;
     let lines = place.lines(&["history", "audit.jsonl", "--json"]);
@@ -347,7 +348,6 @@ async fn verify_checks_all_files_and_names_the_changed_line() {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 async fn rotated_audit_is_shown_and_verified_as_a_whole() {
     let place = Place::new();
     for run in [&WRITES[..], &WRITES[..3]] {

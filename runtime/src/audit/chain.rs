@@ -191,7 +191,7 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
 /// Returns `value` as one line of JSON with deceptive characters escaped, so that it is safe to print.
 ///
 /// ```
-/// assert_eq!(bailiwick::json_line(&"a\u{202e}b\n")?, r#""a\u202eb\n""#);
+/// assert_eq!(bailiwick::audit::json_line(&"a\u{202e}b\n")?, r#""a\u202eb\n""#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///

@@ -74,9 +74,9 @@ pub enum BreakReason {
 /// [`AuditBroken`] for a changed, removed, reordered, inserted or torn line.
 ///
 /// ```
-/// let nothing = bailiwick::verify(std::io::empty())?;
+/// let nothing = bailiwick::audit::verify(std::io::empty())?;
 /// assert_eq!(nothing.records, 0);
-/// # Ok::<(), bailiwick::AuditBroken>(())
+/// # Ok::<(), bailiwick::audit::AuditBroken>(())
 /// ```
 pub fn verify(reader: impl BufRead) -> Result<Verified, AuditBroken> {
     walk(Head::default(), reader, |_, _| Ok(()))?.whole()
@@ -115,10 +115,10 @@ impl End {
 /// [`AuditBroken`] as from [`verify`], and for a file that does neither.
 ///
 /// ```
-/// let first = bailiwick::verify(std::io::empty())?;
-/// let second = bailiwick::verify_after(first.head, std::io::empty())?;
+/// let first = bailiwick::audit::verify(std::io::empty())?;
+/// let second = bailiwick::audit::verify_after(first.head, std::io::empty())?;
 /// assert_eq!(second.head, first.head);
-/// # Ok::<(), bailiwick::AuditBroken>(())
+/// # Ok::<(), bailiwick::audit::AuditBroken>(())
 /// ```
 pub fn verify_after(before: Head, reader: impl BufRead) -> Result<Verified, AuditBroken> {
     follow(before, reader, |_, _| Ok(()))

@@ -12,7 +12,7 @@ use crate::policy::{Authority, EnumKind, KEYS, Key, KeyScope, MAX_GLOB, MAX_LIST
 /// how layers are merged (`x-restrict`).
 ///
 /// ```
-/// let schema = bailiwick::config_schema();
+/// let schema = bailiwick::config::config_schema();
 /// assert_eq!(schema["properties"]["read_max_bytes"]["x-restrict"], "min");
 /// ```
 #[must_use]
@@ -27,7 +27,7 @@ pub fn config_schema() -> Value {
 /// Returns the JSON Schema (2020-12) of [`Policy::parse`](crate::Policy::parse), for example for `_meta.policy` of a call.
 ///
 /// ```
-/// let schema = bailiwick::policy_schema();
+/// let schema = bailiwick::config::policy_schema();
 /// assert!(schema["properties"].get("grantable").is_none());
 /// ```
 #[must_use]

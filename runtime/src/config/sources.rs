@@ -49,7 +49,7 @@ impl ConfigSource {
 /// the earlier ones.
 ///
 /// ```
-/// use bailiwick::{ConfigSource, ConfigSources};
+/// use bailiwick::config::{ConfigSource, ConfigSources};
 /// let sources = ConfigSources::new()
 ///     .with(ConfigSource::File, serde_json::json!({ "read_only": true, "max_calls": 9 }))?
 ///     .with(ConfigSource::Initialize, serde_json::json!({ "read_only": false, "max_calls": 5 }))?;

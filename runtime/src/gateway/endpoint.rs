@@ -171,7 +171,8 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::{Policy, Rate, Runtime, WorkerSpec};
+    use crate::gateway::Rate;
+    use crate::{Policy, Runtime, WorkerSpec};
 
     /// A socket whose clients may make that many calls an hour.
     async fn open(runtime: &Runtime, calls: u32) -> (Arc<Socket>, DropGuard) {

@@ -69,9 +69,10 @@ type Rule = Box<dyn Fn(&Question) -> Option<Answer> + Send + Sync>;
 /// a denial.
 ///
 /// ```
-/// use bailiwick::{Lifetime, Scripted};
+/// use bailiwick::permission::Lifetime;
+/// use bailiwick::Scripted;
 /// let docs_may_change = Scripted::new().allow("write:file:/repo/docs".parse()?, Lifetime::Session);
-/// # Ok::<(), bailiwick::ScopeError>(())
+/// # Ok::<(), bailiwick::scope::ScopeError>(())
 /// ```
 #[derive(Default)]
 pub struct Scripted {

@@ -32,9 +32,8 @@ pub use report::{CallTally, GrantUse, HistoryReport, RepeatedQuestion, Tally};
 /// Questions, grants and calls of an audit, in the order in which they were recorded.
 ///
 /// ```
-/// use bailiwick::{
-///     Decision, GrantHolder, History, HistoryFilter, Lifetime, MemoryAudit, NewGrant, Runtime,
-/// };
+/// use bailiwick::permission::{Decision, GrantHolder, History, HistoryFilter, Lifetime, NewGrant};
+/// use bailiwick::{MemoryAudit, Runtime};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let audit = MemoryAudit::new(100);
@@ -304,7 +303,7 @@ impl History {
     /// Adds a file of an audit, which continues the previous one or begins a new chain.
     ///
     /// # Errors
-    /// [`AuditBroken`], as from [`verify_after`](crate::verify_after); the records before the break are added. A torn last
+    /// [`AuditBroken`], as from [`verify_after`](crate::audit::verify_after); the records before the break are added. A torn last
     /// line is a break, too: the writer died, or is about to write the rest.
     pub fn read(&mut self, reader: impl BufRead) -> Result<Verified, AuditBroken> {
         let verified = follow(self.head, reader, self.builder.records())?;
@@ -315,7 +314,7 @@ impl History {
     /// Adds an audit file and all segments that were finished before it, as [`read`](Self::read) adds a single file.
     ///
     /// # Errors
-    /// [`AuditFileError`], as from [`verify_file`](crate::verify_file); the records before the break are added.
+    /// [`AuditFileError`], as from [`verify_file`](crate::audit::verify_file); the records before the break are added.
     pub fn read_file(&mut self, audit: impl AsRef<Path>) -> Result<Verified, AuditFileError> {
         let verified = follow_file(self.head, audit.as_ref(), self.builder.records())?;
         self.head = verified.head;

@@ -72,7 +72,8 @@ pub enum TemplateError {
 /// what a person could grant by hand, and overrides no deny, protected name or worker's policy.
 ///
 /// ```
-/// use bailiwick::{Template, VirtualPath};
+/// use bailiwick::permission::Template;
+/// use bailiwick::VirtualPath;
 /// let docs = Template::parse(r#"{
 ///     "name": "docs",
 ///     "allows": ["read:file:{root}", "write:file:{root}/docs"],

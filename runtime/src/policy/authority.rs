@@ -25,7 +25,8 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 /// Layers can be added but never removed, so an authority that is derived from another one is never wider.
 ///
 /// ```
-/// use bailiwick::{Authority, Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath};
+/// use bailiwick::policy::Authority;
+/// use bailiwick::{Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath};
 /// let config = Config::new().root(RootConfig::new(VirtualPath::parse("/repo", None)?));
 /// let host = Authority::configured(&config)?;
 /// let layer = host.admit(&Policy::new().allow("read:file:/repo/src"), Origin::Human)?;
@@ -39,18 +40,18 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 ///
 /// Layers cannot be removed, and only [`Authority::admit`] creates them:
 /// ```compile_fail
-/// fn widened(authority: bailiwick::Authority) -> bailiwick::Authority {
-///     bailiwick::Authority { layers: [].into(), ..authority } // private
+/// fn widened(authority: bailiwick::policy::Authority) -> bailiwick::policy::Authority {
+///     bailiwick::policy::Authority { layers: [].into(), ..authority } // private
 /// }
 /// ```
 /// ```compile_fail
-/// fn forged(layer: bailiwick::Layer) -> bailiwick::Layer {
-///     bailiwick::Layer(layer.0) // private
+/// fn forged(layer: bailiwick::policy::Layer) -> bailiwick::policy::Layer {
+///     bailiwick::policy::Layer(layer.0) // private
 /// }
 /// ```
 /// A layer can be added:
 /// ```
-/// fn narrowed(authority: &bailiwick::Authority, layer: &bailiwick::Layer) -> bailiwick::Authority {
+/// fn narrowed(authority: &bailiwick::policy::Authority, layer: &bailiwick::policy::Layer) -> bailiwick::policy::Authority {
 ///     authority.narrow(layer)
 /// }
 /// ```

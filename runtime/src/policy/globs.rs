@@ -186,12 +186,12 @@ impl Globs {
 /// A glob for paths beneath a directory, with the syntax of policies: without `/` it matches names at any depth.
 ///
 /// ```
-/// use bailiwick::PathGlob;
+/// use bailiwick::policy::PathGlob;
 /// let names = PathGlob::parse("*.pem")?;
 /// assert!(names.is_match("a.pem") && names.is_match("keys/old/a.pem"));
 /// let paths = PathGlob::parse("keys/*.pem")?;
 /// assert!(paths.is_match("keys/a.pem") && !paths.is_match("keys/old/a.pem"));
-/// # Ok::<(), bailiwick::InvalidGlob>(())
+/// # Ok::<(), bailiwick::policy::InvalidGlob>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct PathGlob(GlobSet);

@@ -14,7 +14,8 @@ use crate::scope::{Scope, Verb};
 /// A folder inside another one is listed if its rights differ from those of the folder above it.
 ///
 /// ```
-/// use bailiwick::{Authority, Config, Origin, Policy, RootConfig, VirtualPath};
+/// use bailiwick::policy::Authority;
+/// use bailiwick::{Config, Origin, Policy, RootConfig, VirtualPath};
 /// let config = Config::new().root(RootConfig::new(VirtualPath::parse("/repo", None)?));
 /// let host = Authority::configured(&config)?;
 /// let policy = Policy::new().allow("read:file:/repo/src").allow("write:file:/repo/src/parser");

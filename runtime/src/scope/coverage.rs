@@ -12,12 +12,13 @@ use crate::path::VirtualPath;
 /// What a grant covers.
 ///
 /// A bare pattern, as text or converted, covers everything beneath it and all operations of its verb. The choices at a
-/// prompt ([`Choice`](crate::Choice)) have a reach and operations.
+/// prompt ([`Choice`](crate::permission::Choice)) have a reach and operations.
 ///
 /// As JSON it is an object with `pattern`, `reach` and `operations`; a string is parsed as a bare pattern.
 ///
 /// ```
-/// use bailiwick::{Coverage, Operation, Scope, VirtualPath};
+/// use bailiwick::scope::{Coverage, Operation};
+/// use bailiwick::{Scope, VirtualPath};
 /// let path = VirtualPath::parse("/repo/x", None)?;
 /// let asked = Coverage::of(&Scope::doing(Operation::Change, path.clone()));
 /// assert!(!asked.covers(&Scope::doing(Operation::Delete, path.clone())));

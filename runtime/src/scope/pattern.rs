@@ -14,7 +14,7 @@ use crate::path::VirtualPath;
 /// assert!(rule.covers(&"write:file:/p/to/x".parse::<Scope>()?));
 /// assert!(!rule.covers(&"write:file:/p/tox".parse::<Scope>()?));
 /// assert!(!rule.covers(&"read:file:/p/to/x".parse::<Scope>()?));
-/// # Ok::<(), bailiwick::ScopeError>(())
+/// # Ok::<(), bailiwick::scope::ScopeError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopePattern {

@@ -6,10 +6,8 @@ use std::task::Poll;
 use serde_json::{Value, json};
 
 use crate::id::CallId;
-use crate::{
-    Budget, CallOutcome, Code, History, HistoryEvent, MemoryAudit, Policy, Runtime, ToolSet,
-    WorkerSpec,
-};
+use crate::permission::{CallOutcome, History, HistoryEvent};
+use crate::{Budget, Code, MemoryAudit, Policy, Runtime, ToolSet, WorkerSpec};
 use hold::Hold;
 
 /// A runtime with the tool `hold`.
@@ -205,10 +203,9 @@ mod hold {
 
     use serde_json::Value;
 
-    use crate::{
-        CallError, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec,
-        Verb, VirtualPath,
-    };
+    use crate::config::Namespace;
+    use crate::tool::{Interrupt, Prepared, ReadPermit};
+    use crate::{CallError, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath};
 
     /// How many calls came to wait, and whether they may go on.
     #[derive(Clone, Default)]

@@ -102,7 +102,7 @@ impl CompiledSchema {
 /// fetched, and formats are not validated.
 ///
 /// ```
-/// # use bailiwick::SchemaValidator;
+/// # use bailiwick::upstream::SchemaValidator;
 /// # use serde_json::json;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -112,7 +112,7 @@ impl CompiledSchema {
 /// assert_eq!(mismatch.as_deref(), Some(r#"`/n`: value is not of type "integer""#));
 ///
 /// let error = SchemaValidator::new(json!({"type": "strong"})).await.unwrap_err();
-/// assert_eq!(error.fault, bailiwick::SchemaFault::Invalid);
+/// assert_eq!(error.fault, bailiwick::upstream::SchemaFault::Invalid);
 /// # Ok(())
 /// # }
 /// ```

@@ -28,7 +28,8 @@ const MARK_DIGITS: usize = 16;
 /// because `PATH` is under the control of whoever starts the host.
 ///
 /// ```
-/// use bailiwick::{ServerSpec, Verb};
+/// use bailiwick::upstream::ServerSpec;
+/// use bailiwick::Verb;
 /// let notes = ServerSpec::stdio("notes", "notes-server").args(["--folder", "/srv/notes"]).secret("TOKEN", "hidden");
 /// let search = ServerSpec::http("search", "http://127.0.0.1:9000/mcp").tool("query", Verb::Read);
 /// assert!(!format!("{notes:?}").contains("hidden"));

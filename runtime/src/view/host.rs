@@ -81,7 +81,7 @@ pub enum ViewRequest {
 pub enum ViewEvent {
     /// The page is initialized.
     Ready,
-    /// [`View::model_context`](crate::View::model_context) has changed.
+    /// [`View::model_context`](crate::view::View::model_context) has changed.
     ModelContextChanged,
     /// The tools of the page have changed.
     ToolsChanged,
@@ -132,7 +132,7 @@ pub trait ViewHost: Send + Sync + 'static {
     }
 
     /// Handles a request by asking a person or by a rule, carries it out, and returns whether it did. Requests beyond
-    /// [`ViewLimits::request_rate`](crate::ViewLimits::request_rate) are rejected without calling this.
+    /// [`ViewLimits::request_rate`](crate::view::ViewLimits::request_rate) are rejected without calling this.
     fn on_request(&self, _request: ViewRequest) -> BoxFuture<'_, bool> {
         Box::pin(ready(false))
     }

@@ -24,7 +24,7 @@ pub struct ViewLimits {
     pub message: usize,
     /// The largest number of concurrent requests of the page.
     pub requests: usize,
-    /// The rate of requests to people ([`ViewRequest`](crate::ViewRequest)); the host is not asked beyond it.
+    /// The rate of requests to people ([`ViewRequest`](crate::view::ViewRequest)); the host is not asked beyond it.
     pub request_rate: Rate,
     /// The shortest interval between refreshes of the tools.
     pub pause: Duration,
@@ -56,7 +56,7 @@ impl Default for ViewLimits {
 /// The configuration of a view.
 ///
 /// ```
-/// use bailiwick::{DisplayMode, ViewSpec};
+/// use bailiwick::view::{DisplayMode, ViewSpec};
 /// let files = ViewSpec::new("files").modes([DisplayMode::Inline, DisplayMode::Fullscreen]);
 /// # drop(files);
 /// ```

@@ -8,12 +8,10 @@ use super::{Worker, prepare, preview_arguments};
 use crate::call::Origin;
 use crate::error::CallError;
 use crate::policy::Authority;
-use crate::tool::{Entry, ToolInfo};
 #[cfg(feature = "mcp")]
-use crate::{
-    policy::Verdict,
-    tool::{Catalog, CatalogItem},
-};
+use crate::policy::Verdict;
+use crate::tool::{Catalog, CatalogItem};
+use crate::tool::{Entry, ToolInfo};
 
 impl Worker {
     /// Returns the tools that this worker's policy allows, as definitions for a model. A tool is omitted if everything that

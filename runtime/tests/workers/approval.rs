@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bailiwick::{
-    Answer, AskLimits, Call, CallProgress, Code, Deferred, GrantHolder, Lifetime, NewGrant, Policy,
-    Question, Scripted, ToolName, Verdict, WorkerSpec,
-};
+use bailiwick::permission::{AskLimits, GrantHolder, Lifetime, NewGrant};
+use bailiwick::tool::ToolName;
+use bailiwick::worker::CallProgress;
+use bailiwick::{Answer, Call, Code, Deferred, Policy, Question, Scripted, Verdict, WorkerSpec};
 
 use serde_json::json;
 

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use bailiwick::{
-    Answer, Code, DenyView, Lifetime, Origin, Policy, Scripted, View, ViewError, ViewEvent,
-    ViewSpec, ViewState,
-};
+use bailiwick::permission::Lifetime;
+use bailiwick::view::{DenyView, View, ViewError, ViewEvent, ViewSpec, ViewState};
+use bailiwick::{Answer, Code, Origin, Policy, Scripted};
 use serde_json::{Value, json};
 
 use super::guest::{
@@ -368,8 +367,8 @@ async fn a_page_is_shown_as_its_host_says() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let modes = [
-        bailiwick::DisplayMode::Inline,
-        bailiwick::DisplayMode::Fullscreen,
+        bailiwick::view::DisplayMode::Inline,
+        bailiwick::view::DisplayMode::Fullscreen,
     ];
     let (_view, mut guest) = opened(&worker, quick("files").modes(modes), Host::yes()).await;
     guest.greets(Value::Null).await;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bailiwick::{
-    Answer, AuthorityError, Call, Code, Deferred, DenyView, GrantHolder, Lifetime, NewGrant,
-    Upstreams, ViewError, ViewLimits, ViewSpec, ViewState, WithheldReason,
-};
+use bailiwick::permission::{AuthorityError, GrantHolder, Lifetime, NewGrant};
+use bailiwick::upstream::{Upstreams, WithheldReason};
+use bailiwick::view::{DenyView, ViewError, ViewLimits, ViewSpec, ViewState};
+use bailiwick::{Answer, Call, Code, Deferred};
 use serde_json::{Value, json};
 
 use super::at;

@@ -1,9 +1,11 @@
 //! Tests of permission blocks in a chat.
 
-use bailiwick::{
-    Answer, AuthorityError, BlockStatus, Call, CallProgress, Decision, Deferred, PendingCall,
-    PermissionBlock, PermissionRequired, Policy, QuestionState, ServerCard, Worker,
+use bailiwick::permission::{
+    AuthorityError, BlockStatus, Decision, PermissionBlock, PermissionRequired, QuestionState,
+    ServerCard,
 };
+use bailiwick::worker::CallProgress;
+use bailiwick::{Answer, Call, Deferred, PendingCall, Policy, Worker};
 
 use super::{Stage, at, stage};
 
@@ -51,7 +53,7 @@ async fn a_chat_pauses_on_a_block_and_its_word_carries_the_call_on_once() {
     };
     let granted = (
         QuestionState::Settled(Decision::Granted),
-        vec![bailiwick::Coverage::of(
+        vec![bailiwick::scope::Coverage::of(
             &"write:file:/r/src/x".parse().unwrap(),
         )],
     );

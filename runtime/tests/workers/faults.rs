@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bailiwick::{Admission, Call, CallMeta, Code, Status, Worker};
+use bailiwick::worker::{Admission, Status};
+use bailiwick::{Call, CallMeta, Code, Worker};
 use tokio::task::JoinSet;
 
 use super::{Board, Latch, at, stage, stage_with};

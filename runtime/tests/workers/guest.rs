@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bailiwick::{Answer, ViewChannel, ViewSender};
-use bailiwick::{
-    BoxFuture, Config, Policy, RuntimeBuilder, Scripted, View, ViewCapabilities, ViewEvent,
-    ViewHost, ViewLimits, ViewRequest, ViewSpec, ViewState, Worker,
+use bailiwick::Answer;
+use bailiwick::upstream::BoxFuture;
+use bailiwick::view::{
+    View, ViewCapabilities, ViewEvent, ViewHost, ViewLimits, ViewRequest, ViewSpec, ViewState,
 };
+use bailiwick::view::{ViewChannel, ViewSender};
+use bailiwick::{Config, Policy, RuntimeBuilder, Scripted, Worker};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use bailiwick::call::Asks;
+use bailiwick::config::Namespace;
+use bailiwick::permission::{
+    AskLimits, DecidedBy, GrantHolder, History, HistoryEvent, HistoryFilter, Lifetime, NewGrant,
+};
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+use bailiwick::worker::{Admission, CallProgress};
 use bailiwick::{
-    Admission, Answer, AskLimits, Asks, Call, CallError, CallMeta, CallProgress, Code, DecidedBy,
-    Deferred, GrantHolder, History, HistoryEvent, HistoryFilter, Interrupt, Lifetime, Namespace,
-    NewGrant, Origin, PendingCall, Policy, Prepared, ReadPermit, ReadTool, Reply, Scope, Scripted,
-    ToolSet, ToolSpec, Verb, VirtualPath, Worker, WorkerSpec,
+    Answer, Call, CallError, CallMeta, Code, Deferred, Origin, PendingCall, Policy, ReadTool,
+    Reply, Scope, Scripted, ToolSet, ToolSpec, Verb, VirtualPath, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 

@@ -1,9 +1,8 @@
 //! Tests of revocation, restarts and shutdown: no late effects, no lost callers.
 
-use bailiwick::{
-    Admission, Code, GrantHolder, Lifetime, NewGrant, Policy, Revoked, SpawnError, Worker,
-    WorkerSpec,
-};
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::worker::{Admission, Revoked};
+use bailiwick::{Code, Policy, SpawnError, Worker, WorkerSpec};
 
 use super::{Board, Latch, Stage, at, rounds, stage, stage_with};
 

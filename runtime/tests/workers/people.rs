@@ -2,9 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::worker::CallProgress;
 use bailiwick::{
-    Answer, Call, CallError, CallProgress, Code, Deferred, GrantHolder, Lifetime, NewGrant,
-    Outcome, PendingCall, Policy, Question, Scripted, Worker, WorkerSpec,
+    Answer, Call, CallError, Code, Deferred, Outcome, PendingCall, Policy, Question, Scripted,
+    Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -42,7 +44,7 @@ impl Stage {
     }
 
     /// The one open question, once `count` calls wait for it.
-    async fn question_of(&self, count: usize) -> bailiwick::QuestionId {
+    async fn question_of(&self, count: usize) -> bailiwick::permission::QuestionId {
         loop {
             let questions = self.grants.questions().await.unwrap();
             if let [question] = questions.as_slice()

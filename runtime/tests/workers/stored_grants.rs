@@ -15,11 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bailiwick::audit::{Head, Record, Step};
+use bailiwick::permission::{
+    AuthorityError, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantWriteError,
+    Lifetime, Narrowing, NewGrant, StoredGrant, Template,
+};
 use bailiwick::{
-    Answer, AuditSink, AuthorityError, CallError, Code, Deferred, GrantFilter, GrantHolder,
-    GrantId, GrantStore, GrantStoreError, GrantWriteError, Head, Lifetime, MemoryAudit, Narrowing,
-    NewGrant, Outcome, Policy, Record, Scripted, Step, StoredGrant, Template, Verb, VirtualPath,
-    WorkerSpec,
+    Answer, AuditSink, CallError, Code, Deferred, GrantId, MemoryAudit, Outcome, Policy, Scripted,
+    Verb, VirtualPath, WorkerSpec,
 };
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
@@ -248,7 +251,8 @@ async fn unstorable_grant_is_revoked_and_failed_removal_reported() {
         matches!(refused, AuthorityError::Store(GrantWriteError::Write(_))),
         "{refused:?}"
     );
-    let live = |grants: Vec<bailiwick::GrantView>| grants.iter().map(|one| one.id).collect();
+    let live =
+        |grants: Vec<bailiwick::permission::GrantView>| grants.iter().map(|one| one.id).collect();
     let ids: Vec<GrantId> = live(stage.grants.grants().await.unwrap());
     assert_eq!(ids, [stored]);
 

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
+use bailiwick::config::Namespace;
+use bailiwick::effect::{ContentHash, Cost, Entry, FileDiff, Op};
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Entry, FileDiff, Interrupt, Namespace, Op, Plan,
-    Prepared, ReadPermit, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, WritePermit,
-    WriteTool,
+    CallError, Change, Code, Plan, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,9 @@
 //! Tests that tools for models and tools for views are reached by their own callers only.
 
+use bailiwick::permission::Lifetime;
+use bailiwick::tool::RegistryError;
 use bailiwick::{
-    Answer, Call, CallError, CallMeta, Code, Lifetime, Origin, Policy, RegistryError, Scripted,
-    ToolSet, ToolSpec, Worker,
+    Answer, Call, CallError, CallMeta, Code, Origin, Policy, Scripted, ToolSet, ToolSpec, Worker,
 };
 use serde_json::json;
 
@@ -55,7 +56,7 @@ async fn a_tool_for_views_is_no_models_and_no_view_changes_anything() {
         );
     }
     assert_eq!(stage.board.posted(), ["/r/x"]);
-    let peek = bailiwick::ToolName::new("peek");
+    let peek = bailiwick::tool::ToolName::new("peek");
     let typed = worker.call_typed(&peek, Target { path: "x".into() });
     assert_eq!(typed.await.unwrap_err().code(), Code::UnknownTool);
     let explained = worker.explain(&Call::new("peek", at("x")));
@@ -169,8 +170,8 @@ impl bailiwick::WriteTool for Unnamed {
     fn prepare(
         &self,
         args: Target,
-        names: &bailiwick::Namespace,
-    ) -> Result<bailiwick::Prepared<Self::Job>, CallError> {
+        names: &bailiwick::config::Namespace,
+    ) -> Result<bailiwick::tool::Prepared<Self::Job>, CallError> {
         let mut prepared = Post(Board::default()).prepare(args, names)?;
         prepared.needs.clear();
         Ok(prepared)
@@ -179,12 +180,16 @@ impl bailiwick::WriteTool for Unnamed {
     fn plan(
         &self,
         job: &Self::Job,
-        permit: &bailiwick::ReadPermit,
-    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Interrupt> {
+        permit: &bailiwick::tool::ReadPermit,
+    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::tool::Interrupt> {
         Post(Board::default()).plan(job, permit)
     }
 
-    fn apply(&self, steps: Self::Steps, permit: bailiwick::WritePermit) -> Result<(), CallError> {
+    fn apply(
+        &self,
+        steps: Self::Steps,
+        permit: bailiwick::tool::WritePermit,
+    ) -> Result<(), CallError> {
         Post(Board::default()).apply(steps, permit)
     }
 }
@@ -205,20 +210,24 @@ impl bailiwick::WriteTool for Slips {
     fn prepare(
         &self,
         args: Target,
-        names: &bailiwick::Namespace,
-    ) -> Result<bailiwick::Prepared<Self::Job>, CallError> {
+        names: &bailiwick::config::Namespace,
+    ) -> Result<bailiwick::tool::Prepared<Self::Job>, CallError> {
         Post(Board::default()).prepare(args, names)
     }
 
     fn plan(
         &self,
         job: &Self::Job,
-        permit: &bailiwick::ReadPermit,
-    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::Interrupt> {
+        permit: &bailiwick::tool::ReadPermit,
+    ) -> Result<bailiwick::Plan<Self::Steps>, bailiwick::tool::Interrupt> {
         Post(Board::default()).plan(job, permit)
     }
 
-    fn apply(&self, steps: Self::Steps, permit: bailiwick::WritePermit) -> Result<(), CallError> {
+    fn apply(
+        &self,
+        steps: Self::Steps,
+        permit: bailiwick::tool::WritePermit,
+    ) -> Result<(), CallError> {
         Post(Board::default()).apply(steps, permit)
     }
 }

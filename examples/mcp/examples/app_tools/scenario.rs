@@ -10,10 +10,8 @@ mod socket;
 use std::path::Path;
 use std::time::Duration;
 
-use bailiwick::{
-    Code, Config, DenyView, MemoryAudit, Policy, Runtime, View, ViewSpec, ViewState, Worker,
-    WorkerSpec,
-};
+use bailiwick::view::{DenyView, View, ViewSpec, ViewState};
+use bailiwick::{Code, Config, MemoryAudit, Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_examples::BoxError;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -137,7 +135,7 @@ pub(crate) async fn run(chromium: &Path) -> Result<(), BoxError> {
     runtime.flush_audit().await?;
     let records = audit.records();
     let has_record = |words: [&str; 2]| {
-        let mut lines = records.iter().map(bailiwick::Record::line);
+        let mut lines = records.iter().map(bailiwick::audit::Record::line);
         lines.any(|line| words.iter().all(|word| line.contains(word)))
     };
     assert!(

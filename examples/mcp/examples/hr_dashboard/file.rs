@@ -1,9 +1,8 @@
 //! Reads and replaces the employees file.
 
-use bailiwick::{
-    CallError, Change, Code, ContentHash, Cost, Entry, Interrupt, Op, Output, Plan, ReadPermit,
-    Reply, Scope, Verb, VirtualPath, WritePermit,
-};
+use bailiwick::effect::{ContentHash, Cost, Entry, Op};
+use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
+use bailiwick::{CallError, Change, Code, Output, Plan, Reply, Scope, Verb, VirtualPath};
 
 use super::staff::{Staff, diff};
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bailiwick::{CallError, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSpec};
+use bailiwick::config::Namespace;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+use bailiwick::{CallError, ReadTool, Reply, ToolSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

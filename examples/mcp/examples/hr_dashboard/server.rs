@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-use bailiwick::{
-    AppPage, AskLimits, Backend, BackendError, BackendFactory, Deferred, Gateway, GatewayInfo,
-    Policy, Runtime, ToolSet, Trust, WorkerSpec,
+use bailiwick::gateway::{
+    AppPage, Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Trust,
 };
+use bailiwick::permission::AskLimits;
+use bailiwick::{Deferred, Policy, Runtime, ToolSet, WorkerSpec};
 use bailiwick_examples::BoxError;
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
 //! The employees, their JSON form, and diffs of it.
 
-use bailiwick::{CallError, Code, FileDiff, Hunk, HunkLine};
+use bailiwick::effect::{FileDiff, Hunk, HunkLine};
+use bailiwick::{CallError, Code};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,8 @@
 //! The tools that change employees.
 
-use bailiwick::{
-    CallError, Code, Interrupt, Namespace, Plan, Prepared, ReadPermit, ToolSpec, WritePermit,
-    WriteTool,
-};
+use bailiwick::config::Namespace;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
+use bailiwick::{CallError, Code, Plan, ToolSpec, WriteTool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,7 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use bailiwick::IntentTemplate;
+use bailiwick::intent::IntentTemplate;
 use bailiwick_cli::check::{
     Connection, ListedTool, ServerInfo, Session, State as ConnectionState, member,
 };

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-use bailiwick::{
-    AskLimits, Backend, BackendError, BackendFactory, ConfigSource, ConfigSources, Deferred,
-    FileTools, Gateway, GatewayInfo, Policy, Runtime, Trust, WorkerSpec, config_schema,
+use bailiwick::config::{ConfigSource, ConfigSources, config_schema};
+use bailiwick::gateway::{
+    Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayInfo, Trust,
 };
+use bailiwick::permission::AskLimits;
+use bailiwick::{Deferred, Policy, Runtime, WorkerSpec};
 use bailiwick_cli::check::Target;
 use bailiwick_examples::BoxError;
 use serde_json::{Value, json};

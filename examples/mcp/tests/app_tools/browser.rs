@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bailiwick::{
-    Config, DenyView, MemoryAudit, Policy, Runtime, ServerSpec, ServerText, Upstreams, Verb,
-    ViewEvent, ViewHost, ViewSpec, ViewState, WorkerSpec,
-};
+use bailiwick::upstream::{ServerSpec, ServerText, Upstreams};
+use bailiwick::view::{DenyView, ViewEvent, ViewHost, ViewSpec, ViewState};
+use bailiwick::{Config, MemoryAudit, Policy, Runtime, Verb, WorkerSpec};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 

@@ -1,6 +1,7 @@
 //! Tests of the page server: authorization and message forwarding.
 
-use bailiwick::{DenyView, Policy, Runtime, View, ViewHost, ViewSpec, ViewState, WorkerSpec};
+use bailiwick::view::{DenyView, View, ViewHost, ViewSpec, ViewState};
+use bailiwick::{Policy, Runtime, WorkerSpec};
 use futures_util::{SinkExt, StreamExt};
 use reqwest::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use reqwest::{Client, StatusCode};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bailiwick::{Http, Token};
+use bailiwick::gateway::{Http, Token};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

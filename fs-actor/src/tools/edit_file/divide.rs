@@ -1,6 +1,7 @@
 //! Plans an edit without the hunks that a person excluded.
 
-use bailiwick::{CallError, Code, ExcludedHunks, Hunk, Plan};
+use bailiwick::effect::{ExcludedHunks, Hunk};
+use bailiwick::{CallError, Code, Plan};
 use bytes::Bytes;
 
 use super::rewrite::FileRewrite;

@@ -1,6 +1,7 @@
 //! Example and failures of `edit_file` for its documentation.
 
-use bailiwick::{Code, Example, Failure};
+use bailiwick::Code;
+use bailiwick::tool::{Example, Failure};
 
 pub(super) const EXAMPLES: &[Example] = &[Example {
     description: "Change a word that occurs once",

@@ -1,6 +1,7 @@
 //! Plans the replacement of a file's content.
 
-use bailiwick::{Change, ContentHash, Cost, Op, Plan, Reply, VirtualPath, escape};
+use bailiwick::effect::{ContentHash, Cost, Op};
+use bailiwick::{Change, Plan, Reply, VirtualPath, escape};
 use bytes::Bytes;
 
 use super::{AppliedEdit, EditFileOutput, ExcludedEdit};

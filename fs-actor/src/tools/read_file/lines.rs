@@ -2,7 +2,8 @@
 
 use std::io::Write as _;
 
-use bailiwick::{CallError, Code, ContentHash};
+use bailiwick::effect::ContentHash;
+use bailiwick::{CallError, Code};
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};

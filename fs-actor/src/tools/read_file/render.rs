@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
-use bailiwick::{CallError, Code, Content, Interrupt, Utf8, VirtualPath, escape};
+use bailiwick::effect::Utf8;
+use bailiwick::tool::Interrupt;
+use bailiwick::{CallError, Code, Content, VirtualPath, escape};
 use bytes::Bytes;
 
 use super::lines::{self, CollectedLines, LazyHash, LineCollector, LineSelection};

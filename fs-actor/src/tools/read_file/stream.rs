@@ -2,7 +2,8 @@
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
-use bailiwick::{CallError, Code, Content, Interrupt};
+use bailiwick::tool::Interrupt;
+use bailiwick::{CallError, Code, Content};
 
 use super::lines::{LazyHash, LineCollector, LineSelection, count_lines, failed};
 use super::render::{BOM, add_lines, take, unchanged};

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use bailiwick::ContentHash;
+use bailiwick::effect::ContentHash;
 
 use super::render::MAX_BUFFERED;
 use super::*;

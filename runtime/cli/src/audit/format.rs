@@ -1,10 +1,11 @@
 //! Formats a history as columns.
 
-use bailiwick::{
-    CallOutcome, Code, DecidedBy, Decision, GrantHolder, GrantUse, GrantedStep, HistoryEntry,
-    HistoryEvent, HistoryReport, Lifetime, PastCall, RevokeCause, SignedInStep, Suggestion, Tally,
-    listed,
+use bailiwick::audit::{GrantedStep, SignedInStep};
+use bailiwick::permission::{
+    CallOutcome, DecidedBy, Decision, GrantHolder, GrantUse, HistoryEntry, HistoryEvent,
+    HistoryReport, Lifetime, PastCall, RevokeCause, Suggestion, Tally,
 };
+use bailiwick::{Code, listed};
 
 use crate::cli::format_time;
 use crate::table::{or_dash, table};

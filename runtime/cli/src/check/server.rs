@@ -1,6 +1,6 @@
 //! The server's greeting and lists.
 
-use bailiwick::IntentTemplate;
+use bailiwick::intent::IntentTemplate;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

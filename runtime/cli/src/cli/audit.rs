@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use bailiwick::{ContentHash, Decision, HistoryFilter, ToolName};
+use bailiwick::effect::ContentHash;
+use bailiwick::permission::{Decision, HistoryFilter};
+use bailiwick::tool::ToolName;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 

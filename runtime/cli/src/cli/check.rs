@@ -77,7 +77,7 @@ pub(super) fn command() -> Command {
 
 /// Parses a JSON object.
 fn parse_object(text: &str) -> Result<Map<String, Value>, serde_json::Error> {
-    bailiwick::read_json(text.as_bytes())
+    bailiwick::json::read_json(text.as_bytes())
 }
 
 /// The options, if this is the command.

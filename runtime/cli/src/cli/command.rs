@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bailiwick::JsonLines;
+use bailiwick::config::config_schema;
 use bailiwick::config::{Key, ValueKind};
-use bailiwick::{Description, JsonLines, Rate, Trust, config_schema};
+use bailiwick::describe::Description;
+use bailiwick::gateway::{Rate, Trust};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;

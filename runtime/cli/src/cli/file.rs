@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path) -> Result<Value, CliError> {
             max: MAX_BYTES,
         });
     }
-    bailiwick::read_json(&bytes).map_err(|source| CliError::Json {
+    bailiwick::json::read_json(&bytes).map_err(|source| CliError::Json {
         path: path.to_owned(),
         source,
     })

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use bailiwick::{GrantId, Narrowing, PathError, ScopePattern, VirtualPath};
+use bailiwick::permission::Narrowing;
+use bailiwick::{GrantId, PathError, ScopePattern, VirtualPath};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
 use super::audit::bool_flag;

@@ -57,7 +57,7 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// The effective configuration of these sources.
-fn effective(field: &Key, given: &[(ConfigSource, &Value)]) -> bailiwick::Effective {
+fn effective(field: &Key, given: &[(ConfigSource, &Value)]) -> bailiwick::config::Effective {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut arguments: Vec<OsString> = vec!["bailiwick".into(), "serve".into()];
     let mut variables: Vec<(OsString, OsString)> = vec![("PATH".into(), "/bin".into())];

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use bailiwick::Token;
 use bailiwick::config::Key;
+use bailiwick::gateway::Token;
 
 use super::CliError;
 

@@ -4,10 +4,10 @@ use std::io::{self, IsTerminal as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use bailiwick::{
-    Console, ConsoleAudit, ConsoleSource, GatewayBuilder, GatewayInfo, GrantAuthority,
-    RefusalHints, ServerCard, Trust,
-};
+use bailiwick::GrantAuthority;
+use bailiwick::console::{Console, ConsoleAudit, ConsoleSource};
+use bailiwick::gateway::{GatewayBuilder, GatewayInfo, RefusalHints, Trust};
+use bailiwick::permission::ServerCard;
 use tokio::net::TcpListener;
 
 use super::secret::{SecretFile, deliver};

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use bailiwick::{CallProgress, Code};
+use bailiwick::Code;
+use bailiwick::worker::CallProgress;
 use serde_json::{Value, json};
 
 use crate::support::{Stage, until, write};

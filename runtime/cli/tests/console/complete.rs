@@ -7,10 +7,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bailiwick::config::Namespace;
+use bailiwick::console::{Console, ConsoleAudit, ConsoleSource};
+use bailiwick::gateway::{Gateway, GatewayInfo, Rate};
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
 use bailiwick::{
-    CallError, Config, Console, ConsoleAudit, ConsoleSource, Gateway, GatewayInfo, Interrupt,
-    JsonLines, Namespace, Policy, Prepared, Rate, ReadPermit, ReadTool, Reply, Runtime, ToolSet,
-    ToolSpec, WorkerSpec,
+    CallError, Config, JsonLines, Policy, ReadTool, Reply, Runtime, ToolSet, ToolSpec, WorkerSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

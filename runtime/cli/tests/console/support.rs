@@ -3,9 +3,10 @@
 use std::fs;
 use std::sync::Arc;
 
+use bailiwick::console::{Console, ConsoleAudit, ConsoleSource};
+use bailiwick::worker::CallProgress;
 use bailiwick::{
-    Call, CallProgress, Console, ConsoleAudit, ConsoleSource, Deferred, GrantAuthority, JsonLines,
-    PendingCall, Policy, Runtime, Worker, WorkerSpec,
+    Call, Deferred, GrantAuthority, JsonLines, PendingCall, Policy, Runtime, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

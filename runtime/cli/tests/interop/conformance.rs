@@ -7,7 +7,7 @@ pub(crate) mod verdict;
 
 use std::collections::BTreeMap;
 
-use bailiwick::{Http, Trust};
+use bailiwick::gateway::{Http, Trust};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

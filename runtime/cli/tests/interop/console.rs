@@ -1,6 +1,6 @@
 //! Tests of the approval page in a real browser.
 
-use bailiwick::CallProgress;
+use bailiwick::worker::CallProgress;
 
 use crate::console_support::{Stage, until, write};
 use crate::playwright;

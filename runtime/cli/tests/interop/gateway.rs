@@ -5,9 +5,9 @@ use std::fs;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use bailiwick::{
-    GatewayInfo, JsonLines, Policy, Runtime, ServerSpec, ServersContext, Upstreams, WorkerSpec,
-};
+use bailiwick::gateway::GatewayInfo;
+use bailiwick::upstream::{ServerSpec, ServersContext, Upstreams};
+use bailiwick::{JsonLines, Policy, Runtime, WorkerSpec};
 use rmcp::model::{
     CallToolRequestParams, ClientConfig, GetPromptRequestParams, ProtocolVersion,
     ReadResourceRequestParams,

@@ -39,7 +39,7 @@ mod through_gateway;
 #[path = "../upstream/support.rs"]
 mod upstream_support;
 
-use bailiwick::{Gateway, Http};
+use bailiwick::gateway::{Gateway, Http};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

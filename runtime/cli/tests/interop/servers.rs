@@ -1,9 +1,10 @@
 //! Tests with third-party servers.
 
-use bailiwick::{
-    BoxFuture, Code, ElicitationResponse, Policy, RequestCapabilities, Sampling, SamplingResponse,
-    ServerRequests, ServerSpec, ServerState, ServerText, ServerTool, Upstreams, Verb,
+use bailiwick::upstream::{
+    BoxFuture, ElicitationResponse, RequestCapabilities, Sampling, SamplingResponse,
+    ServerRequests, ServerSpec, ServerState, ServerText, ServerTool, Upstreams,
 };
+use bailiwick::{Code, Policy, Verb};
 use serde_json::{Map, json};
 
 use crate::installed::{node, package};
@@ -70,7 +71,7 @@ impl ServerRequests for Host {
         RequestCapabilities::ALL
     }
 
-    fn elicit(&self, _: bailiwick::Elicitation) -> BoxFuture<'_, ElicitationResponse> {
+    fn elicit(&self, _: bailiwick::upstream::Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         Box::pin(std::future::ready(ElicitationResponse::Decline))
     }
 

@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bailiwick::{Http, ToolSet, Trust};
+use bailiwick::ToolSet;
+use bailiwick::gateway::{Http, Trust};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};

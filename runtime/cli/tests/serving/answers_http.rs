@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiwick::{Http, Rate, Trust};
+use bailiwick::gateway::{Http, Rate, Trust};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -83,7 +83,6 @@ fn companions(at: usize) -> [String; 2] {
     [format!("b{at}"), format!("c{at}")]
 }
 
-#[expect(clippy::too_many_lines, reason = "one arm for each kind")]
 fn burst(era: Era, kinds: &[(Kind, usize)]) -> Vec<Sent> {
     let read = json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}});
     let mut sent = Vec::new();

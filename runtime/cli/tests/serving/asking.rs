@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
-use bailiwick::{GrantHolder, Lifetime, NewGrant, Policy, Runtime, Trust, WorkerSpec};
+use bailiwick::gateway::Trust;
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::{Policy, Runtime, WorkerSpec};
 use serde_json::{Value, json};
 
 use crate::fuzz::cases;
@@ -257,13 +259,13 @@ async fn client_with_an_agents_name_has_none_of_its_grants() {
         descendants: false,
     };
     grants.grant(agent("main/tests")).await.unwrap();
-    let about = bailiwick::GatewayInfo {
+    let about = bailiwick::gateway::GatewayInfo {
         name: "t".into(),
         title: "t".into(),
         version: "0".into(),
         instructions: String::new(),
     };
-    let gateway = bailiwick::Gateway::worker(&main, about).build();
+    let gateway = bailiwick::gateway::Gateway::worker(&main, about).build();
     let write = json!({"path": "/r/new", "content": "x"});
     for (name, expected) in [("tests", "SCOPE_REQUIRED"), ("~tests", "SCOPE_REQUIRED")] {
         let mut client = Client::of(&gateway);

@@ -1,6 +1,7 @@
 //! Tests of the tools for file browser views.
 
-use bailiwick::{FileTools, Gateway, GatewayInfo, Policy, Trust, WorkerSpec};
+use bailiwick::gateway::{FileTools, Gateway, GatewayInfo, Trust};
+use bailiwick::{Policy, WorkerSpec};
 use serde_json::{Value, json};
 
 use crate::support::{Client, World};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bailiwick::{Http, Token, Trust};
+use bailiwick::gateway::{Http, Token, Trust};
 use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-use bailiwick::{
-    Backend, BackendError, BackendFactory, FileTools, Gateway, Http, JsonLines, Policy, Runtime,
-    Trust, WorkerSpec, verify,
-};
+use bailiwick::audit::verify;
+use bailiwick::gateway::{Backend, BackendError, BackendFactory, FileTools, Gateway, Http, Trust};
+use bailiwick::{JsonLines, Policy, Runtime, WorkerSpec};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;

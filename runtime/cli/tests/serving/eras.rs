@@ -2,9 +2,8 @@
 
 use std::pin::Pin;
 
-use bailiwick::{
-    Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Policy, Runtime, Trust,
-};
+use bailiwick::gateway::{Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Trust};
+use bailiwick::{Policy, Runtime};
 use serde_json::{Value, json};
 
 use crate::support::{Client, World};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bailiwick::{Endpoint, Gateway, GatewayInfo, Http, HttpError, Token, Trust};
+use bailiwick::gateway::{Endpoint, Gateway, GatewayInfo, Http, HttpError, Token, Trust};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};

@@ -1,9 +1,9 @@
 //! Tests of lists: tools, resources, prompts and completions.
 
-use bailiwick::{
-    CallError, Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec,
-    Trust,
-};
+use bailiwick::config::Namespace;
+use bailiwick::gateway::Trust;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+use bailiwick::{CallError, ReadTool, Reply, ToolSet, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use bailiwick::permission::Lifetime;
+use bailiwick::upstream::{ServerSpec, Upstreams};
 use bailiwick::{
-    Answer, CallError, Code, Config, Lifetime, MemoryAudit, Outcome, Policy, Question, Runtime,
-    RuntimeBuilder, Scripted, ServerSpec, Upstreams, Worker, WorkerSpec,
+    Answer, CallError, Code, Config, MemoryAudit, Outcome, Policy, Question, Runtime,
+    RuntimeBuilder, Scripted, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 

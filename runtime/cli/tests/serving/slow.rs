@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use bailiwick::{
-    CallError, Cost, Interrupt, Namespace, Plan, Prepared, ReadPermit, ReadTool, Reply, ToolSet,
-    ToolSpec, Trust, WritePermit, WriteTool,
-};
+use bailiwick::config::Namespace;
+use bailiwick::effect::Cost;
+use bailiwick::gateway::Trust;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
+use bailiwick::{CallError, Plan, ReadTool, Reply, ToolSet, ToolSpec, WriteTool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

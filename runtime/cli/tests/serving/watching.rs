@@ -1,6 +1,6 @@
 //! Tests of resource subscriptions.
 
-use bailiwick::Trust;
+use bailiwick::gateway::Trust;
 use serde_json::json;
 
 use crate::support::World;

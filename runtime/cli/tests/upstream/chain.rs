@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use bailiwick::{
-    BoxFuture, Call, CallMeta, Code, Elicitation, ElicitationResponse, Lifetime, Policy,
-    RequestCapabilities, Scripted, ServerRequests, ServerSpec, Upstreams,
+use bailiwick::permission::Lifetime;
+use bailiwick::upstream::{
+    BoxFuture, Elicitation, ElicitationResponse, RequestCapabilities, ServerRequests, ServerSpec,
+    Upstreams,
 };
+use bailiwick::{Call, CallMeta, Code, Policy, Scripted};
 use serde_json::json;
 
 use super::support::{Stage, code, files, stage, started, text, yes};

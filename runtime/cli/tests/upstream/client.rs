@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use bailiwick::{
-    BoxFuture, Call, CallMeta, Code, Elicitation, ElicitationKind, ElicitationResponse,
-    MessageRole, Policy, Priorities, RequestCapabilities, Sampling, SamplingResponse,
-    ServerMessage, ServerRequests, Upstreams, VirtualPath, Worker,
+use bailiwick::upstream::{
+    BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, MessageRole, Priorities,
+    RequestCapabilities, Sampling, SamplingResponse, ServerMessage, ServerRequests, Upstreams,
 };
+use bailiwick::{Call, CallMeta, Code, Policy, VirtualPath, Worker};
 use serde_json::{Map, Value, json};
 
 use super::hostile_server::{alone, hostile};
@@ -308,7 +308,7 @@ async fn stateless_subscription_is_renewed() {
 fn withheld(stage: &Stage) -> bool {
     let tools = stage.upstreams.tools("h");
     let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
-    note.offered == Err(bailiwick::WithheldReason::Changed)
+    note.offered == Err(bailiwick::upstream::WithheldReason::Changed)
 }
 
 /// A host whose person thinks about it for ever, and how many questions they were asked and still have.

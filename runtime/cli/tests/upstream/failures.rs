@@ -6,7 +6,8 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::any;
-use bailiwick::{Bounds, Policy, ServerFailure, ServerSpec, ServerState, Upstreams};
+use bailiwick::Policy;
+use bailiwick::upstream::{Bounds, ServerFailure, ServerSpec, ServerState, Upstreams};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 

@@ -6,7 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use bailiwick::{Policy, ServerSpec, Upstreams, Worker};
+use bailiwick::upstream::{ServerSpec, Upstreams};
+use bailiwick::{Policy, Worker};
 use serde_json::{Value, json};
 
 use super::hostile_server::hostile;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bailiwick::{
-    Call, CallMeta, Code, GrantHolder, Lifetime, NewGrant, Policy, Progress, SchemaFault,
-    ServerState, Verb, WithheldReason, Worker,
-};
+use bailiwick::call::Progress;
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::upstream::{SchemaFault, ServerState, WithheldReason};
+use bailiwick::{Call, CallMeta, Code, Policy, Verb, Worker};
 use serde_json::json;
 
 use super::hostile_server::{alone, hostile};
@@ -127,7 +127,8 @@ async fn tool_count_is_limited_and_endless_lists_are_rejected() {
     let (stage, worker) = alone("many").await;
     let tools = stage.upstreams.tools("h");
     assert_eq!(tools.len(), 206);
-    let many = |tool: &bailiwick::ServerTool| tool.offered == Err(WithheldReason::TooMany);
+    let many =
+        |tool: &bailiwick::upstream::ServerTool| tool.offered == Err(WithheldReason::TooMany);
     assert_eq!(tools.iter().filter(|tool| many(tool)).count(), 206 - 128);
     assert_eq!(worker.tools().len(), 128);
     for mode in ["more", "endless", "large"] {
@@ -362,7 +363,7 @@ async fn changed_tool_is_withheld_until_its_fingerprint_is_approved() {
 
 #[tokio::test]
 async fn approval_of_an_earlier_run_applies() {
-    let print = |upstreams: &bailiwick::Upstreams, tool: &str| {
+    let print = |upstreams: &bailiwick::upstream::Upstreams, tool: &str| {
         let tools = upstreams.tools("h");
         tools.into_iter().find(|it| it.tool == tool).unwrap()
     };

@@ -11,7 +11,8 @@ use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
-use bailiwick::{Policy, ServerSpec, Worker};
+use bailiwick::upstream::ServerSpec;
+use bailiwick::{Policy, Worker};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

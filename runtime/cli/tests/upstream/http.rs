@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use bailiwick::{
-    Code, Endpoint, GatewayInfo, Policy, Runtime, ServerSpec, ServerState, WorkerSpec,
-};
+use bailiwick::gateway::{Endpoint, GatewayInfo};
+use bailiwick::upstream::{ServerSpec, ServerState};
+use bailiwick::{Code, Policy, Runtime, WorkerSpec};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;

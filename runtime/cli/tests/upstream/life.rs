@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bailiwick::{
-    Bounds, Code, Lifetime, Policy, Scripted, ServerSpec, ServerState, SpecError, Upstreams,
-};
+use bailiwick::permission::Lifetime;
+use bailiwick::upstream::{Bounds, ServerSpec, ServerState, SpecError, Upstreams};
+use bailiwick::{Code, Policy, Scripted};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 

@@ -10,7 +10,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use bailiwick::{GrantHolder, Lifetime, NewGrant, Policy, ServerSpec, ServerState};
+use bailiwick::Policy;
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::upstream::{ServerSpec, ServerState};
 use futures_util::stream;
 use serde_json::{Value, json};
 

@@ -5,11 +5,12 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use bailiwick::{
-    AuditSink, BoxFuture, Code, Head, LoopbackRedirect, MemoryAudit, OAuth, Policy, Record,
-    Runtime, ServerRequests, ServerSpec, ServerState, SignIn, SignInAnswer, SpecError, TokenStore,
-    Upstreams, Worker,
+use bailiwick::audit::{Head, Record};
+use bailiwick::upstream::{
+    BoxFuture, LoopbackRedirect, OAuth, ServerRequests, ServerSpec, ServerState, SignIn,
+    SignInAnswer, SpecError, TokenStore, Upstreams,
 };
+use bailiwick::{AuditSink, Code, MemoryAudit, Policy, Runtime, Worker};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use bailiwick::{
-    BuildError, PinStore, PinStoreError, Runtime, ServerTool, Upstreams, WithheldReason,
-};
+use bailiwick::upstream::{PinStore, PinStoreError, ServerTool, Upstreams, WithheldReason};
+use bailiwick::{BuildError, Runtime};
 
 use super::hostile_server::hostile;
 

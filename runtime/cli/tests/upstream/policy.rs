@@ -1,8 +1,10 @@
 //! Tests that policies, approvals, budgets and audits apply to servers.
 
+use bailiwick::call::Asks;
+use bailiwick::permission::{AuthorityError, GrantHolder, Lifetime, NewGrant};
+use bailiwick::worker::CallProgress;
 use bailiwick::{
-    Answer, Asks, AuthorityError, Budget, Call, CallMeta, CallProgress, Code, Deferred,
-    GrantHolder, Lifetime, NewGrant, Policy, Scripted, Verb, Verdict, WorkerSpec,
+    Answer, Budget, Call, CallMeta, Code, Deferred, Policy, Scripted, Verb, Verdict, WorkerSpec,
 };
 use serde_json::json;
 
@@ -149,7 +151,7 @@ async fn questions_name_server_and_tool_and_steps_are_audited_once() {
     assert_eq!(sent.pointer("/event/tool_there"), Some(&json!("edit")));
     assert_eq!(sent.pointer("/event/tool"), Some(&json!("h__edit")));
     assert_eq!(sent.pointer("/event/preview"), Some(&json!(false)));
-    let hash = bailiwick::ContentHash::of(br#"{"path":"x"}"#).to_string();
+    let hash = bailiwick::effect::ContentHash::of(br#"{"path":"x"}"#).to_string();
     assert_eq!(sent.pointer("/event/arguments_sha256"), Some(&json!(hash)));
 }
 
@@ -205,9 +207,9 @@ async fn begun_call_waits_for_its_question() {
 #[tokio::test]
 async fn budgets_and_call_limits_apply() {
     let stage = stage(started([hostile("h", "plain")]).await, |builder| {
-        let bounds = bailiwick::Admission {
+        let bounds = bailiwick::worker::Admission {
             calls: 1,
-            ..bailiwick::Admission::default()
+            ..bailiwick::worker::Admission::default()
         };
         builder.approver(yes().0).admission(bounds)
     })

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bailiwick::{Gateway, GatewayInfo, Worker};
+use bailiwick::Worker;
+use bailiwick::gateway::{Gateway, GatewayInfo};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,

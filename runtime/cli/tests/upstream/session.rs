@@ -9,7 +9,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use bailiwick::{Bounds, Code, Policy, ServerSpec, ServerState, Upstreams};
+use bailiwick::upstream::{Bounds, ServerSpec, ServerState, Upstreams};
+use bailiwick::{Code, Policy};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bailiwick::upstream::{ServerSpec, Upstreams};
 use bailiwick::{
     Answer, CallError, Code, GrantAuthority, MemoryAudit, Outcome, Policy, Question, Runtime,
-    RuntimeBuilder, Scripted, ServerSpec, Upstreams, Worker, WorkerSpec,
+    RuntimeBuilder, Scripted, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
 

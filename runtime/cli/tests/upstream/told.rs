@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use bailiwick::{
-    DenyView, Gateway, GatewayInfo, Policy, ServerState, ViewChannel, ViewSpec, Worker,
-};
+use bailiwick::gateway::{Gateway, GatewayInfo};
+use bailiwick::upstream::ServerState;
+use bailiwick::view::{DenyView, ViewChannel, ViewSpec};
+use bailiwick::{Policy, Worker};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{

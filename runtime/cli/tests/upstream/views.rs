@@ -1,6 +1,7 @@
 //! Tests of third-party views.
 
-use bailiwick::{Config, DenyView, Policy, RuntimeBuilder, View, ViewChannel, ViewSpec, Worker};
+use bailiwick::view::{DenyView, View, ViewChannel, ViewSpec};
+use bailiwick::{Config, Policy, RuntimeBuilder, Worker};
 use serde_json::{Value, json};
 
 use crate::hostile_server::hostile;

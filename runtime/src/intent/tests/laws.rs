@@ -6,9 +6,9 @@ use proptest::sample::select;
 use serde_json::{Map, Value};
 
 use super::naive;
-use crate::IntentTemplate;
 use crate::cases::cases;
 use crate::escape::is_deceptive;
+use crate::intent::IntentTemplate;
 
 const NAMES: &[&str] = &["a", "b", "c", "x", "y", "0", "$d", "paths", "é"];
 

@@ -141,7 +141,7 @@ impl Log {
     /// Asks for `needs` and is allowed a part of the change, which is made.
     pub(crate) fn allowed_in_part(&mut self, agent: &str, question: u64, needs: &[&str]) {
         let call = self.ask(agent, question, needs);
-        let left_out = crate::ExcludedHunks {
+        let left_out = crate::effect::ExcludedHunks {
             path: "/r/x".parse_path(),
             hunks: vec![0],
         };
@@ -314,8 +314,8 @@ impl ParsePath for str {
     }
 }
 
-fn token() -> crate::PreviewToken {
-    crate::PreviewToken(crate::ContentHash::of(b"x"))
+fn token() -> crate::effect::PreviewToken {
+    crate::effect::PreviewToken(crate::effect::ContentHash::of(b"x"))
 }
 
 const NEED: &[&str] = &["write:file:/r/a/x"];

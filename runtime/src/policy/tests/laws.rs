@@ -378,7 +378,7 @@ proptest! {
     ) {
         let closing = Policy {
             roots: policy.roots.map(|roots| {
-                let blocked = roots.into_iter().map(|root| crate::PolicyRoot { blocked: Some(true), allow: None, ..root });
+                let blocked = roots.into_iter().map(|root| crate::policy::PolicyRoot { blocked: Some(true), allow: None, ..root });
                 blocked.collect()
             }),
             deny: policy.deny,

@@ -28,7 +28,7 @@ const NOT_FOUND_PAGE: &str =
 /// A loopback listener for OAuth redirects, for hosts without a redirect URI of their own.
 ///
 /// ```no_run
-/// # use bailiwick::{BoxFuture, LoopbackRedirect, OAuth, ServerRequests, SignIn, SignInAnswer, Upstreams};
+/// # use bailiwick::upstream::{BoxFuture, LoopbackRedirect, OAuth, ServerRequests, SignIn, SignInAnswer, Upstreams};
 /// # fn ask_and_open(_: &SignIn) -> bool { true }
 /// struct Host { redirect: LoopbackRedirect }
 ///

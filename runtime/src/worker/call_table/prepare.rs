@@ -121,13 +121,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::call::{Call, CallMeta};
+    use crate::config::Namespace;
     use crate::error::{CallError, Code};
     use crate::host::Runtime;
     use crate::permission::{Answer, Deferred};
     use crate::policy::Policy;
     use crate::scope::{Scope, Verb};
+    use crate::tool::{Interrupt, Prepared, ReadPermit};
     use crate::worker::{Worker, WorkerSpec};
-    use crate::{Interrupt, Namespace, Prepared, ReadPermit, ReadTool, Reply, ToolSet, ToolSpec};
+    use crate::{ReadTool, Reply, ToolSet, ToolSpec};
 
     async fn runtime() -> Runtime {
         Runtime::builder().build().await.unwrap().0

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bailiwick::{SchemaFault, SchemaValidator};
+use bailiwick::upstream::{SchemaFault, SchemaValidator};
 use serde_json::Value;
 
 use super::counted;

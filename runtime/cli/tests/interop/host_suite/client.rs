@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bailiwick::{
-    Answer, BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, OAuth, Policy,
-    RequestCapabilities, Runtime, Scripted, ServerRequests, ServerSpec, ServerState, SignIn,
-    SignInAnswer, Upstreams, WorkerSpec,
+use bailiwick::upstream::{
+    BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, OAuth, RequestCapabilities,
+    ServerRequests, ServerSpec, ServerState, SignIn, SignInAnswer, Upstreams,
 };
+use bailiwick::{Answer, Policy, Runtime, Scripted, WorkerSpec};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
