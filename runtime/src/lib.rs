@@ -1,4 +1,4 @@
-//! Every LLM sub-agent gets its own bailiwick: the sphere in which it has authority, and no more.
+//! A runtime that confines LLM sub-agents: each one works through an actor whose authority can only be narrowed.
 //!
 //! A host links this crate, spawns one [`Worker`] per task of a sub-agent and gives it a [`Policy`]. Whatever the model
 //! asks for, the worker can do only what its policy leaves of its parent's authority. People see what a call would do
@@ -12,6 +12,20 @@
 //!                  grants       Ask                                                                 refusals too,
 //!                                                                                                   is audited
 //! ```
+//!
+//! # Modules
+//! The crate root has the names that most programs need. Everything else is in modules:
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`policy`], [`scope`], [`config`] | what a worker may do, and what people configure |
+//! | [`permission`] | questions, grants, approvers, history, templates |
+//! | [`worker`], [`call`] | workers, calls in progress, what identifies a call |
+//! | [`tool`], [`effect`] | traits for tools of your own, their plans, changes and results |
+//! | [`audit`], [`artifact`] | the hash-chained log, and the pages and diffs of calls |
+//! | [`intent`], [`describe`] | sentences for people, and the description of a server for agents |
+//! | `gateway`, `upstream`, `view`, `console` | the MCP server and client, MCP Apps views, the approval page (behind features) |
+//! | [`guide`] | how to embed, configure and serve |
 //!
 //! # Glossary
 //! | word | meaning |
