@@ -10,6 +10,7 @@ use crate::error::CallError;
 use crate::policy::Authority;
 #[cfg(feature = "mcp")]
 use crate::policy::Verdict;
+#[cfg(feature = "mcp")]
 use crate::tool::{Catalog, CatalogItem};
 use crate::tool::{Entry, ToolInfo};
 
