@@ -109,5 +109,5 @@ pub struct CallMeta {
     /// Answers requests of a third-party server within this call, if
     /// [`UpstreamsBuilder::forward_requests`](crate::upstream::UpstreamsBuilder::forward_requests) is set.
     #[cfg(feature = "mcp")]
-    pub requests: Option<crate::upstream::CallRequests>,
+    pub requests: Option<crate::CallRequests>,
 }

@@ -133,4 +133,6 @@ pub use policy::{Access, Policy, PolicyError, Verdict};
 pub use scope::{Scope, ScopePattern, Verb};
 pub use supervisor::SpawnError;
 pub use tool::{ReadTool, ToolInfo, ToolSet, ToolSpec, WriteTool};
+#[cfg(feature = "mcp")]
+pub use upstream::CallRequests;
 pub use worker::{PendingCall, Worker, WorkerSpec};

@@ -57,7 +57,7 @@ pub(crate) struct CallInfo {
     pub(crate) stop: Arc<StopFlag>,
     /// Answers requests that a server makes within the call.
     #[cfg(feature = "mcp")]
-    pub(crate) requests: Option<crate::upstream::CallRequests>,
+    pub(crate) requests: Option<crate::CallRequests>,
 }
 
 /// The worker's directory handles and its gate, which permits are made from.

@@ -75,7 +75,7 @@ pub struct EditFileArgs {
 /// How one edit was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AppliedEdit {
-    /// How the old text was found: `content_only`, `line_endings` or `whitespace`.
+    /// How the old text was found: `exact`, `line_endings` or `whitespace`.
     pub strategy: MatchStrategy,
     /// How many places were changed.
     pub count: usize,

@@ -40,7 +40,7 @@ pub(crate) type RemoteFuture = Pin<Box<dyn Future<Output = Result<RemoteReply, I
 pub(crate) trait RemoteContext: Send + Sync + fmt::Debug {
     /// Answers the requests; `None` if only the host does.
     #[cfg(feature = "mcp")]
-    fn requests(&self) -> Option<&crate::upstream::CallRequests>;
+    fn requests(&self) -> Option<&crate::CallRequests>;
     /// The folders that the call may read.
     #[cfg(feature = "mcp")]
     fn folders(&self) -> Vec<VirtualPath>;

@@ -42,7 +42,7 @@ struct Context {
 
 impl RemoteContext for Context {
     #[cfg(feature = "mcp")]
-    fn requests(&self) -> Option<&crate::upstream::CallRequests> {
+    fn requests(&self) -> Option<&crate::CallRequests> {
         self.info.requests.as_ref()
     }
 

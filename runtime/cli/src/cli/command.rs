@@ -98,11 +98,11 @@ directory, even if its name contains commas.";
 
 const EXAMPLES: &str = "\
 Examples:
-  bailiwick serve ./my-repo                         serve the file tools for a directory over stdio
-  bailiwick serve --servers mcp.json ./my-repo      add third-party MCP servers under the same policy
-  bailiwick check node server.js                    check an MCP server
-  bailiwick history audit.jsonl                     show what agents did
-  claude mcp add files -- bailiwick serve ./my-repo add the file tools to Claude Code";
+  bailiwick serve ./my-repo                          serve the file tools for a directory over stdio
+  bailiwick serve --servers mcp.json ./my-repo       add third-party MCP servers under the same policy
+  bailiwick check node server.js                     check an MCP server
+  bailiwick history audit.jsonl                      show what agents did
+  claude mcp add files -- bailiwick serve ./my-repo  add the file tools to Claude Code";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
