@@ -1,5 +1,5 @@
-// Sources in, one self-contained file for each page and component out: `node build.mjs [FOLDER EXAMPLES]`, by default into
-// ../dist, and the page of each example beside its Rust code.
+// Builds each page and component into one self-contained file: `node build.mjs [FOLDER EXAMPLES]`. FOLDER defaults to
+// ../dist; the pages of examples are written next to their Rust code.
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
@@ -28,8 +28,8 @@ async function bundled(entry, format) {
     conditions: ["browser"],
     write: false,
   });
-  // Our code reads no property and passes no argument for a side effect, takes no `this` but in classes, and puts
-  // nothing of its own in place of what the language has: that is what `unsafe` is about.
+  // The options `pure_getters`, `keep_fargs`, `unsafe` and `unsafe_arrows` are safe for this code: getters and
+  // arguments have no side effects, `this` is used only in classes, and built-ins are not replaced.
   const { code = "" } = await minify(result.outputFiles[0].text, {
     ecma: 2022,
     module: format === "esm",
@@ -37,7 +37,7 @@ async function bundled(entry, format) {
     compress: { passes: 4, keep_fargs: false, pure_getters: true, unsafe: true, unsafe_arrows: true },
     format: { comments: false },
   });
-  // A script element ends at the first such tag, whatever the script means by it.
+  // The HTML parser ends a script element at the first `</script`, even inside a string.
   return code.replaceAll("</script", "<\\/script");
 }
 
@@ -56,7 +56,9 @@ async function style(entry) {
 
 const allowed = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
-/** A page: `index.html` with its script and style put in, and their hashes in place of `HASHES` in its own policy. */
+/**
+ * Builds a page: inlines script and style into `index.html`, and puts their hashes into its Content Security Policy.
+ */
 async function page(folder) {
   const script = await bundled(join(folder, "main.ts"), "iife");
   const css = await style(join(folder, "style.css"));
@@ -77,7 +79,7 @@ async function folders(name) {
 
 async function main() {
   const made = new Map();
-  /** What a host links beside a component that stands in its own document. */
+  /** Style sheets of components that render into the host's own document. */
   const sheets = new Map();
   for (const name of await folders("pages")) {
     made.set(`${name}.html`, await page(join(here, "pages", name)));

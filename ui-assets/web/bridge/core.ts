@@ -1,4 +1,4 @@
-// A page in a frame in, its half of MCP Apps out: what the host sends, and what may be asked of it.
+// Client side of MCP Apps for a page in a frame: handshake, host notifications and requests to the host.
 import { isFields } from "../lib/kinds.ts";
 import type { Fields } from "../lib/kinds.ts";
 import { METHOD_NOT_FOUND, parsed, peer, rpcError } from "../lib/rpc.ts";
@@ -8,19 +8,19 @@ import type { AppInfo, Capabilities, Content, DisplayMode, HostContext, Resource
 
 const PROTOCOL = "2026-01-26";
 const GREETING = 30_000;
-// Of what is asked of the host: a person may have to answer first.
+// Requests to the host get a long timeout because a person may have to answer first.
 const ANSWER = 300_000;
 
-/** What the host may ask of a page: answered, or `undefined` if the method is not known. */
+/** Handles a request from the host; returns `undefined` for an unknown method. */
 export type Serve = (method: string, params: Fields, extra: Extra) => Promise<Fields> | Fields | undefined;
 
-/** The connection alone, for a page that has no room for a name for each method. */
+/** The connection without a method per request, for pages that need a small script. */
 export interface Link extends Pick<View, "connect" | "close" | "context" | "host"> {
-  /** What the host is told at `connect()`. */
+  /** Capabilities sent to the host in `connect()`. */
   readonly declared: Capabilities;
   readonly isNew: () => boolean;
   readonly notify: (method: string, params?: Fields) => void;
-  /** Hears of a notification, or of the end of the page. */
+  /** Subscribes to a notification, or to the teardown request. */
   readonly on: <T>(method: string, cb: (value: T) => unknown) => () => void;
   readonly ask: (method: string, params: object, options?: RequestOptions) => Promise<Fields>;
 }
@@ -28,7 +28,7 @@ export interface Link extends Pick<View, "connect" | "close" | "context" | "host
 export interface Core extends View, Omit<Link, "on" | "ask"> {}
 
 function toolResult(result: Fields): ToolResult {
-  // Hosts check results; what a page cannot do without is the list.
+  // Hosts check results; a page only relies on `content` being a list.
   return { ...result, content: Array.isArray(result.content) ? (result.content as Content[]) : [] };
 }
 
@@ -45,7 +45,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
   function on<T>(name: string, cb: (value: T) => unknown): () => void {
     const all = listeners.get(name) ?? new Set();
     listeners.set(name, all.add(cb));
-    // What came before its callback is not lost.
+    // Deliver a notification that arrived before its callback was registered.
     if (came.has(name)) queueMicrotask(() => all.has(cb) && cb(came.get(name) as T));
     return () => all.delete(cb);
   }
@@ -130,7 +130,7 @@ export function link({ capabilities = {}, autoSize = true, ...appInfo }: AppInfo
   };
 }
 
-/** The connection, with a name for everything that a page may ask of its host or hear from it. */
+/** The connection with a named method for each request and notification. */
 export function core(info: AppInfo, serve: Serve): Core {
   const made = link(info, serve);
   const { on, ask } = made;

@@ -1,4 +1,4 @@
-// A page in a frame in, its bridge to the host out, with tools of the page that the host may call.
+// MCP Apps bridge with app-provided tools that the host can call.
 import type { Fields } from "../lib/kinds.ts";
 import { TOOLS_CHANGED } from "../lib/rpc.ts";
 import type { Extra } from "../lib/rpc.ts";
@@ -8,7 +8,7 @@ import type { AppInfo, Bridge } from "./types.ts";
 
 export type * from "./types.ts";
 
-/** A bridge that is not connected yet: register tools and callbacks, then `connect()`. */
+/** Creates an unconnected bridge: register tools and callbacks, then call `connect()`. */
 export function bridge(info: AppInfo): Bridge {
   let list: Parameters<Bridge["onListTools"]>[0] = () => registry.list();
   let call: Parameters<Bridge["onCallTool"]>[0] = (params, extra) => registry.call(params, extra);
@@ -40,7 +40,7 @@ export function bridge(info: AppInfo): Bridge {
   };
 }
 
-/** A connected bridge. */
+/** Creates a bridge and connects it. */
 export async function connect(info: AppInfo): Promise<Bridge> {
   const made = bridge(info);
   await made.connect();

@@ -1,13 +1,15 @@
-// The host's context in, the look of this document out; and the size of the document in, reports to the host out.
+// Applies the host's theme and style variables to this document, and reports the document's size to the host.
 import type { HostContext } from "./types.ts";
 
-/** The root of this document. */
 export const root = document.documentElement;
 let set: string[] = [];
 let css: string | undefined;
 const fonts = new CSSStyleSheet();
 
-/** Puts theme, style variables, fonts and region on the root. What the policy of a page says of styles does not stop it. */
+/**
+ * Applies theme, style variables, fonts and locale to the root element. It uses the CSSOM, which the page's Content
+ * Security Policy does not restrict.
+ */
 export function look({ theme, styles, locale, ...rest }: HostContext): void {
   if (theme === "light" || theme === "dark") root.style.colorScheme = root.dataset.theme = theme;
   for (const name of set) root.style.removeProperty(name);
@@ -21,7 +23,7 @@ export function look({ theme, styles, locale, ...rest }: HostContext): void {
     fonts.replaceSync((css = styles.css.fonts));
     document.adoptedStyleSheets = [fonts];
   }
-  // The page says which language it is in; the host may only say which kind of it.
+  // The host may refine the page's language (`en` to `en-GB`), but not replace it.
   if (typeof locale === "string" && locale.split("-")[0] === root.lang.split("-")[0]) root.lang = locale;
 }
 
@@ -32,7 +34,7 @@ export function watchSize(report: (size: { width: number; height: number }) => v
   const measure = (): void => {
     waiting = false;
     const before = root.style.height;
-    // The height that the content wants, not that of the frame.
+    // Measure the height of the content instead of the frame.
     root.style.height = "max-content";
     const height = Math.ceil(root.getBoundingClientRect().height);
     root.style.height = before;

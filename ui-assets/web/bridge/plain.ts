@@ -1,4 +1,4 @@
-// A page without tools of its own in, its connected bridge out: half the size of the whole one.
+// MCP Apps bridge without app-provided tools, at half the size of the full bridge.
 import { core } from "./core.ts";
 import type { AppInfo, View } from "./types.ts";
 

@@ -1,4 +1,4 @@
-// Tools that a page registers in, their list and answers to the host's calls out.
+// Registry of app-provided tools: lists them and handles `tools/call` requests from the host.
 import { isFields } from "../lib/kinds.ts";
 import type { Fields } from "../lib/kinds.ts";
 import { INTERNAL, INVALID_PARAMS, rpcError } from "../lib/rpc.ts";
@@ -6,7 +6,7 @@ import type { Extra } from "../lib/rpc.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
 import type { RegisteredTool, Schema, StandardSchema, ToolAnswer, ToolConfig } from "./types.ts";
 
-// With the input, or with nothing but what is told beside it.
+// Called with the input and an `Extra`, or with the `Extra` only.
 type Call = (...values: never[]) => Promise<ToolAnswer> | ToolAnswer;
 type Direction = "input" | "output";
 
@@ -27,7 +27,7 @@ function isStandard(schema: unknown): schema is StandardSchema {
   return (typeof schema === "object" || typeof schema === "function") && schema !== null && "~standard" in schema;
 }
 
-/** The JSON Schema that the host is told, or an error that says what to give instead. */
+/** Returns the JSON Schema that is sent to the host; throws an error that says which schemas are supported. */
 function described(tool: string, direction: Direction, schema: Schema): Fields {
   const standard = isStandard(schema);
   const told: unknown = standard ? schema["~standard"].jsonSchema?.[direction]({ target: "draft-2020-12" }) : schema;
@@ -40,7 +40,7 @@ function described(tool: string, direction: Direction, schema: Schema): Fields {
   return told;
 }
 
-/** The value as the schema gives it, or an error that says what is wrong with it. */
+/** Validates the value and returns the schema's output; throws the schema's issues. */
 async function checked(schema: Schema, value: unknown, code: number, says: string): Promise<unknown> {
   const found = isStandard(schema)
     ? await schema["~standard"].validate(value)
@@ -49,7 +49,7 @@ async function checked(schema: Schema, value: unknown, code: number, says: strin
   throw rpcError(code, `${says}: ${found.issues.map(({ message }) => message).join("; ")}`);
 }
 
-/** An answer in full, as the wire wants it. */
+/** Normalizes a tool's answer to a complete `tools/call` result. */
 function whole(answer: unknown): Fields {
   if (!isFields(answer)) throw new Error("the tool gave no result");
   const { content, structuredContent } = answer;
@@ -79,7 +79,7 @@ export function tools(changed: () => void): Tools {
       const tool: Tool = { config: judged(name, config), enabled: true, takesInput: config.inputSchema !== undefined, call };
       registered.set(name, tool);
       changed();
-      // A handle that outlived its tool must not touch the one now under its name.
+      // The handle of a removed tool must not affect a newer tool of the same name.
       const change = (act: () => void): void => {
         if (registered.get(name) !== tool) return;
         act();

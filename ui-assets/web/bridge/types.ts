@@ -1,4 +1,4 @@
-// What a view and its host say to each other in, the names that the code of a page uses for it out. The wire forms are MCP Apps 2026-01-26.
+// Types of the bridge API. The wire format is MCP Apps 2026-01-26.
 import type { Fields } from "../lib/kinds.ts";
 import type { Extra, RequestOptions } from "../lib/rpc.ts";
 
@@ -30,7 +30,7 @@ export interface HostContext {
   readonly [key: string]: unknown;
 }
 
-/** A block of content; `type` says which other keys there are. */
+/** A content block; the other keys depend on `type`. */
 export type Content =
   | { readonly type: "text"; readonly text: string; readonly [key: string]: unknown }
   | { readonly type: "image" | "audio"; readonly data: string; readonly mimeType: string; readonly [key: string]: unknown }
@@ -63,11 +63,11 @@ export interface AppInfo {
   readonly version: string;
   readonly title?: string;
   readonly capabilities?: Capabilities;
-  /** Tells the host the size of the document as it changes; `true` unless set. */
+  /** Reports size changes of the document to the host; `true` by default. */
   readonly autoSize?: boolean;
 }
 
-/** A schema of the Standard Schema kind (Zod 4, ArkType, Valibot), with its JSON Schema. */
+/** A schema that implements Standard Schema (Zod 4, ArkType, Valibot), with its JSON Schema. */
 export interface StandardSchema {
   readonly "~standard": {
     readonly validate: (value: unknown) => StandardResult | Promise<StandardResult>;
@@ -92,7 +92,7 @@ export interface ToolConfig {
   readonly _meta?: Fields | undefined;
 }
 
-/** What a tool of a page gives; text content is made of `structuredContent` where `content` is left out. */
+/** The result of an app-provided tool; if `content` is omitted, it is generated from `structuredContent`. */
 export type ToolAnswer = Partial<ToolResult>;
 export type ToolCall = (input: Fields, extra: Extra) => Promise<ToolAnswer> | ToolAnswer;
 export type BareToolCall = (extra: Extra) => Promise<ToolAnswer> | ToolAnswer;
@@ -106,44 +106,47 @@ export interface RegisteredTool {
 
 type Off = () => void;
 
-/** What any page may do. */
+/** Methods available to every page. */
 export interface View {
-  /** Sends `ui/initialize`; `data-app-status` of the root says `connecting`, then `ready` or `failed`. */
+  /** Sends `ui/initialize`. The root's `data-app-status` is `connecting`, then `ready` or `failed`. */
   connect(): Promise<void>;
   close(): void;
   context(): HostContext;
-  /** What the host answered to `ui/initialize`: `hostInfo`, `hostCapabilities`, ... */
+  /** The host's response to `ui/initialize`: `hostInfo`, `hostCapabilities`, ... */
   host(): Fields;
-  /** Each `on...` answers what takes the callback away. An input, result or cancellation that came before its callback is given to it at once. */
+  /**
+   * Each `on...` method returns a function that removes the callback. A tool input, result or cancellation that arrived
+   * before its callback is delivered to it immediately.
+   */
   onContext(cb: (context: HostContext) => void): Off;
   onToolInput(cb: (input: Fields) => void): Off;
   onToolInputPartial(cb: (input: Fields) => void): Off;
   onToolResult(cb: (result: ToolResult) => void): Off;
   onToolCancelled(cb: (reason: string | undefined) => void): Off;
-  /** The host waits for the callback before it takes the page away. */
+  /** The host waits for the callback before it removes the page. */
   onTeardown(cb: () => void | Promise<void>): Off;
   /** Any other notification, for example `notifications/resources/list_changed`. */
   onNotification(method: string, cb: (params: Fields) => void): Off;
   callTool(name: string, input?: Fields, options?: RequestOptions): Promise<ToolResult>;
   readResource(uri: string, options?: RequestOptions): Promise<readonly ResourceContent[]>;
   listResources(cursor?: string, options?: RequestOptions): Promise<{ readonly resources?: readonly Fields[]; readonly nextCursor?: string }>;
-  /** This, `openLink` and `downloadFile` answer whether the host did it. */
+  /** `sendMessage`, `openLink` and `downloadFile` return whether the host performed the action. */
   sendMessage(text: string | readonly Content[], options?: RequestOptions): Promise<boolean>;
-  /** Takes the place of what was told before. */
+  /** Replaces the previous model context. */
   updateModelContext(told: { readonly content?: readonly Content[]; readonly structuredContent?: Fields }): Promise<void>;
   openLink(url: string): Promise<boolean>;
   downloadFile(contents: readonly Content[]): Promise<boolean>;
-  /** Answers the mode that is shown, which may be another. */
+  /** Returns the resulting display mode, which may differ from the requested one. */
   requestDisplayMode(mode: DisplayMode): Promise<DisplayMode>;
   requestTeardown(): void;
   log(level: LogLevel, data: unknown): void;
 }
 
-/** The same with tools of the page. */
+/** The bridge with app-provided tools. */
 export interface Bridge extends View {
   registerTool(name: string, config: ToolConfig & { readonly inputSchema: Schema }, cb: ToolCall): RegisteredTool;
   registerTool(name: string, config: ToolConfig & { readonly inputSchema?: undefined }, cb: BareToolCall): RegisteredTool;
-  /** Handlers of one's own in place of registered tools. */
+  /** Replaces the handlers of the built-in tool registry. */
   onListTools(cb: (params: Fields) => Promise<Fields> | Fields): void;
   onCallTool(cb: (params: Fields, extra: Extra) => Promise<Fields> | Fields): void;
   sendToolListChanged(): void;

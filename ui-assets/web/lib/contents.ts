@@ -1,4 +1,4 @@
-// Describes what lies beneath a directory, and what a binary file is, in words.
+// Descriptions of directory contents and binary files for display.
 
 export interface Contents {
   readonly files: number;
@@ -16,13 +16,13 @@ export interface Entry {
 
 const counted = (count: number, one: string, several = `${one}s`): string => `${count} ${count === 1 ? one : several}`;
 
-/** How much it is, such as `2 files, 1 directory, 12 bytes`. */
+/** A summary such as `2 files, 1 directory, 12 bytes`. */
 export function counts({ files, directories, others, bytes }: Contents): string {
   const links = others ? `${counted(others, "link or special file", "links or special files")}, ` : "";
   return `${counted(files, "file")}, ${counted(directories, "directory", "directories")}, ${links}${counted(bytes, "byte")}`;
 }
 
-/** The first entries, a line each, and how many more there are. */
+/** The first entries, one per line, and the number of remaining ones. */
 export function listing({ files, directories, others, first }: Contents): string[] {
   const lines = first.map(({ path, kind, bytes }) => (kind === "file" ? `${path} (${counted(bytes, "byte")})` : kind === "directory" ? `${path}/` : `${path} (${kind === "link" ? "link" : "special file"})`));
   const more = files + directories + others - first.length;

@@ -1,11 +1,10 @@
-// What a server says its page must reach in, the policy of the page out.
+// Builds a Content Security Policy and an `allow` attribute from a page's declared domains and permissions.
 import { listOf } from "./kinds.ts";
 import type { Fields } from "./kinds.ts";
 
 /**
- * The policy for `_meta.ui.csp`; without it nothing is reached.
- *
- * What is for `default-src` alone may be `data:` and `blob:`, which name no site.
+ * The policy for `_meta.ui.csp`; without it, all network access is blocked. Sources that fall back to `default-src`
+ * also allow `data:` and `blob:`, which cannot reach the network.
  */
 export function policyOf(csp: unknown): string {
   const from = (name: string): string => {
@@ -17,7 +16,7 @@ export function policyOf(csp: unknown): string {
   return `default-src data: blob: ${files};script-src ${code};style-src ${code};connect-src ${from("connect")};frame-src ${from("frame")};base-uri ${from("baseUri")};object-src;form-action`;
 }
 
-/** The `allow` of a frame for `_meta.ui.permissions`. */
+/** The frame's `allow` attribute for `_meta.ui.permissions`. */
 export const allowed = (permissions: unknown): string =>
   Object.keys(permissions ?? {})
     .filter((name) => /^(camera|microphone|geolocation|clipboardWrite)$/.test(name))

@@ -1,12 +1,12 @@
-// Names, attributes and children in, elements out; text goes in as text nodes alone.
+// DOM helpers: element creation, trusted click and change handlers, and timers. Text is inserted as text nodes only.
 
 type Tag = keyof HTMLElementTagNameMap;
 export type Child = Node | string | number | false | undefined;
 type Attributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
 /**
- * Makes an element, as `name` or `name.class`; attributes may be left out. `true` sets an attribute without a value;
- * `false` and `undefined` leave it out.
+ * Creates an element from `name` or `name.class`; attributes are optional. `true` sets an attribute without a value;
+ * `false` and `undefined` omit it.
  */
 export function el<T extends Tag>(name: T | `${T}.${string}`, ...rest: readonly [Attributes, ...Child[]] | readonly Child[]): HTMLElementTagNameMap[T] {
   const [tag, look] = name.split(".") as [T, string?];
@@ -19,7 +19,7 @@ export function el<T extends Tag>(name: T | `${T}.${string}`, ...rest: readonly 
   return made;
 }
 
-/** A button that calls `act` when a person clicks, not when a script does. */
+/** Calls `act` on trusted clicks only, so that scripts cannot press the button. */
 export function onPress(button: HTMLButtonElement, act: (button: HTMLButtonElement) => void): HTMLButtonElement {
   button.type = "button";
   button.onclick = ({ isTrusted, currentTarget }) => {
@@ -28,7 +28,10 @@ export function onPress(button: HTMLButtonElement, act: (button: HTMLButtonEleme
   return button;
 }
 
-/** Calls `act` when a person ticks, not when a script does: the `change` of a press by a script counts as trusted. */
+/**
+ * Calls `act` when a person changes the checkbox. It listens for clicks because `change` is trusted even after a
+ * scripted click.
+ */
 export function onTick(tick: HTMLInputElement, act: (on: boolean) => void): HTMLInputElement {
   tick.onclick = (event) => {
     if (event.isTrusted) act((event.currentTarget as HTMLInputElement).checked);
@@ -37,15 +40,18 @@ export function onTick(tick: HTMLInputElement, act: (on: boolean) => void): HTML
   return tick;
 }
 
-/** How long what can be pressed stands still, in milliseconds, before it counts: what a person aimed at before is not meant. */
+/**
+ * Milliseconds for which a control must be unchanged before a press counts, so that a press aimed at the previous
+ * content has no effect.
+ */
 export const CALM = 700;
 
-/** Writes what is not written there yet: what is read out is not to be read out again. */
+/** Sets the text only if it differs, so that screen readers do not repeat it. */
 export function say(node: Node, words: string): void {
   if (node.textContent !== words) node.textContent = words;
 }
 
-/** The time until `at`, as `1:05`; nothing once it is over. */
+/** The remaining time until `at`, formatted as `1:05`; empty once it has passed. */
 export function left(at: number): string {
   const seconds = Math.ceil((at - Date.now()) / 1000);
   return seconds > 0 ? `${Math.floor(seconds / 60)}:${`0${seconds % 60}`.slice(-2)}` : "";

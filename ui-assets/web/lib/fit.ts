@@ -1,7 +1,10 @@
-// A value from elsewhere and an example in, a value of the example's shape out.
+// Coerces an untrusted value to the type of an example.
 import { isFields } from "./kinds.ts";
 
-/** What of the value is like `like`; of the rest, `like` itself. Where that is undefined, anything fits. */
+/**
+ * Returns the parts of `value` whose type matches `like`, and the defaults of `like` for the rest. Where `like` is
+ * undefined, any value is kept.
+ */
 export function fit<T>(like: T, value: unknown): T {
   if (like === undefined) return value as T;
   if (Array.isArray(like)) {

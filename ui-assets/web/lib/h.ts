@@ -1,4 +1,5 @@
-// Names, properties and children in, elements out; a function among them is followed. Text goes in as text nodes alone.
+// Reactive DOM rendering: functions as properties or children are re-evaluated when their signals change. Text is
+// inserted as text nodes only.
 import { effect, memo, onEnd, owned, untracked } from "./signals.ts";
 
 export type Child = Node | string | number | boolean | undefined | readonly Child[] | (() => Child);
@@ -7,7 +8,7 @@ type Property = Plain | (() => Plain) | ((event: never) => unknown);
 type Tag = keyof HTMLElementTagNameMap;
 type Made<N> = N extends `${infer T extends Tag}.${string}` ? HTMLElementTagNameMap[T] : N extends Tag ? HTMLElementTagNameMap[N] : never;
 
-/** The nodes that a child comes to now. */
+/** The current DOM nodes of a child. */
 const nodes = (child: Child): ChildNode[] => {
   if (typeof child === "function") return nodes(child());
   if (child instanceof Node) return [child as ChildNode];
@@ -34,9 +35,9 @@ function insert(parent: Element, child: Child): void {
   } else parent.append(...nodes(child));
 }
 
-/** Sets an attribute; `undefined` and `false` take it away. */
+/** Sets an attribute; `undefined` and `false` remove it. */
 export function set(node: HTMLElement, name: string, value: Plain): void {
-  // A page's policy forbids the attribute `style`, not the property.
+  // A page's CSP forbids the `style` attribute, but not the `style` property.
   if (/^(value|checked|selected|style)$/.test(name)) (node as unknown as Record<string, Plain>)[name] = value;
   else if (value === undefined || value === false) node.removeAttribute(name);
   else node.setAttribute(name, value === true ? "" : String(value));
@@ -44,7 +45,10 @@ export function set(node: HTMLElement, name: string, value: Plain): void {
 
 type Properties = Readonly<Record<string, Property>>;
 
-/** Makes an element, as `name` or `name.class`. A property that begins with `on` is a listener; any other that is a function is followed. */
+/**
+ * Creates an element from `name` or `name.class`. A property that starts with `on` is an event listener; any other
+ * function is reactive.
+ */
 export function h<N extends Tag | `${Tag}.${string}`>(name: N, properties: Properties, ...children: Child[]): Made<N>;
 export function h<N extends Tag | `${Tag}.${string}`>(name: N, ...children: Child[]): Made<N>;
 export function h(name: string, ...children: (Child | Properties)[]): HTMLElement {
@@ -62,7 +66,7 @@ export function h(name: string, ...children: (Child | Properties)[]): HTMLElemen
   return node;
 }
 
-/** Shows `then` of a value while there is one, made anew for each other value. */
+/** Renders `then(value)` while the value is truthy, and again when the value changes. */
 export function when<T>(value: () => T, then: (value: NonNullable<T>) => Child, otherwise?: () => Child): Child {
   const now = memo(value);
   return () => {
@@ -71,7 +75,7 @@ export function when<T>(value: () => T, then: (value: NonNullable<T>) => Child, 
   };
 }
 
-/** Shows each item; what was made of one stays as long as the item does. */
+/** Renders a list; the nodes of an item are kept as long as the item is in the list. */
 export function each<T>(items: () => readonly T[], draw: (item: T) => Node, none?: Child): Child {
   let made = new Map<T, readonly [Node, () => void]>();
   onEnd(() => made.forEach(([, end]) => end()));

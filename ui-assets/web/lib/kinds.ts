@@ -1,13 +1,13 @@
-// A value from elsewhere in, whether it is of a kind out, or what stands in its place: an empty one, or its text.
+// Type guards and fallbacks for untrusted values.
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** A name of its own, which the build can shorten. */
+/** A separate binding, which the minifier can shorten. */
 export const { stringify } = JSON;
 
 export const isText = (value: unknown): value is string => typeof value === "string";
 
 export const isFields = (value: unknown): value is Fields => Object(value) === value && !Array.isArray(value);
 
-/** The list, or an empty one for what is none. */
+/** The value if it is an array, otherwise an empty array. */
 export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);

@@ -1,6 +1,6 @@
-// A value from elsewhere in, the same as a known type out; what does not fit is refused with the place.
+// Parsers that check untrusted values and report the path of an invalid one.
 
-/** Reads a value, or throws a `TypeError` that names the place. */
+/** Parses a value, or throws a `TypeError` with its path. */
 export type Parse<T> = (value: unknown, at: string) => T;
 type Of<P> = P extends Parse<infer T> ? T : never;
 
@@ -23,12 +23,12 @@ export function oneOf<const T extends string>(...words: readonly T[]): Parse<T> 
   return (value, at) => words.find((word) => word === value) ?? misfit(at);
 }
 
-/** Absent or null, too. */
+/** Also accepts null and missing values. */
 export function maybe<T>(item: Parse<T>): Parse<T | undefined> {
   return (value, at) => (value == null ? undefined : item(value, at));
 }
 
-/** An object with these members at least; none of them is one that every object has. */
+/** An object with at least these keys. The keys must not name members of `Object.prototype`. */
 export function object<S extends Readonly<Record<string, Parse<unknown>>>>(
   shape: S,
 ): Parse<{ readonly [K in keyof S]: Of<S[K]> }> {
@@ -39,5 +39,5 @@ export function object<S extends Readonly<Record<string, Parse<unknown>>>>(
   };
 }
 
-/** What a parser makes. */
+/** The result type of a parser. */
 export type Parsed<P> = Of<P>;

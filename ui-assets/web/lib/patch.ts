@@ -1,8 +1,8 @@
-// The lines of a unified diff in, what each of them is out.
+// Classifies the lines of a unified diff.
 
 export type Mark = "head" | "added" | "removed" | "";
 
-/** Within a hunk its head says how many lines there are: one that is added and begins with `++ ` is no head of a file. */
+/** Uses the line counts of the hunk header, so that an added line such as `++ x` is not mistaken for a file header. */
 export function marks(lines: readonly string[]): Mark[] {
   let old = 0;
   let now = 0;

@@ -1,10 +1,10 @@
-// Messages of another window in, calls of handlers out; requests of this window out, their answers in.
+// JSON-RPC 2.0 connection to another window.
 import { isFields, isText } from "./kinds.ts";
 import type { Fields } from "./kinds.ts";
 
 export type Id = string | number;
 
-/** An error with a JSON-RPC code, as it goes over the wire. */
+/** An error with a JSON-RPC error code. */
 export type RpcError = Error & { readonly code: number; readonly data?: unknown };
 
 /** A JSON-RPC message: a request, a notification (without `id`), a result or an error. */
@@ -17,27 +17,27 @@ export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
 export const INTERNAL = -32603;
 
-/** The most requests of another window that are under way at once, and of this one. */
+/** Maximum number of concurrent incoming requests; `ASKED` limits outgoing ones. */
 const SERVED = 32;
 const ASKED = 1000;
 const TOO_MANY = "too many requests at once";
 
-/** The methods that both sides know in full: for what is taken back, and for tools that changed. */
+/** Notification methods that both sides use. */
 export const CANCELLED = "notifications/cancelled";
 export const TOOLS_CHANGED = "notifications/tools/list_changed";
 
 export const rpcError = (code: number, message: string, data?: unknown): RpcError =>
   Object.assign(new Error(message), { code, data });
 
-/** Throws it, in the place of a value that is not there as well. */
+/** Throws an error; usable in an expression. */
 export function fail(message: string, code = INTERNAL): never {
   throw rpcError(code, message);
 }
 
-/** What was thrown, as it goes over the wire. */
+/** Converts a thrown value to a JSON-RPC error object. */
 const told = (error: Partial<RpcError> | undefined): Fields => ({ code: error?.code ?? INTERNAL, message: error?.message ?? String(error), data: error?.data });
 
-/** What a message of a window says, or nothing if it is no JSON-RPC 2.0 message. */
+/** Parses a JSON-RPC 2.0 message; returns `undefined` for anything else. */
 export function parsed(data: unknown): Message | undefined {
   if (!isFields(data) || data.jsonrpc !== "2.0") return undefined;
   const { id, method, params, result, error } = data as Fields & { readonly id: Id };
@@ -49,13 +49,13 @@ export function parsed(data: unknown): Message | undefined {
 }
 
 export interface RequestOptions {
-  /** Milliseconds until the request fails. */
+  /** Timeout in milliseconds. */
   readonly timeout?: number;
 }
 
-/** What a handler of requests is told beside the parameters. */
+/** Additional arguments of a request handler. */
 export interface Extra {
-  /** Aborted when the other side takes its request back, or the connection ends. */
+  /** Aborted when the request is cancelled or the connection closes. */
   readonly signal: AbortSignal;
 }
 
@@ -63,11 +63,11 @@ export interface Peer {
   ask(method: string, params: Fields, timeout: number): Promise<Fields>;
   notify(method: string, params: Fields): void;
   hear(message: Message): void;
-  /** Fails what is under way, and everything asked later, with `reason`. */
+  /** Rejects pending and later requests with `reason`. */
   close(reason: string): void;
 }
 
-/** A connection that posts by `post`, answers requests by what `serve` gives or throws, and passes notifications on. */
+/** Creates a connection that sends with `post`, answers requests with `serve` and passes on notifications. */
 export function peer(
   post: (message: Fields) => void,
   serve: (method: string, params: Fields, extra: Extra) => Promise<Fields> | Fields,
@@ -82,7 +82,7 @@ export function peer(
   };
 
   async function answer(id: Id, method: string, params: Fields): Promise<void> {
-    // Two of one name could not be told apart.
+    // Ignore a request whose id is already in use.
     if (serving.has(id)) return;
     const abort = new AbortController();
     let message: Fields;

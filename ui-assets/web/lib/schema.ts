@@ -1,12 +1,12 @@
-// A JSON Schema and a value in, what is wrong with the value out. It knows the keywords that tools use, and names the others.
+// Minimal JSON Schema validator for the keywords that tools use. It reports unsupported keywords.
 import { isFields } from "./kinds.ts";
 import type { Fields } from "./kinds.ts";
 
-// `false` where the rule is broken, or what is wrong further in.
+// Returns `false` if the value violates the rule, or a message about a nested value.
 type Rule = (rule: unknown, value: unknown, at: string, schema: Fields) => boolean | string | undefined;
 
 const kind = (value: unknown): string => (value === null ? "null" : Array.isArray(value) ? "array" : typeof value);
-// Compared as they are written: the same keys in another order are not the same.
+// Compares serialized values, so the order of keys matters.
 const same = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other);
 const list = (rule: unknown): readonly unknown[] => (Array.isArray(rule) ? rule : []);
 const entries = (value: unknown): [string, unknown][] => (isFields(value) ? Object.entries(value) : []);
@@ -61,7 +61,7 @@ const rules: Readonly<Record<string, Rule>> = {
 
 const silent = /^(\$schema|\$id|\$comment|title|description|default|examples|deprecated|readOnly|writeOnly|format)$/;
 
-/** The first keyword that is not known here, or nothing: a schema that has one would let pass what it forbids. */
+/** The first unsupported keyword, or `undefined`. A schema with one would accept values that it forbids. */
 export function unknownKeyword(schema: unknown): string | undefined {
   return first(entries(schema), ([key, rule]) => {
     if (silent.test(key)) return undefined;
@@ -72,7 +72,7 @@ export function unknownKeyword(schema: unknown): string | undefined {
   });
 }
 
-/** What is first found wrong with the value, or nothing. */
+/** The first violation, or `undefined` if the value is valid. */
 export function problem(schema: unknown, value: unknown, at = "value"): string | undefined {
   if (schema === false) return `${at} is not allowed`;
   return first(entries(schema), ([key, rule]) => {

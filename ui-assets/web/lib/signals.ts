@@ -1,18 +1,18 @@
-// Values that change in, what is made of them made again out.
+// Reactive values: signals, memos and effects.
 
 export interface Signal<T> {
   (value: T): void;
-  // The last, so that what takes a function that reads a `T` knows the `T`.
+  // Declared last, so that TypeScript infers `T` for callers that expect a function returning `T`.
   (): T;
 }
 
 interface Source {
   readonly jobs: Set<Job>;
-  /** Its value, without reading it for anybody. */
+  /** Reads the value without subscribing. */
   readonly now: () => unknown;
 }
 interface Job {
-  /** What it read, and what that was then. */
+  /** The sources read by the last run, with the values they had. */
   readonly sources: Map<Source, unknown>;
   notify(): void;
 }
@@ -38,7 +38,7 @@ const tell = ({ jobs }: Source): void => {
   for (const job of [...jobs]) job.notify();
 };
 
-/** Runs `act` so that what it reads is read by `job`. */
+/** Runs `act` and subscribes `job` to the sources it reads. */
 function watch<T>(job: Job | undefined, act: () => T): T {
   const before = watching;
   watching = job;
@@ -49,10 +49,10 @@ function watch<T>(job: Job | undefined, act: () => T): T {
   }
 }
 
-/** Runs `act` without depending on what it reads. */
+/** Runs `act` without subscribing to what it reads. */
 export const untracked = <T>(act: () => T): T => watch(undefined, act);
 
-/** A value that can be set; who reads it hears of it. */
+/** A value that notifies its readers when it is set. */
 export function signal<T>(value: T): Signal<T> {
   const me: Source = { jobs: new Set(), now: () => value };
   return ((...next: T[]) => {
@@ -65,10 +65,13 @@ export function signal<T>(value: T): Signal<T> {
   }) as Signal<T>;
 }
 
-/** Says that something changed that is counted. */
+/** Increments a counter. */
 export const bump = (count: Signal<number>): void => count(untracked<number>(count) + 1);
 
-/** A value made of others, made anew when it is read after one of them changed; who reads it hears of it if it changed, too. */
+/**
+ * A cached computed value. It is recomputed when it is read after a source changed, and notifies its readers if its
+ * value changed.
+ */
 export function memo<T>(make: () => T): () => T {
   let made: { readonly value: T } | undefined;
   let stale = false;
@@ -101,7 +104,7 @@ export function memo<T>(make: () => T): () => T {
   };
 }
 
-/** What `act` makes, and what ends the effects that it began. */
+/** Runs `act`; returns its result and a function that disposes of the effects it created. */
 export function owned<T>(act: () => T): readonly [T, () => void] {
   const before = ends;
   const mine: (() => void)[] = (ends = []);
@@ -112,7 +115,7 @@ export function owned<T>(act: () => T): readonly [T, () => void] {
   }
 }
 
-/** Does `act` now, and again soon after something that it read has changed. */
+/** Runs `act` now, and again in a microtask after a value it read has changed. */
 export function effect(act: () => void): void {
   let end = (): void => {};
   let waits = false;
@@ -140,16 +143,16 @@ export function effect(act: () => void): void {
   run();
 }
 
-/** Does `act` when what is being made is taken away. */
+/** Runs `act` when the enclosing effect or owner is disposed of. */
 export const onEnd = (act: () => void): void => void ends.push(act);
 
-/** Does what waits to be done. */
+/** Runs all pending effects. */
 export function flush(): void {
   try {
-    // What is done can make more to do.
+    // Effects can queue further effects.
     for (let next; (next = queue.shift()); ) next();
   } finally {
-    // One that fails takes no other along.
+    // If an effect throws, run the remaining ones in another microtask.
     if (queue.length > 0) queueMicrotask(flush);
   }
 }

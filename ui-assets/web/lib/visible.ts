@@ -1,15 +1,15 @@
-// Text of agents, files and servers in, the same with every character that could deceive an eye made visible out.
+// Escapes characters that could hide or disguise text.
 
-// What runtime/src/escape.rs escapes, but for tabs and line ends, which layout shows: what is ignored where it is drawn,
-// other ends of lines, marks within annotations, controls.
+// The characters that runtime/src/escape.rs escapes, except tabs and line feeds, which layout shows: default ignorable
+// characters, other line separators, annotation marks and controls.
 const DECEPTIVE = /[\p{DI}\u2028\u2029\ufff9-\ufffb]|[^\P{Cc}\t\n]/gu;
 
-/** The text with deceptive characters as `\u{202e}`. */
+/** Replaces deceptive characters with escapes such as `\u{202e}`. */
 export function visible(text: string): string {
   return text.replace(DECEPTIVE, (found) => `\\u{${found.codePointAt(0)?.toString(16) ?? ""}}`);
 }
 
-/** The same on one line, at most `most` characters long. */
+/** Escapes the text, joins it to one line and truncates it to `most` characters. */
 export function oneLine(text: string, most = 200): string {
   const flat = visible(text.replaceAll(/\s+/gu, " ").trim());
   return flat.length > most ? `${flat.slice(0, most - 1)}…` : flat;

@@ -1,4 +1,4 @@
-// `<mcp-view>` in a document in, a page that is not trusted shown out, and what it and the host say to each other.
+// The `<mcp-view>` custom element, which shows an untrusted page in a sandboxed frame.
 import type { HostContext, ToolResult } from "../../bridge/types.ts";
 import type { Fields } from "../../lib/kinds.ts";
 import { TOOLS_CHANGED, fail } from "../../lib/rpc.ts";
@@ -13,10 +13,10 @@ import type { Resolved } from "./page.ts";
 import { session } from "./session.ts";
 import type { Session, Shower, Stage } from "./session.ts";
 
-/** `shown`: the page is there, and has said nothing yet; `ready`: it and the host talk. */
+/** `shown`: the page is loaded but has not sent a message; `ready`: the handshake is complete. */
 export type Status = "idle" | "loading" | Stage | "failed" | "closed";
 
-/** What a server says of a page: `_meta.ui` of its resource. */
+/** Page metadata from the server: `_meta.ui` of its resource. */
 export interface PageMeta {
   readonly csp?: Fields;
   readonly permissions?: Fields;
@@ -42,14 +42,14 @@ export class McpView extends HTMLElement implements Shower {
   declare onnotification: Hooks["onnotification"];
   declare onconfirmtool: Hooks["onconfirmtool"];
   declare onmessagelog: Hooks["onmessagelog"];
-  /** Lets the page have more or less than its server asks for: without it, what it declares to reach and no permissions. */
+  /** Overrides what the page is granted. By default, a page gets the CSP domains it declares and no permissions. */
   declare onpagemeta: ((meta: PageMeta) => PageMeta) | undefined;
-  /** What `resources/list` says of the page, where the resource itself says nothing. */
+  /** Metadata from `resources/list`, used if the resource itself has none. */
   meta: PageMeta = {};
   hostInfo = { name: "mcp-view", version: "1" };
-  /** What the page told the model last. */
+  /** The latest model context from the page. */
   modelContext: ModelContext = {};
-  /** Names this view among others. */
+  /** Identifies this view among others. */
   readonly instance = crypto.randomUUID().slice(0, 8);
 
   readonly #prefix = `app_${this.instance}__`;
@@ -62,7 +62,7 @@ export class McpView extends HTMLElement implements Shower {
   #run = new AbortController();
   #session: Session | undefined;
 
-  /** The page itself, in place of `src`. */
+  /** The page's HTML, as an alternative to `src`. */
   set html(html: string) {
     this.#html = html;
     void this.#soon();
@@ -82,12 +82,15 @@ export class McpView extends HTMLElement implements Shower {
   set toolCancelled(reason: string) {
     this.#tell("cancelled", { reason });
   }
-  /** Anything else for the page: `dev.bailiwick/data` of its context, and for pages without a bridge `window.mcpData` with the event `mcp-data`. */
+  /**
+   * Custom data for the page: `dev.bailiwick/data` in its host context. Pages without a bridge get `window.mcpData` and
+   * the event `mcp-data`.
+   */
   set data(data: unknown) {
     this.#data = data;
     this.refresh();
   }
-  /** More for the page to know: `{ displayMode, availableDisplayModes, locale, timeZone, toolInfo, ... }`. */
+  /** Additional host context: `{ displayMode, availableDisplayModes, locale, timeZone, toolInfo, ... }`. */
   set hostContext(more: HostContext) {
     this.#more = more;
     this.refresh();
@@ -102,7 +105,7 @@ export class McpView extends HTMLElement implements Shower {
   get status(): Status {
     return (this.dataset.status ?? "idle") as Status;
   }
-  /** What the page said of itself. */
+  /** The `appInfo` of the page's `ui/initialize` request. */
   get appInfo(): Fields {
     return this.#session?.app.appInfo ?? {};
   }
@@ -118,18 +121,18 @@ export class McpView extends HTMLElement implements Shower {
     void this.#soon();
   }
 
-  /** Shows the page once for all that is set in one go. With `defer`, not before `render()`. */
+  /** Renders once after several synchronous changes. With `defer`, waits for the first `render()`. */
   async #soon(): Promise<void> {
     await null;
     const wanted = this.#html ?? this.getAttribute("src");
     if (wanted && this.isConnected && (this.dataset.status || !this.hasAttribute("defer"))) void this.render();
   }
 
-  /** Shows the page, or shows it anew. */
+  /** Renders the page, replacing the current one. */
   async render(): Promise<void> {
     const signal = this.#end("loading");
     try {
-      // What else is set in one go counts too.
+      // Wait for other properties that are set in the same task.
       await null;
       signal.throwIfAborted();
       const read = (uri: string): Promise<Resolved> =>
@@ -144,9 +147,9 @@ export class McpView extends HTMLElement implements Shower {
       const html = await inlined(textOf(page), read);
       signal.throwIfAborted();
       const given: PageMeta = page._meta?.ui ?? this.meta;
-      // What a page declares it may reach; what is a device's needs a word of the host.
+      // Declared CSP domains are allowed by default; device permissions need the host's consent.
       const { csp = {}, permissions = {} }: PageMeta = this.onpagemeta?.(given) ?? { ...given, permissions: {} };
-      // A page of MCP Apps asks for its look itself.
+      // MCP Apps pages request the theme through the protocol.
       const bare = mimeType.includes("mcp-app");
       const frame = document.createElement("iframe");
       frame.title = this.ariaLabel || this.title || "App";
@@ -162,7 +165,7 @@ export class McpView extends HTMLElement implements Shower {
       this.#end("failed");
       const says = document.createElement("p");
       says.role = "alert";
-      // It may be a server's: nothing in it that an eye cannot see.
+      // The error may contain text from a server: strip control, format and separator characters.
       says.textContent = String(error).replace(/[\p{C}\p{Z}]+/gu, " ").slice(0, 500);
       this.#root.append(says);
       this.#event("failed", error);
@@ -186,7 +189,9 @@ export class McpView extends HTMLElement implements Shower {
     };
   }
 
-  /** Tells the page what has changed of look, size and data. It is called for what the document shows to have changed. */
+  /**
+   * Sends changes of theme, size and data to the page. Called automatically when a change is observed in the document.
+   */
   refresh(): void {
     this.#session?.refresh();
   }
@@ -199,7 +204,7 @@ export class McpView extends HTMLElement implements Shower {
     this.#event("ready");
   }
 
-  /** The height that the page may have, where it may say so. */
+  /** The maximum height of the page if `auto-height` is set, otherwise `false`. */
   #most(): number | false {
     return this.hasAttribute("auto-height") && (Number(this.getAttribute("max-height")) || 10_000);
   }
@@ -213,7 +218,7 @@ export class McpView extends HTMLElement implements Shower {
     this.#ready?.notify(`${UI}tool-${name}`, params);
   }
 
-  /** What a page that is not ready is not told it hears later, or knows. */
+  /** The session once the page is ready. Earlier notifications are sent on `ready`, or are part of the host context. */
   get #ready(): Session | undefined {
     if (this.status === "ready") return this.#session;
   }
@@ -222,7 +227,7 @@ export class McpView extends HTMLElement implements Shower {
     this.dispatchEvent(new CustomEvent(name, { detail }));
   }
 
-  /** Ends what is shown; what begins now lasts until the signal. */
+  /** Ends the current run; returns the abort signal of the next one. */
   #end(status: Status): AbortSignal {
     this.#run.abort();
     this.#run = new AbortController();
@@ -234,26 +239,26 @@ export class McpView extends HTMLElement implements Shower {
     return this.#run.signal;
   }
 
-  /** Lets the page put its things away, for a second at most, and takes it away. */
+  /** Requests teardown, waits at most one second and removes the page. */
   async teardown(): Promise<void> {
     await this.#ready?.ask("ui/resource-teardown", {}, 1000).catch(() => {});
     this.#end("closed");
   }
 
-  /** One time for all that is asked of the page in a go. */
+  /** Returns a request function whose calls share one deadline. */
   #ask(): Ask {
     const until = performance.now() + LIMITS.call;
     return (method, params) => (this.#ready ?? fail(`the view is ${this.status}`)).ask(method, params, until - performance.now());
   }
-  /** The tools of the page, as it names them. */
+  /** The page's tools under their own names. */
   async sendListTools(): Promise<{ readonly tools: readonly Tool[] }> {
     return { tools: this.#session?.app.appCapabilities?.tools ? [...(await listTools(this.#ask())).values()] : [] };
   }
-  /** Calls a tool of the page, by its own name or by that of `appTools()`. */
+  /** Calls a tool of the page by its own name or by its name from `appTools()`. */
   async sendCallTool({ name, arguments: input = {} }: ToolParams): Promise<ToolResult> {
     return callTool(this.#ask(), name.replace(this.#prefix, ""), input, this.onconfirmtool);
   }
-  /** The tools of the page as a model may be told of them: `app_<instance>__<name>`, with the app that they are of. */
+  /** The page's tools for a model, named `app_<instance>__<name>` and tagged with their app. */
   async appTools(): Promise<readonly AppTool[]> {
     const app = { ...this.appInfo, instance: this.instance };
     const { tools } = await this.sendListTools();

@@ -1,4 +1,4 @@
-// A page and where to show it in, its frame out, with messages of that page alone.
+// Creates the sandboxed frame of a page and passes on messages from that frame only.
 import { allowed, policyOf } from "../../lib/csp.ts";
 import type { Fields } from "../../lib/kinds.ts";
 import { UI, late } from "./limits.ts";
@@ -6,17 +6,20 @@ import { UI, late } from "./limits.ts";
 const START = 10_000;
 const SANDBOX = "allow-scripts allow-forms";
 const PROXY = `${UI}sandbox-`;
-/** How a frame fills what holds it. */
+/** Inline style of a frame that fills its container. */
 export const FILL = "border:0;width:100%;height:100%";
 
 export const post = (frame: HTMLIFrameElement, message: Fields): void => frame.contentWindow?.postMessage(message, "*");
 
-/** The two frames as one text, for a host that serves no sandbox page; the outer one has the policy, see pages/sandbox. */
+/**
+ * Both frames as one document, for hosts that serve no sandbox page. The outer frame carries the CSP; see
+ * pages/sandbox.
+ */
 function nested(page: Fields): string {
   return `<html style="color-scheme:light dark"><meta http-equiv=Content-Security-Policy content="${policyOf(page.csp)}"><script>onmessage=({source:s,data:d})=>(s==parent?frames[0]:s==frames[0]?parent:null)?.postMessage(d,"*");parent.postMessage({method:"${PROXY}proxy-ready"},"*")</script><iframe sandbox="${SANDBOX}" style="position:fixed;inset:0;${FILL}" allow="${allowed(page.permissions)}" srcdoc="${String(page.html).replaceAll("&", "&amp;").replaceAll('"', "&quot;")}"></iframe>`;
 }
 
-/** Puts the frame with the page into `root`, and calls `received` with what the page posts, until `signal`. */
+/** Appends the page's frame to `root` and calls `received` for messages from the page until `signal` aborts. */
 export function framed(
   root: ShadowRoot,
   element: HTMLIFrameElement,
@@ -27,9 +30,9 @@ export function framed(
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     const url = sandbox ? new URL(sandbox, document.baseURI) : undefined;
-    // A page of this origin must not get the origin; one of another may need its own.
+    // A same-origin sandbox page must not get the host's origin; a cross-origin one may need its own.
     element.sandbox = SANDBOX + (url && url.origin !== self.origin ? " allow-same-origin" : "");
-    // To whatever origin the sandbox page has: its header takes the one away that it is from.
+    // Delegate to any origin, since the sandbox page's header may make its origin opaque.
     element.allow = allowed(page.permissions).replace(/[\w-]+/g, "$& *");
     if (url) element.src = String(url);
     else element.srcdoc = nested(page);

@@ -1,4 +1,4 @@
-// A page in, its own tools out: listed, called and named so that they can be taken for nobody else's.
+// Lists and calls tools that an untrusted page provides, within limits.
 import type { ToolResult } from "../../bridge/types.ts";
 import { isFields, isText, listOf, stringify } from "../../lib/kinds.ts";
 import type { Fields } from "../../lib/kinds.ts";
@@ -6,14 +6,14 @@ import { fail } from "../../lib/rpc.ts";
 import type { Tool } from "./host.ts";
 import { LIMITS } from "./limits.ts";
 
-/** A tool of a page as a model may be told of it. */
+/** An app-provided tool as presented to a model. */
 export interface AppTool extends Tool {
-  /** Nobody vouches for what a page says of its tools. */
+  /** The page's description of the tool is untrusted. */
   readonly untrusted: true;
   readonly app: Fields;
 }
 
-/** Asks the page. */
+/** Sends a request to the page. */
 export type Ask = (method: string, params: Fields) => Promise<Fields>;
 
 export const listTools = async (ask: Ask): Promise<ReadonlyMap<string, Tool>> => {
@@ -24,10 +24,10 @@ export const listTools = async (ask: Ask): Promise<ReadonlyMap<string, Tool>> =>
     const { tools, nextCursor }: Fields = await ask("tools/list", more);
     for (const tool of listOf(tools) as readonly Tool[]) {
       const name: unknown = tool?.name;
-      // First come: a second tool of a name, and the fifty-first, are no tools.
+      // Only the first tool of each name is listed, up to the limit.
       if (isText(name) && /^[\w.-]{1,64}$/.test(name) && !found.has(name) && found.size < LIMITS.tools && stringify(tool).length <= LIMITS.tool) found.set(name, tool);
     }
-    // A part of the list that brings nothing is the last.
+    // Stop paging when a page of the list adds no tool.
     more = nextCursor && found.size > before ? { cursor: nextCursor } : undefined;
   }
   return found;

@@ -1,4 +1,4 @@
-// Requests of a page in, what its host lets be done out: the host half of MCP Apps 2026-01-26.
+// Handles a page's requests: the host side of MCP Apps 2026-01-26.
 import type { Content, DisplayMode, HostContext } from "../../bridge/types.ts";
 import { isFields, listOf } from "../../lib/kinds.ts";
 import type { Fields } from "../../lib/kinds.ts";
@@ -30,53 +30,53 @@ export interface ModelContext {
 export interface Logged {
   readonly from: "app" | "host";
   readonly message: unknown;
-  /** Whether anything is done with it. */
+  /** Whether the message was processed; `false` if it was dropped. */
   readonly heard: boolean;
 }
 
 type Answer<T> = T | Promise<T>;
 type Hook<T> = T | undefined;
 
-/** What a host sets on the element. What is not set is refused to the page. */
+/** Callbacks and properties that a host sets on the element. Requests without their callback are rejected. */
 export interface Hooks {
-  /** Reads `ui://` and other resources of the server that the page is from. */
+  /** Reads `ui://` and other resources of the page's server. */
   resolver: Hook<Resolver>;
-  /** Lists them: `{ resources, nextCursor? }`. */
+  /** Lists the resources of the page's server: `{ resources, nextCursor? }`. */
   resourceLister: Hook<(cursor: unknown) => Answer<Fields>>;
-  /** Calls a tool of that server; it is asked only for those among `tools` that are for apps. */
+  /** Calls a tool of the page's server. Only called for tools in `tools` that are visible to apps. */
   toolCaller: Hook<(params: ToolParams, extra: Extra) => Answer<Fields>>;
-  /** The tools of that server, as `tools/list` gave them. */
+  /** The server's tools, as returned by `tools/list`. */
   tools: readonly Tool[];
-  /** Asks the person; the link, http or https, is opened after `true`. */
+  /** Asks the person for consent; the http(s) link is opened if the result is `true`. */
   onopenlink: Hook<(url: URL) => Answer<boolean>>;
-  /** Asks the person and saves the contents; `true` if it did. */
+  /** Asks the person for consent and saves the contents; returns whether it did. */
   ondownload: Hook<(contents: readonly Content[]) => Answer<boolean>>;
-  /** Asks the person and says it in the conversation; `true` if it did. */
+  /** Asks the person for consent and adds the message to the conversation; returns whether it did. */
   onmessage: Hook<(content: readonly Content[]) => Answer<boolean>>;
-  /** What the page tells the model, in place of what it told before. */
+  /** Called when the page replaces its model context. */
   onmodelcontext: Hook<(context: ModelContext) => void>;
-  /** Answers the mode that is shown from now on. */
+  /** Returns the resulting display mode. */
   onrequestdisplaymode: Hook<(mode: DisplayMode) => Answer<DisplayMode>>;
   onrequestteardown: Hook<() => void>;
   onlog: Hook<(entry: Fields) => void>;
-  /** Hears every other notification of the page. */
+  /** Called for every other notification from the page. */
   onnotification: Hook<(method: string, params: Fields) => void>;
-  /** Asks the person before a tool of the page is called that does not say it only reads. */
+  /** Asks the person before a call to an app-provided tool without `readOnlyHint: true`. */
   onconfirmtool: Hook<(tool: Tool, input: Fields) => Answer<boolean>>;
-  /** Is told each message of the page before anything is done with it, and each message to it. */
+  /** Called for each message from the page before it is processed, and for each message to the page. */
   onmessagelog: Hook<(entry: Logged) => void>;
   hostInfo: { readonly name: string; readonly version: string };
   modelContext: ModelContext;
 }
 
-/** An element with its hooks set, as this file needs it. */
+/** The part of the element that this module uses. */
 export interface Shown extends Hooks {
   context(): HostContext;
 }
 
 type Method = (params: Fields, extra: Extra) => Answer<Fields>;
 
-/** What a page may tell the model, or have said. */
+/** Content types that a page may send in model context and messages. */
 const SAID = { text: {}, image: {}, structuredContent: {} };
 
 export const capabilities = (view: Hooks, sandbox: Fields): Fields => ({
@@ -93,7 +93,7 @@ export const capabilities = (view: Hooks, sandbox: Fields): Fields => ({
 export function methods(view: Shown): Readonly<Record<string, Method>> {
   const hook = <K extends keyof Hooks>(name: K): NonNullable<Hooks[K]> =>
     view[name] || fail(`this host has no \`${name}\``, METHOD_NOT_FOUND);
-  /** What `ask` says of what a page may want done, for a method that takes it as `key`. */
+  /** Handles a method by passing `params[key]` to a callback that asks for consent. */
   const consent =
     (name: "onmessage" | "ondownload", key: string): Method =>
     async (params) => (await hook(name)(listOf(params[key]) as readonly Content[])) ? {} : { isError: true };
@@ -103,7 +103,7 @@ export function methods(view: Shown): Readonly<Record<string, Method>> {
     "tools/call"({ name, arguments: input }, extra) {
       const call = hook("toolCaller");
       const tool = view.tools.find((one) => one.name === name);
-      // The model's tools, and those of other servers, are none of a page's business.
+      // A page can call only tools of its own server that are visible to apps.
       if (!tool || !(tool._meta?.ui?.visibility ?? ["app"]).includes("app")) {
         fail(`\`${name}\` is not among the view's \`tools\` for apps`, INVALID_PARAMS);
       }

@@ -1,4 +1,4 @@
-// A document in, the element `<mcp-view>` in it out.
+// Registers the custom element `<mcp-view>`.
 import { McpView } from "./element.ts";
 
 export { McpView } from "./element.ts";

@@ -1,33 +1,32 @@
-// What a page that nobody vouches for sends in, how much of it is heard out.
+// Limits on what an untrusted page can send.
 import { stringify } from "../../lib/kinds.ts";
 
-/** The most that a page may take of its host. */
 export const LIMITS = {
-  /** Tools that a page may offer. */
+  /** Maximum number of tools of a page. */
   tools: 50,
-  /** Milliseconds that a tool of a page may take. */
+  /** Timeout of a call to an app-provided tool, in milliseconds. */
   call: 30_000,
-  /** Characters of a message, as JSON. */
+  /** Maximum size of a message, in characters of JSON. */
   message: 10 * 1024 * 1024,
-  /** Characters of a tool that a page offers, as JSON. */
+  /** Maximum size of a tool definition, in characters of JSON. */
   tool: 64 * 1024,
-  /** Notifications of a page in a second; the others are not heard. */
+  /** Maximum number of notifications per second; further ones are dropped. */
   notifications: 100,
-  /** Milliseconds between two looks at a changed list of tools. */
+  /** Minimum milliseconds between two reloads of a changed tool list. */
   lists: 1000,
 };
 
-/** Fails after so many milliseconds, with what it says. */
+/** Rejects with the message `says` after `ms` milliseconds. */
 export const late = (ms: number, says: string): Promise<never> => new Promise((_, reject) => setTimeout(() => reject(new Error(says)), ms));
 
-/** What notifications of MCP Apps start with. */
+/** Prefix of MCP Apps notifications. */
 export const UI = "ui/notifications/";
 
 export function tooLarge(message: unknown): boolean {
   try {
     return stringify(message).length > LIMITS.message;
   } catch {
-    // A loop, or longer than any string may be.
+    // The message is cyclic, or its JSON exceeds the maximum string length.
     return true;
   }
 }

@@ -1,7 +1,7 @@
-// An element in, the look that a page inside it should have out: the theme, and the variables that plain CSS sets on the element.
+// Reads the theme and CSS variables of an element for the page inside it.
 import type { HostContext } from "../../bridge/types.ts";
 
-/** Every variable that the pattern stands for: `a{b,c}` is `--ab` and `--ac`. */
+/** Expands braces in a variable pattern: `a{b,c}` is `--ab` and `--ac`. */
 function spelled(pattern: string): string[] {
   const [all, some = ""] = /\{(.*?)\}/.exec(pattern) ?? [];
   return all ? some.split(",").flatMap((one) => spelled(pattern.replace(all, one))) : [`--${pattern}`];
@@ -24,7 +24,7 @@ export type Variables = Readonly<Record<string, string>>;
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-/** What of the look a page is told. */
+/** The theme and style part of the host context. */
 export const lookOf = (element: HTMLElement): HostContext => {
   const style = getComputedStyle(element);
   const scheme = element.getAttribute("theme") ?? style.colorScheme;
@@ -32,21 +32,23 @@ export const lookOf = (element: HTMLElement): HostContext => {
     Object.fromEntries(names.map((name) => [name, style.getPropertyValue(name)]));
   return {
     theme: scheme.includes("dark") && (dark.matches || !scheme.includes("light")) ? "dark" : "light",
-    // One that is not set is empty, which lets a page fall back and takes an earlier value away.
+    // Unset variables are sent as empty strings, so that the page uses its fallback and drops an earlier value.
     styles: { variables: read(VARIABLES) },
-    // Those of our own; Firefox cannot list them.
+    // Custom `--mcp-*` variables; Firefox cannot list them.
     "dev.bailiwick/variables": read([...(element.computedStyleMap?.().keys() ?? [])].filter((name) => name.startsWith("--mcp-"))),
   };
 };
 
-/** Calls `changed` when look or size may have changed, until `signal`. What is done in a style sheet or in another shadow tree is not seen. */
+/**
+ * Calls `changed` when theme, styles or size may have changed, until `signal` aborts. Changes in style sheets or in
+ * other shadow trees are not detected.
+ */
 export function watchLook(element: HTMLElement, signal: AbortSignal, changed: () => void): void {
   const mutations = new MutationObserver(changed);
   mutations.observe(document, { subtree: true, attributeFilter: ["class", "style", "theme", "data-theme", "lang"] });
   const sizes = new ResizeObserver(changed);
   sizes.observe(element);
   dark.addEventListener("change", changed, { signal });
-  // In place of what waited for the page to start: it has.
   signal.onabort = () => {
     mutations.disconnect();
     sizes.disconnect();

@@ -1,10 +1,10 @@
-// What a resolver gives in, the page to show out: its own files put in, the host's look before everything else.
+// Prepares a page's HTML: inlines its `ui://` files and adds the host's theme.
 import type { HostContext } from "../../bridge/types.ts";
 import type { Fields } from "../../lib/kinds.ts";
 import { isText, stringify } from "../../lib/kinds.ts";
 import type { Variables } from "./look.ts";
 
-/** What a resolver may give: a page as text, a resource as MCP has it, or the answer to `resources/read`. */
+/** A resolver's result: the page as text, an MCP resource, or a `resources/read` result. */
 export type Resolved = string | Resource | { readonly contents: readonly Resource[] };
 export type Resolver = (uri: string, extra: { readonly signal: AbortSignal }) => Promise<Resolved> | Resolved;
 
@@ -16,16 +16,16 @@ export interface Resource {
   readonly _meta?: { readonly ui?: Fields };
 }
 
-/** The contents of a resource, as MCP has them. */
+/** The contents of a `resources/read` result. */
 export const contents = (uri: string, given: Resolved): readonly Resource[] =>
   isText(given) ? [{ uri, mimeType: "text/html", text: given }] : "contents" in given ? given.contents : [{ uri, ...given }];
 
-/** The first of them, which is the whole of a page or a file. */
+/** The first content item, which holds the whole page or file. */
 export const contentOf = (uri: string, given: Resolved): Resource => contents(uri, given)[0] ?? {};
 
 export const textOf = ({ text, blob = "" }: Resource): string => text ?? new TextDecoder().decode(Uint8Array.fromBase64(blob));
 
-/** The same page with its `ui://` scripts, styles and media in it: a page without an origin can load nothing itself. */
+/** Inlines `ui://` scripts, styles and media, because a page with an opaque origin cannot load them itself. */
 export async function inlined(html: string, read: (uri: string) => Promise<Resolved>): Promise<string> {
   if (!html.includes("ui://")) return html;
   const page = new DOMParser().parseFromString(html, "text/html");
@@ -37,7 +37,7 @@ export async function inlined(html: string, read: (uri: string) => Promise<Resol
     const made = link ? page.createElement("style") : element;
     if (link || element.matches("script")) {
       made.removeAttribute(name);
-      // Nothing in a file may end the element that it is put into.
+      // Prevent the file's text from closing its element.
       made.textContent = textOf(file).replace(/<\/(?=style|script)/gi, "<\\/");
     } else made.setAttribute(name, `data:${file.mimeType}${file.blob ? `;base64,${file.blob}` : `,${encodeURIComponent(textOf(file))}`}`);
     element.replaceWith(made);
@@ -51,7 +51,7 @@ declare global {
   }
 }
 
-/** Runs in the page, before it; its text is put there, so it may use nothing outside itself. */
+/** Runs in the page before its own scripts. The function is serialized, so it must not reference outer variables. */
 const dresser = (start: HostContext): void => {
   const put = (context: HostContext): void => {
     const { style } = document.documentElement;
@@ -67,6 +67,6 @@ const dresser = (start: HostContext): void => {
   });
 };
 
-/** The page behind what it is told of its host: the look, and `window.mcpData`. */
+/** Prepends a script that applies the theme and sets `window.mcpData`. */
 export const dressed = (html: string, context: HostContext): string =>
   `<!doctype html><script>(${dresser})(${stringify(context).replaceAll("<", "\\u003c")})</script>${html}`;

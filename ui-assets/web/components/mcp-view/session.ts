@@ -1,4 +1,4 @@
-// One showing of a page in, what it and its host say to each other out.
+// The host's connection to one rendered page.
 import { stringify } from "../../lib/kinds.ts";
 import type { Fields } from "../../lib/kinds.ts";
 import { INTERNAL, METHOD_NOT_FOUND, TOOLS_CHANGED, fail, parsed, peer, rpcError } from "../../lib/rpc.ts";
@@ -9,9 +9,9 @@ import { LIMITS, UI, tooLarge } from "./limits.ts";
 
 export type Stage = "shown" | "greeted" | "ready";
 
-/** The element as this file needs it. */
+/** The part of the element that this module uses. */
 export interface Shower extends Shown {
-  /** The page has come to a stage. */
+  /** Called when the page reaches a stage. */
   reached(stage: Stage): void;
   resized(height: unknown): void;
   dispatchEvent(event: Event): boolean;
@@ -20,13 +20,13 @@ export interface Shower extends Shown {
 export interface Session extends Omit<Peer, "hear"> {
   readonly app: { readonly appInfo?: Fields; readonly appCapabilities?: { readonly tools?: { readonly listChanged?: boolean } } };
   hear(data: unknown): void;
-  /** What of the context was not told yet; it counts as told from now on. */
+  /** Returns the parts of the host context that changed since the last call. */
   news(): Fields;
-  /** Tells it, unless the page is about to be ready. */
+  /** Sends changed host context, except during the handshake. */
   refresh(): void;
 }
 
-/** `dressed`: the page hears of its look before it speaks. */
+/** `dressed`: send theme changes before the page has sent a message. */
 export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (message: Fields) => void): Session {
   const acts = methods(view);
   let told: Record<string, string | undefined> = {};
@@ -68,7 +68,7 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     }
   }
 
-  /** Tells it at once, and then no more often than so; the last change is not lost. */
+  /** Dispatches `toolschanged` immediately, then at most once per interval; the last change is never dropped. */
   function changed(): void {
     if (lists++) return;
     view.dispatchEvent(new Event("toolschanged"));
@@ -79,7 +79,7 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     }, LIMITS.lists);
   }
 
-  /** So many notifications in a second, and no more. */
+  /** Counts a notification; returns whether the limit per second is exceeded. */
   function flooded(): boolean {
     if (!heard) setTimeout(() => (heard = 0), 1000);
     return ++heard > LIMITS.notifications;
@@ -100,7 +100,7 @@ export function session(view: Shower, sandbox: Fields, dressed: boolean, post: (
     },
     hear(data) {
       let message = parsed(data);
-      // Whoever waits for an answer gets one.
+      // Answer oversized requests with an error, so that the page does not wait.
       if (message && tooLarge(data)) {
         message = "method" in message ? { ...message, method: "too large", params: {} } : { id: message.id, error: rpcError(INTERNAL, "too large") };
       }

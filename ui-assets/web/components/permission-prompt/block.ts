@@ -1,8 +1,8 @@
-// A message block that asks for permission in, the same with known types out.
+// Parses a message block that asks for permission.
 import { anything, flag, list, maybe, number, object, oneOf, text } from "../../lib/parse.ts";
 import type { Parsed } from "../../lib/parse.ts";
 
-/** What bailiwick's own host says beside the block. */
+/** Additional details from bailiwick's own host. */
 const details = object({
   agent: list(text),
   intent: text,
@@ -10,23 +10,23 @@ const details = object({
   trust: oneOf("own", "known", "unknown"),
   sensitive: flag,
   protected: list(text),
-  /** `count` is how many things a rung covers now, where a host knows. */
+  /** `count` is how many items the pattern covers now, if the host knows. */
   rungs: list(
     object({
       patterns: list(text),
       covers: text,
       count: maybe(number),
-      /** What an answer says to grant just this; without it, the patterns. */
+      /** The grants to send for exactly this choice; if absent, the patterns are sent. */
       grants: maybe(list(anything)),
-      /** For longer than the call, a person has to confirm it. */
+      /** A grant that outlasts the call needs explicit confirmation. */
       confirm: maybe(flag),
     }),
   ),
-  /** How many equal calls wait. */
+  /** Number of identical pending calls. */
   waiting: maybe(number),
-  /** Something, if the host shows what the call would do. */
+  /** Present if the host can show a preview of the call. */
   preview: maybe(object({})),
-  /** How long the arguments are, if `params` has only their beginning. */
+  /** Size of the full arguments, if `params` is truncated. */
   arguments_bytes: maybe(number),
   expires_at: number,
 });

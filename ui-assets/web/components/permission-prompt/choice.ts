@@ -1,10 +1,10 @@
-// What a person has chosen so far in, what it means and the words on the buttons out.
+// The person's current choice, its answer for the host and its button labels.
 import { oneLine } from "../../lib/visible.ts";
 import type { Details } from "./block.ts";
 
 export type Time = "once" | "waiting" | "uses" | "hour" | "session" | "agent";
 
-/** Hunks of a file that are not to be made, by their place. */
+/** Hunks of a file that are excluded, by index. */
 export interface LeftOut {
   readonly path: string;
   readonly hunks: readonly number[];
@@ -15,14 +15,14 @@ export interface Choice {
   readonly time: Time;
   readonly uses: number;
   readonly descendants: boolean;
-  /** The extra tick for what is wide or for good. */
+  /** The extra confirmation for broad or permanent grants. */
   readonly sure: boolean;
   readonly note: string;
   readonly rest: boolean;
   readonly out: readonly LeftOut[];
 }
 
-/** The narrowest, once. */
+/** The initial choice: the narrowest pattern, once. */
 export const narrowest: Choice = {
   rung: 0,
   time: "once",
@@ -36,17 +36,17 @@ export const narrowest: Choice = {
 
 const patterns = (details: Details | undefined, { rung }: Choice): readonly string[] => details?.rungs[rung]?.patterns ?? [];
 
-/** Whether it reaches beyond the files, or the tools of one server. */
+/** Whether a pattern has no detail part, and so covers every resource of its kind. */
 export const isWide = (patterns: readonly string[]): boolean => patterns.some((pattern) => pattern.split(":").length < 3);
 
-/** Whether the host wants it confirmed, or it is for good, or reaches beyond a folder or the tools of a server. */
+/** Whether the choice needs confirmation: the host asks for it, it is permanent, or it is broad. */
 export function needsTick(details: Details | undefined, choice: Choice): boolean {
   const confirm = details?.rungs[choice.rung]?.confirm;
   if (confirm !== undefined && choice.time !== "agent") return confirm && (choice.rung > 0 || !(choice.time === "once" || choice.time === "waiting"));
   return choice.time === "agent" || choice.rung > 2 || (choice.rung > 0 && isWide(patterns(details, choice)));
 }
 
-/** How long an answer can hold, in words. */
+/** Labels of the grant lifetimes. */
 export const TIMES = {
   once: "once",
   waiting: "for all equal calls that wait",
@@ -67,7 +67,7 @@ export function denyWords({ note, rest }: Choice): string {
   return `Deny ${rest ? "for the rest of the session" : "once"}${note ? ", with the note" : ""}`;
 }
 
-/** The answer as the host's API has it. */
+/** The answer in the format of the host's API. */
 export function answer(details: Details | undefined, choice: Choice, allows: boolean): unknown {
   const { time, uses, descendants, out, note, rest } = choice;
   if (!allows) return { deny: { note: note || null, rest_of_session: rest } };

@@ -1,4 +1,4 @@
-// A message block in, a person's word on it out: the custom element `<permission-prompt>`, for the host's own document.
+// The `<permission-prompt>` custom element, which asks a person for permission in the host's own document.
 import { CALM, left, say } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { block as read } from "./block.ts";
@@ -8,23 +8,24 @@ import type { Choice, LeftOut } from "./choice.ts";
 import { prompt } from "./view.ts";
 import type { Shown } from "./view.ts";
 
-/** What a person reads whose press came too soon. */
+/** Shown after a press within the delay. */
 const EARLY = "That did not count, because this request changed a moment ago. Press again.";
 
 /**
- * Asks a person. `block` takes the block of a chat. Where its `bailiwick.preview` says that there is one, the host shows
- * what the call would do (`view`) and says when that is there (`settled`), and what of it is left out (`leftOut`).
- * `permission-granted` and `permission-denied` are told once, with `{id, answer, remember}`; after `failed` once more.
+ * Asks a person for permission. `block` takes a message block from the chat. If its `bailiwick.preview` is set, the
+ * host shows a preview of the call (`view`), sets `settled` once it is loaded, and sets `leftOut` to the excluded
+ * hunks. `permission-granted` or `permission-denied` is dispatched once, with `{id, answer, remember}`, and once more
+ * after each `failed()`.
  */
 export class PermissionPrompt extends HTMLElement {
   #block: Block | undefined;
-  // These are set with the block.
+  // Set together with the block.
   #choice!: Choice;
   #shown: Shown | undefined;
   #said: "granted" | "denied" | undefined;
   #why!: string;
   #settled!: boolean;
-  /** Not all of what is shown is left out. */
+  /** Whether at least one hunk is still included. */
   #some!: boolean;
   #since = 0;
   #ticking: ReturnType<typeof setInterval> | undefined;
@@ -33,7 +34,7 @@ export class PermissionPrompt extends HTMLElement {
   constructor() {
     super();
     this.addEventListener("keydown", (event) => {
-      // What ends the composing of a word is no answer, nor is what leaves a field.
+      // Ignore Escape while composing text and inside input fields.
       const field = (event.target as Element).matches("textarea,[type=number]");
       if (event.key === "Escape" && event.isTrusted && !event.isComposing && !field) this.#answer(false);
     });
@@ -76,7 +77,7 @@ export class PermissionPrompt extends HTMLElement {
       this.replaceChildren(...shown.all.filter((one) => one instanceof Node));
       this.#calm();
     } else if (before.status !== "pending") {
-      // An end is an end.
+      // A final status never changes.
       this.#block = before;
     }
     this.#update();
@@ -88,25 +89,25 @@ export class PermissionPrompt extends HTMLElement {
 
   set settled(value: boolean) {
     this.#settled = value;
-    // What moves the buttons must not be what is pressed.
+    // The layout is about to shift under the pointer, so restart the delay.
     this.#calm();
   }
 
-  /** Hunks that are not to be made; nothing if none would be. */
+  /** The excluded hunks; `undefined` if all hunks are excluded. */
   set leftOut(out: readonly LeftOut[] | undefined) {
     this.#some = !!out;
-    // A grant for later calls would let through what is left out of this one.
+    // A broader grant would also allow the excluded hunks, so the answer applies once and to this call only.
     this.#choose(out?.length === 0 ? { out } : { out: out ?? [], rung: 0, time: "once", descendants: false });
   }
 
-  /** The answer had no effect; a person may give another. */
+  /** Reports that the answer had no effect, and allows another one. */
   failed(why: string): void {
     this.#said = undefined;
     this.#why = why;
     this.#calm();
   }
 
-  /** What a person does counts from a while after now on. */
+  /** Ignores presses for the next `CALM` milliseconds. */
   readonly #calm = (): void => {
     this.#since = performance.now();
     clearTimeout(this.#calming);
@@ -114,18 +115,18 @@ export class PermissionPrompt extends HTMLElement {
     this.#update();
   };
 
-  /** What can be pressed came or changed a moment ago. */
+  /** Whether the controls changed less than `CALM` milliseconds ago. */
   #isEarly(): boolean {
     return performance.now() - this.#since < CALM;
   }
 
   #choose(change?: Partial<Choice> | false): void {
-    // The tick is for what was shown when it was made.
+    // Any change of the choice clears the confirmation.
     if (change) this.#choice = { ...this.#choice, sure: false, ...(change.time === "once" && { descendants: false }), ...change };
     this.#update();
   }
 
-  /** Until when there is time to answer, as `left` has it. */
+  /** The remaining time to answer, formatted by `left`. */
   #left(): string {
     return left(this.#block?.bailiwick?.expires_at ?? Infinity);
   }

@@ -1,4 +1,4 @@
-// A block in, the elements of its prompt out, and how each shows what is chosen.
+// Builds the elements of a permission prompt and updates them when the choice changes.
 import { el, onPress, onTick } from "../../lib/dom.ts";
 import type { Child } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
@@ -6,7 +6,7 @@ import type { Block } from "./block.ts";
 import { TIMES } from "./choice.ts";
 import type { Choice, Time } from "./choice.ts";
 
-/** What a prompt changes later. */
+/** The elements of a prompt that change later. */
 export interface Shown {
   readonly preview: HTMLElement;
   readonly effect: HTMLElement;
@@ -15,7 +15,7 @@ export interface Shown {
   readonly clock: HTMLElement;
   readonly yes: HTMLButtonElement;
   readonly no: HTMLButtonElement;
-  /** Puts each control to what is chosen. */
+  /** Update each control to the current choice. */
   readonly controls: ((choice: Choice, open: boolean) => void)[];
 }
 
@@ -25,13 +25,13 @@ const line = (...children: Child[]): HTMLElement => el("div.line", ...children);
 const code = (text: string): HTMLElement => el("code", el("bdi", visible(text)));
 const isWhole = ({ out }: Choice): boolean => !out.length;
 
-/** Every argument by its name; a text that is no object as it is. */
+/** Lists the arguments by name; arguments that are not a JSON object are shown as text. */
 function inputs(params: string, whole: number | undefined): HTMLElement {
   let value: unknown = params;
   try {
     value = JSON.parse(params);
   } catch {
-    // It is shown as the text that it is.
+    // Not JSON: show the text unchanged.
   }
   const entries = Object.entries(Object(value) === value ? (value as object) : { "": value });
   const all = entries.map(([key, one]: [string, unknown]) => {
@@ -42,14 +42,14 @@ function inputs(params: string, whole: number | undefined): HTMLElement {
   return el("details", el("summary", words), ...all);
 }
 
-/** `choose` takes up a change; without one, it shows again what is chosen. */
+/** `choose` applies a change; without an argument it resets the controls to the current choice. */
 export function prompt(
   { content, tool_call: call, extra, bailiwick: own }: Block,
   choose: (change: Partial<Choice> | false) => void,
   answer: (allows: boolean) => void,
 ): Shown & { all: Child[] } {
   const controls: Shown["controls"] = [];
-  /** Chooses `on`, or `off` if it is not ticked; one of several if there is no `off`. */
+  /** A checkbox that sets `key` to `on` or `off`; without `off`, a radio button. */
   const tick = <K extends keyof Choice>(words: Child, key: K, on: Choice[K], off?: Choice[K], may?: (choice: Choice) => boolean): HTMLElement => {
     const one = off === undefined;
     const input = el("input", { type: one ? "radio" : "checkbox", name: one && key });
