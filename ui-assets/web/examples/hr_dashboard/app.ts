@@ -1,4 +1,4 @@
-// What is known of the staff in, the elements that show it out.
+// User interface of the staff dashboard.
 import { each, h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { memo, signal } from "../../lib/signals.ts";
@@ -19,7 +19,7 @@ const payroll = memo(() => rows().reduce((sum, { salary }) => sum + salary, 0));
 
 const name = (text: string): Node => h("bdi", {}, oneLine(text));
 const value = (event: Event): string => (event.target as HTMLInputElement).value;
-/** Brings whoever uses the keyboard along once the element is there. */
+/** Focuses the element once it is in the document. */
 function focused<N extends HTMLElement>(node: N): N {
   queueMicrotask(() => node.focus());
   return node;
@@ -133,7 +133,6 @@ function planned(made: Plan): Node {
 
 const KINDS = { busy: "", done: "good", refused: "warn", unasked: "warn", failed: "bad" } as const;
 
-/** The page. */
 export function app(): Node {
   const status = (): string => (failed() !== "" ? "failed" : staff() === undefined ? "loading" : staff()?.length === 0 ? "empty" : "ready");
   const told = (): Child => {

@@ -1,4 +1,4 @@
-// An MCP Apps host in, a dashboard of the staff in its frame out.
+// Entry point of the staff dashboard, an example of an MCP Apps page.
 import { app } from "./app.ts";
 import { failed, host, load, reason } from "./office.ts";
 
@@ -6,7 +6,7 @@ document.body.append(app());
 host.connect().then(
   async () => {
     await load();
-    // What the model had done changes what is shown.
+    // The model may have changed the data, so reload it.
     host.on("ui/notifications/tool-result", () => void load());
   },
   (why: unknown) => failed(reason(why)),

@@ -1,4 +1,4 @@
-// The tools of the server in, who works there, what a change would come to and what became of it out.
+// State of the staff dashboard, and the tool calls that load and change it.
 import { link } from "../../bridge/core.ts";
 import { list, maybe, number, object, text } from "../../lib/parse.ts";
 import type { Parse, Parsed } from "../../lib/parse.ts";
@@ -16,25 +16,25 @@ const failure = object({ code: maybe(text), message: maybe(text) });
 export type Row = Parsed<typeof row>;
 export type Person = Parsed<typeof person>;
 
-/** What is before and after a change, for people. */
+/** A value before and after a change, formatted for display. */
 interface Change {
   readonly name: string;
   readonly before: string;
   readonly after: string;
 }
 
-/** A change that was previewed and not made. */
+/** A previewed change that has not been made. */
 export interface Plan {
   readonly tool: string;
   readonly input: Fields;
   readonly intent: string;
   readonly token: string;
   readonly changes: readonly Change[];
-  /** What it costs more in a year. */
+  /** Additional cost per year. */
   readonly cost: number;
 }
 
-/** What became of the last thing that was asked for. */
+/** Status of the latest action. */
 export interface News {
   readonly kind: "busy" | "done" | "refused" | "unasked" | "failed";
   readonly text: string;
@@ -50,7 +50,7 @@ export const news = signal<News | undefined>(undefined);
 export const amount = (value: number): string => value.toLocaleString(document.documentElement.lang);
 export const reason = (why: unknown): string => (why instanceof Error ? why.message : String(why));
 
-/** A failure as the server told it. */
+/** An error result from the server. */
 class Refused extends Error {
   readonly code: string;
   constructor(told: unknown) {
@@ -66,7 +66,7 @@ async function called<T>(tool: string, input: Fields, parse: Parse<T>): Promise<
   return parse(structuredContent, tool);
 }
 
-/** Asks who works here. */
+/** Loads the list of employees. */
 export async function load(): Promise<void> {
   try {
     staff((await called("list_employees", {}, listed)).employees);
@@ -76,7 +76,7 @@ export async function load(): Promise<void> {
   }
 }
 
-/** Says what goes wrong on the way; of two that are under way the later counts. */
+/** Runs an action and reports its errors. If two actions overlap, only the later one reports. */
 let turn = 0;
 async function trying(busy: string, act: (mine: () => boolean) => Promise<void>): Promise<void> {
   const now = (turn += 1);
@@ -96,7 +96,7 @@ export const open = (id: string): Promise<void> =>
     news(undefined);
   });
 
-/** Previews a call: nothing changes by it. */
+/** Previews a call without changing anything. */
 async function preview(tool: string, input: Fields, changes: () => Promise<Pick<Plan, "changes" | "cost">>): Promise<void> {
   plan(undefined);
   await trying("Looking at what would change…", async (mine) => {
@@ -115,7 +115,7 @@ export function raise(department: string, percent: number): Promise<void> {
   });
 }
 
-/** Changes what differs. */
+/** Previews an update of the changed fields. */
 export async function update(old: Person, title: string, department: string, salary: number): Promise<void> {
   const differs = { ...(title !== old.title && { title }), ...(department !== old.department && { department }), ...(salary !== old.salary && { salary }) };
   const input: Fields = { id: old.id, ...differs };
@@ -132,7 +132,7 @@ const ENDS: Readonly<Record<string, News>> = {
   STALE_PREVIEW: { kind: "failed", text: "Somebody changed the staff meanwhile, so nothing was done. Preview it again." },
 };
 
-/** Asks for what was previewed; a person allows or refuses it outside of this page. */
+/** Requests the previewed change; a person allows or denies it outside of this page. */
 export const commit = ({ tool, input, token }: Plan): Promise<void> =>
   trying("A person is asked…", async (mine) => {
     const asked = { tool, arguments: input, preview_token: token };
@@ -153,7 +153,7 @@ export const commit = ({ tool, input, token }: Plan): Promise<void> =>
     news(end);
   });
 
-/** Puts what was previewed into the chat: the model can ask for it in its turn. */
+/** Sends the previewed change to the chat, so that the model can request it. */
 export const say = ({ tool, input, intent }: Plan): Promise<void> =>
   trying("Putting it into the chat…", async () => {
     const words = `${intent}. Please call \`${tool}\` with ${JSON.stringify(input)}.`;

@@ -1,4 +1,4 @@
-// The state of the browser in, the page out: a toolbar, the tree and the open file side by side, or one of them where it is narrow.
+// Page layout of the file browser: a toolbar, the tree and the open file, or one pane at a time on narrow screens.
 import { h } from "../../lib/h.ts";
 import { effect, signal } from "../../lib/signals.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
@@ -102,7 +102,7 @@ export function app(): readonly [HTMLElement, Sight] {
   };
   const side = h("section.side", { "aria-label": "Folders" }, tree, h("p.foot", told));
   const file = fileView();
-  // Where one pane takes the other's place, the keys go with it.
+  // If only one pane fits, move the keyboard focus with it.
   effect(() => {
     const [to, other] = onFile() ? [file, tree] : [tree, file];
     requestAnimationFrame(() => other.offsetParent === null && to.focus());

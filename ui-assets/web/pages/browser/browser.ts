@@ -1,4 +1,4 @@
-// What a person or an app tool wants to see in, the state of the file browser out.
+// State of the file browser.
 import { bump, effect, memo, signal } from "../../lib/signals.ts";
 import { openDoc, showDiff } from "./document.ts";
 import { lookAs, wantRights, worker } from "./rights.ts";
@@ -6,12 +6,12 @@ import { type Change, changesMade, find as findPaths, list, rootsGiven, stat, te
 import { type Entry, type Folder, type Row, entry, filled, filtered, flatten, take, way } from "./tree.ts";
 import { explained } from "./wire.ts";
 
-/** A directory that nothing holds. */
+/** The entry of a root directory. */
 const top = (path: string): Entry => entry({ name: path, kind: "directory" }, path);
 
 export const roots = signal<readonly string[]>([]);
 export const root = signal<Entry>(top(""));
-/** What was found, or changed: a flat listing in place of the tree. */
+/** Search results or changes: a flat list that replaces the tree. */
 const results = signal<Entry | undefined>(undefined);
 export const mode = signal<"tree" | "found" | "changed">("tree");
 export const filter = signal("");
@@ -20,9 +20,9 @@ export const changes = signal<ReadonlyMap<string, Change> | undefined>(undefined
 export const selection = signal<{ readonly from: number; readonly to: number } | undefined>(undefined);
 export const said = signal("");
 export const failure = signal("");
-/** Where there is room for one pane, it is the file's. */
+/** On narrow screens, whether the file pane is visible. */
 export const onFile = signal(false);
-/** Counts what happened to folders. */
+/** Incremented on every folder change. */
 export const version = signal(0);
 let searched = "";
 
@@ -32,7 +32,7 @@ export const rows = memo<readonly Row[]>(() => {
   if (!folder) return [];
   return !results() && filter() ? filtered(folder, filter().toLowerCase()) : flatten(folder);
 });
-// The row that keys act on is always one that is shown.
+// Keep the focused row among the visible rows.
 effect(() => {
   const now = active();
   if (!now || !rows().includes(now)) active(rows()[0]);
@@ -53,7 +53,7 @@ async function fetch(at: Entry, folder: Folder): Promise<void> {
   said(`${total} found`);
 }
 
-/** Reads the next page of a folder, or waits for the one that is being read. */
+/** Loads the next page of a folder, or waits for the pending load. */
 export async function load(at: Entry): Promise<void> {
   const { folder } = at;
   if (!folder) return;
@@ -77,7 +77,7 @@ export async function setOpen(at: Entry, open: boolean): Promise<void> {
   if (open && (folder.state === "fresh" || folder.state === "loading")) await load(at);
 }
 
-/** Back to the tree. */
+/** Returns from a flat list to the tree. */
 export function leave(): void {
   results(undefined);
   mode("tree");
@@ -97,7 +97,7 @@ export async function openFile(path: string, line?: number): Promise<void> {
   await openDoc(path, line);
 }
 
-/** Opens the folders on the way to `path`; answers its row, if listings name it. */
+/** Opens the parent folders of `path`; returns its row if the listings contain it. */
 export async function reveal(path: string): Promise<Entry | undefined> {
   const home = roots().find((one) => way(one, path) !== undefined);
   if (!home) return undefined;
@@ -117,7 +117,7 @@ export async function reveal(path: string): Promise<Entry | undefined> {
   return at;
 }
 
-/** Shows what stands at `path`, whatever it is. */
+/** Opens `path`, whether it is a file or a directory. */
 export async function openPath(path: string, line?: number): Promise<Entry | undefined> {
   const at = await reveal(path);
   if (!at?.folder) await openFile(path, line);
@@ -144,7 +144,7 @@ export async function find(text: string): Promise<void> {
   await load(results() ?? root());
 }
 
-/** Notes what was changed; a server without the tool has no such list. */
+/** Loads the list of changes; servers without the tool have none. */
 const look = async (): Promise<void> => {
   const made = await changesMade().catch(() => undefined);
   changes(made && new Map(made.map((change) => [change.path, change])));
@@ -174,14 +174,14 @@ export async function start(): Promise<void> {
   }
 }
 
-/** Shows what was changed in a file. */
+/** Shows the diff of a file. */
 export function openDiff({ path, diff = "" }: Change): Promise<void> {
   selection(undefined);
   onFile(true);
   return showDiff(path, text(diff));
 }
 
-/** Everything anew. */
+/** Reloads all data. */
 export async function reload(): Promise<void> {
   lookAs(worker());
   await Promise.all([enter(root().path), look()]);

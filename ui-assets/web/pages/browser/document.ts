@@ -1,28 +1,28 @@
-// A path in, what its file holds out, a range of lines at a time.
+// The open document, loaded in ranges of lines.
 import { bump, signal } from "../../lib/signals.ts";
 import { type Facts, read, stat } from "./server.ts";
 import { refusal, textOf } from "./wire.ts";
 
-/** How many lines are asked for at once. */
+/** Number of lines per request. */
 const RANGE = 500;
 
-/** What is open, and what is known of it. */
+/** The open document and its loaded content. */
 export interface Doc {
   readonly path: string;
   readonly kind: "text" | "image" | "audio" | "binary" | "diff" | "failed";
   readonly facts?: Facts | undefined;
   readonly modified?: string | undefined;
-  /** Of a picture or sound. */
+  /** Data URL of an image or audio file. */
   readonly address?: string;
-  /** What a binary file seems to be. */
+  /** The likely type of a binary file. */
   readonly guess?: string;
   readonly failure?: unknown;
-  /** The lines that were read, by their numbers from 1. */
+  /** Loaded lines by line number, starting at 1. */
   readonly lines: Map<number, string>;
-  /** How many there are; at least so many, if more may follow. */
+  /** Total number of lines, or the number known so far. */
   total: number;
   open: boolean;
-  /** The longest so far. */
+  /** Length of the longest line so far. */
   longest: number;
   crlf: boolean;
 }
@@ -48,11 +48,11 @@ function take(to: Doc, text: string, { first = 1, lines, more = false }: Facts):
   to.open = lines === undefined && more;
 }
 
-/** What is open, if anything is. */
+/** The open document, if any. */
 export const doc = signal<Doc | undefined>(undefined);
-/** Counts what was read, so that who shows lines hears of new ones. */
+/** Incremented when lines are loaded. */
 export const docVersion = signal(0);
-/** What was read later is not of the file that was opened. */
+/** Whether a later read returned a different version of the file. */
 export const stale = signal(false);
 let turn = 0;
 let busy = false;
@@ -87,7 +87,7 @@ async function show(coming: Promise<Doc>): Promise<void> {
 
 export const openDoc = (path: string, line = 1): Promise<void> => show(look(path, Math.max(1, line - 100)));
 
-/** Shows a diff in place of a file. */
+/** Shows a diff instead of a file. */
 export function showDiff(path: string, coming: Promise<string>): Promise<void> {
   const diff = coming.then((text) => {
     const shown = made(path, "diff");
@@ -97,7 +97,7 @@ export function showDiff(path: string, coming: Promise<string>): Promise<void> {
   return show(diff.catch((failure: unknown) => made(path, "failed", { failure })));
 }
 
-/** Reads what is missing of the lines from `first` to `last`. */
+/** Loads the missing lines from `first` to `last`. */
 export async function need(first: number, last: number): Promise<void> {
   const of = doc();
   if (busy || of?.kind !== "text") return;
@@ -114,7 +114,7 @@ export async function need(first: number, last: number): Promise<void> {
   bump(docVersion);
 }
 
-/** Reads the file anew if it is not what was read; answers whether it is. */
+/** Reloads the file if it changed on disk; returns whether it did. */
 export async function check(): Promise<boolean> {
   const of = doc();
   const known_hash = of?.facts?.hash;

@@ -1,4 +1,4 @@
-// The open file in, its name, facts and content out.
+// Header and content of the open file.
 import { h } from "../../lib/h.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { changes, onFile, openDiff, said, selection } from "./browser.ts";
@@ -11,11 +11,11 @@ import { size } from "./tree.ts";
 import { explained, isLocked, scopesOf } from "./wire.ts";
 
 export const button = (text: string, onclick: () => void): HTMLElement => h("button", { onclick }, text);
-/** A button with a sign in place of a text. */
+/** An icon button. */
 export const signed = (name: "again" | "back", title: string, onclick: () => void): HTMLElement =>
   h(`button.sign ${name}`, { title, onclick }, icon(name));
 
-/** A message in the middle of a pane. */
+/** A centered message in a pane. */
 export function state(sign: "lock" | "file" | "special", head: string, ...more: (Node | string | false | undefined)[]): HTMLElement {
   return h("div.state", icon(sign), h("p", h("strong", head)), ...more);
 }
@@ -79,7 +79,7 @@ export function fileView(): HTMLElement {
     if (open.kind === "diff") return [button("Show the file", () => void openDoc(open.path))];
     return [
       change?.diff && button("Show the change", () => void openDiff(change)),
-      // A host says by this that it shows a page of the server beside this one.
+      // The host declares that it can show a review page next to this one.
       change?.review &&
         context()["dev.bailiwick/open-resource"] === true &&
         button("Review", () => notify("dev.bailiwick/notifications/open-resource", { uri: change.review })),

@@ -1,9 +1,9 @@
-// The frame that the page is in in, its connection to the host out; one for the whole page.
+// The file browser's connection to its host.
 import { type Serve, link } from "../../bridge/core.ts";
 
 let answer: Serve | undefined;
 
-/** Says what answers the host. */
+/** Sets the handler of the host's requests. */
 export const answerWith = (serve: Serve): void => void (answer = serve);
 
 export const { connect, context, on, ask, notify } = link(

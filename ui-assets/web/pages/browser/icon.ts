@@ -1,4 +1,4 @@
-// The name of a sign in, the element that the style draws it on out.
+// Icon elements, drawn by the style sheet.
 import { h } from "../../lib/h.ts";
 
 export type Sign = "directory" | "file" | "link" | "special" | "lock" | "back" | "again" | "find";

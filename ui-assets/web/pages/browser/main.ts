@@ -1,4 +1,4 @@
-// An MCP Apps host in, a file browser in its frame out.
+// Entry point of the file browser, an MCP Apps page.
 import { app } from "./app.ts";
 import { failure, openPath, start } from "./browser.ts";
 import { answerWith, connect, on } from "./host.ts";

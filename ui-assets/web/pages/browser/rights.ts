@@ -1,11 +1,11 @@
-// Paths that are looked at in, what the worker may do to each out, asked for in batches.
+// Access rights of the worker, requested in batches of paths.
 import { signal } from "../../lib/signals.ts";
 import { type Rights, authority } from "./server.ts";
 
 const MOST = 200;
 
 const known = signal<ReadonlyMap<string, Rights>>(new Map());
-/** Through whose eyes it is looked. */
+/** The worker whose rights are shown. */
 export const worker = signal<string | undefined>(undefined);
 export const workers = signal<readonly string[]>([]);
 let asked = new Set<string>();
@@ -15,7 +15,7 @@ async function ask(): Promise<void> {
   const of = asked;
   while (of === asked && waiting.length > 0) {
     const answer = await authority(waiting.splice(0, MOST), worker());
-    // Another worker was chosen meanwhile.
+    // Another worker was selected while the request was pending.
     if (of !== asked) return;
     worker(answer.worker);
     workers(answer.workers);
@@ -23,18 +23,18 @@ async function ask(): Promise<void> {
   }
 }
 
-/** What the worker may do to `path`; nothing as long as that is not known. */
+/** The worker's rights on `path`, or `undefined` if they are not loaded yet. */
 export const rightsOf = (path: string): Rights | undefined => known().get(path);
 
-/** Asks for those of `paths` that were not asked for. */
+/** Requests the rights of the paths that were not requested before. */
 export function wantRights(paths: readonly string[]): void {
   const fresh = paths.filter((path) => !asked.has(path));
   for (const path of fresh) asked.add(path);
-  // A server without the tool has no badges.
+  // Servers without the tool get no badges.
   if (waiting.push(...fresh) === fresh.length && fresh.length > 0) queueMicrotask(() => ask().catch(() => (waiting = [])));
 }
 
-/** Looks through the eyes of that worker, anew. */
+/** Switches to another worker and reloads the rights. */
 export function lookAs(name: string | undefined): void {
   asked = new Set();
   waiting = [];
@@ -42,7 +42,7 @@ export function lookAs(name: string | undefined): void {
   known(new Map());
 }
 
-/** A badge: what stands on it, the same in words, and how it looks. */
+/** The badge of a pair of rights: symbol, description and color. */
 export function badge({ read, write }: Rights): readonly [sign: string, words: string, tone: string] {
   if (read === "deny") return ["denied", "may not be read", "bad"];
   if (read === "ask") return ["asks", "reading would ask a person", "warn"];

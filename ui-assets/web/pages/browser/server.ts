@@ -1,4 +1,4 @@
-// Questions about files in, the server's own tools asked through the bridge, checked answers out.
+// Typed client for the server's file tools.
 import { ask as askHost } from "./host.ts";
 import { type Fields, type Told, each, maybeCount, maybeText, textOf, textsOf, told } from "./wire.ts";
 
@@ -12,7 +12,7 @@ export interface Listed {
   readonly name: string;
   readonly kind: Kind;
   readonly bytes?: number | undefined;
-  /** The name shown is not the name: no tool opens it. */
+  /** The displayed name is escaped, so no tool can open it. */
   readonly odd?: boolean;
 }
 export interface Page<T> {
@@ -24,7 +24,7 @@ export interface Change {
   readonly path: string;
   readonly added: number;
   readonly removed: number;
-  /** Where the page on which its last call is reviewed is read, and its diff. */
+  /** Resource URI of the review page for the last call that changed the file. */
   readonly review: string | undefined;
   readonly diff: string | undefined;
 }
@@ -38,20 +38,20 @@ export interface Facts {
 }
 
 const kindOf = (value: unknown): Kind => (value === "file" || value === "directory" || value === "link" ? value : "special");
-// What is not understood is closed.
+// Treat an unknown verdict as denied.
 const verdict = (value: unknown): Verdict => (value === "allow" || value === "ask" ? value : "deny");
 
 function page<T>(fields: Fields, items: readonly T[]): Page<T> {
   return { items, total: maybeCount(fields["total"]) ?? items.length, next: maybeText(fields["next_cursor"]) };
 }
 
-/** What was typed if it is a glob, else a glob for names that hold it, in capitals or not. */
+/** The text itself if it is a glob, otherwise a case-insensitive glob for names that contain it. */
 export function globFor(text: string): string {
   if (/[*?[{]/.test(text)) return text;
   return `*${text.replace(/[\\\]}]/g, "\\$&").replace(/[a-z]/gi, (letter) => `[${letter.toLowerCase()}${letter.toUpperCase()}]`)}*`;
 }
 
-// What follows rejects with why it was not answered.
+// The functions below reject with the reason of a failure.
 const ask = async (name: string, input: Record<string, unknown> = {}): Promise<Told> => told(await askHost("tools/call", { name, arguments: input }));
 
 export async function rootsGiven() {
@@ -120,7 +120,7 @@ export async function changesMade(): Promise<Change[]> {
   }));
 }
 
-/** A resource that is text. */
+/** Reads a text resource. */
 export async function text(uri: string): Promise<string> {
   const { contents } = await askHost("resources/read", { uri });
   return each(contents, ({ text }) => textOf(text))[0] ?? "";

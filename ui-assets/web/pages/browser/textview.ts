@@ -1,4 +1,4 @@
-// An open text in, its lines with numbers out; lines come as they are scrolled to, and can be selected.
+// Virtualized text view with line numbers and line selection.
 import { h, set } from "../../lib/h.ts";
 import { marks } from "../../lib/patch.ts";
 import { effect, memo, signal, untracked } from "../../lib/signals.ts";
@@ -9,9 +9,9 @@ import { isOther, stepped } from "./tree.ts";
 import { windowed } from "./window.ts";
 
 const HEIGHT = 20;
-/** How much of a line is shown at first. */
+/** Number of characters shown per line at first. */
 const LINE = 2000;
-// Taller boxes than this are not drawn by every browser.
+// Browsers limit the height of elements.
 const MOST_LINES = 1_500_000;
 
 export function textView(shown: Doc): HTMLElement {
@@ -89,13 +89,13 @@ export function textView(shown: Doc): HTMLElement {
     const [first, last] = [sight.first() + 1, sight.last()];
     untracked(() => void need(first, last));
   });
-  // What is selected from elsewhere comes into sight.
+  // Scroll to a selection that was set elsewhere.
   effect(() => {
     const now = selection();
     const here = untracked<number>(at);
     if (!now || (here >= now.from && here <= now.to)) return;
     at(now.from);
-    // It is as tall as it will be once it is in the page.
+    // Wait for the layout, which determines the height.
     requestAnimationFrame(() => {
       sight.reveal(Math.min(count(), now.from + 8) - 1);
       sight.reveal(Math.max(0, now.from - 4));

@@ -1,4 +1,4 @@
-// The browser in, tools with which an agent looks at what a person has open, and shows them something, out.
+// App-provided tools that let an agent inspect and control the file browser.
 import type { Fields } from "../../bridge/plain.ts";
 import { active, filter, mode, openPath, root, rows, selection } from "./browser.ts";
 import { doc } from "./document.ts";
@@ -17,13 +17,13 @@ const count = { type: "integer", minimum: 0 };
 const line = { type: "integer", minimum: 1 };
 const entry = { path: text, kind: text };
 const file = object({ ...entry, bytes: count, lines: count, hash: text, from: line, to: line });
-/** The most that one answer holds of a search. */
+/** Maximum number of search matches in a result. */
 const MATCHES = 100;
 const MOST_TEXT = 20_000;
-// What a person sees changes, no file does.
+// The tools change the view, but no files.
 const annotations = { readOnlyHint: true, openWorldHint: false };
 
-/** The tools as the host lists and calls them. */
+/** Handler of the host's `tools/list` and `tools/call` requests. */
 export function tools(sight: Sight): (method: string, params: Fields) => Promise<Fields> | Fields | undefined {
   function opened(): Fields {
     const { path, kind, facts, total } = doc() ?? {};
@@ -90,7 +90,7 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
     try {
       const [, , , act] = all[textOf(name)] ?? [];
       if (!act) throw new Error("There is no such tool.");
-      // What is not known is left out, as JSON does.
+      // JSON omits undefined properties.
       const made = JSON.stringify(await act(fieldsOf(input)));
       return { ...said(made), structuredContent: JSON.parse(made) as unknown };
     } catch (why) {

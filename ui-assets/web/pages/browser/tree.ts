@@ -1,14 +1,14 @@
-// Listings in, the rows of a tree out, and where a key leads among them.
+// Tree model: folders, visible rows and keyboard navigation.
 import type { Kind, Listed, Page } from "./server.ts";
 
-/** Something that a listing names. */
+/** An entry of a directory listing. */
 export interface Entry {
   readonly id: string;
   readonly path: string;
   readonly name: string;
   readonly kind: Kind;
   readonly bytes: number | undefined;
-  /** No tool opens it by this name. */
+  /** The name is escaped, so no tool can open it. */
   readonly odd: boolean;
   readonly level: number;
   readonly parent: Entry | undefined;
@@ -16,7 +16,7 @@ export interface Entry {
   folder?: Folder;
 }
 
-/** What is known of what a directory holds. */
+/** The loaded contents of a directory. */
 export interface Folder {
   open: boolean;
   state: "fresh" | "loading" | "ready" | "failed";
@@ -24,12 +24,12 @@ export interface Folder {
   total: number;
   next?: string | undefined;
   failure?: unknown;
-  /** Ends with the page that is being read. */
+  /** Resolves when the pending page is loaded. */
   coming?: Promise<void>;
   readonly note: Note;
 }
 
-/** A row that speaks of a folder: that it is empty, goes on, or cannot be listed. */
+/** A row that describes a folder's state: empty, incomplete or failed. */
 export interface Note {
   readonly id: string;
   readonly kind?: undefined;
@@ -56,20 +56,20 @@ export function entry({ name, kind, bytes, odd = false }: Listed, path: string, 
 
 const byName = new Intl.Collator(undefined, { numeric: true });
 
-/** Puts a page into the folder; what fits one page is sorted for people, folders first. */
+/** Adds a page of entries to the folder. A listing with a single page is sorted with folders first. */
 export function take(at: Entry, folder: Folder, { items, total, next }: Page<Listed>): void {
   const whole = folder.entries.length === 0 && !next;
   const rank = (one: Listed): number => Number(one.kind !== "directory");
   const sorted = whole ? [...items].sort((a, b) => rank(a) - rank(b) || byName.compare(a.name, b.name)) : items;
   for (const one of sorted) {
-    // Two odd names can look the same; no path holds a NUL.
+    // Escaped names are not unique, so append an index; paths cannot contain NUL.
     const end = one.odd ? `\0${folder.entries.length}` : "";
     folder.entries.push(entry(one, `${at.path === "/" ? "" : at.path}/${one.name}${end}`, at));
   }
   filled(folder, total, next);
 }
 
-/** Says how far a folder is known. */
+/** Updates how much of a folder is loaded. */
 export function filled(folder: Folder, total: number, next?: string): void {
   folder.total = Math.max(total, folder.entries.length);
   folder.next = next;
@@ -77,7 +77,7 @@ export function filled(folder: Folder, total: number, next?: string): void {
   folder.failure = undefined;
 }
 
-/** Every row that is open, top to bottom. */
+/** All visible rows, from top to bottom. */
 export function flatten(folder: Folder, rows: Row[] = []): Row[] {
   for (const one of folder.entries) {
     rows.push(one);
@@ -88,7 +88,7 @@ export function flatten(folder: Folder, rows: Row[] = []): Row[] {
   return rows;
 }
 
-/** The rows whose name holds `text`, and the folders that lead to them, of what was loaded so far. */
+/** The loaded rows whose names contain `text`, with their parent folders. */
 export function filtered(folder: Folder, text: string, rows: Row[] = []): Row[] {
   for (const one of folder.entries) {
     const at = rows.push(one);
@@ -98,10 +98,10 @@ export function filtered(folder: Folder, text: string, rows: Row[] = []): Row[] 
   return rows;
 }
 
-/** Whether a key is for something else. */
+/** Whether the key is part of a shortcut. */
 export const isOther = (event: KeyboardEvent): boolean => event.ctrlKey || event.metaKey || event.altKey;
 
-/** Where a key leads from `index` among `count` rows; nowhere if it is no such key. */
+/** The row to move to from `index`, or `undefined` for other keys. */
 export function stepped(key: string, index: number, count: number, page: number): number | undefined {
   const to: Readonly<Record<string, number>> = {
     ArrowDown: index + 1,
@@ -115,7 +115,7 @@ export function stepped(key: string, index: number, count: number, page: number)
   return wanted === undefined ? undefined : Math.max(0, Math.min(count - 1, wanted));
 }
 
-/** The next row whose name begins with what was typed, from `index` on and round. */
+/** The next row whose name starts with the typed text, wrapping around. */
 export function typed(rows: readonly Row[], index: number, text: string): number {
   const from = Math.max(0, text.length > 1 ? index : index + 1);
   const begins = (row: Row): boolean => row.kind !== undefined && row.name.toLowerCase().startsWith(text.toLowerCase());
@@ -123,14 +123,14 @@ export function typed(rows: readonly Row[], index: number, text: string): number
   return after < 0 ? rows.findIndex(begins) : from + after;
 }
 
-/** The names that lead from `root` to `path`; none if it does not lie there. */
+/** The path segments from `root` to `path`, or `undefined` if `path` is outside. */
 export function way(root: string, path: string): string[] | undefined {
   if (path === root) return [];
   const base = root === "/" ? "/" : `${root}/`;
   return path.startsWith(base) ? path.slice(base.length).split("/") : undefined;
 }
 
-/** A number of bytes for people. */
+/** Formats a number of bytes. */
 export function size(bytes: number): string {
   const unit = Math.min(4, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
   const shown = bytes / 1000 ** unit;

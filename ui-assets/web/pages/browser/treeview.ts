@@ -1,4 +1,4 @@
-// The rows of the browser in, an ARIA tree that holds those in sight out.
+// Virtualized ARIA tree of the file browser.
 import { h, set } from "../../lib/h.ts";
 import { effect, memo, untracked } from "../../lib/signals.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
@@ -10,7 +10,7 @@ import { type Sight, windowed } from "./window.ts";
 import { explained } from "./wire.ts";
 
 const HEIGHT = 28;
-/** How many folders `*` opens. */
+/** Maximum number of folders that `*` opens. */
 const AT_ONCE = 50;
 
 function noteRow({ parent }: Note): readonly Node[] {
@@ -21,7 +21,7 @@ function noteRow({ parent }: Note): readonly Node[] {
   if (folder.state === "failed") {
     return say(`${oneLine(explained(folder.failure))} Try again`, icon("again"));
   }
-  // It came into sight, so what follows is wanted.
+  // The row that stands for further entries became visible, so load them.
   if (folder.state === "ready" && folder.next) untracked(() => void load(parent));
   return say(folder.state !== "ready" ? "Loading…" : mode() === "tree" ? "Empty folder" : "Nothing");
 }
@@ -126,7 +126,7 @@ export function treeView(): readonly [HTMLElement, Sight] {
   });
   effect(() => set(tree, "aria-activedescendant", index() >= sight.first() && index() < sight.last() ? active()?.id : undefined));
   effect(() => {
-    // Each sees with its own rights.
+    // Reload when another worker is selected.
     worker();
     const seen = rows().slice(sight.first(), sight.last());
     wantRights(seen.flatMap((row) => (row.kind && !row.odd ? [row.path] : [])));

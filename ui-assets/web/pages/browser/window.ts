@@ -1,32 +1,32 @@
-// How many rows there are in, those that are in sight out.
+// Virtualized list that renders only the rows in view.
 import { each, h } from "../../lib/h.ts";
 import { type Signal, flush, onEnd, signal } from "../../lib/signals.ts";
 
-/** The rows that are in the page: from `first` to before `last`. */
+/** The rendered rows: from `first` up to, but not including, `last`. */
 export interface Sight {
   readonly first: () => number;
   readonly last: () => number;
-  /** How many fit. */
+  /** Number of rows that fit into the view. */
   readonly page: () => number;
-  /** Scrolls no further than it must to have the row in sight. */
+  /** Scrolls by the smallest distance that makes the row visible. */
   reveal(index: number): void;
 }
 
 interface Windowed<T> {
-  /** The height of a row. */
+  /** Height of a row in pixels. */
   readonly height: number;
   readonly count: () => number;
   readonly at: (index: number) => T;
   readonly row: (item: T) => HTMLElement;
-  /** The width of the widest row, in characters. */
+  /** Width of the widest row, in characters. */
   readonly width?: () => number;
 }
 
 const OVER = 6;
-// However tall the window is.
+// Maximum number of rendered rows, regardless of the window height.
 const MOST = 58;
 
-/** Puts the rows in sight, and a few beyond, into `scroller`, in a box as tall as all of them. */
+/** Renders the rows in view, and a few around them, into `scroller`, inside a box with the height of all rows. */
 export function windowed<T>(scroller: HTMLElement, { height, count, at, row, width = () => 0 }: Windowed<T>): Sight {
   const scrolled = signal(0);
   const tall: Signal<number> = signal(0);
@@ -48,7 +48,7 @@ export function windowed<T>(scroller: HTMLElement, { height, count, at, row, wid
     last,
     page: () => Math.max(1, Math.floor(tall() / height) - 1),
     reveal(index) {
-      // The box may have grown since.
+      // Apply pending height changes first.
       flush();
       const [above, below] = [index * height, (index + 1) * height - scroller.clientHeight];
       if (scroller.scrollTop > above) scroller.scrollTop = above;

@@ -1,14 +1,14 @@
-// What a tool or resource answered in, checked values out.
+// Parses tool results and resources.
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** One block of content. */
+/** A content block. */
 export type Block =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "image" | "audio"; readonly address: string }
   | { readonly type: "other" };
 
-/** An answer that is no error. */
+/** A successful result. */
 export interface Told {
   readonly fields: Fields;
   readonly blocks: readonly Block[];
@@ -25,12 +25,12 @@ export const maybeCount = (value: unknown): number | undefined =>
 
 function block({ type, text, data, mimeType }: Fields): Block {
   if (type === "text") return { type, text: textOf(text) };
-  // Only what a picture or sound may be: the type goes into an address.
+  // Only image and audio types are allowed, because the type becomes part of a data URL.
   const isMedia = (type === "image" || type === "audio") && /^(image|audio)\/[\w.+-]+$/.test(textOf(mimeType));
   return isMedia ? { type, address: `data:${textOf(mimeType)};base64,${textOf(data)}` } : { type: "other" };
 }
 
-/** Reads the result of `tools/call`; throws what is no success. */
+/** Parses a `tools/call` result; throws an error for a failed call. */
 export function told(result: unknown): Told {
   const { isError, content, structuredContent, _meta } = fieldsOf(result);
   const blocks = each(content, block);
@@ -41,11 +41,11 @@ export function told(result: unknown): Told {
   throw Object.assign(new Error(message), { refused: fields, scopes: textsOf(fieldsOf(_meta)["requested_scopes"]) });
 }
 
-/** What else a refusal says; nothing of another failure. */
+/** The details of a denied call; empty for other errors. */
 export const refusal = (error: unknown): Fields => fieldsOf(fieldsOf(error)["refused"]);
-/** What a person would have to allow. */
+/** The scopes that a person would have to allow. */
 export const scopesOf = (error: unknown): string[] => textsOf(fieldsOf(error)["scopes"]);
-/** What a person reads of a failure. */
+/** The error message for display. */
 export const explained = (error: unknown): string => error instanceof Error ? error.message : String(error);
-/** Whether it failed because somebody may not. */
+/** Whether the call failed for lack of permission. */
 export const isLocked = (error: unknown): boolean => /^(NOT_FOUND|PERMISSION_DENIED|SCOPE_REQUIRED)$/.test(textOf(refusal(error)["code"]));
