@@ -1,5 +1,5 @@
-// What a person wants in, what the host says to it out. The host serves this page and is of one build with it, so what it
-// says is of these types; texts of agents among it are shown as text alone.
+// API client of the console. The host and this page are from the same build, so responses are not validated; text from
+// agents is shown as text only.
 
 import type { Contents, Entry } from "../../lib/contents.ts";
 
@@ -16,7 +16,7 @@ export interface Question {
     readonly trust: "own" | "known" | "unknown";
     readonly divisible: boolean;
     readonly preview: { readonly added: number; readonly removed: number } | null;
-    /** How long the arguments are, if only their beginning is here. */
+    /** Size of the full arguments, if only their beginning is included. */
     readonly arguments_bytes: number | null;
   };
 }
@@ -24,11 +24,11 @@ export interface Question {
 export interface Grant {
   readonly grant: string;
   readonly pattern: string;
-  /** None for all of them. */
+  /** `null` stands for all verbs. */
   readonly verb: string | null;
-  /** Who holds it, in words. */
+  /** The holder, for display. */
   readonly held: string;
-  /** What a person can choose to see it among others. */
+  /** The options under which a person can filter for this grant. */
   readonly whose: readonly string[];
   readonly descendants: boolean;
   readonly uses_left: number | null;
@@ -51,11 +51,11 @@ export interface State {
   readonly grants: readonly Grant[];
   readonly refusals: readonly { readonly run: string; readonly refusal: number; readonly agent: string; readonly refused: string }[];
   readonly tallies: readonly { readonly session: string; readonly allowed: number; readonly denied: number }[];
-  /** How many more there are than these lists have. */
+  /** Number of items omitted from each list. */
   readonly omitted: Readonly<Record<"questions" | "grants" | "refusals", number>>;
 }
 
-/** How a question stands, or why an answer to it had no effect. */
+/** The status of a question, or the reason why an answer had no effect. */
 export interface Standing {
   readonly question: string;
   readonly status?: "pending" | "granted" | "denied" | "expired" | "cancelled";
@@ -88,7 +88,7 @@ export interface Suggested {
     readonly run: string;
     readonly agent: string;
     readonly pattern: string;
-    /** What it allows, in words. */
+    /** Description of what the rule allows. */
     readonly covers: string;
     readonly spares: number;
     readonly holder: unknown;
@@ -98,7 +98,7 @@ export interface Suggested {
 
 export interface History {
   readonly chain: { readonly state: string };
-  /** What the chain comes to, in words. */
+  /** Description of the state of the hash chain. */
   readonly words: string;
   readonly entries: readonly {
     readonly at: number;
@@ -119,11 +119,11 @@ export interface History {
     readonly grant?: number;
     readonly cause?: string;
     readonly origin?: string;
-    /** How a call without a question ended, and what allowed it. */
+    /** For calls without a question: the outcome, and what allowed the call. */
     readonly outcome?: string;
     readonly code?: string;
     readonly message?: string;
-    /** Its effect began, and it failed or no end of it is recorded. */
+    /** The call began to take effect, and failed or has no recorded end. */
     readonly begun?: boolean;
     readonly grants?: readonly number[];
     readonly brought?: readonly string[];
@@ -138,20 +138,20 @@ export interface History {
   readonly runs: readonly number[];
 }
 
-/** The host does not know the secret of this address. */
+/** The host rejected the secret from this page's address. */
 export class Stranger extends Error {}
 
 const found = location.hash.slice(1);
 if (found) {
-  // It stays out of what a person copies or goes back to, and is there after a reload.
+  // Removes the secret from the address and the browser history, but keeps it across reloads.
   sessionStorage.setItem("secret", found);
   history.replaceState(null, "", "/");
 }
-// An address that comes to a page that is there is one of its own.
+// Pasting another address with a secret only changes the hash, so reload the page.
 onhashchange = () => location.reload();
 const authorization = `Bearer ${sessionStorage.getItem("secret") ?? ""}`;
 
-/** Asks the host; with a `body`, tells it something. */
+/** Sends a request to the host: GET, or POST with a `body`. */
 export async function fetched(path: string, body?: unknown): Promise<Response> {
   const headers = { authorization, "content-type": "application/json" };
   const response = await fetch(`/api/${path}`, { method: body ? "POST" : "GET", headers, body: JSON.stringify(body) ?? null });
@@ -160,5 +160,5 @@ export async function fetched(path: string, body?: unknown): Promise<Response> {
   return response;
 }
 
-/** The same for an answer in JSON. */
+/** Sends a request and parses the JSON response. */
 export const host = async <T>(path: string, body?: unknown): Promise<T> => (await fetched(path, body)).json() as Promise<T>;

@@ -1,4 +1,4 @@
-// Questions of one kind in, a list to tick and one press for what is ticked out.
+// Batch view: several similar questions with checkboxes, answered together.
 import { el, onTick, say } from "../../lib/dom.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { host } from "./api.ts";
@@ -30,7 +30,7 @@ export function together(
       ({ changes }) => {
         whole.append(el("details", el("summary", `What it would do: +${preview?.added} −${preview?.removed}`), rows(changes)));
         tick.disabled = !!end.textContent;
-        // What stands beneath it moved.
+        // The buttons below moved.
         stir();
       },
       (error: unknown) => whole.append(trouble(error)),
@@ -56,7 +56,7 @@ export function together(
         for (const { question, status, message } of answers) {
           const item = items.find((one) => one.question === question);
           if (item) say(item.end, oneLine(status ?? message ?? ""));
-          // It may be answered again.
+          // The answer had no effect, so allow another one.
           if (item && !status) item.tick.disabled = false;
         }
       })

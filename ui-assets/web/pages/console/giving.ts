@@ -1,4 +1,4 @@
-// What a person wants to allow without being asked in, a rule or a template's rules given out; they are shown before.
+// Form to add a rule, or the rules of a template, after a preview.
 import { isWide } from "../../components/permission-prompt/choice.ts";
 import { el } from "../../lib/dom.ts";
 import { oneLine } from "../../lib/visible.ts";
@@ -14,7 +14,7 @@ const TIMES: Readonly<Record<string, readonly [words: string, lifetime: unknown]
 
 export function giving(): { place: HTMLElement; show(state: State): void; begin(verb: string): void } {
   let sources: State["sources"] = [];
-  /** Goes up with whatever makes what is shown the rules of something else. */
+  /** Incremented when a change of the form invalidates the previewed rules. */
   let turn = 0;
   const forget = (): void => {
     turn += 1;
@@ -26,7 +26,7 @@ export function giving(): { place: HTMLElement; show(state: State): void; begin(
     return made;
   };
   const chosen = (): State["sources"][number] | undefined => sources.find(({ run }) => run === source.value);
-  /** Offers what the chosen host has, with its own directories. */
+  /** Updates the templates and directories of the selected host. */
   const renew = (): void => {
     offer(template, [["", "One rule"], ...(chosen()?.templates ?? []).map(({ name, about }) => [name, `${name}: ${about}`] as const)]);
     own.hidden = !!template.value;
@@ -54,7 +54,7 @@ export function giving(): { place: HTMLElement; show(state: State): void; begin(
   const look = async (): Promise<void> => {
     forget();
     const now = turn;
-    // What is given is what is looked at, whatever becomes of the fields.
+    // Keep the previewed values, because the fields can change before the rules are added.
     const holder = agent.value.trim();
     const [words, lifetime] = TIMES[time.value] ?? [];
     const rule = template.value ? "" : pattern.value.trim();
@@ -92,7 +92,7 @@ export function giving(): { place: HTMLElement; show(state: State): void; begin(
       const before = JSON.stringify(chosen());
       ({ sources } = state);
       offerSources(source, sources);
-      // A person may be typing.
+      // Do not reset the form while a person is typing, unless the host's options changed.
       if (before !== JSON.stringify(chosen())) renew();
     },
   };

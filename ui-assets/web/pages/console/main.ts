@@ -1,4 +1,4 @@
-// The host's state in, the console out: questions, permissions and history, each on a tab of its own.
+// Entry point of the approval console, with tabs for questions, permissions and history.
 import { el, onPress } from "../../lib/dom.ts";
 import { host, Stranger } from "./api.ts";
 import type { State } from "./api.ts";
@@ -43,7 +43,7 @@ function show(): void {
   open.tab.textContent = `Questions${count}`;
   const fresh = !chosen.place.isConnected;
   if (fresh) main.replaceChildren(chosen.place);
-  // The past is looked at when a person comes to it, and whenever they want to.
+  // The history is loaded when its tab is opened, and on request.
   if (fresh || chosen !== over) chosen.show(state);
 }
 
@@ -51,7 +51,7 @@ async function follow(): Promise<void> {
   for (let tries = 0; ; tries += 1) {
     let what = "The prompt cannot be loaded";
     try {
-      // One that failed to load is not tried again under its name.
+      // Browsers cache a failed module import, so retry under another URL.
       if (!customElements.get("permission-prompt")) await import(`/permission-prompt.js?${tries}`);
       for (;;) {
         what = "The host does not answer";

@@ -1,4 +1,4 @@
-// The record's entries in, a table to look back by out, with counts and whether the record is whole.
+// History tab: a filterable table of audit entries, with counts and the state of the hash chain.
 import { el } from "../../lib/dom.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { fetched, host } from "./api.ts";
@@ -24,10 +24,10 @@ function row({ at, agent, tool, entry, grant, decision, by, origin, patterns, ne
   return el("tr", ...cells.map((cell) => el("td", cell)));
 }
 
-/** Fills a place with what was decided, and returns what looks anew. */
+/** Renders the history into `place`; returns a function that reloads it. */
 export function past(place: HTMLElement): (state: State) => void {
   let skip = 0;
-  /** Goes up with each look: an answer to one before it comes too late. */
+  /** Incremented on each request, to ignore outdated responses. */
   let turn = 0;
   const from = (to = 0, anew = false): void => {
     skip = to;

@@ -1,4 +1,4 @@
-// What waits for a word in, one prompt at a time out, or several of a kind together.
+// Questions tab: shows one pending question at a time, or a batch of similar ones.
 import type { PermissionPrompt } from "../../components/permission-prompt/index.ts";
 import { el, message, say } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
@@ -10,7 +10,7 @@ import { button, code, draw, failed, go, line, trouble } from "./shown.ts";
 
 const id = (question: Question): string => question.tool_call.id;
 
-/** Fills a place with what waits, and returns what keeps it so. */
+/** Renders the pending questions into `place`; returns a function that updates them. */
 export function questions(place: HTMLElement): (state: State) => void {
   const ear = el("p.seen-by-ear", { role: "status" });
   const above = el("div.chips");
@@ -20,9 +20,9 @@ export function questions(place: HTMLElement): (state: State) => void {
   let state: State | undefined;
   let shown: Question | undefined;
   let prompt: PermissionPrompt | undefined;
-  /** Those that a person wants to see together. */
+  /** The open batch view, if any. */
   let batch: ReturnType<typeof together> | undefined;
-  /** Those that were answered here, and those to be looked at later, in that order. */
+  /** Ids of the questions answered on this page, and of the skipped ones in order. */
   const said = new Set<string>();
   const later = new Set<string>();
   const waiting = (): readonly Question[] => {
@@ -51,7 +51,7 @@ export function questions(place: HTMLElement): (state: State) => void {
       said.add(id(question));
       asked.block = ended(question, stands);
       if (stands.status === "granted") void suggest({ run, agent: agent.join("/"), session, worker });
-      // What was said here needs no more looking at; what somebody else said does.
+      // Move on if the person's own answer took effect; otherwise keep showing what somebody else decided.
       if (stands.status === ("allow" in word ? "granted" : "denied")) next();
       else over();
     } catch (error) {
@@ -59,7 +59,7 @@ export function questions(place: HTMLElement): (state: State) => void {
     }
   };
 
-  /** Offers a rule that would have spared questions; the host knows of one if there were enough. */
+  /** Offers a rule that would avoid similar questions, if the host suggests one. */
   const suggest = async (about: object): Promise<void> => {
     const { suggestion } = await host<Suggested>("suggestions", about).catch(() => ({ suggestion: null }));
     if (!suggestion) return;
@@ -110,7 +110,7 @@ export function questions(place: HTMLElement): (state: State) => void {
 
   const chips = (current: Question, open: readonly Question[]): void => {
     const more = open.filter((one) => id(one) !== id(current)).length + (state?.omitted.questions ?? 0);
-    // A call of another server, or one that shows nothing, is looked at by itself.
+    // Calls of third-party servers, and calls without a preview, are never batched.
     const alike = state?.batches.map((kind) => [kind, open.filter((one) => kind.questions.includes(id(one)) && one.bailiwick.trust === "own" && one.bailiwick.preview)] as const);
     const [kind, several] = alike?.find(([, of]) => of.length > 1) ?? [];
     const tally = state?.tallies.find((one) => one.session === current.bailiwick.session);

@@ -1,16 +1,16 @@
-// Changes in, rows that show them out; each hunk has a tick where it can be left out.
+// Renders file changes; each hunk has a checkbox if it can be excluded.
 import type { LeftOut } from "../../components/permission-prompt/choice.ts";
 import { binary, counts, listing } from "../../lib/contents.ts";
 import { el, onPress, onTick } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import type { Change } from "./api.ts";
 
-/** How many lines are shown until a person wants more, and how much of a line. */
+/** Maximum number of lines, and of characters per line, shown at first. */
 const MOST = 300;
 const LONGEST = 2000;
 
 function row(op: string, text: string): HTMLElement {
-  // A line end other than this is seen, since it can be all that changes.
+  // Show line endings other than `\n`, because they may be the only change.
   const shown = visible(text.replace(/\n$/, ""));
   const line = el("code", { tabindex: -1 }, shown.slice(0, LONGEST));
   const rest = shown.slice(LONGEST);
@@ -18,7 +18,7 @@ function row(op: string, text: string): HTMLElement {
   return el("div.row", { class: { "+": "row add", "-": "row del" }[op] }, el("span", op), line);
 }
 
-/** Shows more when it is pressed; who pressed it stands on `place` then. */
+/** A button that shows more content, and then moves the focus to `place`. */
 function more(words: string, place: HTMLElement, show: () => void): HTMLElement {
   return onPress(el("button", `Show ${words}`), (pressed) => {
     pressed.remove();
@@ -38,7 +38,7 @@ function head({ op, path, to, before, after, added, removed, hidden, large, bina
   return el("div.file", el("b", what), " ", el("bdi", names), " ", el("span.quiet", why), entries);
 }
 
-/** `tell` hears what is left out, or nothing if all of it would be. */
+/** `tell` receives the excluded hunks, or `undefined` if all are excluded. */
 export function rows(changes: readonly Change[], tell?: false | ((out: readonly LeftOut[] | undefined) => void)): HTMLElement {
   const all = el("div.diff", { tabindex: 0, role: "group", "aria-label": "What would change" }, !changes.length && "Nothing would change.");
   const ticks = changes.map(({ path }) => ({ path, of: [] as HTMLInputElement[] }));

@@ -1,4 +1,4 @@
-// What is granted in, two levels of it out: what may be done at all, and each rule with what a person can do about it.
+// Permissions tab: a switch for each verb, and a list of all grants.
 import { el, left } from "../../lib/dom.ts";
 import { oneLine } from "../../lib/visible.ts";
 import { host } from "./api.ts";
@@ -8,11 +8,11 @@ import { button, clock, code, draw, failed, line, name, offer, select, tick } fr
 
 const VERBS = { read: "Read", write: "Change", execute: "Run" };
 
-/** Fills a place with what is granted, and returns what keeps it so. */
+/** Renders the permissions into `place`; returns a function that updates them. */
 export function settings(place: HTMLElement): (state: State) => void {
   let state: State | undefined;
   const chosen = new Set<string>();
-  /** The verb whose grants a person is about to take back. */
+  /** The verb whose grants are about to be revoked, awaiting confirmation. */
   let sure = "";
   const main = el("div");
   const wrong = el("div");

@@ -1,20 +1,20 @@
-// Elements in, the same kept up to date in place out: what a person is at stays where and what it is.
+// Keyed DOM patching that preserves focus and input, and ignores presses right after a change.
 import { CALM, el, message, onPress, onTick } from "../../lib/dom.ts";
 import type { Child } from "../../lib/dom.ts";
 import { oneLine, visible } from "../../lib/visible.ts";
 import type { State } from "./api.ts";
 
-/** When something that can be pressed came, went, moved or began to mean another thing. */
+/** Time of the last change to the controls. */
 let stirred = 0;
 
-/** From now on nothing counts for a while. */
+/** Ignores presses for the next `CALM` milliseconds. */
 export function stir(): void {
   stirred = performance.now();
 }
 
 const isCalm = (): boolean => performance.now() - stirred >= CALM;
 
-/** The nodes in a place by their keys; those without one by what they are and the how manieth of that. */
+/** The child nodes by `data-key`, or by node name and position. */
 function keyed(place: Node): ReadonlyMap<string, ChildNode> {
   const all = new Map<string, ChildNode>();
   for (const node of place.childNodes) {
@@ -25,7 +25,7 @@ function keyed(place: Node): ReadonlyMap<string, ChildNode> {
   return all;
 }
 
-/** Makes `place` hold what `wanted` holds, of the nodes that are there as far as they are the same. */
+/** Patches the children of `place` to match `wanted`, and reuses nodes with the same key. */
 function mend(place: HTMLElement, wanted: HTMLElement): void {
   const is = keyed(place);
   const shall = keyed(wanted);
@@ -51,14 +51,14 @@ function mend(place: HTMLElement, wanted: HTMLElement): void {
 }
 
 function renewed(kept: HTMLElement, wanted: HTMLElement): void {
-  // What a person opened stays open; what they typed is no attribute.
+  // Keep `open`, which a person may have toggled; typed input is not an attribute.
   for (const { name } of [...kept.attributes]) if (name !== "open" && !wanted.hasAttribute(name)) kept.removeAttribute(name);
   for (const { name, value } of wanted.attributes) if (kept.getAttribute(name) !== value) kept.setAttribute(name, value);
   kept.onclick = wanted.onclick;
   mend(kept, wanted);
 }
 
-/** Shows `children` in `place`. Whoever stood on something that is gone stands on the place. */
+/** Renders `children` into `place`. If the focused element is removed, `place` gets the focus. */
 export function draw(place: HTMLElement, ...children: readonly Child[]): void {
   const inside = place.contains(document.activeElement);
   mend(place, el("div", ...children));
@@ -72,13 +72,13 @@ export const name = (text: string, most?: number): HTMLElement => el("bdi", oneL
 export const line = (...children: readonly Child[]): HTMLElement => el("div.line", ...children);
 export const clock = (at: number): string => new Date(at).toLocaleString();
 
-/** A button for what changes nothing but this page. */
+/** A button that only affects this page, and so has no delay. */
 export const go = (words: Child, act: () => void): HTMLElement => onPress(el("button", words), act);
 
-/** A button for what stands still. */
+/** A button that ignores presses right after a change. */
 export function button(words: Child, act: (button: HTMLButtonElement) => void, attributes: Readonly<Record<string, string>> = {}): HTMLButtonElement {
   return onPress(el("button", attributes, words), (pressed) => {
-    // A press that came too soon is marked on the button, which the next one takes away.
+    // Mark an early press on the button; the next accepted press removes the mark.
     if (isCalm()) {
       delete pressed.dataset["early"];
       act(pressed);
@@ -86,11 +86,11 @@ export function button(words: Child, act: (button: HTMLButtonElement) => void, a
   });
 }
 
-/** A tick with its words beside. */
+/** A checkbox with a label. */
 export const tick = (words: Child, act: (on: boolean) => void, attributes: object = {}): HTMLElement =>
   el("label", onTick(el("input", { type: "checkbox", ...attributes }), act), words);
 
-/** A choice of one of some, which `offer` puts there; it has a name for those that have none beside. */
+/** A select element whose options `offer` sets; `label` names it if it has no visible label. */
 export function select(change: () => void, options: Parameters<typeof offer>[1] = [], label?: string): HTMLSelectElement {
   const made = el("select", { "aria-label": label });
   made.onchange = change;
@@ -98,19 +98,19 @@ export function select(change: () => void, options: Parameters<typeof offer>[1] 
   return made;
 }
 
-/** Puts other options, each a value and its words, into a choice; what was chosen stays if it is still there. */
+/** Sets the options of a select element and keeps the selected value if it still exists. */
 export function offer(place: HTMLSelectElement, options: readonly (readonly [value: string, words: string])[]): void {
   draw(place, ...options.map(([value, words]) => el("option", { value, "data-key": value }, oneLine(words, 80))));
 }
 
-/** Puts the hosts that can be meant into a choice, which is there if there are several. */
+/** Sets the available hosts as options; hides the select element if there is only one. */
 export function offerSources(place: HTMLSelectElement, sources: State["sources"]): void {
   offer(place, sources.map(({ run, server }) => [run, `${server} ${run.slice(0, 4)}`]));
   place.hidden = sources.length < 2;
 }
 
-/** A region for what went wrong. */
+/** An alert that shows an error. */
 export const trouble = (error: unknown): HTMLElement => el("p.notice bad", { role: "alert" }, oneLine(message(error), 400));
 
-/** Shows in `place` what went wrong. */
+/** Returns an error handler that shows the error in `place`. */
 export const failed = (place: HTMLElement) => (error: unknown): void => draw(place, trouble(error));

@@ -1,11 +1,10 @@
-// JSON of a review in, its data as the page uses it out; or nothing, if it is none.
+// Parses the JSON of a review.
 import { fit } from "../../lib/fit.ts";
 
 export type Kind = " " | "-" | "+";
 /**
- * A line as people see it: its kind, its numbers in the old and the new file, its text, where the words that differ
- * begin and how long they are (in UTF-16 units), how long the whole line is if it was cut, and whether the file ends
- * here without a line end.
+ * A displayed line: kind, line number in the old and in the new file, text, ranges of changed words (start and length
+ * in UTF-16 units), full length if truncated, and whether the file ends here without a newline.
  */
 export type Row = readonly [Kind, number, number, string, (readonly (readonly [number, number])[])?, number?, (0 | 1)?];
 
@@ -23,10 +22,10 @@ const CHANGE = {
   contents: { files: 0, directories: 0, others: 0, bytes: 0, first: [{ path: "", kind: "", bytes: 0 }] },
   large: false,
   hidden: false,
-  // Where it begins in the old file, how many lines it has there, the same of the new file; then, again and again, how
-  // many lines are kept, removed and added.
+  // Old start, old line count, new start, new line count, followed by repeated run lengths of kept, removed and added
+  // lines.
   hunks: [[0]],
-  // 0 if the lines between the hunks cannot be had.
+  // 0 if the lines between hunks are not available.
   old_lines: 0,
   rows: [],
   around: [],
@@ -36,7 +35,7 @@ const REVIEW = { version: 0, uri: "", tool: "", agent: "", intent: "", preview: 
 export type Change = typeof CHANGE;
 export type Review = typeof REVIEW;
 
-/** The most lines of a file that are laid out. */
+/** Maximum number of lines of a file in the layout. */
 const MOST_LINES = 1_000_000;
 
 export function review(value: unknown): Review | undefined {
@@ -51,7 +50,7 @@ export function review(value: unknown): Review | undefined {
   return found.version === 1 ? found : undefined;
 }
 
-/** The rows among the values. */
+/** The valid rows of a list. */
 export function rows(values: unknown): readonly Row[] {
   return Array.isArray(values) ? values.filter((value): value is Row => Array.isArray(value) && typeof value[3] === "string") : [];
 }

@@ -1,4 +1,4 @@
-// One change in, its section of the page out: what becomes of the file, and the table of its lines.
+// Section of one file change: its summary and the table of its lines.
 import { binary, counts as wholeOf, listing } from "../../lib/contents.ts";
 import { visible } from "../../lib/visible.ts";
 import { rows } from "./data.ts";
@@ -16,16 +16,16 @@ const SAYS: Readonly<Record<string, string>> = { create: "New", modify: "Changed
 export interface File {
   readonly node: HTMLElement;
   readonly change: Change;
-  /** The hunks that a person leaves out. */
+  /** Indexes of the excluded hunks. */
   readonly out: ReadonlySet<number>;
-  /** How many places changed. */
+  /** Number of changed places. */
   places(): number;
-  /** The element of one of them. */
+  /** The element of a changed place. */
   place(at: number): Element | undefined;
   look(split: boolean, asked: boolean): void;
 }
 
-/** Which of the page's sentences says why there are no lines to look at. */
+/** The name of the message that explains why no lines are shown. */
 function reason({ op, before, hidden, large, binary, hunks }: Change): string {
   if (op === "make_directory") return op;
   if (before.kind === "directory" && op === "delete") return "goes";
@@ -41,21 +41,21 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
   const table = part(node, ".rows");
   const failed = part(node, ".notice");
   const { hunks, gaps } = parts(change);
-  // The rows of the hunks by their place, and the old file's lines by their number, as far as they are here.
+  // Loaded rows of the hunks by index, and loaded lines of the old file by line number.
   const held = new Map<number, Row>();
   const lines = new Map<number, Row>();
   const asking = new Set<string>();
   const out = new Set<number>();
   let split = false;
   let busy = false;
-  // What was wanted while something else was on its way.
+  // The range to load after the pending request.
   let next: Cell | undefined;
   let laid: ReturnType<typeof layout> = { lines: [], starts: [] };
   let drawn: Virtual | undefined;
 
   const keep = (values: unknown, from?: number): number => rows(values).map((row, at) => (from === undefined ? lines.set(row[1], row) : held.set(from + at, row))).length;
 
-  /** Has rows from a place or line on; what is here or on its way is not asked for again. */
+  /** Loads rows from an index or line number; skips ranges that are loaded or pending. */
   async function fetch(cell: Cell, rest: string): Promise<void> {
     const [, old, , at] = cell;
     const query = `${at === undefined ? `old=${old}` : `from=${at}`}&${rest}`;
@@ -83,7 +83,7 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
     }
   }
 
-  /** Asks for one page after the other, and whole ones: what comes after is wanted soon. */
+  /** Loads one full page at a time; adjacent rows are likely to be needed next. */
   function wants(first: Cell): void {
     next = busy ? first : undefined;
     if (busy) return;

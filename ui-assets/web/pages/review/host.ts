@@ -1,4 +1,4 @@
-// The host that embeds this page in, what it tells of a call and what it answers out: MCP Apps by the few messages that are needed here.
+// Minimal MCP Apps client for the review page, without the general bridge.
 import { look, root, watchSize } from "../../bridge/look.ts";
 import type { HostContext } from "../../bridge/types.ts";
 import { isFields } from "../../lib/kinds.ts";
@@ -6,13 +6,13 @@ import type { Fields } from "../../lib/kinds.ts";
 
 export interface Host {
   context(): HostContext;
-  /** Reads what stands at an address. */
+  /** Reads a resource as JSON. */
   load(uri: string): Promise<unknown>;
   call(tool: string, input: Fields): Promise<Fields>;
   notify(method: string, params: Fields): void;
 }
 
-/** Speaks to the host; `heard` gets what it tells, in order. */
+/** Connects to the host; `heard` receives its notifications in order. */
 export function host(heard: (method: string, params: Fields) => void): Host {
   const parent = window.parent;
   const status = root.dataset;
@@ -49,7 +49,7 @@ export function host(heard: (method: string, params: Fields) => void): Host {
     const { id, method } = data;
     const params = isFields(data.params) ? data.params : {};
     if (typeof method !== "string") asked.get(id)?.(data);
-    // Whatever else the host asks for there is not; to be taken away, this page needs no time.
+    // Other requests are rejected. Teardown needs no cleanup.
     else if (id !== undefined) send(/ping|teardown/.test(method) ? { id, result: {} } : { id, error: { code: -32601, message: "not known here" } });
     else {
       if (method.endsWith("host-context-changed")) dress(params);
@@ -69,7 +69,7 @@ export function host(heard: (method: string, params: Fields) => void): Host {
     if (isFields(hostContext)) dress(hostContext);
     watchSize((size) => notify("ui/notifications/size-changed", size));
   })();
-  // Whoever needs the host hears of it; else this page does without.
+  // Callers that need the host see the rejection; the page also works without a host.
   ready.catch(() => undefined);
 
   return {
@@ -82,15 +82,15 @@ export function host(heard: (method: string, params: Fields) => void): Host {
         const { contents } = await ask("resources/read", { uri });
         return JSON.parse(String((contents as Fields[])[0]?.text));
       } catch {
-        // A host need not offer resources to views.
+        // Fallback for hosts that do not offer resources to views.
         return call("review_rows", { uri });
       }
     },
   };
 }
 
-/** The blocks of a tool's answer. */
+/** The content blocks of a tool result. */
 export const blocks = (content: unknown): readonly Fields[] => (Array.isArray(content) ? content.filter(isFields) : []);
 
-/** Their text. */
+/** The text of the content blocks. */
 export const said = (content: unknown): string => blocks(content).map(({ text }) => (typeof text === "string" ? text : "")).join(" ").trim();

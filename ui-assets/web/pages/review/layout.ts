@@ -1,10 +1,12 @@
-// A change in, the lines of its table out: what stands where, whether its text is here or not.
+// Computes the lines of a change's table, before their text is loaded.
 import type { Change, Kind } from "./data.ts";
 
-/** One side of a line: its kind, its numbers in both files, and its place among the rows of the hunks, if it is in one. */
+/**
+ * One side of a line: kind, line numbers in the old and the new file, and index among the rows of the hunks, if any.
+ */
 export type Cell = readonly [Kind, old: number, now: number, row?: number];
 
-/** Old lines between two hunks: from which to which, how far the new numbers are off, and which are not shown yet. */
+/** Unchanged lines between two hunks: the range, the offset of the new line numbers, and the part still collapsed. */
 export interface Gap {
   readonly start: number;
   readonly end: number;
@@ -13,7 +15,10 @@ export interface Gap {
   to: number;
 }
 
-/** The two sides of a line, of which one may be empty (of a line across both, the second); or a gap, and which hunk comes after it. */
+/**
+ * Both sides of a line, either of which may be empty (a line across both columns has no second side); or a gap and the
+ * index of the hunk after it.
+ */
 export type Line = readonly [Cell | undefined, Cell | undefined] | readonly [Gap, number];
 export const isGap = (line: Line): line is readonly [Gap, number] => typeof line[1] === "number";
 
@@ -23,14 +28,14 @@ interface Hunk {
   readonly runs: readonly number[];
 }
 
-/** The hunks and the gaps before each of them and after the last. */
+/** The hunks, and the gaps before, between and after them. */
 export function parts(change: Change): { hunks: readonly Hunk[]; gaps: readonly Gap[] } {
   const gaps: Gap[] = [];
   let start = 1;
   let shift = 0;
   const gap = (end: number): void => void gaps.push({ start, end, shift, from: start, to: end });
   const hunks = change.hunks.map(([from = 0, lines = 0, to = 0, added = 0, ...runs]) => {
-    // A side without lines is named by the line before it.
+    // The position of an empty side is given as the line before it.
     const hunk = { old: from + (lines > 0 ? 0 : 1), now: to + (added > 0 ? 0 : 1), runs };
     gap(hunk.old - 1);
     start = hunk.old + lines;
@@ -41,7 +46,7 @@ export function parts(change: Change): { hunks: readonly Hunk[]; gaps: readonly 
   return { hunks, gaps };
 }
 
-/** The lines of the table, and which of them begin a change. With `heads`, a line stands before each hunk in any case. */
+/** The lines of the table, and the indexes at which changes start. With `heads`, every hunk has a header line. */
 export function layout({ hunks, gaps }: ReturnType<typeof parts>, split: boolean, heads: boolean): { lines: readonly Line[]; starts: readonly number[] } {
   const lines: Line[] = [];
   const starts: number[] = [];

@@ -1,4 +1,4 @@
-// The data of a call in, what it would change or changed as a page out.
+// Entry point of the review page, which shows the changes of a call.
 import { root } from "../../bridge/look.ts";
 import { isFields } from "../../lib/kinds.ts";
 import { oneLine } from "../../lib/visible.ts";
@@ -15,27 +15,27 @@ let shown: Review | undefined;
 let files: readonly File[] = [];
 let split = false;
 let asked = false;
-// The place that `n` and `p` begin from.
+// Index of the current change for `n` and `p`.
 let here = -1;
-// Counts what was told of the call: an answer to an earlier question is passed over.
+// Incremented when the host sends data, to ignore outdated responses.
 let turn = 0;
 
 const pressed = (id: string, on: boolean): void => by(id).setAttribute("aria-pressed", String(on));
 
-/** Wraps long lines, or not; as it was not, unless it is said. */
+/** Sets line wrapping, or toggles it without an argument. */
 const wrap = (on?: boolean): void => pressed("wrap", root.classList.toggle("wrap", on));
 
 function view(beSplit: boolean): void {
   split = beSplit;
   pressed("unified", !split);
   pressed("beside", split);
-  // Side by side a line that does not fit would be cut, so it always wraps.
+  // The split view always wraps, because long lines would be cut off.
   by<HTMLButtonElement>("wrap").disabled = split;
   root.classList.toggle("split", split);
   for (const one of files) one.look(split, asked);
 }
 
-/** Goes to the next change, or the one before, over all files. */
+/** Moves to the next or previous change across all files. */
 function go(step: number): void {
   const all = files.flatMap((one) => Array.from({ length: one.places() }, (_, at) => () => one.place(at)));
   const row = all[here + step]?.();
@@ -47,7 +47,7 @@ function go(step: number): void {
   say(by("where"), `${here + 1} of ${all.length}`);
 }
 
-/** Says that there is nothing to show, and why. */
+/** Shows a message instead of a review. */
 function none(text: string, failed = false): void {
   shown = undefined;
   by("app").hidden = true;
@@ -58,7 +58,7 @@ function none(text: string, failed = false): void {
   say(node, text);
 }
 
-/** Says what is left out, here and, if a person changed it, to the host. */
+/** Shows the number of excluded hunks, and sends the hunks to the host after a change. */
 function left(tell = false): void {
   const parts = files.filter(({ out }) => out.size > 0).map(({ change, out }) => ({ path: change.path, hunks: [...out] }));
   const count = parts.flatMap(({ hunks }) => hunks).length;
@@ -68,7 +68,7 @@ function left(tell = false): void {
   if (tell) page.notify("dev.bailiwick/notifications/left-out", { left_out: parts });
 }
 
-/** Asks whether the files are still as they are shown. Who cannot be asked says nothing of them. */
+/** Checks whether the files still match the review. Without an answer, nothing is shown. */
 async function check(): Promise<void> {
   const of = shown;
   const state = await (of?.uri ? page.load(`${of.uri}.state`) : undefined);
@@ -110,7 +110,7 @@ function show(data: Review): void {
   recheck();
 }
 
-/** Shows the review at an address that is still to come. */
+/** Shows the review at an address that is not known yet. */
 async function follow(address: Promise<unknown> | unknown, without: string): Promise<void> {
   const mine = (turn += 1);
   try {
@@ -124,7 +124,7 @@ async function follow(address: Promise<unknown> | unknown, without: string): Pro
   }
 }
 
-/** Takes up what the host tells. */
+/** Handles a notification from the host. */
 function heard(method: string, params: Record<string, unknown>): void {
   const given = method === "dev.bailiwick/notifications/review" ? params : params["dev.bailiwick/data"];
   if (isFields(given)) {

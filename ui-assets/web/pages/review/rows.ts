@@ -1,21 +1,21 @@
-// Lines of a change's table in, their elements out; text goes in as text nodes alone.
+// Renders the lines of a change's table. Text is inserted as text nodes only.
 import { visible } from "../../lib/visible.ts";
 import type { Row } from "./data.ts";
 import { isGap } from "./layout.ts";
 import type { Cell, Gap, Line } from "./layout.ts";
 import { copy, part, say } from "./part.ts";
 
-/** What a table shows and what may be done with it. */
+/** Options and actions of a table. */
 export interface Table {
   row(cell: Cell): Row | undefined;
-  /** Shows the whole of a line that was cut. */
+  /** Loads the full text of a truncated line. */
   whole(cell: Cell): void;
-  /** The lines between the hunks can be had. */
+  /** Whether the lines between hunks are available. */
   readonly opens: boolean;
-  /** Shows more of a gap: from its beginning, from its end, or all. */
+  /** Expands a gap from its start, from its end or completely. */
   more(gap: Gap, where: number): void;
   readonly hunks: number;
-  /** A person may leave hunks out, and these they do. */
+  /** Whether a person may exclude hunks. */
   readonly asks: boolean;
   readonly out: ReadonlySet<number>;
   leave(hunk: number, out: boolean): void;
@@ -34,7 +34,7 @@ function words(node: Element, row: Row | undefined): void {
   node.append(visible(text.slice(at)));
 }
 
-/** Fills in number, sign and text of one side; of one without a line only its place stays. */
+/** Fills in the line number, sign and text of one side, or leaves it blank. */
 function fill([number, sign, text]: readonly Element[], cell: Cell | undefined, shown: number | undefined, table: Table): void {
   if (!number || !sign || !text) return;
   if (!cell) {
@@ -80,7 +80,7 @@ function between(gap: Gap, hunk: number, table: Table): HTMLElement {
   return made;
 }
 
-/** The row of a table for a line; `index` counts from 1. */
+/** The table row of a line; `index` starts at 1. */
 export function rowOf(line: Line, index: number, split: boolean, table: Table): HTMLElement {
   let made: HTMLElement;
   if (isGap(line)) made = between(...line, table);

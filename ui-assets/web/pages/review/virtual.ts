@@ -1,4 +1,4 @@
-// How many lines there are and how some of them are drawn in, a tree of boxes out that holds those in sight alone.
+// Virtualized list for the review page: a tree of boxes that renders only the lines in view.
 
 const LEAF = 24;
 const BRANCH = 20;
@@ -11,14 +11,14 @@ interface Box {
 }
 
 export interface Virtual {
-  /** The element of a line, drawn if it was not. */
+  /** The element of a line, rendered on demand. */
   reveal(line: number): Element | undefined;
-  /** Draws anew what is drawn. */
+  /** Renders the visible lines again. */
   redraw(): void;
   stop(): void;
 }
 
-/** Marks where a person went; that stays the same line when more of it is there. */
+/** Marks the current line; the mark survives a redraw. */
 export function stand(row: Element | undefined, focus = false): void {
   if (!(row instanceof HTMLElement)) return;
   row.classList.add("here");
@@ -28,7 +28,7 @@ export function stand(row: Element | undefined, focus = false): void {
 
 export function virtual(root: HTMLElement, count: number, draw: (from: number, to: number) => readonly HTMLElement[]): Virtual {
   const boxes = new Map<Element, Box>();
-  // Against what can really be seen: a host may make this frame as tall as its document.
+  // Observe the real viewport, because a host may size this frame to its document.
   const observer = new IntersectionObserver(
     (seen) => {
       for (const { target, isIntersecting } of seen) {
@@ -70,7 +70,7 @@ export function virtual(root: HTMLElement, count: number, draw: (from: number, t
   }
 
   function close(it: Box): void {
-    // What is away keeps its height, and what somebody is in stays.
+    // Hidden boxes keep their height; a box that contains the focus stays rendered.
     if (!it.node.firstChild || it.node.contains(document.activeElement)) return;
     it.node.style.height = `${it.node.getBoundingClientRect().height}px`;
     forget(it.kids);

@@ -1,4 +1,4 @@
-// A host's page and what it may reach in, a frame that may reach nothing else out; messages pass between that frame and the host.
+// Sandbox page of `<mcp-view>`: shows an untrusted page in a nested frame and forwards its messages.
 import { allowed, policyOf } from "../../lib/csp.ts";
 import type { Fields } from "../../lib/kinds.ts";
 
@@ -7,9 +7,9 @@ const kind = "ui/notifications/sandbox-";
 let view: Window | undefined;
 
 /**
- * A sandboxed frame may always navigate itself, which tells another site whatever it wants to; only the policy of the
- * document around it stops that. So the policy stands here, and the page in the frame inherits it. That frame stands in
- * index.html, never with `allow-same-origin`: whatever is asked for, the page has no origin.
+ * A sandboxed frame can always navigate itself, and so send data to any site; only the CSP of the embedding document
+ * prevents that. So the policy is set here and the frame inherits it. The frame is part of index.html and never has
+ * `allow-same-origin`: the page always has an opaque origin.
  */
 function show(page: Fields): void {
   const policy = document.createElement("meta");
@@ -25,7 +25,7 @@ function show(page: Fields): void {
 onmessage = ({ source, data }) => {
   const method = String(data?.method);
   if (source === host && !view && method === `${kind}resource-ready`) show(data.params);
-  // What a page says of the frames themselves is forged.
+  // Do not forward messages that belong to the sandbox protocol; from a page they are forged.
   else if (view && !method.startsWith(kind)) (source === host ? view : source === view ? host : null)?.postMessage(data, "*");
 };
 host.postMessage({ jsonrpc: "2.0", method: `${kind}proxy-ready`, params: {} }, "*");

@@ -1,4 +1,4 @@
-// Requests of the page in, the host's answers out. The token comes behind `#` of the address, and stays in this tab.
+// API client of the test host. The token is read from the URL hash and kept in this tab.
 import { at, string, text } from "./json.ts";
 
 const KEPT = "token";
@@ -8,7 +8,7 @@ if (location.hash !== "") {
 }
 const token = sessionStorage.getItem(KEPT) ?? "";
 
-/** Asks the host for something; what it refuses is an error in its words. */
+/** Calls the host's API; an error response is thrown with its message. */
 export async function ask(what: string, body: unknown): Promise<unknown> {
   const answer = await fetch(`/api/${what}`, {
     method: "POST",
@@ -21,16 +21,16 @@ export async function ask(what: string, body: unknown): Promise<unknown> {
   return said;
 }
 
-/** Sends a request to the server; its whole response, an error too. */
+/** Sends a request to the server; returns the full response, including errors. */
 export const request = (method: string, params: unknown): Promise<unknown> => ask("request", { method, params });
 
-/** The words of an error response. */
+/** The message of an error response. */
 export function errorOf(response: unknown): string | undefined {
   const error = at(response, "error");
   return error === undefined ? undefined : `${String(at(error, "code"))}: ${string(error, "message")}`;
 }
 
-/** The result of a request; an error of the server is thrown. */
+/** The result of a request; throws if the server returns an error. */
 export async function result(method: string, params: unknown): Promise<unknown> {
   const response = await request(method, params);
   const error = errorOf(response);

@@ -1,4 +1,4 @@
-// Questions in, a form for the person out, one at a time; nothing is granted but by a press of a person.
+// Permission prompts and elicitation forms, shown one at a time. Only a trusted press by a person grants anything.
 import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { memo, signal } from "../../lib/signals.ts";
@@ -14,10 +14,10 @@ import { initial } from "./schema.ts";
 import { state } from "./store.ts";
 
 const MOST_WORDS = 4_000;
-/** How long a form stands still before anything counts: a second press on the one before is no answer. */
+/** Milliseconds in which a new form ignores presses, so that a double press does not answer it. */
 const CALM = 700;
 
-/** What a call with these scopes does at most: a scope says so by its verb, and a call that may do more than read by its tool. */
+/** The broadest kind of access of a call: derived from the scopes' verbs and, beyond reading, from the tool. */
 function kindOf({ scopes, tool }: Permission): string {
   const reads = scopes.filter((scope) => scope.split(":")[0] === "read").length;
   if (reads === scopes.length && tool.readOnly) return "read";
@@ -46,7 +46,7 @@ function permission(asked: Permission): Node {
     };
     prompt.addEventListener("permission-granted", () => answer(true));
     prompt.addEventListener("permission-denied", () => answer(false));
-    // What the call needs and would do; nothing can be allowed before that is there to look at.
+    // Loads the preview of the call; the call cannot be allowed before it is shown.
     const look = async () => {
       prompt.settled = false;
       const view = (...found: Child[]) => h("div", h("ul.plain", scopes.map((scope) => h("li", "needs ", code(scope, 500)))), found);
@@ -87,10 +87,10 @@ function form(params: unknown, answer: (result: unknown) => void): Node {
   );
 }
 
-/** Whatever waits for a person. */
+/** The first pending question. */
 export function asking(): Child {
   let last: ReturnType<typeof waiting>[number] | undefined;
-  // What is looked at stays until it is answered.
+  // Keep the current question until it is answered.
   const first = memo(() => (last = waiting().find((one) => one === last) ?? waiting()[0]));
   const more = () => waiting().length > 1 && h("p", quiet(`1 of ${waiting().length} questions`));
   return h(

@@ -1,4 +1,4 @@
-// The state of the connection in, a bar with who the server is and how the page looks out.
+// Connection bar: server, protocol and display settings.
 import { h, when } from "../../lib/h.ts";
 import { oneLine } from "../../lib/visible.ts";
 import type { State } from "./model.ts";

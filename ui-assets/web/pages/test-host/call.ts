@@ -1,4 +1,4 @@
-// A tool in, a form to call it and what the calls came to out.
+// Form to call a tool, and its results.
 import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { effect, signal } from "../../lib/signals.ts";
@@ -33,7 +33,7 @@ export const badges = ({ annotations, preview, ui, visibility, scopes }: Tool): 
     scopes.map((scope) => badge(scope, "scope")),
   );
 
-/** The sentence for the arguments as they are now; it goes to `told`, too. */
+/** The intent sentence for the current arguments; also passed to `tell`. */
 function sentence(template: string, given: () => unknown, tell: (now: string) => void): Node {
   const now = signal<{ words: string; status: string }>({ words: "", status: "loading" });
   let newest = 0;
@@ -47,7 +47,7 @@ function sentence(template: string, given: () => unknown, tell: (now: string) =>
       tell(words ?? "");
       now({ words: words ?? string(answer, "fault"), status: words === undefined ? "fault" : "ready" });
     };
-    // The connection bar tells that the host is gone.
+    // The connection bar reports an unreachable host.
     asked.then(settle, () => undefined);
   });
   return h(

@@ -1,4 +1,4 @@
-// A tool and arguments in, what a call of it came to out; whoever must be asked on the way is asked.
+// Runs tool calls, including previews, permission prompts and elicitation.
 import { memo, signal } from "../../lib/signals.ts";
 import { errorOf, request, result } from "./api.ts";
 import { at, list, members, reason, string, text, texts } from "./json.ts";
@@ -6,22 +6,22 @@ import { isApp } from "./model.ts";
 import type { Entry, Tool } from "./model.ts";
 import { elicitations, policy } from "./store.ts";
 
-/** A call as a person wants it. */
+/** A call to make. */
 export interface Call {
   readonly tool: Tool;
   readonly given: unknown;
   readonly intent: string;
 }
 
-/** Whether a call may be made with these scopes. */
+/** A request to allow a call with these scopes. */
 export interface Permission extends Call {
   readonly scopes: readonly string[];
-  /** What the call would do, if that is known. */
+  /** The preview of the call, if available. */
   readonly shown: unknown;
   readonly answer: (allows: boolean) => void;
 }
 
-/** What a form asks for on the way of a call. */
+/** An elicitation form of a pending call. */
 export interface Asked {
   readonly params: unknown;
   readonly answer: (result: unknown) => void;
@@ -29,13 +29,13 @@ export interface Asked {
 
 const questions = signal<readonly (Permission | Asked)[]>([]);
 
-/** What waits for a person; one is looked at after the other. */
+/** Pending questions, shown one at a time. */
 export const waiting = memo((): readonly (Permission | Asked | Entry)[] => [...questions(), ...elicitations()]);
 
-/** How one artifact of a preview stands to the same of the call. */
+/** Comparison of an artifact from the preview with the same artifact from the call. */
 export interface Compared {
   readonly name: string;
-  /** How it differs; empty if it does not. */
+  /** Description of the difference; empty if there is none. */
   readonly differs: string;
 }
 
@@ -43,7 +43,7 @@ export interface Outcome {
   readonly preview?: unknown;
   readonly call?: unknown;
   readonly compared?: readonly Compared[];
-  /** Which of the sentences in the page says what came of it. */
+  /** Name of the page text that describes the outcome. */
   readonly note?: string | undefined;
   readonly fault?: string;
   readonly ms?: number;
@@ -61,7 +61,7 @@ function asked<T>(make: (answer: (given: T) => void) => Permission | Asked): Pro
   });
 }
 
-/** Sends the call, and sends it again with what the server asks for on the way. */
+/** Sends the call, and repeats it with the input that the server requests. */
 async function exchanged(params: unknown): Promise<unknown> {
   let more: unknown;
   for (let round = 0; round < MOST_ROUNDS; round += 1) {
@@ -94,7 +94,7 @@ interface Made {
   readonly note?: string;
 }
 
-/** Makes the call; what it lacks is asked for once, and the call is made once more with what was granted. */
+/** Makes the call. If it lacks scopes, asks for them and retries once with those granted. */
 async function made(one: Call, meta: object, granted?: readonly string[]): Promise<Made> {
   const all = Object.entries({ ...meta, policy: policy(), granted_scopes: granted }).filter(([, value]) => value !== undefined);
   const params = { name: one.tool.name, arguments: one.given };
@@ -117,7 +117,7 @@ async function previewed(one: Call): Promise<Outcome & Made> {
 }
 export const preview: (one: Call) => Promise<Outcome> = previewed;
 
-/** Previews, asks, and carries out the very preview that was shown. */
+/** Previews the call, asks for permission and commits exactly that preview. */
 export async function approved(one: Call, show: (outcome: Outcome) => void): Promise<Outcome> {
   const before = await previewed(one);
   const { response, granted, note } = before;
@@ -129,16 +129,16 @@ export async function approved(one: Call, show: (outcome: Outcome) => void): Pro
   return { preview: response, call: came.response, compared: await compared(shown, at(came.response, "result")) };
 }
 
-/** Whether a call came to nothing. */
+/** Whether a call failed. */
 export const failed = (response: unknown): boolean => errorOf(response) !== undefined || at(response, "result", "isError") === true;
 
-/** What a preview or call left behind: its links, and the artifacts in the `_meta` of a link or of the result. */
+/** The artifacts of a preview or call: linked resources, and those in the `_meta` of a link or of the result. */
 export function artifacts(came: unknown): unknown[] {
   const links = list(came, "content").filter((block) => at(block, "type") === "resource_link");
   return [...links, ...[came, ...links].flatMap((one) => list(at(one, "_meta"), "artifacts"))];
 }
 
-/** What an artifact holds; its name is new each time, and must not count. */
+/** The content of an artifact, without its generated name. */
 async function body(artifact: unknown): Promise<string> {
   const uri = string(artifact, "uri");
   const held = string(list(await result("resources/read", { uri }), "contents")[0], "text");
@@ -146,9 +146,9 @@ async function body(artifact: unknown): Promise<string> {
   return id ? held.replaceAll(id, "ID") : held;
 }
 
-/** Compares what a preview and its call left behind: they must be the same but for their names. */
+/** Compares the artifacts of a preview and its call, ignoring their names. */
 async function compared(preview: unknown, call: unknown): Promise<Compared[]> {
-  // A page says of itself whether it shows a preview.
+  // Views differ by design: they show whether they belong to a preview.
   const data = (came: unknown) => artifacts(came).filter((one) => !isApp(one));
   const after = data(call);
   const pairs = data(preview).map(async (one): Promise<Compared> => {

@@ -1,4 +1,4 @@
-// A connected server in, what is right and wrong with it out.
+// Conformance checks of the connected server.
 import { h, when } from "../../lib/h.ts";
 import { signal } from "../../lib/signals.ts";
 import { ask } from "./api.ts";

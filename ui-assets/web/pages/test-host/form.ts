@@ -1,4 +1,4 @@
-// A JSON Schema in, a form for its value out; each change goes to `change`, and what is left empty is left out.
+// Builds a form for a JSON Schema. Each edit calls `change`; empty fields are omitted.
 import { each, h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { signal } from "../../lib/signals.ts";
@@ -14,14 +14,14 @@ interface Asked {
   readonly root: unknown;
   readonly name: string;
   readonly required: boolean;
-  /** What it begins with; afterwards the form knows better. */
+  /** Initial value; later edits are kept in the form. */
   readonly value: unknown;
   readonly change: (value: unknown) => void;
 }
 
 type Draw = (asked: Asked, field: Field, ids: Readonly<Record<string, string>>) => Child;
 
-/** Names of arguments that are rather long. */
+/** Names of arguments that usually hold long text. */
 const LONG = /text|content|body|patch|code/i;
 
 const text: Draw = ({ name, required, value, change }, _, ids) => {
@@ -105,7 +105,7 @@ const items: Draw = (asked, { schema }, ids) => {
 const DRAWN = { text, number, choice, json, list: items };
 let made = 0;
 
-/** One field, with its name and what is said of it. */
+/** A field with its label and description. */
 function drawn(asked: Asked): Node {
   const { schema, root, name, required } = asked;
   const field = fieldOf(schema, root);
@@ -122,7 +122,7 @@ function drawn(asked: Asked): Node {
   return h("div.field", h(tag, { id: `${id}-name`, for: id }, label), DRAWN[field.kind](asked, field, ids), about);
 }
 
-/** The fields of an object. */
+/** The fields of an object schema. */
 export function fields({ schema, root, required, value, change }: Omit<Asked, "name">): Child {
   let now: Record<string, unknown> = { ...members(value) };
   const field = fieldOf(schema, root);
@@ -143,7 +143,7 @@ export function fields({ schema, root, required, value, change }: Omit<Asked, "n
   );
 }
 
-/** A form and the JSON that it stands for, one at a time; `hold` tells whether what is typed is no object. */
+/** Switches between a form and a JSON editor; `hold` is called with whether the JSON is invalid. */
 export function editor(
   name: string,
   schema: unknown,

@@ -1,15 +1,15 @@
-// Values of unknown shape in, what of them can be relied on out.
+// Accessors for untyped JSON values.
 
 export type Members = Readonly<Record<string, unknown>>;
 
 export const isMembers = (value: unknown): value is Members =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** What stands at the end of a way of names. */
+/** The value at a path of keys. */
 export const at = (value: unknown, ...way: string[]): unknown =>
   way.reduce<unknown>((inner, name) => (isMembers(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined), value);
 
-// What stands there, if it is of that kind.
+// The value at the path, if it has the type.
 
 export const members = (value: unknown, ...way: string[]): Members => {
   const found = at(value, ...way);
@@ -21,7 +21,7 @@ export const text = (value: unknown, ...way: string[]): string | undefined => {
   return typeof found === "string" ? found : undefined;
 };
 
-/** A text, empty if there is none. */
+/** The string at the path, or an empty string. */
 export const string = (value: unknown, ...way: string[]): string => text(value, ...way) ?? "";
 
 export const list = (value: unknown, ...way: string[]): readonly unknown[] => {
@@ -33,10 +33,10 @@ export const texts = (value: unknown, ...way: string[]): string[] => list(value,
 
 export const pretty = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
 
-/** A text as it is, anything else as JSON. */
+/** Strings unchanged, other values as JSON. */
 export const shownAs = (value: unknown): string => (typeof value === "string" ? value : pretty(value));
 
-/** The value of a JSON text, and why it has none. */
+/** Parses JSON; returns the value, or the error message. */
 export function parsed(source: string): readonly [value: unknown, fault: string] {
   try {
     return [JSON.parse(source), ""];

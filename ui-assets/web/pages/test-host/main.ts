@@ -1,4 +1,4 @@
-// A host's answers in, the whole page out.
+// Entry point of the test host's page.
 import { each, h, when } from "../../lib/h.ts";
 import { effect, memo, signal } from "../../lib/signals.ts";
 import { oneLine } from "../../lib/visible.ts";
@@ -68,7 +68,7 @@ function app(): Node {
     root.lang = locale();
     document.title = `${state().name === "" ? "" : `${oneLine(state().name, 60)} – `}MCP test host`;
   });
-  // What is typed into a part stays until the server is met anew.
+  // Keep typed input until the server completes another handshake.
   const met = memo(() => (state().greeting ? meetings() : -1));
   const why = () => told(state().status === "connecting" ? "meeting" : "no-server");
   const refused = () => state().status === "failed" && Boolean(state().configuration);

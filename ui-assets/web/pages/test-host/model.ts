@@ -1,10 +1,10 @@
-// What the host answers in, values of known shape out.
+// Typed data model of the host's API.
 import { fit } from "../../lib/fit.ts";
 import { at, string, text, texts } from "./json.ts";
 
 const ANY: unknown = undefined;
 
-// What the host says of a tool; what the server says of it is `tool`.
+// `tool` is the server's definition; the other fields are computed by the host.
 const TOOL = { name: "", intent: "", lints: [""], preview: false, readOnly: false, ui: "", tool: ANY };
 const APP = { uri: "", title: "", name: "", description: "" };
 const FACTS = { greeting: ANY, badges: [{ name: "", on: false }], tools: [TOOL], apps: [APP], configSchema: ANY, policy: false };
@@ -32,7 +32,7 @@ function toolOf(facts: typeof TOOL) {
   };
 }
 
-/** Whether a resource, or a link to one, is a page for a frame. */
+/** Whether a resource or resource link is an MCP Apps page. */
 export const isApp = (resource: unknown): boolean => at(resource, "mimeType") === "text/html;profile=mcp-app";
 
 export function stateOf(value: unknown) {

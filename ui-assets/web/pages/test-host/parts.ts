@@ -1,4 +1,4 @@
-// Words and choices in, the small parts that the page is put together of out.
+// Small user interface components of the test host.
 import { h } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { marks } from "../../lib/patch.ts";
@@ -6,7 +6,7 @@ import { oneLine, visible } from "../../lib/visible.ts";
 
 const MOST_TEXT = 200_000;
 
-/** Text of a server or agent on one line, kept from turning what stands around it. */
+/** Text from a server or agent on one line, isolated from the surrounding text direction. */
 export const said = (text: string, most = 300): HTMLElement => h("bdi", oneLine(text, most));
 
 export const code = (text: string, most = 300, looks = ""): HTMLElement => h("code", { class: looks }, said(text, most));
@@ -21,13 +21,13 @@ export const quiet = (...children: Child[]): HTMLElement => h("span.quiet", ...c
 
 const { content: SAYS } = document.querySelector("template") ?? document.createElement("template");
 
-/** What changes is read out, too. */
+/** Text whose changes screen readers announce. */
 export const live = (what: () => Child): HTMLElement => h("span.quiet", { "aria-live": "polite" }, what);
 
-/** One of the sentences that stand in the page. */
+/** A copy of a message from the page's HTML. */
 export const told = (name: string): Node | undefined => SAYS.querySelector(`.${name}`)?.cloneNode(true);
 
-/** Hears what is typed or chosen. */
+/** Creates a handler of typed or selected values. */
 export const typing =
   (act: (now: string) => void) =>
   ({ target }: Event): void =>
@@ -44,7 +44,7 @@ interface Pressed {
   readonly on?: () => boolean;
 }
 
-/** A button that heeds presses of a person alone. */
+/** A button that reacts to trusted presses only. */
 export const button = (label: Child, act: () => unknown, looks = "", { disabled, title, on }: Pressed = {}): HTMLButtonElement =>
   h(
     "button",
@@ -59,7 +59,7 @@ export const button = (label: Child, act: () => unknown, looks = "", { disabled,
     label,
   );
 
-/** A choice of one among few. */
+/** A group of buttons to choose one option. */
 export const choice = <T extends string>(label: string, of: readonly T[], now: () => T, set: (value: T) => void): HTMLElement =>
   h(
     "label.pick",
@@ -76,7 +76,7 @@ export const choice = <T extends string>(label: string, of: readonly T[], now: (
     ),
   );
 
-/** Text as it stands, or as a diff. */
+/** Preformatted text, optionally rendered as a diff. */
 export function words(text: string, diff = false): HTMLElement {
   const lines = text.slice(0, MOST_TEXT).split("\n");
   const looks = diff ? marks(lines) : [];

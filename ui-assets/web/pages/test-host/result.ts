@@ -1,4 +1,4 @@
-// A response to a call in, what it holds out, one tab for each kind of content.
+// Shows the response of a call, with a tab for each kind of content.
 import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { signal } from "../../lib/signals.ts";
@@ -13,7 +13,7 @@ import { view } from "./view.ts";
 const MEDIA = /^(image\/(png|jpeg|gif|webp|avif|bmp)|audio\/[a-z0-9.+-]+);base64,[A-Za-z0-9+/=\s]*$/;
 const DIFF = /diff|patch/;
 
-/** Shows a page that belongs to what was called. */
+/** Opens a view that belongs to the called tool. */
 type Open = (uri: string) => Node;
 
 function media(block: unknown, kind: "img" | "audio"): Node {
@@ -70,7 +70,7 @@ const kindOf = (block: unknown): readonly [string, Draw] => {
   return (Object.hasOwn(KINDS, kind) ? KINDS[kind] : undefined) ?? OTHER;
 };
 
-/** A response with its kinds of content; `data-status` says how it ended. */
+/** A response with tabs for its content; `data-status` is the outcome. */
 export function results(title: string, response: unknown, tool: Tool, input: unknown): Node {
   const came = at(response, "result");
   const structured = at(came, "structuredContent");
@@ -98,7 +98,7 @@ export function results(title: string, response: unknown, tool: Tool, input: unk
   );
 }
 
-/** The diffs that a preview left behind, for whoever has to decide about it. */
+/** The diffs of a preview, shown in a permission prompt. */
 export async function diffs(came: unknown): Promise<Child> {
   return Promise.all(
     artifacts(came).filter((one) => DIFF.test(string(one, "mimeType"))).map(async (one) => {

@@ -1,4 +1,4 @@
-// JSON Schemas in, what a form needs to know of them out.
+// Interprets JSON Schemas for forms.
 import { at, isMembers, list, members, string, text } from "./json.ts";
 import type { Members } from "./json.ts";
 
@@ -13,7 +13,7 @@ export interface Field {
 
 const MOST_STEPS = 32;
 
-/** The schema that `schema` comes to: references followed, one of several forms chosen. */
+/** Resolves references, and selects one of several alternatives. */
 function resolved(schema: unknown, root: unknown): Members {
   let said: Members = {};
   let now: unknown = schema;
@@ -65,7 +65,7 @@ export function fieldOf(schema: unknown, root: unknown): Field {
   };
 }
 
-/** What a field that must be there begins with. Nobody chooses for a person where the schema does not. */
+/** The initial value of a required field. Without a default in the schema, nothing is preselected. */
 export function initial(schema: unknown, root: unknown): unknown {
   const { kind, schema: found } = fieldOf(schema, root);
   const { default: begin, required, properties } = found;
@@ -75,7 +75,7 @@ export function initial(schema: unknown, root: unknown): unknown {
   return Object.fromEntries(wanted.map(([name, inner]) => [name, initial(inner, root)]));
 }
 
-/** The schema of a policy: that of the configuration, without the fields that can only be set at the start. */
+/** The policy schema: the configuration schema without the fields that can only be set at startup. */
 export function policySchema(schema: unknown): unknown {
   const { properties, items, required } = members(schema);
   const kept = Object.entries(members(properties)).filter(([, field]) => at(field, "scope") !== "configuration");

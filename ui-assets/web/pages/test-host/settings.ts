@@ -1,4 +1,4 @@
-// The schema of a configuration in, forms for it and for a policy out.
+// Forms for the server's configuration and for policies.
 import { h, when } from "../../lib/h.ts";
 import type { Child } from "../../lib/h.ts";
 import { signal } from "../../lib/signals.ts";
@@ -36,7 +36,7 @@ interface Tried {
   readonly error: string | undefined;
 }
 
-/** What no policy may do: reach more, set what is set at the start alone, or say what nobody understands. */
+/** Policies that must be rejected: wider access, startup-only settings, unknown fields and invalid values. */
 function widening(own: unknown): unknown[] {
   const known = members(state().configSchema, "properties");
   const roots = "roots" in known ? [{ ...members(own), roots: [{ path: "/" }] }] : [];
@@ -54,7 +54,7 @@ const tries = (all: readonly Tried[]): Node =>
     ),
   );
 
-/** Calls something that only reads under policies that would widen. */
+/** Calls a read-only tool under each of these policies. */
 async function widened(own: unknown): Promise<Child> {
   const reads = state().tools.filter((tool) => tool.readOnly);
   const tool = reads.find((one) => texts(one.inputSchema, "required").length === 0) ?? reads[0];

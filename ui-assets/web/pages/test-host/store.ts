@@ -1,4 +1,4 @@
-// What the host tells in, signals that the page is drawn from out.
+// State of the test host's page, updated from the host's event log.
 import { memo, signal } from "../../lib/signals.ts";
 import { ask } from "./api.ts";
 import { at, reason } from "./json.ts";
@@ -10,7 +10,7 @@ const RETRY_MS = 1_000;
 
 export const state = signal<State>(stateOf({ status: "connecting" }));
 export const entries = signal<readonly Entry[]>([]);
-/** The policy that calls are made under; none if it is switched off. */
+/** The policy for calls, or `undefined` if none is used. */
 export const policy = signal<unknown>(undefined);
 
 export type Theme = "system" | "light" | "dark";
@@ -18,7 +18,7 @@ export const theme = signal<Theme>("system");
 export const width = signal("full");
 export const locale = signal(navigator.language);
 
-/** The questions of the server that were not answered, since the connection began. */
+/** Unanswered elicitation requests of the current connection. */
 export const elicitations = memo<readonly Entry[]>(() => {
   const open = new Map<unknown, Entry>();
   for (const entry of entries()) {
@@ -29,13 +29,13 @@ export const elicitations = memo<readonly Entry[]>(() => {
     else if (side === "sent" && method === undefined) open.delete(id);
     else if (side !== "received") continue;
     else if (method === "elicitation/create") open.set(id, entry);
-    // A server may withdraw what it asked.
+    // The server cancelled its request.
     else if (method === "notifications/cancelled") open.delete(at(message, "params", "requestId"));
   }
   return [...open.values()];
 });
 
-/** Grows with each connection: what was drawn for one is drawn anew for the next. */
+/** Incremented on each connection, to recreate what belongs to the previous one. */
 export const meetings = signal(0);
 
 function became(next: State): void {
@@ -50,7 +50,7 @@ async function refresh(): Promise<void> {
   became(stateOf(await ask("state", {})));
 }
 
-/** Follows the log as long as the page is open. */
+/** Polls the event log while the page is open. */
 export async function follow(): Promise<void> {
   let after = 0;
   let begun = false;
@@ -61,7 +61,7 @@ export async function follow(): Promise<void> {
       after = fresh.at(-1)?.seq ?? after;
       if (fresh.length > 0) entries([...entries(), ...fresh].slice(-MOST_ENTRIES));
       const states = fresh.filter((entry) => entry.side === "state");
-      // What had been before the page was opened is over.
+      // Ignore state changes from before the page was opened.
       if (begun && states.some((entry) => entry.message === "connecting")) state({ ...state(), status: "connecting" });
       if (!begun || states.length > 0) await refresh();
       begun = true;
@@ -72,7 +72,7 @@ export async function follow(): Promise<void> {
   }
 }
 
-/** Ends the connection and begins another. */
+/** Closes the connection and opens another. */
 export async function reconnect(revision: string, configuration: unknown): Promise<void> {
   state({ ...state(), status: "connecting", reason: "" });
   policy(undefined);

@@ -1,4 +1,4 @@
-// The address of a page of the server in, that page in `<mcp-view>` out, and beneath it what the page says.
+// Shows a server's view in `<mcp-view>`, with a log of its messages.
 import type { McpView } from "../../components/mcp-view/index.ts";
 import type { Tool as Listed } from "../../components/mcp-view/index.ts";
 import { h } from "../../lib/h.ts";
@@ -15,14 +15,14 @@ import { locale, policy, state, width } from "./store.ts";
 const MOST_SAID = 50;
 const MOST_TEXT = 10_000;
 
-/** What a page says, the newest first. */
+/** Adds a message of the view to the log, newest first. */
 type Say = (title: string, what: unknown) => void;
 
 function hooked(view: McpView, say: Say): void {
   view.hostInfo = { name: "bailiwick-test-host", version: "1" };
   view.resolver = async (uri) => members(await result("resources/read", { uri }));
   view.resourceLister = async (cursor) => members(await result("resources/list", { cursor }));
-  // A page gets no further than a model would: what the server lacks permission for fails.
+  // Calls from a view get the same permissions as calls from a model.
   view.toolCaller = async (params) => {
     return members(await result("tools/call", { ...params, _meta: policy() && { policy: policy() } }));
   };
@@ -38,7 +38,7 @@ function hooked(view: McpView, say: Say): void {
   view.onlog = (entry) => say("logs", entry);
 }
 
-/** Shows a page; it may call only the tools that say so, and reaches no network but what it declares. */
+/** Shows a view. It can call only tools that are visible to apps, and reach only the domains it declares. */
 export function view(uri: string, tool?: Tool, input?: unknown, came?: unknown): Node {
   const said = signal<readonly (readonly [string, string])[]>([]);
   const tools = signal<readonly string[]>([]);

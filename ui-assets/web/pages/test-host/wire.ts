@@ -1,4 +1,4 @@
-// The log in, what was sent and received out; the newest comes first.
+// Wire tab: a filterable log of all messages, newest first.
 import { each, h, when } from "../../lib/h.ts";
 import { memo, signal } from "../../lib/signals.ts";
 import { at, shownAs, text } from "./json.ts";
