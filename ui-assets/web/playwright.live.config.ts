@@ -1,9 +1,10 @@
-// Addresses of real hosts in the environment in, what a person does there out: each file is run by the tests of whoever serves it.
+// Playwright configuration of the live tests. The Rust tests start the hosts and pass their URLs in environment
+// variables.
 import { defineConfig } from "@playwright/test";
 
 import base from "./playwright.config.ts";
 
-// Real servers take longer than pages in memory.
+// Real servers are slower than in-memory pages.
 const patience = { timeout: 90_000, expect: { timeout: 15_000 } };
 
 export default defineConfig({ ...base, ...patience, testDir: "tests/live", testMatch: "*.ts" });

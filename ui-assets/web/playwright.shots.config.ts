@@ -1,4 +1,5 @@
-// The built pages in, their pictures for README.md in ../shots out: `npx playwright test --config playwright.shots.config.ts`.
+// Playwright configuration of the README screenshots in ../shots: `npx playwright test --config
+// playwright.shots.config.ts`.
 import { defineConfig } from "@playwright/test";
 
 import base from "./playwright.config.ts";

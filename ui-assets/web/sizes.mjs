@@ -1,8 +1,7 @@
-// What a host needs to show a page, the element and its sandbox page together, has 14,000 bytes at most: what the one may
-// have more, the other has less.
+// `<mcp-view>` and its sandbox page share a budget of 14,000 bytes.
 const SHOWING = 14_000;
 const SANDBOX = 964;
-// The most bytes of script, minified and not compressed, that each built file may have.
+// Maximum script size of each built file in bytes, minified and uncompressed.
 export const budgets = {
   "mcp-view.js": SHOWING - SANDBOX,
   "sandbox.html": SANDBOX,
@@ -12,7 +11,7 @@ export const budgets = {
   "console.html": 19_000,
   "test-host.html": 28_800,
 };
-// Of all of them.
+// Maximum sum of all scripts.
 export const total = 114_000;
-// Of pages of examples, which are no part of the library.
+// Limits of example pages, which are not part of the library.
 export const examples = { hr_dashboard: 15_200 };

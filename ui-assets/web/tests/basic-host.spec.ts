@@ -1,5 +1,5 @@
-// Our pages in a host as MCP Apps' own example `basic-host` is built: the official AppBridge, and a proxy on an origin of its own that
-// gives the page that very origin. Whatever such a host lets a page do, ours ask for nothing but its tools and resources.
+// Runs our pages in a host that works like the MCP Apps example `basic-host`: the official AppBridge, and a proxy on a
+// separate origin that shares its origin with the page. The pages must use only their tools and resources.
 import type { Frame, Page } from "@playwright/test";
 
 import { pageOf } from "./bundles.ts";
@@ -11,7 +11,7 @@ import { samples } from "./reviews.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The proxy: it says that it is ready, writes the page into a frame of its own origin, and hands messages on. */
+/** The proxy page: reports that it is ready, writes the page into a same-origin frame and forwards messages. */
 const PROXY = `<!doctype html><title>proxy</title><body><script>
   const host = new URL(document.referrer).origin;
   const inner = document.createElement("iframe");
@@ -45,7 +45,7 @@ const host = (proxy: string, html: string, result: object): string => `
   };
   void bridge.connect(new PostMessageTransport(frame.contentWindow, frame.contentWindow)).then(() => { frame.src = ${JSON.stringify(proxy)}; });`;
 
-/** The page in the frame of such a host; nothing is asked of either origin but what the host itself opens. */
+/** Opens the page in such a host, and checks that nothing else is requested from either origin. */
 async function shown(page: Page, sites: () => Promise<Site>, html: string, answers: Readonly<Record<string, (input: Fields) => unknown>>, text: (uri: string) => string, result: object): Promise<[Frame, () => string[]]> {
   const [site, other] = [await sites(), await sites()];
   await page.exposeFunction("answer", (name: string, input: Fields) => answers[name]?.(input));

@@ -1,4 +1,4 @@
-// The bridge of a view, and a host of a few lines in; what each says to the other out.
+// Tests of the app-side bridge against a minimal host.
 import type { Page } from "@playwright/test";
 
 import { pageOf } from "./bundles.ts";
@@ -7,7 +7,7 @@ import type { Site } from "./fixtures.ts";
 
 type Said = { method?: string; id?: number; params?: Record<string, unknown>; result?: Record<string, unknown>; error?: { code: number; message: string } };
 
-/** A host page: `said` holds what its frame said; `answers` what it gives for a method. */
+/** A host page: `said` collects the messages of its frame; `answers` maps methods to results. */
 const HOST = `<!doctype html><title>host</title><body><script>
   window.said = [];
   window.answers = { "ui/initialize": { protocolVersion: "2026-01-26", hostInfo: { name: "h", version: "1" }, hostCapabilities: {}, hostContext: { theme: "dark", locale: "en-GB", styles: { variables: { "--color-text-primary": "rgb(1, 2, 3)", color: "red" } } } } };
@@ -69,7 +69,7 @@ test("registers tools that the host calls", async ({ page, site }) => {
   expect((await ask(page, "tools/call", { name: "zod", arguments: { n: "x" } })).error?.code).toBe(-32602);
 });
 
-/** Registers by `script` before connecting, and answers what `after` gives in the page once it is ready. */
+/** Runs the script `before` in the page and then connects. */
 async function ready(page: Page, site: Site, before: string): Promise<void> {
   await open(page, site, `const b = window.b = bridge({ name: "a", version: "1" }); ${before}; b.connect();`);
   await expect(view(page)).toHaveAttribute("data-app-status", "ready");

@@ -1,4 +1,4 @@
-// What an agent asks of the page in, what it is told and what people see out.
+// Tests of the file browser's app-provided tools.
 import { expect, test } from "./fixtures.ts";
 import { TREE, done, given, host } from "./files-host.ts";
 

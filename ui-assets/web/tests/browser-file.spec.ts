@@ -1,4 +1,4 @@
-// An open file in, what people see of it out.
+// Tests of the file browser's file view.
 import { expect, test } from "./fixtures.ts";
 import { type Told, done, given, host, lines, refused } from "./files-host.ts";
 
@@ -41,7 +41,7 @@ test("hidden characters and long lines are shown for what they are", async ({ pa
   expect((await frame.locator("#line-2 bdi").textContent())?.length).toBeLessThan(2100);
   await frame.getByText("3,000 more characters").click();
   await expect(frame.locator("#line-2 bdi")).toHaveText("x".repeat(5000));
-  // The same by keys.
+  // Repeat with the keyboard.
   await frame.getByRole("treeitem", { name: "b.txt" }).click();
   await frame.getByRole("listbox").focus();
   await page.keyboard.press("ArrowDown");

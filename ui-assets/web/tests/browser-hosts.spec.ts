@@ -1,4 +1,4 @@
-// The file browser in the hosts of others and in our own, what passes between them out.
+// Runs the file browser in the official AppBridge and in `<mcp-view>`.
 import type { Page } from "@playwright/test";
 
 import { pageOf } from "./bundles.ts";

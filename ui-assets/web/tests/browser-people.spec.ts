@@ -1,4 +1,4 @@
-// Keys, small windows, themes and contrasts in, a page that nobody is kept out of out.
+// Accessibility tests of the file browser: keyboard, narrow windows, themes and contrast.
 import { barriers, expect, test } from "./fixtures.ts";
 import { given, host } from "./files-host.ts";
 

@@ -1,4 +1,4 @@
-// Hostile names in, a page that runs none of them out.
+// Tests of the file browser with hostile file names.
 import { expect, test } from "./fixtures.ts";
 import { TREE, done, given, host } from "./files-host.ts";
 

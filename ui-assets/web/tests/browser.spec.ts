@@ -1,4 +1,4 @@
-// The file browser in a host that speaks the wire in, what people find in its tree out.
+// Tests of the file browser's tree.
 import { expect, test } from "./fixtures.ts";
 import { type Given, type Told, TREE, done, given, host, names, refused, served } from "./files-host.ts";
 
@@ -12,7 +12,7 @@ test("the tree shows folders before files, and opens them by the server's own to
   await frame.getByRole("treeitem", { name: "README.md" }).click();
   await expect(frame.getByRole("option").first()).toContainText("# Read me");
   expect(new Set(calls.map((call) => call.name))).toEqual(new Set(["list_roots", "list_directory", "changed_files", "authority", "read_file", "stat"]));
-  // The page itself reaches no network.
+  // The page itself makes no network requests.
   expect(site.requests.filter((one) => one !== "GET /favicon.ico")).toEqual(["GET /", "GET /browser.html"]);
 });
 
@@ -66,7 +66,7 @@ test("a folder of 100,000 entries is windowed, and goes on by its cursor", async
   await expect(frame.getByRole("treeitem", { name: "file-099999.txt" })).toHaveAttribute("aria-selected", "true");
   await expect(frame.getByRole("treeitem", { name: "file-099999.txt" })).toHaveAttribute("aria-posinset", "100000");
   await expect.poll(() => frame.getByRole("treeitem").count()).toBeLessThan(60);
-  // From one end to the other within a few frames each.
+  // Jumping between both ends takes a few frames at most.
   const slowest = await frame.evaluate(async () => {
     const tree = document.querySelector('[role="tree"]');
     if (tree === null) return Infinity;

@@ -1,9 +1,9 @@
-// TypeScript text in, one page with its bundle out.
+// Bundles TypeScript snippets into test pages.
 import { fileURLToPath } from "node:url";
 
 import { build } from "esbuild";
 
-/** The text as a classic script, with what it imports; paths are those of `tests/`. */
+/** Bundles the snippet into a classic script; imports are relative to `tests/`. */
 export async function bundled(text: string): Promise<string> {
   const result = await build({
     stdin: { contents: text, resolveDir: fileURLToPath(new URL(".", import.meta.url)), loader: "ts" },
@@ -18,7 +18,7 @@ export async function bundled(text: string): Promise<string> {
   return (result.outputFiles[0]?.text ?? "").replaceAll("</script", "<\\/script");
 }
 
-/** A page whose script is the text. */
+/** A page with the snippet as its script. */
 export async function pageOf(text: string, body = ""): Promise<string> {
   return `<!doctype html><html lang="en"><head><title>A page</title></head><body>${body}<script>${await bundled(text)}</script></body></html>`;
 }

@@ -7,7 +7,7 @@ const CALM = 700;
 const run = "00000000000000ab";
 const yes = (page: Page) => page.getByRole("button", { name: /^Allow/ });
 const calm = (page: Page): Promise<void> => page.clock.runFor(CALM);
-/** Presses what stands still. */
+/** Presses a button after the delay in which presses are ignored. */
 async function press(page: Page, button: Locator): Promise<void> {
   await expect(button).toBeEnabled();
   await calm(page);
@@ -170,7 +170,7 @@ test("after three of a kind a rule is offered once, and given only if a person w
   await expect(page.getByText("You allowed 3 questions like this.")).toBeVisible();
   await expect(page.getByText("to change or remove everything beneath /a/b")).toBeVisible();
   expect(host.to("grant")).toEqual([]);
-  // It came where a person may be pressing.
+  // The button appeared under a possible press, so this one is ignored.
   await page.getByRole("button", { name: "Add this rule" }).click();
   expect(host.to("grant")).toEqual([]);
   await press(page, page.getByRole("button", { name: "Add this rule" }));
@@ -211,7 +211,7 @@ test("permissions have two levels, and turning a verb off takes back each of its
   expect(host.to("revoke")).toEqual([]);
   await expect(change).toHaveText("Take back 2?");
   await expect(change).toHaveAccessibleName("Change without asking: Take back 2?");
-  // A second press that comes with the first is none.
+  // The second press of a double press is ignored.
   await change.click();
   expect(host.to("revoke")).toEqual([]);
   await press(page, change);
@@ -288,7 +288,7 @@ test("a template is applied only after its rules were shown, and only those", as
   await page.getByRole("button", { name: "Show the rules" }).click();
   await expect(page.getByText("write:file:/a/reviews")).toBeVisible();
   expect(host.to("grant-template")).toEqual([]);
-  // What was shown was for other words.
+  // Editing the form clears the previewed rules.
   await page.getByLabel("Agent, by its path").fill("main/docs");
   await expect(page.getByText("write:file:/a/reviews")).toHaveCount(0);
   await page.getByRole("button", { name: "Show the rules" }).click();
@@ -464,7 +464,7 @@ test("what is about to be taken back, and what is typed, outlives a change", asy
   await expect(change).toHaveText("Take back 3?");
   await expect(uses).toHaveValue("7");
   await expect(uses).toBeFocused();
-  // It would take back something else than what was read.
+  // It would revoke something other than what was shown.
   await change.click();
   expect(host.to("revoke")).toEqual([]);
   await press(page, change);
@@ -649,7 +649,7 @@ test("the secret is in no address that a person can go back to", async ({ page, 
   await page.goBack();
   await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
   expect(page.url()).toBe(`${site.origin}/`);
-  // One that is pasted into a page that is there is taken up, too.
+  // A secret pasted into the address of an open page is accepted, too.
   await page.goto(`${site.origin}/#another`);
   await expect(page.getByRole("alert")).toHaveText(/Open the one that it printed last/);
   expect(page.url()).toBe(`${site.origin}/`);
@@ -664,7 +664,7 @@ for (const colorScheme of ["light", "dark"] as const) {
     test(`nothing bars the way, ${colorScheme}, forced colours ${forcedColors}, zoom ${zoom}`, async ({ page, site }) => {
       await page.clock.install();
       await page.emulateMedia({ colorScheme, forcedColors });
-      // What a window of 640 pixels shows at 200 %.
+      // The size of a 640 px wide window at 200 % zoom.
       await page.setViewportSize({ width: 640 / zoom, height: 900 / zoom });
       const host = new FakeHost();
       host.state.questions = [question(1, { agent: ["main", "a-very-long-name-of-an-agent-".repeat(6)], needs: [`write:file:/${"folder/".repeat(40)}x`] }), question(2)];

@@ -1,4 +1,4 @@
-// Pages that try to tell a site what they know in, nothing arrived there out. Each is tried where nothing stops it too.
+// Exfiltration tests: untrusted pages try to reach a site. Each probe also runs unrestricted, to prove that it works.
 import type { BrowserContext, Page } from "@playwright/test";
 
 import { expect, test } from "./fixtures.ts";
@@ -15,7 +15,10 @@ interface Where {
   readonly form: Form;
 }
 
-/** Shows the body in the element, then by itself; gives what the site heard of the first, once `whole` came of the second. */
+/**
+ * Shows the probe in the element, then unrestricted; returns the requests of the first run after `whole` accepts those
+ * of the second.
+ */
 async function leaked({ page, context, sites, form }: Where, body: (site: string, port: number) => string, whole: (arrived: readonly string[]) => boolean): Promise<readonly string[]> {
   const [world, open] = [await recorder(), await recorder()];
   try {
@@ -23,7 +26,7 @@ async function leaked({ page, context, sites, form }: Where, body: (site: string
     await page.goto(site.origin);
     await expect(page.locator("#view")).toHaveAttribute("data-status", "shown");
     await expect.poll(() => page.frames().length).toBeGreaterThan(2);
-    // All that the first page sends is under way before all that the second one does.
+    // The first page has sent all its requests by the time the second page has.
     site.put("/open", `<!doctype html><body>${body(open.origin, open.port)}`);
     const other = await context.newPage();
     await other.goto(`${site.origin}/open`);
@@ -45,7 +48,7 @@ for (const form of FORMS) {
 
   for (const [name, probe] of Object.entries({ ...ALONE, ...WINDOWS })) {
     test(`${form}: nothing leaves by ${name}`, async ({ page, context, sites }) => {
-      // Chromium knows no policy for it. The README says so; this fails when it learns one.
+      // Chromium has no policy for WebRTC, as the README documents. This fails once Chromium supports one.
       test.fail(name === "WebRTC");
       expect(await leaked({ page, context, sites, form }, probe, (arrived) => arrived.length > 0)).toEqual([]);
     });

@@ -1,4 +1,4 @@
-// Questions and grants of a test in, the API of a host's console out, with what it was told.
+// Fake console API with sample questions and grants; it records the requests.
 import type { Page, Route } from "@playwright/test";
 
 import { built } from "./fixtures.ts";
@@ -8,7 +8,7 @@ type Json = Readonly<Record<string, unknown>>;
 
 const RUN = "00000000000000ab";
 
-/** A question about an edit; `own` and `block` replace what it says. */
+/** A question about an edit; `own` and `block` override its fields. */
 export function question(number: number, own: Json = {}, block: Json = {}): Json {
   return {
     type: "tool_call_permission",
@@ -63,14 +63,14 @@ const hunk = (line: number): Json => ({
   ],
 });
 
-/** What an edit of two places would do. */
+/** The preview of an edit with two hunks. */
 export function changes(more: Json = {}): Json {
   const file = { kind: "file", hash: "a".repeat(64), bytes: 10 };
   const change = { path: "/a/b/c.txt", op: "modify", before: file, after: file, hunks: [hunk(1), hunk(40)], added: 2, removed: 2, binary: false, large: false, hidden: false };
   return { changes: [{ ...change, ...more }], divisible: true };
 }
 
-/** A grant; `more` replaces what it says. */
+/** A grant; `more` overrides its fields. */
 export function grant(number: number, more: Json = {}): Json {
   const held = { grant: `${RUN}-${number}`, run: RUN, pattern: "write:file:/a/b", verb: "write", resource: "file" };
   return { ...held, holder: { agent: "main/tests" }, held: "agent main/tests", whose: ["agent main/tests"], descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
@@ -95,14 +95,14 @@ export class FakeHost {
     tallies: [],
     omitted: { questions: 0, grants: 0, refusals: 0 },
   };
-  /** Each thing that was told, as path and body. */
+  /** Recorded POST requests. */
   readonly told: { path: string; body: unknown }[] = [];
-  /** What a path answers instead; a promise holds it back. */
+  /** Responses by path; a promise delays the response. */
   readonly answers = new Map<string, unknown>();
   #version = 1;
   #wake: () => void = () => undefined;
 
-  /** Opens the console on it. */
+  /** Opens the console page. */
   async open(page: Page, site: Site): Promise<void> {
     site.put("/", await built("console.html"));
     site.put("/permission-prompt.js", { body: await built("permission-prompt.js"), type: "text/javascript" });
@@ -110,13 +110,13 @@ export class FakeHost {
     await page.goto(`${site.origin}/#secret`);
   }
 
-  /** Tells the page that there is something new. */
+  /** Notifies the page of a state change. */
   changed(): void {
     this.#version += 1;
     this.#wake();
   }
 
-  /** The bodies told to one path. */
+  /** Bodies sent to a path. */
   to(path: string): unknown[] {
     return this.told.filter((one) => one.path === path).map((one) => one.body);
   }

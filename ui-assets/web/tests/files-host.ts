@@ -1,4 +1,4 @@
-// A page, a site and answers of tools in, the browser page in a frame of a host that speaks the wire of MCP Apps out.
+// An MCP Apps host for tests that shows the file browser and answers its tool calls.
 import type { Frame, Page } from "@playwright/test";
 
 import { type Site, built, expect } from "./fixtures.ts";
@@ -6,13 +6,13 @@ import { type Site, built, expect } from "./fixtures.ts";
 type Fields = Readonly<Record<string, unknown>>;
 type Answers = Readonly<Record<string, (input: Fields) => unknown>>;
 
-/** What the host has and is. */
+/** Options of the host. */
 export interface Given {
   readonly tools: Answers;
-  /** Answers what `tools` do not. */
+  /** Answers calls that are not in `tools`. */
   readonly other?: (name: string, input: Fields) => unknown;
   readonly resources?: (uri: string) => string | undefined | Promise<string | undefined>;
-  /** The page; as it was built, unless it is given. */
+  /** The page's HTML; defaults to the built file browser. */
   readonly html?: string;
   readonly capabilities?: Fields;
   readonly context?: Fields;
@@ -21,9 +21,9 @@ export interface Given {
 /** A host with the page in its frame. */
 export interface Host {
   readonly frame: Frame;
-  /** Every call, in order. */
+  /** All tool calls in order. */
   readonly calls: { readonly name: string; readonly input: Fields }[];
-  /** What the page sent that is no call of a tool. */
+  /** Messages of the page that are not tool calls. */
   readonly sent: Fields[];
   ask(method: string, params?: Fields): Promise<Fields>;
   call(name: string, input?: Fields): Promise<Fields>;
@@ -51,9 +51,9 @@ window.ask = (method, params) => new Promise((done) => {
 window.tell = (method, params) => frame.contentWindow.postMessage({ jsonrpc: "2.0", method, params }, "*");
 </script>`;
 
-/** The result of a call that went well. */
+/** A successful tool result. */
 export const done = (structuredContent: Fields, ...content: Fields[]): Fields => ({ content, structuredContent });
-/** The result of one that did not. */
+/** A failed tool result. */
 export const refused = (code: string, message: string, more: Fields = {}): Fields => ({
   isError: true,
   content: [{ type: "text", text: message }],
@@ -123,7 +123,7 @@ export interface Told {
   readonly write?: string;
 }
 
-/** Tools over a tree in memory: a path beneath `/repo` to what stands there; folders are made of the paths. */
+/** File tools over an in-memory tree: maps paths below `/repo` to their content; folders are derived from the paths. */
 export function served(tree: Readonly<Record<string, Told>>, more: Answers = {}): Answers {
   const paths = Object.keys(tree);
   const kind = (path: string): string => {
@@ -180,7 +180,7 @@ export function served(tree: Readonly<Record<string, Told>>, more: Answers = {})
 
 type Tree = Readonly<Record<string, Told>>;
 
-/** A small tree with every kind of right in it. */
+/** A small tree with every combination of rights. */
 export const TREE: Tree = {
   "/repo/src/lib.rs": { text: "pub mod a;\n" },
   "/repo/src/deep/inner.rs": { text: "fn inner() {}\n" },
@@ -193,6 +193,6 @@ export const TREE: Tree = {
 };
 
 export const given = (tree: Tree = TREE, more: Answers = {}): Given => ({ tools: served(tree, more) });
-/** What stands in the tree, top to bottom. */
+/** The visible names of the tree, from top to bottom. */
 export const names = (page: Page): Promise<string[]> => page.frames()[1]?.locator(".row .name").allTextContents() ?? Promise.resolve([]);
 export const lines = (count: number): string => Array.from({ length: count }, (_, n) => `line ${n + 1}\n`).join("");

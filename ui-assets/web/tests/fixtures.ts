@@ -1,4 +1,4 @@
-// A browser and pages in memory in, what people and programs meet in them out.
+// Playwright fixtures: in-memory sites on loopback ports, built files and accessibility checks.
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -10,19 +10,19 @@ import type { AxeResults } from "axe-core";
 
 export { expect };
 
-/** What a path of a site answers. */
+/** The response for a path of a site. */
 export interface Answer {
   readonly body: string | Buffer;
   readonly type?: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Pages on a loopback port of their own. */
+/** A site on a loopback port of its own. */
 export interface Site {
   readonly origin: string;
-  /** Puts a page there; it replaces what stood at the path. */
+  /** Sets the page at a path, replacing an earlier one. */
   put(path: string, answer: Answer | string): void;
-  /** Every request so far, as `METHOD /path`. */
+  /** All requests so far, as `METHOD /path`. */
   readonly requests: readonly string[];
 }
 
@@ -73,14 +73,17 @@ export const test = base.extend<{ site: Site; sites: () => Promise<Site> }>({
 
 const dist = new URL("../../dist/", import.meta.url);
 
-/** A built file. */
+/** The content of a built file. */
 export function built(name: string): Promise<string> {
   return readFile(new URL(name, dist), "utf8");
 }
 
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** What axe-core finds serious or critical, as `rule: element`. It is put in by the debugger, which no policy stops. */
+/**
+ * Serious and critical axe-core violations as `rule: element`. axe is injected through the debugger, which bypasses the
+ * CSP.
+ */
 export async function barriers(frame: Page | Frame): Promise<string[]> {
   await frame.evaluate(axe);
   const results = await frame.evaluate(() =>

@@ -1,4 +1,4 @@
-// Pages with tools of their own, and pages that want too much in, what the element takes from them out.
+// Tests of app-provided tools in `<mcp-view>` and of the limits on untrusted pages.
 import { pageOf } from "./bundles.ts";
 import { expect, test } from "./fixtures.ts";
 import { heard, hostPage, innermost } from "./hosts.ts";

@@ -1,4 +1,4 @@
-// Pages that ask their host for what it may do in, what it does and what it refuses out.
+// Tests of how `<mcp-view>` handles a page's requests.
 import { expect, test } from "./fixtures.ts";
 import { FORMS, heard, hostPage, innermost } from "./hosts.ts";
 import { GREETED, RAW, ask, open, tried } from "./raw.ts";

@@ -1,4 +1,4 @@
-// A host page with `<mcp-view>` in, what it is set up with and what it heard out.
+// Host pages with an `<mcp-view>` element for tests.
 import type { Frame, Page } from "@playwright/test";
 
 import { built, expect } from "./fixtures.ts";
@@ -10,13 +10,13 @@ export interface Heard {
   readonly message: { readonly method?: string; readonly id?: number; readonly params?: Record<string, unknown>; readonly result?: Record<string, unknown>; readonly error?: { readonly code: number; readonly message: string } };
 }
 
-/** What the sandbox page is served with. */
+/** Response headers of the sandbox page. */
 export const SANDBOXED = { "content-security-policy": "sandbox allow-scripts allow-forms" };
 
 export type Form = "no sandbox page" | "same port" | "second port";
 export const FORMS: readonly Form[] = ["no sandbox page", "same port", "second port"];
 
-/** A host page at `/` whose element is set up by `setup`, text of a script that knows `view`, `pages` and `log`. */
+/** A host page at `/`. The script `setup` configures the element and can use `view`, `pages` and `log`. */
 export async function hostPage(
   sites: () => Promise<Site>,
   form: Form,
@@ -39,7 +39,7 @@ export async function hostPage(
   const pages = ${text};
   const log = window.log = [];
   window.view = view;
-  // What is long is of no interest, and takes seconds to get out of the browser.
+  // Skip large messages, which take seconds to transfer from the browser.
   view.onmessagelog = (entry) => log.push(JSON.stringify(entry).length > 1e6 ? { ...entry, message: {} } : entry);
   view.resolver = (uri) => {
     if (!(uri in pages)) throw new Error("no such resource: " + uri);
@@ -52,19 +52,19 @@ export async function hostPage(
   return site;
 }
 
-/** What passed between the element and its page so far. */
+/** All messages between the element and its page so far. */
 export function heard(page: Page): Promise<Heard[]> {
   return page.evaluate(() => (window as unknown as { log: Heard[] }).log);
 }
 
-/** The frame that holds the page itself: the innermost. */
+/** The innermost frame, which holds the page. */
 export function innermost(page: Page): Frame {
   const [last] = page.frames().slice(-1);
   if (last === undefined) throw new Error("no frames");
   return last;
 }
 
-/** Expects what the page itself says, as soon as it does. The page before it may end while it is asked. */
+/** Polls a value inside the page; tolerates that an earlier page is replaced meanwhile. */
 export function expectInside<T>(page: Page, read: () => T) {
   return expect.poll(() => innermost(page).evaluate(read).catch((error: unknown) => error));
 }

@@ -1,4 +1,4 @@
-// Two kinds of hosts and two kinds of pages in, the official ones among both; each pair does the same out.
+// Interoperability tests: our host and bridge with the official ones, in every combination.
 import type { Page } from "@playwright/test";
 
 import { pageOf } from "./bundles.ts";
@@ -6,7 +6,7 @@ import { built, expect, test } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 import { FORMS, SANDBOXED, hostPage, innermost } from "./hosts.ts";
 
-/** What a page of either kind is asked to do here. */
+/** What a test does with a page. */
 interface App {
   callTool(name: string, input: object): Promise<{ content: { text: string }[] }>;
   read(uri: string): Promise<{ text: string }[]>;
@@ -17,7 +17,7 @@ interface App {
   log(text: string): unknown;
 }
 
-/** And a host. */
+/** What a test does with a host. */
 interface Host {
   readonly events: string[];
   callTool(params: object): Promise<object>;
@@ -76,7 +76,7 @@ const VIEWS = {
     a.connect().then(() => { dress(a.getHostContext()); document.documentElement.dataset.appStatus = "ready"; });`,
 };
 
-/** A host of the official kind, with our sandbox page on a port of its own. */
+/** A host with the official SDK, with our sandbox page on a separate port. */
 async function official(sites: () => Promise<Site>, view: string): Promise<Site> {
   const [site, other] = [await sites(), await sites()];
   other.put("/sandbox", { body: await built("sandbox.html"), headers: SANDBOXED });

@@ -1,4 +1,4 @@
-// What a host sets on the element in, what its page looks like out.
+// Tests of how `<mcp-view>` passes theme, styles and size to its page.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
@@ -49,7 +49,7 @@ for (const form of FORMS) {
     await page.locator("html").evaluate((html) => (html.style.colorScheme = "light"));
     await expect(body).toHaveCSS("border-top-color", "rgb(1, 1, 1)");
     expect(await innermost(page).evaluate(() => (window as unknown as { kept: boolean }).kept)).toBe(true);
-    // Nothing of the protocol is said to a page that does not speak it.
+    // No protocol messages are sent to a page that does not speak the protocol.
     expect((await heard(page)).map(({ message }) => message.method)).toEqual((await heard(page)).map(() => "dev.bailiwick/notifications/dress"));
   });
 }
@@ -79,7 +79,7 @@ test("the height follows the page as far as the host lets it", async ({ page, si
     new MutationObserver(() => heights.push((one as HTMLElement).style.height)).observe(one, { attributeFilter: ["style"] });
   });
   await innermost(page).evaluate(() => parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/size-changed", params: { height: "1px; position: fixed" } }, "*"));
-  // A size is a number, and nothing that can be taken for one.
+  // Only nonnegative numbers are accepted as a size.
   for (const height of ["7", [7], true, null, {}, -1]) {
     await innermost(page).evaluate((one) => parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/size-changed", params: { height: one } }, "*"), height);
   }

@@ -1,4 +1,4 @@
-// The element and pages of its kind in, what each does for the other out.
+// Tests of `<mcp-view>` with pages that use our bridge.
 import { pageOf } from "./bundles.ts";
 import { expect, test } from "./fixtures.ts";
 import { FORMS, heard, hostPage, innermost } from "./hosts.ts";

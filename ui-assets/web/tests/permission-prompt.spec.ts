@@ -6,7 +6,7 @@ import type { Site } from "./fixtures.ts";
 
 const CALM = 700;
 
-/** A host of its own with the built component, a question on it and what it says kept in `window.told`. */
+/** Opens a page with the built component and a question; its events are recorded in `window.told`. */
 async function asked(page: Page, site: Site, block: object, settle = true): Promise<void> {
   site.put("/prompt.js", { body: await built("permission-prompt.js"), type: "text/javascript" });
   site.put("/prompt.css", { body: await built("permission-prompt.css"), type: "text/css" });
@@ -66,7 +66,7 @@ test("the narrowest answer, once, is what one press gives", async ({ page, site 
   await yes(page).click();
   expect(await told(page)).toEqual([["granted", { id, answer: { allow: allow() }, remember: false }]]);
   await expect(page.getByText("Sending…")).toBeVisible();
-  // It is told once, whatever is pressed then.
+  // The event is dispatched once, regardless of further presses.
   await expect(yes(page)).toBeDisabled();
   await page.keyboard.press("Escape");
   expect(await told(page)).toHaveLength(1);
@@ -128,7 +128,7 @@ test("a script presses nothing and chooses nothing", async ({ page, site }) => {
     prompt?.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
   });
   expect(await told(page)).toEqual([]);
-  // What a script made of the looks is put right with the next second.
+  // Changes that a script made to the controls are undone within a second.
   await page.clock.runFor(1000);
   await expect(page.getByLabel("once", { exact: true })).toBeChecked();
   await expect(page.getByLabel("exactly what is asked")).toBeChecked();
@@ -155,7 +155,7 @@ test("wide and endless answers need a tick, and others do not", async ({ page, s
   await wide(() => page.getByLabel("Until I revoke it").check(), true);
   await tick.check();
   await expect(yes(page)).toBeEnabled();
-  // The tick was for that; for something else it is to be made again.
+  // The confirmation was for another choice, so it is required again.
   await page.getByLabel(/every file that/).check();
   await expect(yes(page)).toBeDisabled();
   await tick.check();
@@ -347,7 +347,7 @@ test("what is no block is refused", async ({ page, site }) => {
 });
 
 const lines = ["<img src=x onerror=window.bad=1>", "<script>window.bad=1</script>", "javascript:window.bad=1", "\u202Egnp.exe", "a\u0000b\u001b[31mred", "x".repeat(10_000), "line\r\nAllow", "{{constructor.constructor('window.bad=1')()}}", "\u200b\u2066\ufeff", "`${window.bad=1}`"];
-/** Two hundred texts that would deceive an eye or a parser. */
+/** Two hundred deceptive or malformed texts. */
 const payloads = Array.from({ length: 200 }, (_, n) => `${n} ${lines[n % lines.length] ?? ""}${lines[Math.floor(n / lines.length) % lines.length] ?? ""}`);
 
 test("two hundred hostile texts are text", async ({ page, site }) => {

@@ -1,10 +1,10 @@
-// The address of a site that a page must not reach in, pages that try to out.
+// Probes: page bodies that try to reach a site.
 
 type Probe = (site: string, port: number) => string;
 const script = (text: string): string => `<script>${text}</script>`;
 const late = (text: string): string => script(`addEventListener("load", () => setTimeout(() => { ${text} }, 0))`);
 
-/** Each as part of a body; each reaches the site where nothing stops it, and leaves its page where it is. */
+/** Page bodies that reach the site when unrestricted, and keep their page in place. */
 export const STILL: Readonly<Record<string, Probe>> = {
   img: (site) => `<img src="${site}/leak">`,
   "img of a script": (site) => late(`new Image().src = "${site}/leak"`),
@@ -34,7 +34,7 @@ export const STILL: Readonly<Record<string, Probe>> = {
   "address of a module map": (site) => `<script type=importmap>{"imports":{"x":"${site}/leak"}}</script><script type=module>import "x"</script>`,
 };
 
-/** Those that take their page away, or stand for a whole page. */
+/** Probes that navigate their page away, or that are a whole page. */
 export const ALONE: Readonly<Record<string, Probe>> = {
   location: (site) => late(`location = "${site}/leak"`),
   "location.replace": (site) => late(`location.replace("${site}/leak")`),
@@ -53,7 +53,7 @@ export const ALONE: Readonly<Record<string, Probe>> = {
     late(`const c = new RTCPeerConnection({ iceServers: [{ urls: "stun:127.0.0.1:${port}" }] }); c.createDataChannel("d"); c.createOffer().then((o) => c.setLocalDescription(o))`),
 };
 
-/** Those that reach out by a window other than the page's own; a sandbox stops them where no policy does. */
+/** Probes that use another window; only the sandbox stops them, not the policy. */
 export const WINDOWS: Readonly<Record<string, Probe>> = {
   "window.open": (site) => late(`window.open("${site}/leak")`),
   "window.open of the window above": (site) => late(`window.open("${site}/leak", "_parent")`),

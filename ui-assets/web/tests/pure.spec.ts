@@ -1,4 +1,4 @@
-// Schemas, values, texts and declarations in, judgements and policies out; no browser.
+// Unit tests of schemas, parsers, policies and text functions, without a browser.
 import { readFile } from "node:fs/promises";
 
 import { allowed, policyOf } from "../lib/csp.ts";
@@ -9,7 +9,7 @@ import { problem, unknownKeyword } from "../lib/schema.ts";
 import { visible } from "../lib/visible.ts";
 import { expect, test } from "./fixtures.ts";
 
-/** A schema, a value that meets it, a value that does not. */
+/** A schema, a valid value and an invalid value. */
 const SCHEMAS: readonly (readonly [object | boolean, unknown, unknown])[] = [
   [{ type: "string" }, "a", 1],
   [{ type: "integer" }, 1, 1.5],
@@ -76,7 +76,7 @@ test("a line of a diff is what its hunk says it is, whatever it looks like", () 
   expect(of("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@ fn\n--- x\n+++ x\n+@@ -1 +1 @@\n kept\n\\ No newline at end of file\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b")).toEqual(
     ["head", "head", "head", "head", "removed", "added", "added", "", "", "head", "head", "head", "removed", "added"],
   );
-  // Where the counts are wrong, what is added and removed is still told.
+  // Additions and removals are recognized even if the counts are wrong.
   expect(of("@@ -1 +1 @@\n-a\n+b\n+more\n-less\n@@ nonsense\n+c")).toEqual(["head", "removed", "added", "added", "removed", "head", "added"]);
 });
 
@@ -84,7 +84,7 @@ test("a window is served so much at once, and asked so much", async () => {
   const sent: Fields[] = [];
   const wire = peer((message) => sent.push(message), () => new Promise<Fields>(() => undefined), () => undefined);
   for (let id = 0; id < 40; id += 1) wire.hear({ id, method: "m", params: {} });
-  // One more of a name that is under way is none.
+  // A second request with a pending id is ignored.
   wire.hear({ id: 1, method: "m", params: {} });
   expect(sent.map(({ id }) => id)).toEqual([32, 33, 34, 35, 36, 37, 38, 39]);
   expect(sent[0]).toMatchObject({ error: { code: -32603, message: "too many requests at once" } });
@@ -104,14 +104,14 @@ test("a message is one of four kinds, or none", () => {
   for (const none of [{ id: null, method: "m" }, { id: {}, method: "m" }, { id: 1 }, { id: 1, result: 3 }, { result: {} }, { method: 3 }]) expect(message(none)).toBeUndefined();
 });
 
-/** What the runtime takes for deceptive; its own tests read the same list. */
+/** The characters that the runtime treats as deceptive; its own tests read the same list. */
 const DECEPTIVE = JSON.parse(await readFile(new URL("deceptive.json", import.meta.url), "utf8")) as [string, string][];
 
 test("the characters that the runtime escapes are made visible, but for tabs and line ends, and no others", () => {
   const ranges = DECEPTIVE.map(([first, last]) => [Number.parseInt(first, 16), Number.parseInt(last, 16)] as const);
   const wrong: string[] = [];
   for (let code = 0; code <= 0x10ffff; code += 1) {
-    // Halves of pairs are no characters.
+    // Skip surrogates.
     if (code >= 0xd800 && code <= 0xdfff) continue;
     const told = code !== 9 && code !== 10 && ranges.some(([first, last]) => code >= first && code <= last);
     const text = String.fromCodePoint(code);

@@ -1,4 +1,4 @@
-// A page without any bridge in, what it asks and answers as a test tells it out.
+// A page without a bridge that tests control message by message.
 import type { Page } from "@playwright/test";
 
 import { expect } from "./fixtures.ts";
@@ -24,7 +24,7 @@ declare global {
   }
 }
 
-/** A page without any bridge: it says what it is told to. */
+/** A page without a bridge that sends the messages it is given. */
 export const RAW = `<!doctype html><body><script>
   let last = 0; const asked = new Map(); let handlers = {};
   const post = (message) => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
@@ -44,14 +44,14 @@ export async function open(page: Page, sites: () => Promise<Site>, setup: string
   const site = await hostPage(sites, "same port", { "ui://a": app }, `view.src = "ui://a"; ${setup}`);
   await page.goto(site.origin);
   await expect(page.locator("#view")).toHaveAttribute("data-status", status);
-  // A view is shown before its page has run.
+  // The view's status is `shown` before its page has run.
   if (status !== "failed" && app.includes("window.raw")) await expectInside(page, () => "raw" in window).toBe(true);
 }
 export const ask = (page: Page, method: string, params: object = {}) =>
   innermost(page).evaluate(([name, given]) => window.raw(name, given), [method, params] as const);
 export const tried = <T>(page: Page, act: (view: View) => Promise<T>): Promise<T | string> =>
   page.evaluate(async (text) => {
-    // The text is of this file.
+    // The evaluated text comes from this file.
     const made = (0, eval)(text) as (view: View) => Promise<unknown>;
     return made(window.view).catch((error: Error) => error.message);
   }, String(act)) as Promise<T | string>;

@@ -1,4 +1,4 @@
-// What a page tries to tell the world in, what of it arrived out: requests and datagrams on a port of its own.
+// Records requests and datagrams on a port, to detect data leaks.
 import { createSocket } from "node:dgram";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -6,7 +6,10 @@ import type { AddressInfo } from "node:net";
 export interface Recorder {
   readonly origin: string;
   readonly port: number;
-  /** `GET /path` or `datagram`, in the order they came. Chromium may connect before it asks a policy, and says nothing there. */
+  /**
+   * `GET /path` or `datagram`, in order of arrival. Connections without a request are not recorded, because Chromium
+   * may open them before it checks a policy.
+   */
   readonly arrived: readonly string[];
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-// Hostile names and lines, themes and sizes in; a page that runs no script of theirs and that everybody can use out.
+// Security and accessibility tests of the review page.
 import { writeFile } from "node:fs/promises";
 
 import { barriers, expect, test } from "./fixtures.ts";

@@ -1,4 +1,4 @@
-// Reviews in, what people see and do on their page out.
+// Tests of the review page.
 import type { Frame, Page } from "@playwright/test";
 
 import { pageOf } from "./bundles.ts";
@@ -9,7 +9,7 @@ import { contents, embedded, hosted, large, samples } from "./reviews.ts";
 const rows = (of: Page | Frame) => of.getByRole("row");
 const shown = async (of: Page | Frame): Promise<string[]> => (await of.locator("[role=row]:not(.between)").allTextContents()).map((text) => text.trim());
 
-/** The numbers and texts of changed lines, whichever view they stand in. */
+/** Line numbers and texts of the changed lines, in either view. */
 function changed(of: Page | Frame): Promise<string[]> {
   return of.locator(".t:is(.add, .del)").evaluateAll((cells) =>
     cells.map((cell) => {
@@ -58,7 +58,7 @@ test("the lines between the hunks are one action away, without any host", async 
   }
   await expect(page.getByRole("table")).toHaveAttribute("aria-rowcount", "306");
   await expect(page.getByText("line 1 has a word in it", { exact: true })).toBeVisible();
-  // Its number in the new file is one more than in the old: a line came before it.
+  // Its new line number is one higher, because a line was added above.
   await expect(page.getByText("line 300 has a word in it").locator("..")).toHaveText(/^300301/);
 });
 
@@ -136,7 +136,7 @@ test("lines that come later, and lines that were cut, are asked of the runtime a
   let there = (): void => undefined;
   const gone = new Promise<void>((done) => (there = done));
   const { frame } = await hosted(page, site, await embedded(samples.paged), async (method, { uri = "", name, arguments: input }) => {
-    // A host that offers no resources to views.
+    // A host that does not offer resources to views.
     if (method === "resources/read") throw new Error("no resources here");
     expect(name).toBe("review_rows");
     const asked = String(input?.uri ?? uri);
@@ -153,7 +153,7 @@ test("lines that come later, and lines that were cut, are asked of the runtime a
   expect(queries).toEqual(["old=94&count=500"]);
   for (let presses = 0; presses < 51; presses += 1) await frame.locator("body").press("n");
   await expect(frame.locator("#where")).toHaveText("51 of 88");
-  // The line comes when a person is already at its place.
+  // The line arrives after a person has scrolled there.
   there();
   await expect(frame.locator(".here .t")).toHaveText("line 4590 has a word in it");
   await expect(frame.locator(".here")).toBeFocused();
@@ -172,11 +172,11 @@ test("lines that could not be had are tried again", async ({ page, site }) => {
   const alert = frame.getByRole("alert");
   await expect(alert).toContainText("More lines could not be had");
   there = true;
-  // Scrolling may still ask by itself, which hides the alert for a moment: the press has to count then, too.
+  // Scrolling may trigger a retry that hides the alert briefly; the press must count regardless.
   await alert.getByRole("button", { name: "Try again" }).dispatchEvent("click");
   await expect(alert).toBeHidden();
   await expect(frame.getByRole("table")).toBeFocused();
-  // By itself, too, as soon as other lines are wanted.
+  // Also retried automatically when other lines are needed.
   there = false;
   await frame.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
   await expect(alert).toBeVisible();

@@ -1,4 +1,4 @@
-// Reviews as the runtime says them in, the review page in a frame of a host of a few lines out.
+// Sample reviews from the runtime, and a minimal host for the review page.
 import { readFile } from "node:fs/promises";
 
 import type { Frame, Page } from "@playwright/test";
@@ -6,7 +6,7 @@ import type { Frame, Page } from "@playwright/test";
 import { built, expect } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 
-/** What `runtime/src/artifact/review/tests.rs` writes. */
+/** Written by `runtime/src/artifact/review/tests.rs`. */
 export interface Samples {
   readonly edit: Review;
   readonly batch: Review;
@@ -22,7 +22,7 @@ export interface Review {
 }
 export const samples = JSON.parse(await readFile(new URL("reviews.json", import.meta.url), "utf8")) as Samples;
 
-/** The page with a review in it, as `ui://TOOL/ID` is read. */
+/** The page with an embedded review, as the resource `ui://TOOL/ID` returns it. */
 export async function embedded(review: unknown): Promise<string> {
   const data = JSON.stringify(review).replaceAll("<", "\\u003c").replaceAll(">", "\\u003e").replaceAll("&", "\\u0026");
   return (await built("review.html")).replace("<!--data-->", () => `<script type="application/json" id="data">${data}</script>`);
@@ -30,7 +30,7 @@ export async function embedded(review: unknown): Promise<string> {
 
 export type Said = { readonly method?: string; readonly params?: Record<string, unknown> };
 
-/** A host page whose frame shows the review page; `serve` answers what it asks, and `said` is all that it says. */
+/** A host page with the review page in a frame. `serve` answers its requests; `said` collects its messages. */
 export async function hosted(
   page: Page,
   site: Site,
@@ -69,10 +69,10 @@ export async function hosted(
   };
 }
 
-/** What a resource of that JSON answers. */
+/** The `resources/read` result for a JSON value. */
 export const contents = (value: unknown) => ({ contents: [{ uri: "ui://x", text: JSON.stringify(value) }] });
 
-/** A review of `lines` lines of which every seventh is another, and its rows by page. */
+/** A review of a file in which every seventh line changed, and its rows by page. */
 export function large(lines: number): { review: unknown; page: (query: URLSearchParams) => unknown } {
   const rows: unknown[] = [];
   const hunks: number[][] = [];

@@ -1,4 +1,4 @@
-// Resources of servers in, what is shown of them, what it may reach and why it may not be shown out.
+// Tests of how `<mcp-view>` loads, sandboxes and replaces pages, and reports failures.
 import { barriers, expect, test } from "./fixtures.ts";
 import { FORMS, expectInside, hostPage, innermost } from "./hosts.ts";
 import { GREETED, open } from "./raw.ts";
@@ -143,13 +143,13 @@ test("what is put off in the same go is shown when it is asked for", async ({ pa
 test("showing that comes to nothing ends with what takes its place", async ({ page, sites }) => {
   await page.clock.install();
   await open(page, sites, "");
-  // No wait ends by itself from here on.
+  // From here on, no timeout expires.
   await page.clock.pauseAt(Date.now() + 60_000);
   const ended = await page.evaluate(async () => {
     const { view } = window;
     view.setAttribute("sandbox-url", "/none");
     const status = await new Promise<string>((resolve) => {
-      // The frame is there, and its sandbox page will never say that it is ready.
+      // The frame exists, but its sandbox page never reports that it is ready.
       new MutationObserver(() => view.shadowRoot?.querySelector("iframe") && resolve(view.status)).observe(view.shadowRoot as ShadowRoot, { childList: true });
     });
     const first = (view as unknown as { render(): Promise<void> }).render();

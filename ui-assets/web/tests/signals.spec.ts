@@ -1,4 +1,4 @@
-// Values that change in, how often and in what order what follows them is made out.
+// Unit tests of signals, memos and effects.
 import { effect, flush, memo, onEnd, owned, signal, untracked } from "../lib/signals.ts";
 import { expect, test } from "./fixtures.ts";
 

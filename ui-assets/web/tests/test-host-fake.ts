@@ -1,4 +1,4 @@
-// A page and what its host shall answer in, the test host's page opened on it out; and texts that must stay text.
+// Fake API of the test host, and hostile texts.
 import { expect } from "@playwright/test";
 import type { Page } from "@playwright/test";
 
@@ -9,7 +9,7 @@ export type Members = Record<string, unknown>;
 export type Api = Record<string, (body: Members) => unknown>;
 
 const OPEN = "data:text/html,<script>hit=1</script>";
-/** Texts that would do or seem something, were they anything but text. */
+/** Texts that would execute or mislead if they were not rendered as plain text. */
 export const HOSTILE = [
   "<img src=x onerror=hit=1>",
   "<script>hit=1</script>",
@@ -106,7 +106,7 @@ export function ready(facts: Members = {}, more: Members = {}): Members {
 
 const BEGUN = [{ seq: 1, at_ms: 0, side: "state", message: "connecting" }];
 
-/** Puts the page and what it loads on a site. */
+/** Serves the page and its scripts. */
 export async function put(site: Site): Promise<void> {
   site.put("/", await built("test-host.html"));
   for (const name of ["mcp-view.js", "permission-prompt.js"]) {
@@ -114,7 +114,7 @@ export async function put(site: Site): Promise<void> {
   }
 }
 
-/** Opens the page on a host that answers so; what it does not answer stays unanswered. */
+/** Opens the page with a fake API; unhandled requests stay pending. */
 export async function open(page: Page, site: Site, api: Api, entries: readonly Members[] = BEGUN): Promise<Members[]> {
   const asked: Members[] = [];
   await put(site);
@@ -135,7 +135,7 @@ export async function open(page: Page, site: Site, api: Api, entries: readonly M
 
 export const part = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 
-/** Presses a button of the prompt, which heeds nothing in its first moments. */
+/** Presses a button of the prompt after its initial delay. */
 export async function press(page: Page, name: "Allow this once" | "Deny once"): Promise<void> {
   await expect(async () => {
     await part(page, name).click({ timeout: 1_000 });

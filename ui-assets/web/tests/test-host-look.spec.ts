@@ -1,4 +1,4 @@
-// The page of the test host in every part of it in, whether everybody can use it out.
+// Accessibility and layout tests of the test host's page.
 import { open, part, put, ready, tool } from "./test-host-fake.ts";
 import type { Api } from "./test-host-fake.ts";
 import { barriers, expect, test } from "./fixtures.ts";
@@ -61,7 +61,7 @@ test("nothing is cut off at twice the size, on a narrow screen or in forced colo
       const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       expect(over, `${name} at ${width}`).toBeLessThanOrEqual(0);
     }
-    // The calls above still wait for an answer.
+    // The calls above are still pending.
     await part(page, "Tools to answer").click();
   }
 });

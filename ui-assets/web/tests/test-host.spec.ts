@@ -1,4 +1,4 @@
-// The page of the test host and a host that answers what a test wants in, what people meet out.
+// Tests of the test host's page.
 import { initial, policySchema } from "../pages/test-host/schema.ts";
 import { HOSTILE, open, part, press, ready, tool } from "./test-host-fake.ts";
 import type { Api, Members } from "./test-host-fake.ts";
@@ -22,7 +22,7 @@ test("a host that is not there, a server that failed and one that ended are told
   state = ready({}, { status: "ended", reason: "the server ended (exit status: 1)" });
   await page.reload();
   await expect(page.getByRole("alert")).toHaveText("the server ended (exit status: 1)");
-  // What it had been is still there to look at.
+  // The previous server's tools are still shown.
   await expect(page.getByRole("button", { name: "greet" })).toBeVisible();
   await page.route("**/api/*", (route) => route.abort());
   await page.reload();
@@ -98,7 +98,7 @@ test("hostile text of a server is text wherever it stands", async ({ page, site 
   ].join();
   expect(await page.locator(made).evaluateAll((found) => found.map((one) => one.outerHTML.slice(0, 80)))).toEqual([]);
   expect(await page.evaluate(() => Reflect.get(window, "hit"))).toBeUndefined();
-  // What would turn or hide text is shown as what it is.
+  // Bidirectional and invisible characters are shown escaped.
   const shown = await page.locator("main").innerText();
   expect(shown).toContain("\\u{202e}gnp.exe");
   expect(shown).not.toMatch(/[\u202e\u2066\u200b\u0000]/);
@@ -142,7 +142,7 @@ test("a form is made of a schema, and what is left empty is left out", async ({ 
     name: "edit",
     arguments: { path: "a.txt", limit: 3, loud: true, mode: "a", edits: [{ from: "x" }], free: { any: [1] } },
   });
-  // The same as JSON; what is none keeps the buttons shut.
+  // The same as JSON; invalid JSON keeps the buttons disabled.
   await part(page, "JSON").click();
   const json = page.getByLabel("The arguments as JSON");
   await expect(json).toHaveValue(/"limit": 3/);
@@ -196,7 +196,7 @@ test("what a call lacks is asked for once, and sent once with what was allowed",
   await press(page, "Allow this once");
   await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
   expect(calls()).toEqual([undefined, undefined, scopes]);
-  // Nothing is kept here, so nothing is offered that would need it.
+  // The test host keeps no grants, so it does not offer lasting ones.
   await part(page, "Call").click();
   await expect(part(page, "Allow this once")).toBeVisible();
   await expect(page.getByText(/remember|until/i)).toBeHidden();
@@ -226,7 +226,7 @@ for (const [place, result] of [
   await part(page, "Try again").click();
   await expect(part(page, "Allow this once")).toBeEnabled();
   await expect(page.locator(".asks")).toBeFocused();
-  // What is added or removed is no head of a file because it looks like one.
+  // A changed line that looks like a file header is still a changed line.
   await expect(page.locator(".asks .removed")).toHaveText("--- old\n");
   await expect(page.locator(".asks .added")).toHaveText("+++ new\n");
   await press(page, "Allow this once");
@@ -284,7 +284,7 @@ test("questions are put one after the other, and what is typed stays", async ({ 
   await expect(form.getByLabel("name")).toHaveValue("kept");
   await part(page, "Answer").click();
   await expect.poll(() => told).toEqual([0]);
-  // What came first is asked first; a call of a person waits no longer than it must.
+  // Questions are asked in order of arrival, and a person's own call is not delayed.
   await expect(page.getByText("1 of 2 questions")).toBeVisible();
   await press(page, "Deny once");
   await expect(form).toContainText("Question b");

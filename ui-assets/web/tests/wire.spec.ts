@@ -1,4 +1,4 @@
-// All that our page and our host say to each other in, what the official schemas find wrong with it out.
+// Validates all messages between our bridge and `<mcp-view>` against the official MCP Apps schemas.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
@@ -15,7 +15,7 @@ const { $defs } = JSON.parse(
   readFileSync(createRequire(import.meta.url).resolve("@modelcontextprotocol/ext-apps/schema.json"), "utf8"),
 ) as { $defs: Record<string, unknown> };
 
-/** The names of the official types for a method: what asks, what answers. */
+/** The official request and result types of a method. */
 const TYPES: Readonly<Record<string, readonly [string, string?]>> = {
   "ui/initialize": ["McpUiInitializeRequest", "McpUiInitializeResult"],
   "ui/notifications/initialized": ["McpUiInitializedNotification"],
@@ -34,7 +34,7 @@ const TYPES: Readonly<Record<string, readonly [string, string?]>> = {
   "ui/resource-teardown": ["McpUiResourceTeardownRequest", "McpUiResourceTeardownResult"],
 };
 
-// schema.json allows no value for it: both halves of an intersection forbid the keys of the other.
+// schema.json rejects every value of this type: both halves of an intersection forbid the other's keys.
 const without = (value: unknown): unknown => JSON.parse(JSON.stringify(value, (key, one: unknown) => (key === "containerDimensions" ? undefined : one)));
 
 function wrong(type: string, value: unknown): string[] {

@@ -1,4 +1,4 @@
-// The address of a page that a host closes once it has talked enough in, how it goes then out.
+// Live test of an app with tools that closes itself when it is done.
 import { expect, test } from "../fixtures.ts";
 
 test("a page talks to its host and goes when its view does", async ({ page }) => {
@@ -7,7 +7,7 @@ test("a page talks to its host and goes when its view does", async ({ page }) =>
   page.on("websocket", (socket) => void asked.push(socket.url()));
   const address = process.env["BAILIWICK_APP"] ?? "";
   await page.goto(address);
-  // The address has lost its secret, and no request has it in its own.
+  // The secret is removed from the address, and does not appear in the page's own requests.
   expect(page.url()).not.toContain("#");
   await page.frameLocator("iframe").frameLocator("iframe").getByRole("button", { name: "Talk" }).click();
   await expect(page.locator("iframe")).toHaveCount(0);

@@ -1,4 +1,4 @@
-// A console of a real host in, a grant that a person gives and takes back out.
+// Live test of the console: a grant is given and revoked.
 import { barriers, expect, test } from "../fixtures.ts";
 
 test.setTimeout(120_000);
@@ -14,10 +14,10 @@ test("a person allows two uses of what is asked and takes them back", async ({ p
   await page.keyboard.press("ControlOrMeta+a");
   await page.keyboard.type("2");
   await expect(page.getByLabel("For the next uses")).toBeChecked();
-  // The address has lost its secret, which holds through a reload all the same.
+  // The secret is removed from the address, and survives a reload.
   expect(page.url()).not.toContain("#");
   const press = page.getByRole("button", { name: "Allow this for 2 uses" });
-  // Until the prompt has stood still for long enough, a press counts for nothing.
+  // Presses are ignored until the prompt has been unchanged for long enough.
   const over = page.getByText("Nothing waits for an answer");
   const answered = async (): Promise<boolean> => {
     if (await press.isVisible()) await press.click({ timeout: 1000 }).catch(() => undefined);

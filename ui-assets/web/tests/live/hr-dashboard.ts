@@ -1,4 +1,4 @@
-// Test hosts of the staff dashboard in, what a person does on its page there out; each test has a host and a file of its own.
+// Live tests of the staff dashboard. Each test uses its own host and data file.
 import { readFile, writeFile } from "node:fs/promises";
 
 import type { FrameLocator, Locator, Page } from "@playwright/test";
@@ -12,7 +12,7 @@ interface Stage {
 }
 const stages = JSON.parse(process.env["BAILIWICK_DASHBOARDS"] ?? "{}") as Record<string, Stage>;
 
-/** The page in its frames, shown by the tool that opens it; and what the file says. */
+/** Opens the dashboard through its tool; returns its frame, and a function that reads the data file. */
 async function open(page: Page, name: string): Promise<[FrameLocator, () => Promise<string>]> {
   const { url, file } = stages[name] ?? { url: "", file: "" };
   await page.goto(url);
@@ -28,7 +28,7 @@ async function open(page: Page, name: string): Promise<[FrameLocator, () => Prom
 const rows = (app: FrameLocator): Locator => app.getByRole("region", { name: "Employees" }).locator("tbody tr");
 const news = (app: FrameLocator, kind: string): Locator => app.locator(`[data-kind="${kind}"]`);
 
-/** Asks for a preview of a raise. */
+/** Requests a preview of a raise. */
 async function wanted(app: FrameLocator, department: string, percent: string): Promise<void> {
   await app.getByLabel("Department").first().selectOption(department);
   await app.getByLabel("Percent, 1 to 25").fill(percent);
@@ -42,7 +42,7 @@ async function previewed(app: FrameLocator, department: string, percent: string)
   return preview;
 }
 
-/** Answers in the host's own window, where the page has no say. */
+/** Answers the prompt in the host's window, which the page cannot reach. */
 async function answer(page: Page, decision: "allow" | "deny"): Promise<void> {
   const asks = page.getByRole("region", { name: "The server asks" });
   await expect(asks).toContainText("The agent's client asks for this, for a page that it shows or for the agent.");
@@ -124,7 +124,7 @@ test("what was previewed before the file changed is not made", async ({ page }) 
   await answer(page, "allow");
   await expect(news(app, "failed")).toContainText("Preview it again");
   expect(await file()).toBe(other);
-  // Names are text, and what deceives in them is seen.
+  // Names are rendered as text, with deceptive characters escaped.
   await app.getByLabel("Department").first().selectOption("");
   await expect(rows(app).first()).toContainText("Mara \\u{202e}L<b>x</b>");
   await writeFile(stages["stale"]?.file ?? "", "nonsense");

@@ -1,4 +1,4 @@
-// Test hosts of real servers in, what a person does there out; each test has a host of its own.
+// Live tests of the test host against real servers. Each test uses its own host.
 import type { Locator, Page } from "@playwright/test";
 
 import { part, press } from "../test-host-fake.ts";
@@ -9,7 +9,7 @@ const hosts = JSON.parse(process.env["BAILIWICK_TEST_HOSTS"] ?? "{}") as Record<
 async function open(page: Page, name: string, tool?: string): Promise<void> {
   await page.goto(hosts[name] ?? "");
   await expect(page.locator(".host")).toHaveAttribute("data-status", "ready");
-  // Whoever looks at the address later finds no secret in it.
+  // The secret is removed from the address.
   expect(page.url()).not.toContain("#");
   if (tool !== undefined) await pick(page, tool);
 }
@@ -20,7 +20,7 @@ async function pick(page: Page, tool: string): Promise<void> {
   await expect(page.locator(".call")).toHaveAttribute("data-tool", tool);
 }
 
-/** Puts arguments as JSON. */
+/** Enters the arguments as JSON. */
 async function given(page: Page, value: unknown): Promise<void> {
   await part(page, "JSON").click();
   await page.getByLabel("The arguments as JSON").fill(JSON.stringify(value));
@@ -32,7 +32,7 @@ async function result(page: Page, status: "done" | "failed", title = "Result"): 
   return shown;
 }
 
-/** Calls a tool that changes nothing; what it says. */
+/** Calls a read-only tool; returns its text. */
 async function read(page: Page, tool: string, value: unknown): Promise<string> {
   await pick(page, tool);
   await given(page, value);
@@ -40,7 +40,7 @@ async function read(page: Page, tool: string, value: unknown): Promise<string> {
   return (await result(page, "done")).locator(".words").innerText();
 }
 
-/** No message of the server was otherwise than MCP says. */
+/** Expects that every message of the server conformed to MCP. */
 async function wellFormed(page: Page): Promise<void> {
   await part(page, "Wire").click();
   await page.getByLabel("only what is not as MCP says").check();
@@ -63,7 +63,7 @@ test("a preview is looked at, allowed, and is what is then done", async ({ page 
   await result(page, "done");
   await expect(page.locator(".compared")).toHaveAttribute("data-status", "equal");
   await expect(page.locator(".compared li")).not.toHaveCount(0);
-  // What is previewed once more would change nothing that is there.
+  // A second preview shows no further change.
   await part(page, "Preview").click();
   await expect((await result(page, "failed", "Preview")).locator(".words")).toContainText("NO_MATCH");
   expect(await read(page, "read_file", { path: "src/limits.rs" })).toContain("RETRIES: u32 = 5");
@@ -80,7 +80,7 @@ test("a call beyond the root is asked for and made once with what was granted", 
   await expect(page.locator(".asks .preview code")).toHaveText(`write:file:${path}`);
   await press(page, "Allow this once");
   await result(page, "done");
-  // The grant was for that call.
+  // The grant applied to that call only.
   await part(page, "Call").click();
   await expect(page.locator("permission-prompt")).toBeVisible();
   await press(page, "Deny once");
@@ -91,7 +91,7 @@ test("a call beyond the root is asked for and made once with what was granted", 
 test("a configuration is set in a form, sent with the next handshake, and refused if it is none", async ({ page }) => {
   await open(page, "configuration");
   await part(page, "Configuration").click();
-  // Every field can be set without knowing JSON.
+  // Every field has a form control.
   for (const field of ["roots", "deny", "grantable", "access", "max_calls", "budget"]) {
     await expect(page.locator(".fields bdi").getByText(field, { exact: true })).toBeVisible();
   }
@@ -101,7 +101,7 @@ test("a configuration is set in a form, sent with the next handshake, and refuse
   await part(page, "Reconnect with it").click();
   await expect(page.locator("main article")).toHaveAttribute("data-status", "sent");
   await part(page, "Tools").click();
-  // What a read-only configuration could only refuse is not offered.
+  // Tools that a read-only configuration would deny are not listed.
   await expect(page.locator(".pick-tool", { hasText: "Read file" })).toBeVisible();
   await expect(page.locator(".pick-tool", { hasText: "Write a file" })).toHaveCount(0);
   await part(page, "Configuration").click();

@@ -1,4 +1,4 @@
-// Pages that use the program over HTTP from a browser: those of the configured origin may, and others may not.
+// Tests of cross-origin access to the program's HTTP server from a browser.
 import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ interface Reply {
   readonly messages: readonly { readonly id?: unknown; readonly method?: string; readonly result?: { readonly content?: readonly { readonly text: string }[] } }[];
 }
 
-/** The program over `root` on a free port. */
+/** Starts the program over `root` on a free port. */
 async function serve(root: string, ...args: string[]) {
   const child = spawn(process.env["BAILIWICK_PROGRAM"] ?? "", ["serve", "--http", "127.0.0.1:0", ...args, root], {
     stdio: ["ignore", "inherit", "pipe"],
@@ -41,7 +41,7 @@ async function serve(root: string, ...args: string[]) {
   };
 }
 
-/** Sends one request from the page; what came back, or what the browser threw. */
+/** Sends one request from the page; returns the response, or the browser's error. */
 async function ask(page: Page, url: string, method: string, headers: Record<string, string>, body?: unknown): Promise<Reply | string> {
   return page.evaluate(
     async ({ url, method, headers, body }) => {
@@ -81,7 +81,7 @@ test("a page of an allowed origin uses the server, and one of another does not",
     const session = { ...bearer, "mcp-session-id": greeted.session ?? "", "mcp-protocol-version": "2025-11-25" };
     const ready = (await ask(page, server.url, "POST", session, { jsonrpc: "2.0", method: "notifications/initialized" })) as Reply;
     expect(ready.status).toBe(202);
-    // The stream of notifications tells that a file has changed.
+    // The notification stream reports a changed file.
     const listening = page.evaluate(
       async ({ url, headers }) => {
         const answer = await fetch(url, { headers: { accept: "text/event-stream", ...headers } });
@@ -117,7 +117,7 @@ test("a page of an allowed origin uses the server, and one of another does not",
 
     await page.goto(`${other.origin}/`);
     expect(await ask(page, server.url, "POST", bearer, greeting)).toContain("Failed to fetch");
-    // What needs no preflight is refused before it is read.
+    // Requests without a preflight are rejected before the body is read.
     const plain = await page.evaluate(async ({ url, body }) => {
       const answer = await fetch(url, { method: "POST", mode: "no-cors", body }).catch(String);
       return typeof answer === "string" ? answer : answer.type;

@@ -1,4 +1,4 @@
-// The file browser as the real server serves it, over a real directory in, what people see of both out.
+// End-to-end tests of the file browser served by the real program over a real directory.
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -33,7 +33,7 @@ async function given(started: Server) {
   };
   const { tools } = (await started.ask("tools/list")) as { tools: { name: string; _meta: { ui: { visibility: string[] } } }[] };
   const shown = new Set(tools.filter((tool) => tool._meta.ui.visibility.includes("app")).map((tool) => tool.name));
-  // As a host must: a view calls what is for views.
+  // As MCP Apps requires of hosts, views can call only tools that are visible to apps.
   const other = (name: string, input: Readonly<Record<string, unknown>>): unknown => {
     if (!shown.has(name)) throw new Error(`${name} is for models`);
     return started.call(name, input);

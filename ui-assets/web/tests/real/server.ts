@@ -1,4 +1,4 @@
-// A program that speaks MCP over stdio in, its answers to a client that shows views out.
+// MCP client over stdio for tests with the real program.
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 
@@ -10,9 +10,9 @@ export interface Server {
   close(): Promise<void>;
 }
 
-/** Starts the program that `BAILIWICK_PROGRAM` names. */
+/** Starts the program named by `BAILIWICK_PROGRAM`. */
 export async function server(...args: string[]): Promise<Server> {
-  // Variables of these tests are none of the program's.
+  // Do not pass the tests' environment to the program.
   const child = spawn(process.env["BAILIWICK_PROGRAM"] ?? "", ["serve", ...args], { stdio: ["pipe", "pipe", "inherit"], env: {} });
   const waiting = new Map<unknown, (message: Fields) => void>();
   createInterface({ input: child.stdout }).on("line", (line) => {

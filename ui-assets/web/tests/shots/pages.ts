@@ -1,4 +1,4 @@
-// The built pages with a few things on them in, a picture of each in `ui-assets/shots` out.
+// Takes the README screenshots of the built pages into `ui-assets/shots`.
 import { fileURLToPath } from "node:url";
 
 import type { Locator, Page } from "@playwright/test";
