@@ -58,7 +58,7 @@ async function shown(page: Page, sites: () => Promise<Site>, html: string, answe
   return [innermost(page), () => [...site.requests, ...other.requests].filter((request) => !/\/(favicon\.ico|sandbox\.html)?$/u.test(request))];
 }
 
-test("a review is read and shown in the official host", async ({ page, sites }) => {
+test("basic-host shows a review", async ({ page, sites }) => {
   const { edit } = samples;
   const texts: Readonly<Record<string, unknown>> = { [`${edit.uri}.rows`]: edit, [`${edit.uri}.state`]: { changes: ["same"] } };
   const result = { content: [{ type: "resource_link", uri: edit.uri, name: "review", mimeType: "text/html" }] };
@@ -71,7 +71,7 @@ test("a review is read and shown in the official host", async ({ page, sites }) 
   expect(requests()).toEqual([]);
 });
 
-test("files are opened in the official host", async ({ page, sites }) => {
+test("basic-host shows the file browser", async ({ page, sites }) => {
   const tree = { "/repo/src/lib.rs": { text: "pub mod a;\nsecond\n" }, "/repo/README.md": { text: "# Read me\n" } };
   const [frame, requests] = await shown(page, sites, await built("browser.html"), served(tree, {}), () => "", { content: [] });
   await frame.getByRole("treeitem", { name: "src" }).click();

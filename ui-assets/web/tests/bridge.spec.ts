@@ -37,7 +37,7 @@ async function ask(page: Page, method: string, params: object = {}): Promise<Sai
 }
 const view = (page: Page) => page.frameLocator("iframe").locator("html");
 
-test("greets, and takes the look of its host", async ({ page, site }) => {
+test("connects and applies the host's theme", async ({ page, site }) => {
   await open(page, site, `connect({ name: "a", version: "1", title: "A" });`);
   await expect(view(page)).toHaveAttribute("data-app-status", "ready");
   const [hello, ready] = await said(page);
@@ -54,7 +54,7 @@ test("greets, and takes the look of its host", async ({ page, site }) => {
   await expect(view(page)).toHaveCSS("color-scheme", "light");
 });
 
-test("registers tools that the host calls", async ({ page, site }) => {
+test("the host can call registered tools", async ({ page, site }) => {
   await open(page, site, `
     const b = bridge({ name: "a", version: "1" });
     b.registerTool("plain", {}, (extra) => ({ structuredContent: { has: "signal" in extra } }));
@@ -78,7 +78,7 @@ const inside = (page: Page, script: string): Promise<unknown> => view(page).eval
 const names = async (page: Page): Promise<unknown> => ((await ask(page, "tools/list")).result?.tools as { name: string }[]).map((tool) => tool.name);
 const changes = async (page: Page): Promise<number> => (await said(page)).filter((one) => one.method === "notifications/tools/list_changed").length;
 
-test("a tool is listed with all that was given and nothing that was not", async ({ page, site }) => {
+test("a tool is listed with exactly the given fields", async ({ page, site }) => {
   await ready(page, site, `b.registerTool("bare", {}, () => ({ content: [] }));
     b.registerTool("full", { title: "T", description: "D", inputSchema: { type: "object" }, outputSchema: { type: "object" }, annotations: { readOnlyHint: true }, _meta: { x: 1 } }, () => ({ structuredContent: {} }));`);
   expect((await ask(page, "tools/list")).result).toEqual({
@@ -89,14 +89,14 @@ test("a tool is listed with all that was given and nothing that was not", async 
   });
 });
 
-test("a name is taken once", async ({ page, site }) => {
+test("rejects a duplicate tool name", async ({ page, site }) => {
   await ready(page, site, 'b.registerTool("a", {}, () => ({}));');
   expect(await inside(page, 'try { b.registerTool("a", {}, () => ({})) } catch (e) { e.message }')).toContain("already registered");
   await inside(page, 'b.registerTool("other", {}, () => ({ content: [] })); 0');
   expect(await names(page)).toEqual(["a", "other"]);
 });
 
-test("disable, enable, update and remove take effect at the next call, and each is told", async ({ page, site }) => {
+test("disable, enable, update and remove take effect and notify the host", async ({ page, site }) => {
   await ready(page, site, `window.t = b.registerTool("t", { inputSchema: { type: "object", properties: { n: { type: "number" } } } }, (input) => ({ structuredContent: input }));`);
   expect(await changes(page)).toBe(0);
   await inside(page, "t.disable()");
@@ -116,13 +116,13 @@ test("disable, enable, update and remove take effect at the next call, and each 
   expect(await changes(page)).toBe(4);
 });
 
-test("a handle that outlived its tool does not touch the next one of its name", async ({ page, site }) => {
+test("a stale tool handle does not affect a newer tool of the same name", async ({ page, site }) => {
   await ready(page, site, `const old = b.registerTool("t", {}, () => ({})); window.old = old; old.remove(); b.registerTool("t", {}, () => ({ content: [{ type: "text", text: "new" }] }));`);
   await inside(page, "old.remove(); old.disable()");
   expect((await ask(page, "tools/call", { name: "t" })).result?.content).toEqual([{ type: "text", text: "new" }]);
 });
 
-test("what a tool takes is fixed by how it was registered; without arguments it takes an empty object", async ({ page, site }) => {
+test("whether a tool takes input is fixed at registration", async ({ page, site }) => {
   await ready(page, site, `
     b.registerTool("none", {}, (...given) => ({ structuredContent: { count: given.length, extra: "signal" in given[0] } }));
     b.registerTool("some", { inputSchema: { type: "object" } }, (...given) => ({ structuredContent: { count: given.length, input: given[0] } }));`);
@@ -130,7 +130,7 @@ test("what a tool takes is fixed by how it was registered; without arguments it 
   expect((await ask(page, "tools/call", { name: "some" })).result?.structuredContent).toEqual({ count: 2, input: {} });
 });
 
-test("an output schema wants structured content of its form, but for errors", async ({ page, site }) => {
+test("an output schema requires valid structured content, except for errors", async ({ page, site }) => {
   await ready(page, site, `
     const outputSchema = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };
     b.registerTool("good", { outputSchema }, () => ({ structuredContent: { n: 1 } }));
@@ -143,7 +143,7 @@ test("an output schema wants structured content of its form, but for errors", as
   expect((await ask(page, "tools/call", { name: "error" })).result).toEqual({ content: [], isError: true });
 });
 
-test("a schema that is neither of the two kinds is refused with what to give instead", async ({ page, site }) => {
+test("an unsupported schema is rejected with a hint", async ({ page, site }) => {
   await ready(page, site, 'b.registerTool("a", {}, () => ({}));');
   const refused = (schema: string): Promise<unknown> =>
     inside(page, `try { b.registerTool("x", { inputSchema: ${schema} }, () => ({})); "registered" } catch (e) { e.message }`);
@@ -154,14 +154,14 @@ test("a schema that is neither of the two kinds is refused with what to give ins
   expect(await refused('{ type: "object", properties: { a: { type: "string" } } }')).toBe("registered");
 });
 
-test("tools need their capability at the greeting", async ({ page, site }) => {
+test("tools cannot be registered after connect without the capability", async ({ page, site }) => {
   await ready(page, site, "");
   expect((await said(page))[0]?.params?.appCapabilities).toEqual({});
   expect(await inside(page, 'try { b.registerTool("x", {}, () => ({})) } catch (e) { e.message }')).toContain("before");
   expect((await ask(page, "tools/list")).error?.code).toBe(-32601);
 });
 
-test("a capability without listChanged keeps changes to itself", async ({ page, site }) => {
+test("without listChanged, tool changes are not announced", async ({ page, site }) => {
   await open(page, site, 'const b = window.b = bridge({ name: "a", version: "1", capabilities: { tools: {} } }); b.connect();');
   await expect(view(page)).toHaveAttribute("data-app-status", "ready");
   await inside(page, 'b.registerTool("x", {}, () => ({ content: [] })); b.sendToolListChanged(); 0');
@@ -169,7 +169,7 @@ test("a capability without listChanged keeps changes to itself", async ({ page, 
   expect(await changes(page)).toBe(0);
 });
 
-test("handlers of one's own answer in place of registered tools", async ({ page, site }) => {
+test("custom handlers replace registered tools", async ({ page, site }) => {
   await open(page, site, `const b = window.b = bridge({ name: "a", version: "1", capabilities: { tools: { listChanged: true } } });
     b.onListTools(() => ({ tools: [{ name: "own", inputSchema: { type: "object" } }] })); b.onCallTool(({ name }) => ({ content: [{ type: "text", text: name }] })); b.connect();`);
   await expect(view(page)).toHaveAttribute("data-app-status", "ready");
@@ -179,7 +179,7 @@ test("handlers of one's own answer in place of registered tools", async ({ page,
   expect(await changes(page)).toBe(1);
 });
 
-test("a result that came before its callback is not lost", async ({ page, site }) => {
+test("a result is delivered to a callback that is added later", async ({ page, site }) => {
   await ready(page, site, "");
   await tell(page, { method: "ui/notifications/tool-input", params: { arguments: { a: 1 } } });
   await tell(page, { method: "ui/notifications/tool-result", params: { content: [], structuredContent: { b: 2 } } });
@@ -187,7 +187,7 @@ test("a result that came before its callback is not lost", async ({ page, site }
   expect(await inside(page, "new Promise((r) => b.onToolResult((result) => b.onToolInput((input) => r([input, result.structuredContent]))))")).toEqual([{ a: 1 }, { b: 2 }]);
 });
 
-test("the host waits for what a page puts away", async ({ page, site }) => {
+test("the host waits for teardown callbacks", async ({ page, site }) => {
   await ready(page, site, "b.onTeardown(() => new Promise((r) => window.away = r));");
   await tell(page, { id: 7, method: "ui/resource-teardown", params: {} });
   await ask(page, "ping");
@@ -196,7 +196,7 @@ test("the host waits for what a page puts away", async ({ page, site }) => {
   await expect.poll(async () => (await said(page)).some((one) => one.id === 7)).toBe(true);
 });
 
-test("a host that does not answer is an error, not a wait", async ({ page, site }) => {
+test("a request without an answer times out and is cancelled", async ({ page, site }) => {
   await ready(page, site, "");
   expect(await inside(page, 'b.callTool("x", {}, { timeout: 20 }).catch((e) => e.message)')).toContain("no answer to `tools/call` within 0.02 s");
   expect((await said(page)).at(-1)).toMatchObject({ method: "notifications/cancelled" });
@@ -204,21 +204,21 @@ test("a host that does not answer is an error, not a wait", async ({ page, site 
   expect(await inside(page, 'b.callTool("x").catch((e) => e.message)')).toContain("closed");
 });
 
-test("a page in no frame says so", async ({ page, site }) => {
+test("connect fails outside of a frame", async ({ page, site }) => {
   site.put("/", await pageOf('import { connect } from "../bridge/plain.ts"; connect({ name: "a", version: "1" }).catch((e) => document.title = e.message);'));
   await page.goto(site.origin);
   await expect(page).toHaveTitle(/in no frame/);
   await expect(page.locator("html")).toHaveAttribute("data-app-status", "failed");
 });
 
-test("messages of another window than the host's are not heard", async ({ page, site }) => {
+test("ignores messages from windows other than the host", async ({ page, site }) => {
   await ready(page, site, "");
   await inside(page, 'postMessage({ jsonrpc: "2.0", method: "ui/notifications/host-context-changed", params: { theme: "light" } }, "*")');
   await ask(page, "ping");
   await expect(view(page)).toHaveCSS("color-scheme", "dark");
 });
 
-test("a window above that is a stand-in, as in VS Code, does", async ({ page, site }) => {
+test("accepts a proxy as parent window, as in VS Code", async ({ page, site }) => {
   const standIn = `const real = window.parent; const stand = new Proxy({}, { get: (_, name) => name === "postMessage" ? (...all) => real.postMessage(...all) : undefined });
     Object.defineProperty(window, "parent", { value: stand });
     addEventListener("message", (event) => { if (event.source !== real) return; event.stopImmediatePropagation(); const copy = new MessageEvent("message", { data: event.data }); Object.defineProperty(copy, "source", { value: stand }); dispatchEvent(copy); });`;

@@ -2,7 +2,7 @@
 import { expect, test } from "./fixtures.ts";
 import { TREE, done, given, host } from "./files-host.ts";
 
-test("an agent looks and shows by tools of the page", async ({ page, site }) => {
+test("an agent inspects and controls the page through its tools", async ({ page, site }) => {
   const grep = (input: Readonly<Record<string, unknown>>): unknown => done({ files: [{ path: "/repo/README.md", matches: 1 }], searched: 7 }, { type: "text", text: `/repo/README.md\n2:${String(input["pattern"])}\n` });
   const { frame, ask, call, calls } = await host(page, site, given(TREE, { grep }));
   await expect(frame.getByRole("treeitem").first()).toBeVisible();
@@ -28,7 +28,7 @@ test("an agent looks and shows by tools of the page", async ({ page, site }) => 
     .toContainEqual({ path: "/repo/secret.key", kind: "file", level: 1, active: false, read: "deny", write: "deny" });
 });
 
-test("tools of the page fail in words", async ({ page, site }) => {
+test("tools of the page fail with readable errors", async ({ page, site }) => {
   const { frame, call } = await host(page, site, given());
   await expect(frame.getByRole("treeitem").first()).toBeVisible();
   const failed = async (name: string, input = {}): Promise<string> => {
@@ -45,7 +45,7 @@ test("tools of the page fail in words", async ({ page, site }) => {
   expect(await failed("no-such-tool")).toContain("no such tool");
 });
 
-test("it opens what the host was asked to show", async ({ page, site }) => {
+test("opens the path that the host passes", async ({ page, site }) => {
   const { frame, tell } = await host(page, site, given());
   await expect(frame.getByRole("treeitem").first()).toBeVisible();
   await tell("ui/notifications/tool-input", { arguments: { path: "/repo/src/lib.rs" } });

@@ -2,7 +2,7 @@
 import { expect, test } from "./fixtures.ts";
 import { type Told, done, given, host, lines, refused } from "./files-host.ts";
 
-test("a file of 10 MB is read by ranges, and jumped in", async ({ page, site }) => {
+test("a 10 MB file is read in ranges and can be navigated by line number", async ({ page, site }) => {
   const { frame, calls, call } = await host(page, site, given({ "/repo/big.log": { text: lines(1_000_000) } }));
   await frame.getByRole("treeitem", { name: "big.log" }).click();
   await expect(frame.getByRole("option").first()).toContainText("line 1");
@@ -18,7 +18,7 @@ test("a file of 10 MB is read by ranges, and jumped in", async ({ page, site }) 
   for (const { name, input } of calls) if (name === "read_file") expect(input["limit"]).toBe(500);
 });
 
-test("lines are selected by mouse and keys", async ({ page, site }) => {
+test("lines can be selected by mouse and keyboard", async ({ page, site }) => {
   const { frame } = await host(page, site, given({ "/repo/a.txt": { text: lines(50) } }));
   await frame.getByRole("treeitem", { name: "a.txt" }).click();
   await frame.locator("#line-3 .number").click();
@@ -33,7 +33,7 @@ test("lines are selected by mouse and keys", async ({ page, site }) => {
   await expect(frame.getByText("selected")).toHaveCount(0);
 });
 
-test("hidden characters and long lines are shown for what they are", async ({ page, site }) => {
+test("hidden characters are escaped and long lines truncated", async ({ page, site }) => {
   const { frame } = await host(page, site, given({ "/repo/a.txt": { text: `a\u202eb\u0000\u200bc\r\n${"x".repeat(5000)}\r\n` }, "/repo/b.txt": { text: "y".repeat(3000) } }));
   await frame.getByRole("treeitem", { name: "a.txt" }).click();
   await expect(frame.locator("#line-1 bdi")).toHaveText("a\\u{202e}b\\u{0}\\u{200b}c");
@@ -53,7 +53,7 @@ test("hidden characters and long lines are shown for what they are", async ({ pa
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAYAAACNMs+9AAAAFUlEQVR42mNk+M9Qz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC";
 const media = (path: string, type: string, mimeType: string): Told => ({ bytes: 99, answer: done({ files: [{ path, bytes: 99, mime: mimeType, hash: "sha256:1" }] }, { type, data: PNG, mimeType }) });
 
-test("pictures, sounds and other files are shown as what they are", async ({ page, site }) => {
+test("images, audio and other binary files are shown by type", async ({ page, site }) => {
   const { frame } = await host(
     page,
     site,
@@ -80,7 +80,7 @@ test("pictures, sounds and other files are shown as what they are", async ({ pag
   await expect(frame.getByText("The file is empty")).toBeVisible();
 });
 
-test("it is told whether a file changed on disk", async ({ page, site }) => {
+test("reports whether a file changed on disk", async ({ page, site }) => {
   const tree: Record<string, Told> = { "/repo/a.txt": { text: lines(5000) } };
   const { frame } = await host(page, site, given(tree));
   await frame.getByRole("treeitem", { name: "a.txt" }).click();

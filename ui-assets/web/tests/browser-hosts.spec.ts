@@ -23,7 +23,7 @@ const OFFICIAL = `
   Object.assign(window, { bridge });
   void bridge.connect(new PostMessageTransport(frame.contentWindow, frame.contentWindow)).then(() => { frame.src = "/browser.html"; });`;
 
-test("the official AppBridge shows it and calls its tools", async ({ page, site }) => {
+test("works in the official AppBridge", async ({ page, site }) => {
   await answers(page);
   site.put("/browser.html", await built("browser.html"));
   site.put("/", await pageOf(OFFICIAL, '<iframe title="app" sandbox="allow-scripts" style="width:900px;height:600px"></iframe>'));
@@ -43,7 +43,7 @@ test("the official AppBridge shows it and calls its tools", async ({ page, site 
 });
 
 for (const form of FORMS) {
-  test(`our own element shows it and calls its tools: ${form}`, async ({ page, sites }) => {
+  test(`works in mcp-view: ${form}`, async ({ page, sites }) => {
     await answers(page);
     const site = await hostPage(sites, form, { "ui://bailiwick/files": await built("browser.html") }, `
       view.style.height = "600px";

@@ -2,7 +2,7 @@
 import { barriers, expect, test } from "./fixtures.ts";
 import { given, host } from "./files-host.ts";
 
-test("everything is done by keys alone", async ({ page, site }) => {
+test("everything can be done by keyboard", async ({ page, site }) => {
   const { frame } = await host(page, site, given());
   await expect(frame.getByRole("treeitem").first()).toBeVisible();
   await page.keyboard.press("Tab");
@@ -52,7 +52,7 @@ test("everything is done by keys alone", async ({ page, site }) => {
   await expect(frame.getByText("line 2 selected")).toBeVisible();
 });
 
-test("where it is narrow, one pane takes the other's place, and the keys go with it", async ({ page, site }) => {
+test("a narrow window shows one pane and moves the focus with it", async ({ page, site }) => {
   await page.setViewportSize({ width: 320, height: 640 });
   const { frame } = await host(page, site, given());
   await frame.getByRole("tree").focus();
@@ -78,7 +78,7 @@ const LOOKS = [
   ["320 px, dark", { colorScheme: "dark" }, { width: 320, height: 640 }],
 ] as const;
 for (const [look, media, size] of LOOKS) {
-  test(`nobody is kept out: ${look}`, async ({ page, site }, info) => {
+  test(`passes accessibility checks: ${look}`, async ({ page, site }, info) => {
     await page.emulateMedia(media);
     await page.setViewportSize(size);
     const { frame } = await host(page, site, given());

@@ -2,7 +2,7 @@
 import { expect, test } from "./fixtures.ts";
 import { type Given, type Told, TREE, done, given, host, names, refused, served } from "./files-host.ts";
 
-test("the tree shows folders before files, and opens them by the server's own tools", async ({ page, site }) => {
+test("the tree lists folders first and uses the server's tools", async ({ page, site }) => {
   const { frame, calls } = await host(page, site, given());
   await expect.poll(() => names(page)).toEqual(["asked", "docs", "src", "frozen.toml", "guarded.toml", "README.md", "secret.key"]);
   await frame.getByRole("treeitem", { name: "src" }).click();
@@ -16,7 +16,7 @@ test("the tree shows folders before files, and opens them by the server's own to
   expect(site.requests.filter((one) => one !== "GET /favicon.ico")).toEqual(["GET /", "GET /browser.html"]);
 });
 
-test("rows say what the worker may do, and denied ones are locked", async ({ page, site }) => {
+test("rows show the worker's rights and lock denied entries", async ({ page, site }) => {
   const { frame } = await host(page, site, given());
   const badge = (name: string): Promise<string | null> => frame.getByRole("treeitem", { name }).locator(".right").textContent();
   await expect.poll(() => badge("README.md")).toBe("rw");
@@ -25,7 +25,7 @@ test("rows say what the worker may do, and denied ones are locked", async ({ pag
   await expect(frame.getByRole("treeitem", { name: /guarded.toml.*writing would ask a person/ })).not.toHaveClass(/locked/);
 });
 
-test("what is denied is told as locked, with what a person would have to allow", async ({ page, site }) => {
+test("a denied file shows the missing scopes", async ({ page, site }) => {
   const asked = refused("SCOPE_REQUIRED", "a person must allow this", { _meta: { requested_scopes: ["read:file:/repo/secret.key"] } });
   const { frame } = await host(page, site, given({ ...TREE, "/repo/secret.key": { answer: asked } }));
   await frame.getByRole("treeitem", { name: "secret.key" }).click();
@@ -33,7 +33,7 @@ test("what is denied is told as locked, with what a person would have to allow",
   await expect(frame.getByText("read:file:/repo/secret.key")).toBeVisible();
 });
 
-test("another worker's eyes are one choice away", async ({ page, site }) => {
+test("the rights of another worker can be selected", async ({ page, site }) => {
   const authority = ({ paths, worker = "main" }: Readonly<Record<string, unknown>>): unknown =>
     done({ worker, workers: ["main", "main/tests"], paths: (paths as string[]).map((path) => ({ path, read: "allow", write: worker === "main" ? "allow" : "deny" })) });
   const { frame } = await host(page, site, given(TREE, { authority }));
@@ -43,7 +43,7 @@ test("another worker's eyes are one choice away", async ({ page, site }) => {
   await expect(badge).toHaveText("r");
 });
 
-test("a folder of 100,000 entries is windowed, and goes on by its cursor", async ({ page, site }) => {
+test("a folder of 100,000 entries is virtualized and loaded by page", async ({ page, site }) => {
   test.slow();
   const all = Array.from({ length: 100_000 }, (_, n) => ({ name: `file-${String(n).padStart(6, "0")}.txt`, kind: "file", bytes: n }));
   const list_directory = ({ limit, cursor = "0" }: Readonly<Record<string, unknown>>): unknown => {
@@ -82,7 +82,7 @@ test("a folder of 100,000 entries is windowed, and goes on by its cursor", async
   expect(slowest).toBeLessThan(1000);
 });
 
-test("a listing that fails says why and is tried again", async ({ page, site }) => {
+test("a failed listing shows its error and can be retried", async ({ page, site }) => {
   let fails = true;
   const tools = served(TREE);
   const list_directory = (input: Readonly<Record<string, unknown>>): unknown =>
@@ -96,13 +96,13 @@ test("a listing that fails says why and is tried again", async ({ page, site }) 
   await expect(frame.getByRole("treeitem", { name: "lib.rs" })).toBeVisible();
 });
 
-test("a server without files says so, and can be tried again", async ({ page, site }) => {
+test("a server without file tools shows an error and can be retried", async ({ page, site }) => {
   const { frame } = await host(page, site, { tools: {} });
   await expect(frame.getByRole("alert")).toContainText("there is no tool `list_roots`");
   await expect(frame.getByRole("button", { name: "Try again" })).toBeVisible();
 });
 
-test("a server without authority or changes is browsed without badges", async ({ page, site }) => {
+test("rights and changes are optional server tools", async ({ page, site }) => {
   const { list_roots, list_directory, read_file } = served(TREE);
   const { frame } = await host(page, site, { tools: { list_roots, list_directory, read_file } as Given["tools"] });
   await frame.getByRole("treeitem", { name: "README.md" }).click();
@@ -111,7 +111,7 @@ test("a server without authority or changes is browsed without badges", async ({
   await expect(frame.getByRole("button", { name: /^Changed/ })).toHaveCount(0);
 });
 
-test("names are filtered as they are typed, and found in every folder on Enter", async ({ page, site }) => {
+test("typing filters loaded names, and Enter searches all folders", async ({ page, site }) => {
   const found = [...Array(700).keys()].map((n) => `/repo/src/x${n}.rs`);
   const find = ({ cursor = "0" }: Readonly<Record<string, unknown>>): unknown => {
     const paths = found.slice(Number(cursor), Number(cursor) + 500);
@@ -134,7 +134,7 @@ test("names are filtered as they are typed, and found in every folder on Enter",
   await expect.poll(() => names(page)).toContain("README.md");
 });
 
-test("what calls changed is listed, with the change of each", async ({ page, site }) => {
+test("lists changed files with their diffs", async ({ page, site }) => {
   const changed_files = (): unknown => done({ changes: [{ path: "/repo/src/lib.rs", op: "modify", added: 2, removed: 1, calls: 1, review: "ui://edit_file/1", diff: "ui://edit_file/1.diff" }] });
   const resources = (uri: string): string | undefined => (uri === "ui://edit_file/1.diff" ? "--- a/src/lib.rs\n+++ b/src/lib.rs\n@@ -1,2 +1,2 @@\n-<b>old</b>\n--- sql\n+new\n+++ i\n" : undefined);
   const context = { "dev.bailiwick/open-resource": true };
@@ -156,7 +156,7 @@ test("what calls changed is listed, with the change of each", async ({ page, sit
   await expect.poll(() => names(page)).toContain("README.md");
 });
 
-test("the roots are switched between", async ({ page, site }) => {
+test("switches between roots", async ({ page, site }) => {
   const tree = { "/repo/a.txt": { text: "a\n" }, "/docs/b.txt": { text: "b\n" } };
   const list_roots = (): unknown => done({ roots: ["/repo", "/docs"], default_root: "/docs" });
   const { frame, call } = await host(page, site, given(tree, { list_roots }));
@@ -168,7 +168,7 @@ test("the roots are switched between", async ({ page, site }) => {
   await expect(frame.getByLabel("Root")).toHaveValue("/docs");
 });
 
-test("a link is followed to the folder where it leads", async ({ page, site }) => {
+test("a symbolic link opens its target folder", async ({ page, site }) => {
   const tree: Readonly<Record<string, Told>> = { "/repo/real/a.txt": { text: "a\n" }, "/repo/link": { link: true } };
   const stat = ({ path }: Readonly<Record<string, unknown>>): unknown => done({ path: path === "/repo/link" ? "/repo/real" : path, kind: path === "/repo/link" ? "directory" : "file", bytes: 2 });
   const { frame } = await host(page, site, given(tree, { stat }));
@@ -177,7 +177,7 @@ test("a link is followed to the folder where it leads", async ({ page, site }) =
   await expect(frame.getByRole("treeitem", { name: "a.txt" })).toBeVisible();
 });
 
-test("a path is shown in its folder even while that is being listed", async ({ page, site }) => {
+test("a path is revealed while its folder is loading", async ({ page, site }) => {
   let go = (): void => {};
   const asked = new Promise<void>((done) => (go = done));
   const tools = served(TREE);

@@ -15,7 +15,7 @@ async function press(page: Page, button: Locator): Promise<void> {
 }
 const tab = (page: Page, name: string) => page.getByRole("navigation").getByRole("button", { name });
 
-test("one question stands there at a time, and the rest wait behind a chip", async ({ page, site }) => {
+test("shows one question at a time and the number of others", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2), question(3)];
@@ -37,7 +37,7 @@ test("one question stands there at a time, and the rest wait behind a chip", asy
   ]);
 });
 
-test("a question that comes later changes neither what is shown nor the focus", async ({ page, site }) => {
+test("a new question keeps the current one and the focus", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(2)];
   await host.open(page, site);
@@ -50,7 +50,7 @@ test("a question that comes later changes neither what is shown nor the focus", 
   await expect(yes(page)).toHaveText("Allow this for this session");
 });
 
-test("nothing can be allowed before it is there what it would do", async ({ page, site }) => {
+test("a call cannot be allowed before its preview is loaded", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1)];
   let there: (value: unknown) => void = () => undefined;
@@ -63,7 +63,7 @@ test("nothing can be allowed before it is there what it would do", async ({ page
   await expect(yes(page)).toBeEnabled();
 });
 
-test("what cannot be shown cannot be allowed until it can", async ({ page, site }) => {
+test("a failed preview blocks allowing until a retry succeeds", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1)];
   host.answers.set(`review/${run}-1`, new Error("gone"));
@@ -75,7 +75,7 @@ test("what cannot be shown cannot be allowed until it can", async ({ page, site 
   await expect(yes(page)).toBeEnabled();
 });
 
-test("hunks are left out by their ticks, and all of them cannot be", async ({ page, site }) => {
+test("hunks can be excluded, but not all of them", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1)];
@@ -90,7 +90,7 @@ test("hunks are left out by their ticks, and all of them cannot be", async ({ pa
   expect(host.to("answer")).toMatchObject([{ answer: { allow: { left_out: [{ path: "/a/b/c.txt", hunks: [1] }] } } }]);
 });
 
-test("a change that cannot be divided has no ticks", async ({ page, site }) => {
+test("an indivisible change has no checkboxes", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1, { divisible: false })];
   await host.open(page, site);
@@ -98,7 +98,7 @@ test("a change that cannot be divided has no ticks", async ({ page, site }) => {
   await expect(page.locator(".diff input")).toHaveCount(0);
 });
 
-test("what was answered elsewhere is told, and left only when a person goes on", async ({ page, site }) => {
+test("a question answered elsewhere stays visible until dismissed", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1), question(2)];
   await host.open(page, site);
@@ -111,7 +111,7 @@ test("what was answered elsewhere is told, and left only when a person goes on",
   await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
 });
 
-test("an answer that the host refuses is told and may be given again", async ({ page, site }) => {
+test("a rejected answer shows its error and can be repeated", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1)];
@@ -125,7 +125,7 @@ test("an answer that the host refuses is told and may be given again", async ({ 
   await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
 });
 
-test("several of a kind are answered together, each by its own tick", async ({ page, site }) => {
+test("similar questions can be answered together", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2), question(3)];
@@ -144,7 +144,7 @@ test("several of a kind are answered together, each by its own tick", async ({ p
   await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
 });
 
-test("in a batch nothing is ticked before it is there what it would do", async ({ page, site }) => {
+test("a batch item cannot be checked before its preview is loaded", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2)];
@@ -156,7 +156,7 @@ test("in a batch nothing is ticked before it is there what it would do", async (
   await expect(page.getByLabel(/c1\.txt/)).toBeDisabled();
 });
 
-test("after three of a kind a rule is offered once, and given only if a person wants it", async ({ page, site }) => {
+test("a suggested rule is added only on request", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2)];
@@ -179,7 +179,7 @@ test("after three of a kind a rule is offered once, and given only if a person w
   expect(host.to("grant")).toEqual([given]);
 });
 
-test("a page without the secret shows nothing and says what to do", async ({ page, site }) => {
+test("a page without the secret shows only an error", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1)];
   await host.open(page, site);
@@ -190,7 +190,7 @@ test("a page without the secret shows nothing and says what to do", async ({ pag
   await expect(page.locator("permission-prompt")).toHaveCount(0);
 });
 
-test("permissions have two levels, and turning a verb off takes back each of its grants", async ({ page, site }) => {
+test("turning off a verb revokes all its grants after confirmation", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   const later = Date.now() + 3_600_000;
@@ -221,7 +221,7 @@ test("permissions have two levels, and turning a verb off takes back each of its
   await expect(change).not.toBeChecked();
 });
 
-test("a grant that is used all the time can be taken back", async ({ page, site }) => {
+test("a grant can be revoked while it is updated", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.grants = [grant(1, { used: 3, uses_left: 9 }), grant(2, {})];
@@ -240,7 +240,7 @@ test("a grant that is used all the time can be taken back", async ({ page, site 
   await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${run}-1`] }]);
 });
 
-test("a change of a line's end alone is seen", async ({ page, site }) => {
+test("a change of line endings is visible", async ({ page, site }) => {
   const host = new FakeHost();
   const lines = [{ op: "-", text: "same\r\n" }, { op: "+", text: "same\n" }];
   host.state.questions = [question(1)];
@@ -250,7 +250,7 @@ test("a change of a line's end alone is seen", async ({ page, site }) => {
   await expect(page.locator(".add")).toHaveText("+same");
 });
 
-test("several grants are chosen and taken back, one is narrowed", async ({ page, site }) => {
+test("grants can be revoked together, narrowed and filtered", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.grants = [grant(1, { descendants: true }), grant(2, { pattern: "write:file:/a/c" }), grant(3, { pattern: "write:mcp:hub", held: "agent other", whose: ["agent other", "server hub"] })];
@@ -276,7 +276,7 @@ test("several grants are chosen and taken back, one is narrowed", async ({ page,
   await expect(page.locator("li")).toHaveCount(2);
 });
 
-test("a template is applied only after its rules were shown, and only those", async ({ page, site }) => {
+test("a template is applied only as previewed", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.answers.set("template-rules", { rules: ["read:file:/a", "write:file:/a/reviews"] });
@@ -297,7 +297,7 @@ test("a template is applied only after its rules were shown, and only those", as
   await expect.poll(() => host.to("grant-template")).toEqual([applied]);
 });
 
-test("what is refused for a session is asked again if a person says so", async ({ page, site }) => {
+test("a denial for a session can be withdrawn", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state["refusals"] = [{ run, refusal: 4, agent: "main/worker-3", session: "main", refused: "change /a/x" }];
@@ -326,7 +326,7 @@ const past = {
   runs: [1, 2],
 };
 
-test("the history is filtered, counted, paged and exported", async ({ page, site }) => {
+test("the history can be filtered, paged and exported", async ({ page, site }) => {
   const host = new FakeHost();
   host.answers.set("history", past);
   await host.open(page, site);
@@ -351,7 +351,7 @@ test("the history is filtered, counted, paged and exported", async ({ page, site
   expect((await download).suggestedFilename()).toBe("history.jsonl");
 });
 
-test("a broken record is said to be, with the place", async ({ page, site }) => {
+test("a broken hash chain is reported with its position", async ({ page, site }) => {
   const host = new FakeHost();
   host.answers.set("history", { ...past, chain: { state: "broken" }, words: "✗ The record is broken at record 17: the line was changed. Nothing from there on is shown." });
   await host.open(page, site);
@@ -359,7 +359,7 @@ test("a broken record is said to be, with the place", async ({ page, site }) => 
   await expect(page.getByText("✗ The record is broken at record 17: the line was changed.")).toBeVisible();
 });
 
-test("hostile lines, names and rules are text wherever they stand", async ({ page, site }) => {
+test("hostile lines, names and rules are rendered as plain text", async ({ page, site }) => {
   const host = new FakeHost();
   const bad = `<img src=x onerror="document.title='bad'">\u202E\u200b`;
   const policy: string[] = [];
@@ -390,7 +390,7 @@ test("hostile lines, names and rules are text wherever they stand", async ({ pag
   expect(policy).toEqual([]);
 });
 
-test("a change of ten thousand lines is shown in part, and whole on request", async ({ page, site }) => {
+test("a change of ten thousand lines is truncated and can be expanded", async ({ page, site }) => {
   const host = new FakeHost();
   const lines = Array.from({ length: 10_000 }, (_, n) => ({ op: "+", text: `line ${n}\n` }));
   host.state.questions = [question(1)];
@@ -401,7 +401,7 @@ test("a change of ten thousand lines is shown in part, and whole on request", as
   await expect(page.locator(".row")).toHaveCount(10_000);
 });
 
-test("what a person presses or is at outlives a change of what is around it", async ({ page, site }) => {
+test("a pressed and focused button survives an update", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2)];
@@ -421,7 +421,7 @@ test("what a person presses or is at outlives a change of what is around it", as
   await expect(page.getByRole("heading", { name: "c2.txt" })).toBeVisible();
 });
 
-test("a chip that has just come counts no press yet", async ({ page, site }) => {
+test("a new button ignores presses at first", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1)];
@@ -436,7 +436,7 @@ test("a chip that has just come counts no press yet", async ({ page, site }) => 
   await expect(page.getByRole("heading", { name: "c2.txt" })).toBeVisible();
 });
 
-test("whoever skips all questions comes to each of them again", async ({ page, site }) => {
+test("skipped questions come up again in order", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2), question(3)];
@@ -447,7 +447,7 @@ test("whoever skips all questions comes to each of them again", async ({ page, s
   }
 });
 
-test("what is about to be taken back, and what is typed, outlives a change", async ({ page, site }) => {
+test("a pending confirmation and typed input survive an update", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.grants = [grant(1), grant(2, { pattern: "write:file:/a/c" })];
@@ -471,7 +471,7 @@ test("what is about to be taken back, and what is typed, outlives a change", asy
   await expect.poll(() => host.to("revoke")).toEqual([{ grants: [1, 2, 3].map((n) => `${run}-${n}`) }]);
 });
 
-test("calls of other servers, and those that show nothing, are looked at by themselves", async ({ page, site }) => {
+test("third-party calls and calls without a preview are not batched", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2, { trust: "unknown" }), question(3, { preview: null }), question(4)];
@@ -483,7 +483,7 @@ test("calls of other servers, and those that show nothing, are looked at by them
   await expect(page.getByRole("checkbox")).toHaveCount(2);
 });
 
-test("a batch counts no press that comes with what moves it, and can be answered again after a failure", async ({ page, site }) => {
+test("a batch ignores presses after a layout change and can be retried", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2)];
@@ -512,7 +512,7 @@ test("a batch counts no press that comes with what moves it, and can be answered
   await expect(page.getByLabel(/c2\.txt/)).toBeDisabled();
 });
 
-test("a new question is told to those who do not see it", async ({ page, site }) => {
+test("a new question is announced to screen readers", async ({ page, site }) => {
   const host = new FakeHost();
   await host.open(page, site);
   const ear = page.locator("main > section > [role=status]");
@@ -525,7 +525,7 @@ test("a new question is told to those who do not see it", async ({ page, site })
   await expect(ear).toHaveText("2 waiting. Replace 3 lines in c1.txt");
 });
 
-test("a prompt that cannot be loaded is told of, and tried again", async ({ page, site }) => {
+test("a failed load of the prompt component is retried", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1)];
   await page.route("**/permission-prompt.js*", (route) => route.abort());
@@ -536,7 +536,7 @@ test("a prompt that cannot be loaded is told of, and tried again", async ({ page
   await expect(page.getByRole("alert")).toHaveCount(0);
 });
 
-test("what is too large is not said to be binary", async ({ page, site }) => {
+test("large and binary files have different messages", async ({ page, site }) => {
   const host = new FakeHost();
   for (const [kind, words] of [["large", "It is too large to be shown."], ["binary", "Binary file (unknown type): 10 bytes, sha256 aaaaaaaaaaaa"]] as const) {
     host.state.questions = [question(1)];
@@ -547,7 +547,7 @@ test("what is too large is not said to be binary", async ({ page, site }) => {
   }
 });
 
-test("a deleted directory is shown with what it holds", async ({ page, site }) => {
+test("a deleted directory lists its contents", async ({ page, site }) => {
   const host = new FakeHost();
   const before = { kind: "directory", entries: 3 };
   const first = [
@@ -562,7 +562,7 @@ test("a deleted directory is shown with what it holds", async ({ page, site }) =
   await expect(page.locator(".file li")).toHaveText(["sub/", "a.txt (12 bytes)", "… and 1 more"]);
 });
 
-test("a rule that is wide, or holds until it is taken back, takes a tick more", async ({ page, site }) => {
+test("broad and permanent rules need confirmation", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   await host.open(page, site);
@@ -589,7 +589,7 @@ test("a rule that is wide, or holds until it is taken back, takes a tick more", 
   expect(host.to("grant")).toEqual([{ run, pattern: "write:file:/a/docs", holder: { agent: "main/tests" }, lifetime: "agent" }]);
 });
 
-test("what is given goes to the host that was looked at, as it was looked at", async ({ page, site }) => {
+test("a template is applied to the previewed host with the previewed values", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   const other = { run: "00000000000000cd", server: "other", roots: ["/other"], templates: [{ name: "auditor", about: "Reads" }], recorded: false };
@@ -619,7 +619,7 @@ test("what is given goes to the host that was looked at, as it was looked at", a
   await expect.poll(() => host.to("grant-template")).toEqual([given]);
 });
 
-test("an answer about the past that comes too late is not shown", async ({ page, site }) => {
+test("an outdated history response is ignored", async ({ page, site }) => {
   const host = new FakeHost();
   let late: (value: unknown) => void = () => undefined;
   host.answers.set("history", past);
@@ -639,7 +639,7 @@ test("an answer about the past that comes too late is not shown", async ({ page,
   await expect(page.getByText("7 entries.")).toBeVisible();
 });
 
-test("the secret is in no address that a person can go back to", async ({ page, site }) => {
+test("the secret is removed from the browser history", async ({ page, site }) => {
   const host = new FakeHost();
   await host.open(page, site);
   await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
@@ -649,7 +649,7 @@ test("the secret is in no address that a person can go back to", async ({ page, 
   await page.goBack();
   await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
   expect(page.url()).toBe(`${site.origin}/`);
-  // A secret pasted into the address of an open page is accepted, too.
+  // A secret pasted into the address of an open page is used, too.
   await page.goto(`${site.origin}/#another`);
   await expect(page.getByRole("alert")).toHaveText(/Open the one that it printed last/);
   expect(page.url()).toBe(`${site.origin}/`);
@@ -661,7 +661,7 @@ for (const colorScheme of ["light", "dark"] as const) {
     ["none", 2],
     ["active", 1],
   ] as const) {
-    test(`nothing bars the way, ${colorScheme}, forced colours ${forcedColors}, zoom ${zoom}`, async ({ page, site }) => {
+    test(`passes accessibility checks: ${colorScheme}, forced colors ${forcedColors}, zoom ${zoom}`, async ({ page, site }) => {
       await page.clock.install();
       await page.emulateMedia({ colorScheme, forcedColors });
       // The size of a 640 px wide window at 200 % zoom.

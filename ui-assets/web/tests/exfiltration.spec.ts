@@ -38,7 +38,7 @@ async function leaked({ page, context, sites, form }: Where, body: (site: string
 }
 
 for (const form of FORMS) {
-  test(`${form}: nothing leaves by what a page loads`, async ({ page, context, sites }) => {
+  test(`${form}: no data leaks through resources that a page loads`, async ({ page, context, sites }) => {
     const names = Object.keys(STILL);
     const body = (site: string, port: number): string =>
       names.map((name, index) => STILL[name]?.(site, port).replaceAll("/leak", `/leak${index}-`)).join("\n");
@@ -47,7 +47,7 @@ for (const form of FORMS) {
   });
 
   for (const [name, probe] of Object.entries({ ...ALONE, ...WINDOWS })) {
-    test(`${form}: nothing leaves by ${name}`, async ({ page, context, sites }) => {
+    test(`${form}: no data leaks through ${name}`, async ({ page, context, sites }) => {
       // Chromium has no policy for WebRTC, as the README documents. This fails once Chromium supports one.
       test.fail(name === "WebRTC");
       expect(await leaked({ page, context, sites, form }, probe, (arrived) => arrived.length > 0)).toEqual([]);

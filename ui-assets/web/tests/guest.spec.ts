@@ -5,7 +5,7 @@ import { heard, hostPage, innermost } from "./hosts.ts";
 import { RAW, open, tried } from "./raw.ts";
 import type { View } from "./raw.ts";
 
-test("a page with too many tools has fifty, each name once and plain", async ({ page, sites }) => {
+test("lists at most fifty tools with valid, unique names", async ({ page, sites }) => {
   await open(page, sites, "view.onconfirmtool = () => true;");
   await innermost(page).evaluate(() => window.serve({
     "tools/list": ({ cursor }) => {
@@ -21,7 +21,7 @@ test("a page with too many tools has fifty, each name once and plain", async ({ 
   expect(await tried(page, (view) => view.sendCallTool({ name: "t50" }))).toContain("no tool `t50`");
 });
 
-test("a tool that says too much is none", async ({ page, sites }) => {
+test("an oversized tool definition is ignored", async ({ page, sites }) => {
   await open(page, sites, "");
   await innermost(page).evaluate(() => window.serve({
     "tools/list": () => ({ tools: [{ name: "long", description: "x".repeat(70_000) }, { name: "short", description: "x".repeat(60_000) }] }),
@@ -29,7 +29,7 @@ test("a tool that says too much is none", async ({ page, sites }) => {
   expect(await page.evaluate(async () => (await window.view.sendListTools()).tools.map(({ name }) => name))).toEqual(["short"]);
 });
 
-test("a tool that takes too long, gives too much or something else is an error", async ({ page, sites }) => {
+test("a slow, oversized or invalid tool result is an error", async ({ page, sites }) => {
   await page.clock.install();
   await open(page, sites, "view.onconfirmtool = () => true;");
   await innermost(page).evaluate(() => {
@@ -49,7 +49,7 @@ test("a tool that takes too long, gives too much or something else is an error",
   expect(await slow).toMatch(/no answer to `tools\/call` within (30|29\.\d+) s/);
 });
 
-test("a tool that may change things is called after a yes", async ({ page, sites }) => {
+test("a tool that is not read-only needs consent", async ({ page, sites }) => {
   await open(page, sites, "view.onconfirmtool = (tool, input) => input.sure === true;");
   await innermost(page).evaluate(() => window.serve({
     "tools/list": () => ({ tools: [{ name: "change" }, { name: "look", annotations: { readOnlyHint: true } }, { name: "says", annotations: { readOnlyHint: "true" } }] }),
@@ -61,7 +61,7 @@ test("a tool that may change things is called after a yes", async ({ page, sites
   expect(await tried(page, (view) => view.sendCallTool({ name: "says" }))).toContain("nobody confirmed");
 });
 
-test("a flood of messages is cut", async ({ page, sites }) => {
+test("limits notifications, requests and list changes", async ({ page, sites }) => {
   await page.clock.install();
   await open(page, sites, "window.logs = 0; view.onlog = () => logs++; window.lists = 0; view.addEventListener('toolschanged', () => lists++); view.tools = [{ name: 't' }]; view.toolCaller = () => new Promise(() => {});");
   const answers = await innermost(page).evaluate(async () => {
@@ -81,7 +81,7 @@ test("a flood of messages is cut", async ({ page, sites }) => {
   await expect.poll(lists).toBe(2);
 });
 
-test("a page that says nothing of tools is asked for none", async ({ page, sites }) => {
+test("does not list tools of a page without the capability", async ({ page, sites }) => {
   await open(page, sites, "", RAW.replace("GREET", "greet({})"));
   expect(await page.evaluate(() => window.view.sendListTools())).toEqual({ tools: [] });
   expect((await heard(page)).some(({ message }) => message.method === "tools/list")).toBe(false);
@@ -90,7 +90,7 @@ test("a page that says nothing of tools is asked for none", async ({ page, sites
 const APP = `import { bridge } from "../bridge/index.ts"; const b = window.b = bridge({ name: "app", version: "1.0" });
   b.registerTool("which", { annotations: { readOnlyHint: true } }, () => ({ content: [{ type: "text", text: location.hash + (window.mine ?? "none") }] })); b.connect();`;
 
-test("two views of one app are two apps", async ({ page, sites }) => {
+test("two views of an app have separate tools", async ({ page, sites }) => {
   const site = await hostPage(sites, "same port", { "ui://a": await pageOf(APP) }, `view.src = "ui://a";
     const second = document.createElement("mcp-view"); second.id = "second"; second.setAttribute("sandbox-url", "/sandbox"); second.resolver = view.resolver; second.src = "ui://a"; document.body.append(second); window.second = second;`);
   await page.goto(site.origin);
@@ -112,7 +112,7 @@ test("two views of one app are two apps", async ({ page, sites }) => {
   expect(await page.evaluate(() => (window as unknown as { second: View }).second.appTools().then(() => "", String))).not.toContain("app_");
 });
 
-test("a call ends with its view, and so do the tools", async ({ page, sites }) => {
+test("removing a view ends its calls and tools", async ({ page, sites }) => {
   await open(page, sites, "view.tools = [{ name: 'wait' }]; view.toolCaller = (_, { signal }) => new Promise(() => signal.addEventListener('abort', () => window.aborted = true)); view.onconfirmtool = () => true;");
   await innermost(page).evaluate(() => {
     window.serve({ "tools/list": () => ({ tools: [{ name: "never" }] }) });

@@ -3,7 +3,7 @@ import { expect, test } from "./fixtures.ts";
 import { FORMS, heard, hostPage, innermost } from "./hosts.ts";
 import { GREETED, RAW, ask, open, tried } from "./raw.ts";
 
-test("what a host has not set is refused with its name", async ({ page, sites }) => {
+test("a request without its hook fails and names the hook", async ({ page, sites }) => {
   await open(page, sites, "queueMicrotask(() => {}); view.addEventListener('ready', () => { view.resolver = undefined; });");
   for (const [method, name] of [["tools/call", "toolCaller"], ["resources/read", "resolver"], ["resources/list", "resourceLister"], ["ui/message", "onmessage"], ["ui/download-file", "ondownload"]] as const) {
     expect((await ask(page, method, { name: "x", uri: "ui://x" })).error).toEqual({ code: -32601, message: `this host has no \`${name}\``, data: undefined });
@@ -14,7 +14,7 @@ test("what a host has not set is refused with its name", async ({ page, sites })
   expect((await ask(page, "ping")).result).toEqual({});
 });
 
-test("a tool of the server is called if it is for apps", async ({ page, sites }) => {
+test("only server tools visible to apps can be called", async ({ page, sites }) => {
   await open(page, sites, `
     view.tools = [{ name: "any" }, { name: "both", _meta: { ui: { visibility: ["model", "app"] } } }, { name: "app", _meta: { ui: { visibility: ["app"] } } }, { name: "model", _meta: { ui: { visibility: ["model"] } } }, { name: "none", _meta: { ui: { visibility: [] } } }];
     window.calls = []; view.toolCaller = ({ name }) => { calls.push(name); return { content: [] }; };`);
@@ -23,7 +23,7 @@ test("a tool of the server is called if it is for apps", async ({ page, sites })
   expect(await page.evaluate(() => (window as unknown as { calls: string[] }).calls)).toEqual(["any", "both", "app"]);
 });
 
-test("links are opened after a yes, and are http", async ({ page, sites }) => {
+test("links need consent and must be http or https", async ({ page, sites }) => {
   await open(page, sites, "window.opened = []; window.open = (...all) => opened.push(String(all[0])); view.onopenlink = (url) => url.pathname === '/yes';");
   expect((await ask(page, "ui/open-link", { url: "https://example.com/yes" })).result).toEqual({});
   expect((await ask(page, "ui/open-link", { url: "https://example.com/no" })).result).toEqual({ isError: true });
@@ -33,14 +33,14 @@ test("links are opened after a yes, and are http", async ({ page, sites }) => {
   expect(await page.evaluate(() => (window as unknown as { opened: string[] }).opened)).toEqual(["https://example.com/yes"]);
 });
 
-test("what a page tells the model takes the place of what it told before", async ({ page, sites }) => {
+test("an update replaces the previous model context", async ({ page, sites }) => {
   await open(page, sites, "");
   await ask(page, "ui/update-model-context", { content: [{ type: "text", text: "one" }], structuredContent: { a: 1 } });
   await ask(page, "ui/update-model-context", { content: [{ type: "text", text: "two" }] });
   expect(await page.evaluate(() => window.view.modelContext)).toEqual({ content: [{ type: "text", text: "two" }], structuredContent: undefined });
 });
 
-test("files are saved, and words said, after a yes", async ({ page, sites }) => {
+test("downloads and messages need consent", async ({ page, sites }) => {
   await open(page, sites, "window.asked = []; view.ondownload = (all) => asked.push(all) === 1; view.onmessage = (all) => asked.push(all) === 3;");
   const contents = [{ type: "resource", resource: { uri: "file:///a.csv", mimeType: "text/csv", text: "a,b" } }];
   const content = [{ type: "text", text: "hello" }];
@@ -51,7 +51,7 @@ test("files are saved, and words said, after a yes", async ({ page, sites }) => 
   expect(await page.evaluate(() => (window as unknown as { asked: unknown[] }).asked)).toEqual([contents, [], content, content]);
 });
 
-test("what else a page notifies of reaches the host, and what changes there the page", async ({ page, sites }) => {
+test("other notifications reach the host, and tool changes reach the page", async ({ page, sites }) => {
   await open(page, sites, "view.onnotification = (method, params) => document.title = method + params.n; view.toolCaller = () => ({ content: [] });");
   await innermost(page).evaluate(() => window.tell("dev.example/notifications/x", { n: 1 }));
   await expect(page).toHaveTitle("dev.example/notifications/x1");
@@ -60,13 +60,13 @@ test("what else a page notifies of reaches the host, and what changes there the 
   expect((await ask(page, "tools/call", { name: "new" })).result).toEqual({ content: [] });
 });
 
-test("a display mode that the host does not have leaves the one that is", async ({ page, sites }) => {
+test("an unsupported display mode keeps the current one", async ({ page, sites }) => {
   await open(page, sites, "view.hostContext = { availableDisplayModes: ['inline', 'pip'] }; view.onrequestdisplaymode = (mode) => mode;");
   expect((await ask(page, "ui/request-display-mode", { mode: "fullscreen" })).result).toEqual({ mode: "inline" });
   expect((await ask(page, "ui/request-display-mode", { mode: "pip" })).result).toEqual({ mode: "pip" });
 });
 
-test("a page is asked nothing and told nothing before it is ready", async ({ page, sites }) => {
+test("sends nothing to a page before it is ready", async ({ page, sites }) => {
   await open(page, sites, "view.toolInput = { a: 1 }; view.data = 1; view.tools = [{ name: 'x' }]; view.toolCaller = () => ({ content: [] });", RAW.replace("GREET", ""), "shown");
   expect((await ask(page, "tools/call", { name: "x" })).error?.message).toContain("before `ui/initialize`");
   expect(await tried(page, (view) => view.sendCallTool({ name: "t" }))).toContain("the view is shown");
@@ -82,7 +82,7 @@ test("a page is asked nothing and told nothing before it is ready", async ({ pag
 });
 
 for (const form of FORMS) {
-  test(`forged messages are not heard: ${form}`, async ({ page, sites }) => {
+  test(`ignores forged messages: ${form}`, async ({ page, sites }) => {
     const site = await hostPage(sites, form, { "ui://a": GREETED }, "view.src = 'ui://a'; window.other = []; addEventListener('message', (e) => other.push(e.data));");
     await page.goto(site.origin);
     await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");

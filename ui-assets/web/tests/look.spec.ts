@@ -12,7 +12,7 @@ const { $defs } = JSON.parse(
 
 const BARE = '<style>body { color: var(--color-text-primary, green); background: var(--mcp-color-bg, white); border-color: light-dark(rgb(1, 1, 1), rgb(2, 2, 2)) }</style><body><script>addEventListener("mcp-data", (e) => { document.body.dataset.data = JSON.stringify(e.detail) }); document.body.dataset.data = JSON.stringify(window.mcpData)</script>';
 
-test("the element knows exactly the variables of MCP Apps", async ({ page, sites }) => {
+test("the element sends exactly the MCP Apps style variables", async ({ page, sites }) => {
   const all = $defs.McpUiStyleVariableKey.anyOf.map((one) => one.const).sort();
   expect(all).toHaveLength(76);
   const app = await pageOf('import { connect } from "../bridge/index.ts"; connect({ name: "a", version: "1" });');
@@ -24,7 +24,7 @@ test("the element knows exactly the variables of MCP Apps", async ({ page, sites
 });
 
 for (const form of FORMS) {
-  test(`a page that knows no bridge is dressed, and dressed anew: ${form}`, async ({ page, sites }) => {
+  test(`a page without a bridge gets theme and data updates: ${form}`, async ({ page, sites }) => {
     await page.emulateMedia({ colorScheme: "light" });
     const site = await hostPage(sites, form, {}, `view.html = ${JSON.stringify(BARE).replaceAll("<", "\\u003c")}; view.data = { n: "</script><b>" }; view.style.setProperty("--color-text-primary", "rgb(9, 9, 9)");`);
     await page.goto(site.origin);
@@ -54,7 +54,7 @@ for (const form of FORMS) {
   });
 }
 
-test("a page of MCP Apps is shown as it is", async ({ page, sites }) => {
+test("an MCP Apps page is not modified", async ({ page, sites }) => {
   const site = await hostPage(sites, "same port", { "ui://a": '<!doctype html><html data-x="1"><body data-kind="bare"></body></html>' }, 'view.src = "ui://a";');
   await page.goto(site.origin);
   await expect.poll(() => page.frames().length).toBe(3);
@@ -62,7 +62,7 @@ test("a page of MCP Apps is shown as it is", async ({ page, sites }) => {
   expect(await innermost(page).evaluate(() => document.querySelectorAll("script, style, meta").length)).toBe(0);
 });
 
-test("the height follows the page as far as the host lets it", async ({ page, sites }) => {
+test("the height follows the page up to the host's maximum", async ({ page, sites }) => {
   const app = await pageOf('import { connect } from "../bridge/index.ts"; connect({ name: "a", version: "1" }); window.grow = (px) => document.querySelector("p").style.height = px + "px";', '<p style="margin:0;height:123px"></p>');
   const site = await hostPage(sites, "same port", { "ui://a": app.replace("<body>", '<body style="margin:0">') }, 'view.setAttribute("auto-height", "true"); view.setAttribute("max-height", "500"); view.src = "ui://a";');
   await page.goto(site.origin);

@@ -13,7 +13,7 @@ const APP = `
   b.connect();`;
 
 for (const form of FORMS) {
-  test(`shows a page, tells it what it knows and calls its tools: ${form}`, async ({ page, sites }) => {
+  test(`shows a page, sends its data and calls its tools: ${form}`, async ({ page, sites }) => {
     const site = await hostPage(sites, form, { "ui://a": await pageOf(APP) }, `
       view.src = "ui://a";
       view.toolResult = { content: [], structuredContent: { done: 2 } };

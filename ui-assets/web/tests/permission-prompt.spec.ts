@@ -47,7 +47,7 @@ const allow = (more: object = {}): object => ({
   ...more,
 });
 
-test("sub-agents are let do nothing by an answer for once, whatever was ticked before", async ({ page, site }) => {
+test("choosing once clears the grant to sub-agents", async ({ page, site }) => {
   await asked(page, site, question(1));
   await page.getByLabel("For this session").check();
   await page.getByLabel("Its sub-agents may, too").check();
@@ -59,7 +59,7 @@ test("sub-agents are let do nothing by an answer for once, whatever was ticked b
   expect(await told(page)).toEqual([["granted", { id, answer: { allow: allow() }, remember: false }]]);
 });
 
-test("the narrowest answer, once, is what one press gives", async ({ page, site }) => {
+test("a single press grants the narrowest scope once", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);
   await expect(yes(page)).toHaveText("Allow this once");
@@ -72,7 +72,7 @@ test("the narrowest answer, once, is what one press gives", async ({ page, site 
   expect(await told(page)).toHaveLength(1);
 });
 
-test("what is pressed in the first 700 ms is no answer", async ({ page, site }) => {
+test("presses in the first 700 ms are ignored", async ({ page, site }) => {
   await asked(page, site, question(1));
   await yes(page).focus();
   await page.keyboard.press("Enter");
@@ -87,7 +87,7 @@ test("what is pressed in the first 700 ms is no answer", async ({ page, site }) 
   expect(await told(page)).toHaveLength(1);
 });
 
-test("the calm begins anew once what it would do is there", async ({ page, site }) => {
+test("the delay restarts when the preview is loaded", async ({ page, site }) => {
   await asked(page, site, question(1), false);
   await calm(page);
   await expect(yes(page)).toBeDisabled();
@@ -100,7 +100,7 @@ test("the calm begins anew once what it would do is there", async ({ page, site 
   expect(await told(page)).toHaveLength(1);
 });
 
-test("what cannot be shown can be refused all the same", async ({ page, site }) => {
+test("a call without a loaded preview can be denied", async ({ page, site }) => {
   await asked(page, site, question(1), false);
   await calm(page);
   await expect(yes(page)).toBeDisabled();
@@ -108,13 +108,13 @@ test("what cannot be shown can be refused all the same", async ({ page, site }) 
   expect(await told(page)).toEqual([["denied", { id, answer: { deny: { note: null, rest_of_session: false } }, remember: false }]]);
 });
 
-test("a call that changes nothing that could be shown waits for nothing", async ({ page, site }) => {
+test("a call without a preview can be allowed after the delay", async ({ page, site }) => {
   await asked(page, site, question(1, { preview: null }), false);
   await calm(page);
   await expect(yes(page)).toBeEnabled();
 });
 
-test("a script presses nothing and chooses nothing", async ({ page, site }) => {
+test("scripted events neither answer nor change the choice", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);
   await page.evaluate(() => {
@@ -137,7 +137,7 @@ test("a script presses nothing and chooses nothing", async ({ page, site }) => {
   expect(await told(page)).toHaveLength(1);
 });
 
-test("wide and endless answers need a tick, and others do not", async ({ page, site }) => {
+test("broad and permanent grants need confirmation", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);
   const tick = page.getByLabel(/I understand this grants/);
@@ -164,7 +164,7 @@ test("wide and endless answers need a tick, and others do not", async ({ page, s
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);
 });
 
-test("the button says what it will do", async ({ page, site }) => {
+test("button labels describe the answer", async ({ page, site }) => {
   await asked(page, site, question(1));
   for (const [label, words] of [
     ["for the next uses:", "Allow this for 10 uses"],
@@ -189,7 +189,7 @@ test("the button says what it will do", async ({ page, site }) => {
   expect(await told(page)).toEqual([["denied", { id, answer, remember: false }]]);
 });
 
-test("the keyboard alone chooses a folder and ten uses, and Escape denies", async ({ page, site }) => {
+test("a grant can be chosen by keyboard, and Escape denies", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);
   await page.getByLabel("exactly what is asked").focus();
@@ -210,7 +210,7 @@ test("the keyboard alone chooses a folder and ten uses, and Escape denies", asyn
   expect(await told(page)).toHaveLength(2);
 });
 
-test("Escape in the note denies nothing, and elsewhere it does", async ({ page, site }) => {
+test("Escape denies except inside the note", async ({ page, site }) => {
   await asked(page, site, question(1));
   await page.getByText("Deny with a note").click();
   await page.getByLabel("Note to the agent").focus();
@@ -227,7 +227,7 @@ test("Escape in the note denies nothing, and elsewhere it does", async ({ page, 
   expect(await told(page)).toHaveLength(1);
 });
 
-test("time that passes rewrites nothing that is read out", async ({ page, site }) => {
+test("the countdown does not update live regions", async ({ page, site }) => {
   await asked(page, site, question(1));
   await page.evaluate(() => {
     const seen = new MutationObserver((all) => Object.assign(window, { rewritten: all.length }));
@@ -239,7 +239,7 @@ test("time that passes rewrites nothing that is read out", async ({ page, site }
   expect(await page.evaluate(() => "rewritten" in window)).toBe(false);
 });
 
-test("a part that is left out binds the answer to this call", async ({ page, site }) => {
+test("excluding a hunk limits the answer to this call", async ({ page, site }) => {
   await asked(page, site, question(1));
   await page.getByLabel("For this session").check();
   const leftOut = [{ path: "/a/b/c.txt", hunks: [1] }];
@@ -255,7 +255,7 @@ test("a part that is left out binds the answer to this call", async ({ page, sit
   expect(await told(page)).toEqual([["granted", { id, answer: { allow: allow({ left_out: leftOut }) }, remember: false }]]);
 });
 
-test("what is sensitive is never allowed for good", async ({ page, site }) => {
+test("sensitive resources cannot be granted permanently", async ({ page, site }) => {
   const needs = ["write:file:/a/.mcp.json"];
   const rungs = [{ patterns: needs, covers: "exactly what is asked" }];
   await asked(page, site, question(1, { sensitive: true, protected: needs, needs, rungs }));
@@ -264,7 +264,7 @@ test("what is sensitive is never allowed for good", async ({ page, site }) => {
   await expect(page.getByLabel("Until I revoke it")).toHaveCount(0);
 });
 
-test("who asks, for what, why and through whom is all there", async ({ page, site }) => {
+test("shows agent, tool, reason and server", async ({ page, site }) => {
   await asked(page, site, question(1, { trust: "unknown" }));
   for (const words of ["Wants to change or run", "main › worker-3 › edit_file", "Replace 3 lines in c1.txt", "📁 files", "⚠ Unknown server", "write:file:/a/b/c.txt", "Remember this choice"]) {
     await expect(page.getByText(words, { exact: true }).first()).toBeVisible();
@@ -274,7 +274,7 @@ test("who asks, for what, why and through whom is all there", async ({ page, sit
   await expect(page.getByText('"new_text": "two"')).toBeVisible();
 });
 
-test("an end is shown as it came, and stays", async ({ page, site }) => {
+test("a final status is shown and does not change", async ({ page, site }) => {
   for (const [status, words] of [
     ["granted", "Answered elsewhere: allowed"],
     ["denied", "Answered elsewhere: denied"],
@@ -293,7 +293,7 @@ test("an end is shown as it came, and stays", async ({ page, site }) => {
   }
 });
 
-test("a question whose time is over is answered no more", async ({ page, site }) => {
+test("an expired question cannot be answered", async ({ page, site }) => {
   await asked(page, site, question(1, { expires_at: Date.now() + 10_000 }));
   await expect(page.getByText(/^Ends in 0:\d\d$/)).toBeVisible();
   await calm(page);
@@ -303,7 +303,7 @@ test("a question whose time is over is answered no more", async ({ page, site })
   await expect(yes(page)).toBeDisabled();
 });
 
-test("an answer that had no effect can be given again", async ({ page, site }) => {
+test("an answer without effect can be repeated", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);
   await yes(page).click();
@@ -316,7 +316,7 @@ test("an answer that had no effect can be given again", async ({ page, site }) =
   expect(await told(page)).toHaveLength(2);
 });
 
-test("a prompt takes no focus", async ({ page, site }) => {
+test("a new prompt does not take the focus", async ({ page, site }) => {
   await asked(page, site, question(1));
   await page.getByLabel("Message").focus();
   await set(page, { block: question(2) });
@@ -324,7 +324,7 @@ test("a prompt takes no focus", async ({ page, site }) => {
   await expect(page.getByLabel("Message")).toBeFocused();
 });
 
-test("a block of a chat alone is asked with allow, deny and remember", async ({ page, site }) => {
+test("a block without bailiwick details offers allow, deny and remember", async ({ page, site }) => {
   const { bailiwick: _, ...block } = question(1) as { bailiwick: unknown };
   await asked(page, site, block);
   await calm(page);
@@ -337,7 +337,7 @@ test("a block of a chat alone is asked with allow, deny and remember", async ({ 
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);
 });
 
-test("what is no block is refused", async ({ page, site }) => {
+test("an invalid block is rejected", async ({ page, site }) => {
   await asked(page, site, question(1));
   for (const wrong of [{}, { ...question(1), status: "maybe" }, { ...question(1), type: "text" }, question(1, { rungs: "all" })]) {
     const refused = page.evaluate((wrong) => Object.assign((window as unknown as { prompt: object }).prompt, { block: wrong }), wrong);
@@ -350,7 +350,7 @@ const lines = ["<img src=x onerror=window.bad=1>", "<script>window.bad=1</script
 /** Two hundred deceptive or malformed texts. */
 const payloads = Array.from({ length: 200 }, (_, n) => `${n} ${lines[n % lines.length] ?? ""}${lines[Math.floor(n / lines.length) % lines.length] ?? ""}`);
 
-test("two hundred hostile texts are text", async ({ page, site }) => {
+test("hostile texts are rendered as plain text", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);
   const found = await page.evaluate(
@@ -377,7 +377,7 @@ test("two hundred hostile texts are text", async ({ page, site }) => {
 
 for (const colorScheme of ["light", "dark"] as const) {
   for (const forcedColors of ["none", "active"] as const) {
-    test(`nothing bars the way, ${colorScheme}, forced colours ${forcedColors}`, async ({ page, site }) => {
+    test(`passes accessibility checks: ${colorScheme}, forced colors ${forcedColors}`, async ({ page, site }) => {
       await page.emulateMedia({ colorScheme, forcedColors });
       await asked(page, site, question(1, { trust: "unknown", protected: ["write:file:/a"] }));
       await page.getByText("All arguments (2)").click();

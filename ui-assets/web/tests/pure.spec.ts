@@ -39,7 +39,7 @@ const SCHEMAS: readonly (readonly [object | boolean, unknown, unknown])[] = [
   [{ properties: { a: false } }, {}, { a: 1 }],
 ];
 
-test("a value meets a schema, or something is found wrong", () => {
+test("the schema validator accepts valid and rejects invalid values", () => {
   for (const [schema, good, bad] of SCHEMAS) {
     expect(problem(schema, good), JSON.stringify([schema, good])).toBeUndefined();
     expect(problem(schema, bad), JSON.stringify([schema, bad])).toContain("value");
@@ -48,14 +48,14 @@ test("a value meets a schema, or something is found wrong", () => {
   expect(problem({ properties: { a: { items: { type: "number" } } } }, { a: [1, "x"] })).toBe('value.a[1] does not meet type "number"');
 });
 
-test("a keyword that is not judged is named, however deep", () => {
+test("unsupported schema keywords are reported at any depth", () => {
   for (const schema of [{ $ref: "#" }, { properties: { a: { uniqueItems: true } } }, { items: { if: {} } }, { anyOf: [{ contains: {} }] }, { constructor: 1 }]) {
     expect(unknownKeyword(schema)).toMatch(/^(\$ref|uniqueItems|if|contains|constructor)$/);
   }
   expect(unknownKeyword({ title: "t", properties: { $ref: { format: "uri", description: "d" } } })).toBeUndefined();
 });
 
-test("a policy names what is declared, and nothing that is no origin", () => {
+test("a policy contains only declared and valid origins", () => {
   expect(policyOf(undefined)).toBe(
     "default-src data: blob: ;script-src 'unsafe-inline' ;style-src 'unsafe-inline' ;connect-src ;frame-src ;base-uri ;object-src;form-action",
   );
@@ -66,12 +66,12 @@ test("a policy names what is declared, and nothing that is no origin", () => {
   expect(declared).toContain("script-src 'unsafe-inline' https://*.b.com;");
 });
 
-test("permissions are those of MCP Apps", () => {
+test("only MCP Apps permissions are delegated", () => {
   expect(allowed({ camera: {}, clipboardWrite: {}, fullscreen: {}, "geolocation *": {} })).toBe("camera;clipboard-write");
   expect(allowed(undefined)).toBe("");
 });
 
-test("a line of a diff is what its hunk says it is, whatever it looks like", () => {
+test("diff lines are classified by hunk position", () => {
   const of = (text: string) => marks(text.split("\n"));
   expect(of("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@ fn\n--- x\n+++ x\n+@@ -1 +1 @@\n kept\n\\ No newline at end of file\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b")).toEqual(
     ["head", "head", "head", "head", "removed", "added", "added", "", "", "head", "head", "head", "removed", "added"],
@@ -80,7 +80,7 @@ test("a line of a diff is what its hunk says it is, whatever it looks like", () 
   expect(of("@@ -1 +1 @@\n-a\n+b\n+more\n-less\n@@ nonsense\n+c")).toEqual(["head", "removed", "added", "added", "removed", "head", "added"]);
 });
 
-test("a window is served so much at once, and asked so much", async () => {
+test("limits concurrent requests in both directions", async () => {
   const sent: Fields[] = [];
   const wire = peer((message) => sent.push(message), () => new Promise<Fields>(() => undefined), () => undefined);
   for (let id = 0; id < 40; id += 1) wire.hear({ id, method: "m", params: {} });
@@ -94,7 +94,7 @@ test("a window is served so much at once, and asked so much", async () => {
   expect(await asked[0]).toContain("the end");
 });
 
-test("a message is one of four kinds, or none", () => {
+test("parses the four kinds of JSON-RPC messages and nothing else", () => {
   const message = (fields: object): unknown => parsed({ jsonrpc: "2.0", ...fields });
   expect(message({ id: 1, method: "m", params: { a: 1 } })).toEqual({ id: 1, method: "m", params: { a: 1 } });
   expect(message({ method: "m", params: [1] })).toEqual({ method: "m", params: {}, id: undefined });
@@ -107,7 +107,7 @@ test("a message is one of four kinds, or none", () => {
 /** The characters that the runtime treats as deceptive; its own tests read the same list. */
 const DECEPTIVE = JSON.parse(await readFile(new URL("deceptive.json", import.meta.url), "utf8")) as [string, string][];
 
-test("the characters that the runtime escapes are made visible, but for tabs and line ends, and no others", () => {
+test("escapes the same characters as the runtime, except tabs and line feeds", () => {
   const ranges = DECEPTIVE.map(([first, last]) => [Number.parseInt(first, 16), Number.parseInt(last, 16)] as const);
   const wrong: string[] = [];
   for (let code = 0; code <= 0x10ffff; code += 1) {

@@ -25,7 +25,7 @@ const PAYLOADS = [
   "&lt;script&gt;",
 ];
 
-test("no name, line, agent or intent runs a script, asks the network or deceives", async ({ page, site }) => {
+test("hostile names and lines run no script, load nothing and are escaped", async ({ page, site }) => {
   expect(PAYLOADS.length).toBeGreaterThan(50);
   const [like] = samples.hostile.changes;
   const changes = PAYLOADS.map((text) => ({ ...like, path: `/r/${text}`, to: text, rows: [["-", 1, 0, text], ["+", 0, 1, text, [[0, 4]]]] }));
@@ -50,7 +50,7 @@ test("no name, line, agent or intent runs a script, asks the network or deceives
 
 for (const theme of ["light", "dark"] as const) {
   for (const [size, width, height] of [["wide", 1200, 800], ["at 200 %", 640, 400], ["narrow", 320, 700]] as const) {
-    test(`nothing bars anybody, ${theme} and ${size}`, async ({ page, site }) => {
+    test(`passes accessibility checks: ${theme}, ${size}`, async ({ page, site }) => {
       await page.emulateMedia({ colorScheme: theme });
       await page.setViewportSize({ width, height });
       site.put("/", await embedded(samples.batch));
@@ -69,7 +69,7 @@ for (const theme of ["light", "dark"] as const) {
   }
 }
 
-test("what was added and removed can be told without colours", async ({ page, site }) => {
+test("added and removed lines are distinguishable without color", async ({ page, site }) => {
   await page.emulateMedia({ forcedColors: "active" });
   site.put("/", await embedded(samples.edit));
   await page.goto(site.origin);
@@ -77,14 +77,14 @@ test("what was added and removed can be told without colours", async ({ page, si
   expect(await barriers(page)).toEqual([]);
 });
 
-test("an embedded review is shown from a file, by nobody's help", async ({ page }, info) => {
+test("an embedded review works from a local file without a host", async ({ page }, info) => {
   const file = info.outputPath("review.html");
   await writeFile(file, await embedded(samples.edit));
   await page.goto(`file://${file}`);
   await expect(page.getByText("line 70 has a change in it")).toBeVisible();
 });
 
-test("two hundred thousand lines of one change are no burden", async ({ page, site }) => {
+test("a change of 200,000 lines stays virtualized", async ({ page, site }) => {
   const [like] = samples.edit.changes;
   const changes = [{ ...like, hunks: [[1, 100_000, 1, 100_000, 0, 100_000, 100_000]], old_lines: 0, rows: [], around: undefined }];
   site.put("/", await embedded({ ...samples.edit, changes }));

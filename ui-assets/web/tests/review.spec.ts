@@ -20,7 +20,7 @@ function changed(of: Page | Frame): Promise<string[]> {
   );
 }
 
-test("both views show the same changes, with the words that differ marked", async ({ page, site }) => {
+test("both views show the same changes and mark changed words", async ({ page, site }) => {
   site.put("/", await embedded(samples.edit));
   await page.setViewportSize({ width: 1000, height: 1200 });
   await page.goto(site.origin);
@@ -40,7 +40,7 @@ test("both views show the same changes, with the words that differ marked", asyn
   await expect(page.getByRole("button", { name: "Wrap" })).toBeDisabled();
 });
 
-test("the lines between the hunks are one action away, without any host", async ({ page, site }) => {
+test("lines between hunks can be expanded without a host", async ({ page, site }) => {
   site.put("/", await embedded(samples.edit));
   await page.setViewportSize({ width: 1000, height: 8000 });
   await page.goto(site.origin);
@@ -62,7 +62,7 @@ test("the lines between the hunks are one action away, without any host", async 
   await expect(page.getByText("line 300 has a word in it").locator("..")).toHaveText(/^300301/);
 });
 
-test("n and p go from change to change by the keyboard", async ({ page, site }) => {
+test("n and p move between changes", async ({ page, site }) => {
   site.put("/", await embedded(samples.batch));
   await page.goto(site.origin);
   await page.keyboard.press("n");
@@ -81,7 +81,7 @@ test("n and p go from change to change by the keyboard", async ({ page, site }) 
   await expect(page.locator("#where")).toHaveText("2 of 4");
 });
 
-test("every kind of change says what becomes of the file", async ({ page, site }) => {
+test("every kind of change is labeled", async ({ page, site }) => {
   site.put("/", await embedded(samples.batch));
   await page.setViewportSize({ width: 1000, height: 3000 });
   await page.goto(site.origin);
@@ -107,7 +107,7 @@ test("every kind of change says what becomes of the file", async ({ page, site }
   await expect(page.locator(".file", { hasText: "/repo/secret" })).toBeInViewport();
 });
 
-test("ten thousand lines are drawn as far as they are in sight, and come by page", async ({ page, site }) => {
+test("ten thousand lines are virtualized and loaded by page", async ({ page, site }) => {
   const { review, page: paged } = large(10_000);
   const asked: string[] = [];
   const { frame } = await hosted(page, site, await embedded(review), (_method, { uri = "" }) => {
@@ -131,7 +131,7 @@ test("ten thousand lines are drawn as far as they are in sight, and come by page
   await expect(frame.locator(".here")).toBeFocused();
 });
 
-test("lines that come later, and lines that were cut, are asked of the runtime as it knows them", async ({ page, site }) => {
+test("missing lines are loaded with queries that the runtime supports", async ({ page, site }) => {
   const queries: string[] = [];
   let there = (): void => undefined;
   const gone = new Promise<void>((done) => (there = done));
@@ -160,7 +160,7 @@ test("lines that come later, and lines that were cut, are asked of the runtime a
   expect(queries).toContain("from=400&count=500");
 });
 
-test("lines that could not be had are tried again", async ({ page, site }) => {
+test("a failed load of lines can be retried", async ({ page, site }) => {
   let there = false;
   const { review, page: paged } = large(10_000);
   const { frame } = await hosted(page, site, await embedded(review), (_method, { uri = "" }) => {
@@ -185,7 +185,7 @@ test("lines that could not be had are tried again", async ({ page, site }) => {
   await expect(alert).toBeHidden();
 });
 
-test("counts that no file has lay out nothing", async ({ page, site }) => {
+test("invalid line counts do not break the layout", async ({ page, site }) => {
   const [change] = samples.edit.changes;
   for (const hunks of [[[1, 1, 1, 1, 0, 1e12, 1e12]], [[1, 1e12, 1, 1, 0, 1, 1]], [[1, 1, 1, 1, 0, 1, 1]]]) {
     site.put("/", await embedded({ ...samples.edit, changes: [{ ...change, hunks, rows: [["-", 1, 0, "old"], ["+", 0, 1, "new"]], around: [], old_lines: 1e12 }] }));
@@ -196,7 +196,7 @@ test("counts that no file has lay out nothing", async ({ page, site }) => {
   await expect(page.getByRole("table")).toContainText("new");
 });
 
-test("a line that is cut is shown whole, and what cannot be had is said", async ({ page, site }) => {
+test("a truncated line can be expanded, and failures are reported", async ({ page, site }) => {
   const { frame } = await hosted(page, site, await embedded(samples.batch), (_method, { uri = "" }) => {
     if (uri.endsWith("change=2&from=1&whole=1")) return contents({ change: 2, rows: [["+", 0, 1, "the whole line"]] });
     throw new Error("it is gone");
@@ -210,7 +210,7 @@ test("a line that is cut is shown whole, and what cannot be had is said", async 
   await expect(page.getByRole("alert")).toContainText("not connected to its server");
 });
 
-test("a file that changed since is said so", async ({ page, site }) => {
+test("reports files that changed since the preview", async ({ page, site }) => {
   let state: string[] = ["same"];
   const { frame } = await hosted(page, site, await embedded(samples.edit), (_method, { uri = "" }) => {
     expect(uri).toBe(`${samples.edit.uri}.state`);
@@ -227,7 +227,7 @@ test("a file that changed since is said so", async ({ page, site }) => {
   await expect(banner).toBeHidden();
 });
 
-test("hunks are left out only where a person is asked, and the host is told which", async ({ page, site }) => {
+test("hunks can be excluded only in a permission request, and the host is notified", async ({ page, site }) => {
   const { frame, said, tell } = await hosted(page, site, await built("review.html"), () => contents({ changes: [] }));
   const told = async () => (await said()).filter(({ method }) => method === "dev.bailiwick/notifications/left-out").map(({ params }) => params);
   await expect(frame.locator("#none")).toHaveText("Waiting for the call…");
@@ -247,7 +247,7 @@ test("hunks are left out only where a person is asked, and the host is told whic
   await expect(frame.locator("#left")).toBeHidden();
 });
 
-test("a call is drawn by a preview while its host waits, and by its result once it is there", async ({ page, site }) => {
+test("a pending call shows its preview, a finished call its result", async ({ page, site }) => {
   const calls: unknown[] = [];
   const { frame, tell } = await hosted(
     page,
@@ -277,7 +277,7 @@ test("a call is drawn by a preview while its host waits, and by its result once 
   await expect(frame.locator("#none")).toHaveText("The call was cancelled.");
 });
 
-test("only the host that embeds the page is heard", async ({ page, site }) => {
+test("accepts messages only from the embedding host", async ({ page, site }) => {
   site.put("/", await built("review.html"));
   await page.goto(site.origin);
   await expect(page.locator("#none")).toHaveText("Nothing to review.");
@@ -286,7 +286,7 @@ test("only the host that embeds the page is heard", async ({ page, site }) => {
   await expect(page.locator("#none")).toBeVisible();
 });
 
-test("it works in the official host", async ({ page, sites }) => {
+test("works in the official AppBridge", async ({ page, sites }) => {
   const [site, other] = [await sites(), await sites()];
   other.put("/view", await built("review.html"));
   site.put("/", await pageOf(`
@@ -316,7 +316,7 @@ test("it works in the official host", async ({ page, sites }) => {
   expect(await page.evaluate(() => (window as unknown as { teardown(): Promise<unknown> }).teardown())).toEqual({});
 });
 
-test("it works in our own host, which may hand it a review and what is asked", async ({ page, sites }) => {
+test("works in mcp-view with an embedded review", async ({ page, sites }) => {
   const site = await hostPage(sites, "same port", { "ui://review": await built("review.html") }, `
     const review = ${JSON.stringify(samples.edit).replaceAll("<", "\\u003c")};
     view.src = "ui://review";

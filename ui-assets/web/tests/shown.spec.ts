@@ -3,7 +3,7 @@ import { barriers, expect, test } from "./fixtures.ts";
 import { FORMS, expectInside, hostPage, innermost } from "./hosts.ts";
 import { GREETED, open } from "./raw.ts";
 
-test("scripts, styles and media of the server are put into the page", async ({ page, sites }) => {
+test("inlines the server's scripts, styles and media", async ({ page, sites }) => {
   const html = '<html lang="de"><head><link rel="stylesheet" href="ui://x.css"><script src="ui://x.js"></script></head><body><img src="ui://x.svg" alt="x"><img src="ui://y.png" alt="y"></body></html>';
   const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
   const files = {
@@ -23,7 +23,7 @@ test("scripts, styles and media of the server are put into the page", async ({ p
   expect(await inside.evaluate(() => document.title)).toBe("");
 });
 
-test("what a server declares is reached, and nothing else", async ({ page, sites }) => {
+test("network access is limited to the declared domains", async ({ page, sites }) => {
   const [declared, other] = [await sites(), await sites()];
   for (const site of [declared, other]) site.put("/x", { body: "x", headers: { "access-control-allow-origin": "*" } });
   await open(page, sites, `view.resolver = (uri) => ({ mimeType: "text/html;profile=mcp-app", text: pages[uri], _meta: { ui: { csp: { connectDomains: ["${declared.origin}", "${other.origin};", "*", "'unsafe-eval'", "${other.origin} ${other.origin}"] } } } });`);
@@ -33,7 +33,7 @@ test("what a server declares is reached, and nothing else", async ({ page, sites
   expect(other.requests).toEqual([]);
 });
 
-test("a host may let a page have less than its server declares", async ({ page, sites }) => {
+test("a host can grant less than the server declares", async ({ page, sites }) => {
   const declared = await sites();
   await open(page, sites, `view.meta = { csp: { connectDomains: ["${declared.origin}"] }, permissions: { camera: {} } }; view.onpagemeta = () => ({});`);
   expect(await innermost(page).evaluate((url) => fetch(url).then(() => "reached", () => "refused"), declared.origin)).toBe("refused");
@@ -41,7 +41,7 @@ test("a host may let a page have less than its server declares", async ({ page, 
 });
 
 for (const form of FORMS) {
-  test(`a page has the permissions that its host grants, of those that its server asks for: ${form}`, async ({ page, sites }) => {
+  test(`a page gets only the declared permissions that its host grants: ${form}`, async ({ page, sites }) => {
     const asks = "view.meta = { permissions: { geolocation: {}, clipboardWrite: {}, camera: {}, usb: {} } }; view.src = 'ui://a';";
     const has = async (grants: string) => {
       const site = await hostPage(sites, form, { "ui://a": GREETED }, grants + asks);
@@ -57,7 +57,7 @@ for (const form of FORMS) {
   });
 }
 
-test("a host in a frame of its own origin gives its sandbox page no origin", async ({ page, sites }) => {
+test("a same-origin sandbox page gets an opaque origin", async ({ page, sites }) => {
   const site = await hostPage(sites, "same port", { "ui://a": GREETED }, "view.src = 'ui://a';");
   const host = await (await fetch(site.origin)).text();
   site.put("/outer", `<!doctype html><html lang="en"><title>outer</title><iframe srcdoc="${host.replaceAll("&", "&amp;").replaceAll('"', "&quot;")}"></iframe></html>`);
@@ -67,12 +67,12 @@ test("a host in a frame of its own origin gives its sandbox page no origin", asy
   expect(await view.evaluate((one) => one.shadowRoot?.querySelector("iframe")?.getAttribute("sandbox"))).toBe("allow-scripts allow-forms");
 });
 
-test("a page makes no code of text", async ({ page, sites }) => {
+test("the policy blocks eval", async ({ page, sites }) => {
   await open(page, sites, "", `${GREETED}<script>setTimeout(() => { try { new Function("1")(); document.title = "made" } catch (e) { document.title = e.name } })</script>`);
   await expectInside(page, () => document.title).toBe("EvalError");
 });
 
-test("what cannot be shown says why, to the eye and to the host", async ({ page, sites }) => {
+test("a failed page shows an alert and dispatches an event", async ({ page, sites }) => {
   await open(page, sites, "view.addEventListener('failed', (e) => document.title = e.detail.message); view.src = 'ui://missing';", GREETED, "failed");
   await expect(page.getByRole("alert")).toContainText("no such resource: ui://missing");
   await expect(page).toHaveTitle("no such resource: ui://missing");
@@ -91,7 +91,7 @@ test("what cannot be shown says why, to the eye and to the host", async ({ page,
   await expect(page.getByRole("alert")).toHaveCount(0);
 });
 
-test("a sandbox page that is not there is an error", async ({ page, sites }) => {
+test("a missing sandbox page is an error", async ({ page, sites }) => {
   await page.clock.install();
   const site = await hostPage(sites, "same port", { "ui://a": GREETED }, "view.setAttribute('sandbox-url', '/none'); view.src = 'ui://a';");
   await page.goto(site.origin);
@@ -100,7 +100,7 @@ test("a sandbox page that is not there is an error", async ({ page, sites }) => 
   await expect(page.getByRole("alert")).toContainText("/none");
 });
 
-test("with defer nothing is read before render()", async ({ page, sites }) => {
+test("defer reads nothing before render()", async ({ page, sites }) => {
   const site = await hostPage(sites, "same port", { "ui://a": GREETED }, "window.reads = 0; const read = view.resolver; view.resolver = (uri) => (reads++, read(uri)); view.src = 'ui://a'; view.render = () => {};");
   await page.goto(site.origin);
   await page.evaluate(() => new Promise(requestAnimationFrame));
@@ -110,7 +110,7 @@ test("with defer nothing is read before render()", async ({ page, sites }) => {
   expect(await page.evaluate(() => (window as unknown as { reads: number }).reads)).toBe(1);
 });
 
-test("what is set in one go shows the page once, and all of it counts", async ({ page, sites }) => {
+test("synchronous property changes render once with the final values", async ({ page, sites }) => {
   await open(page, sites, "");
   const reads = await page.evaluate(() => {
     const reads: string[] = [];
@@ -125,7 +125,7 @@ test("what is set in one go shows the page once, and all of it counts", async ({
   await expectInside(page, () => document.title).toBe("b");
 });
 
-test("what is put off in the same go is shown when it is asked for", async ({ page, sites }) => {
+test("a deferred page is shown by render()", async ({ page, sites }) => {
   await open(page, sites, "");
   const statuses = await page.evaluate(async () => {
     const view = document.createElement("mcp-view");
@@ -140,7 +140,7 @@ test("what is put off in the same go is shown when it is asked for", async ({ pa
   expect(statuses).toEqual(["idle", "loading"]);
 });
 
-test("showing that comes to nothing ends with what takes its place", async ({ page, sites }) => {
+test("a pending render ends when it is replaced or removed", async ({ page, sites }) => {
   await page.clock.install();
   await open(page, sites, "");
   // From here on, no timeout expires.

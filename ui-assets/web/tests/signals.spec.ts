@@ -2,7 +2,7 @@
 import { effect, flush, memo, onEnd, owned, signal, untracked } from "../lib/signals.ts";
 import { expect, test } from "./fixtures.ts";
 
-test("an effect follows what it read last, and nothing else", () => {
+test("an effect depends only on what its last run read", () => {
   const which = signal("a");
   const a = signal(1);
   const b = signal(10);
@@ -22,7 +22,7 @@ test("an effect follows what it read last, and nothing else", () => {
   expect(seen).toEqual([1, 2, 11, 12]);
 });
 
-test("what changes together is followed once, and soon", async () => {
+test("synchronous changes run an effect once, in a microtask", async () => {
   const a = signal(1);
   const b = signal(2);
   const seen: number[] = [];
@@ -34,7 +34,7 @@ test("what changes together is followed once, and soon", async () => {
   expect(seen).toEqual([3, 30]);
 });
 
-test("the same value is no change, and a memo that stays is none", () => {
+test("equal values do not rerun effects", () => {
   const n = signal(1);
   let made = 0;
   const even = memo(() => {
@@ -51,7 +51,7 @@ test("the same value is no change, and a memo that stays is none", () => {
   expect(made).toBe(4);
 });
 
-test("a memo is never behind what it is made of", () => {
+test("a memo is always up to date", () => {
   const n = signal(1);
   const twice = memo(() => n() * 2);
   const next = memo(() => twice() + 1);
@@ -60,7 +60,7 @@ test("a memo is never behind what it is made of", () => {
   expect(next()).toBe(11);
 });
 
-test("what was made in an effect ends when it is made anew, but for what is owned apart", () => {
+test("rerunning an effect disposes of its children except owned ones", () => {
   const outer = signal(0);
   const inner = signal(0);
   const seen: string[] = [];
@@ -87,7 +87,7 @@ test("what was made in an effect ends when it is made anew, but for what is owne
   expect(seen.toSorted()).toEqual(["apart 1: 2", "in 1: 2"]);
 });
 
-test("what is read without following is not followed, in what it makes either", () => {
+test("untracked reads create no dependency", () => {
   const n = signal(0);
   const m = signal(0);
   const seen: number[] = [];
@@ -100,7 +100,7 @@ test("what is read without following is not followed, in what it makes either", 
   expect(seen).toEqual([0, 6]);
 });
 
-test("an effect that fails takes no other along", async () => {
+test("a failing effect does not stop others", async () => {
   const n = signal(0);
   expect(() => effect(() => { throw new Error("fault"); })).toThrow("fault");
   effect(() => {

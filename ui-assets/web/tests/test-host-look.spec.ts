@@ -33,7 +33,7 @@ const everything = (): Api => ({
 });
 
 for (const colorScheme of ["light", "dark"] as const) {
-  test(`every part is without barriers, ${colorScheme}`, async ({ page, site }) => {
+  test(`every tab passes accessibility checks: ${colorScheme}`, async ({ page, site }) => {
     await page.emulateMedia({ colorScheme });
     await open(page, site, everything(), [{ seq: 1, at_ms: 1, side: "received", message: {}, fault: "wrong" }]);
     await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
@@ -49,7 +49,7 @@ for (const colorScheme of ["light", "dark"] as const) {
   });
 }
 
-test("nothing is cut off at twice the size, on a narrow screen or in forced colours", async ({ page, site }) => {
+test("nothing is cut off at 200 % zoom, on narrow screens or in forced colors", async ({ page, site }) => {
   await page.emulateMedia({ forcedColors: "active" });
   await open(page, site, everything(), [{ seq: 1, at_ms: 1, side: "received", message: { method: LONG }, fault: LONG }]);
   for (const width of [640, 320]) {
@@ -66,7 +66,7 @@ test("nothing is cut off at twice the size, on a narrow screen or in forced colo
   }
 });
 
-test("a call is made by keys alone", async ({ page, site }) => {
+test("a call can be made by keyboard", async ({ page, site }) => {
   await open(page, site, { ...everything(), request: () => ({ result: { content: [{ type: "text", text: "done" }] } }) });
   await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
   await page.getByLabel("Search tools").focus();
@@ -81,7 +81,7 @@ test("a call is made by keys alone", async ({ page, site }) => {
   await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
 });
 
-test("what is typed stays while the server comes to an end, and the look follows the choices", async ({ page, site }) => {
+test("typed input survives the end of the server, and display settings apply", async ({ page, site }) => {
   let state = ready({ tools: [tool("write", { inputSchema: SCHEMA })] });
   let tell: (() => void) | undefined;
   await put(site);

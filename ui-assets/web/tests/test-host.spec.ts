@@ -4,14 +4,14 @@ import { HOSTILE, open, part, press, ready, tool } from "./test-host-fake.ts";
 import type { Api, Members } from "./test-host-fake.ts";
 import { expect, test } from "./fixtures.ts";
 
-test("each request carries the token of the address, and no address does", async ({ page, site }) => {
+test("requests send the token in a header, never in the URL", async ({ page, site }) => {
   const asked = await open(page, site, { state: () => ready() });
   await expect(page.locator(".host")).toHaveAttribute("data-status", "ready");
   expect(new Set(asked.map(({ bearer }) => bearer))).toEqual(new Set(["Bearer token"]));
   expect(site.requests.every((request) => !request.includes("token"))).toBe(true);
 });
 
-test("a host that is not there, a server that failed and one that ended are told", async ({ page, site }) => {
+test("shows an unreachable host, a failed server and an ended server", async ({ page, site }) => {
   let state: Members = { status: "failed", reason: "`nobody` cannot be started", target: "nobody", revision: "2025-11-25" };
   await open(page, site, { state: () => state, connect: () => (state = ready()) });
   await expect(page.getByRole("alert")).toHaveText("`nobody` cannot be started");
@@ -29,7 +29,7 @@ test("a host that is not there, a server that failed and one that ended are told
   await expect(page.getByRole("status")).toHaveText("Host is gone");
 });
 
-test("a server without tools, applications, configuration or policies says so in each part", async ({ page, site }) => {
+test("each tab reports what the server does not offer", async ({ page, site }) => {
   await open(page, site, { state: () => ready({ tools: [] }) });
   await expect(page.getByText("The server has no tools.")).toBeVisible();
   for (const [name, words] of [
@@ -42,7 +42,7 @@ test("a server without tools, applications, configuration or policies says so in
   }
 });
 
-test("hostile text of a server is text wherever it stands", async ({ page, site }) => {
+test("hostile server text is rendered as plain text", async ({ page, site }) => {
   test.slow();
   const tools = HOSTILE.map((text, index) =>
     tool(`tool${index}`, {
@@ -105,7 +105,7 @@ test("hostile text of a server is text wherever it stands", async ({ page, site 
   expect(new Set(site.requests)).toEqual(new Set(["GET /", "GET /mcp-view.js", "GET /permission-prompt.js"]));
 });
 
-test("a form is made of a schema, and what is left empty is left out", async ({ page, site }) => {
+test("a form follows its schema and omits empty fields", async ({ page, site }) => {
   const inputSchema = {
     type: "object",
     required: ["path"],
@@ -154,7 +154,7 @@ test("a form is made of a schema, and what is left empty is left out", async ({ 
   await expect(page.getByLabel("limit")).toHaveValue("");
 });
 
-test("a policy is offered what can be said in a call, and nothing is chosen for a person", () => {
+test("the policy form omits startup-only settings and preselects nothing", () => {
   const field = (scope: string) => ({ type: "string", scope });
   const inner = { type: "object", properties: { path: field("any"), access: field("configuration") }, required: ["path", "access"] };
   const schema = {
@@ -177,7 +177,7 @@ test("a policy is offered what can be said in a call, and nothing is chosen for 
   expect(initial({ $ref: "#/$defs/self" }, { $defs: { self: { $ref: "#/$defs/self" } } })).toBeUndefined();
 });
 
-test("what a call lacks is asked for once, and sent once with what was allowed", async ({ page, site }) => {
+test("missing scopes are requested once and sent with one retry", async ({ page, site }) => {
   const scopes = ["write:file:/outside/a"];
   const refused = { result: { content: [{ type: "text", text: "SCOPE_REQUIRED" }], isError: true, _meta: { requested_scopes: scopes } } };
   const done = { result: { content: [{ type: "text", text: "written" }] } };
@@ -209,7 +209,7 @@ for (const [place, result] of [
   ["a link", { content: [{ type: "resource_link", ...DIFF }], _meta: { preview: true } }],
   ["the `_meta` of a link", { content: [{ type: "resource_link", name: "json", uri: "ui://x/1.json", _meta: { artifacts: [DIFF] } }], _meta: { preview: true } }],
   ["the `_meta` of the result", { content: [], _meta: { preview: true, artifacts: [DIFF] } }],
-] as const) test(`nothing can be allowed before the diff in ${place} is there to look at`, async ({ page, site }) => {
+] as const) test(`a call cannot be allowed before the diff in ${place} is loaded`, async ({ page, site }) => {
   let there = false;
   const text = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- old\n+++ new\n kept\n";
   await open(page, site, {
@@ -238,7 +238,7 @@ for (const [scopes, readOnly, words] of [
   [["readwrite:file"], true, "Wants to change or run"],
   [["read:file", "run:x"], false, "Wants to read and change"],
 ] as const) {
-  test(`a call that needs ${scopes.join(" and ")} of a tool that ${readOnly ? "reads" : "may change"}: ${words.toLowerCase()}`, async ({ page, site }) => {
+  test(`scopes ${scopes.join(" and ")}, ${readOnly ? "read-only" : "writing"} tool: ${words.toLowerCase()}`, async ({ page, site }) => {
     await open(page, site, {
       state: () => ready({ tools: [tool("any", { readOnly })] }),
       request: () => ({ result: { content: [], isError: true, _meta: { requested_scopes: scopes } } }),
@@ -248,7 +248,7 @@ for (const [scopes, readOnly, words] of [
   });
 }
 
-test("questions are put one after the other, and what is typed stays", async ({ page, site }) => {
+test("questions are shown one at a time and keep typed input", async ({ page, site }) => {
   const asks = (seq: number, id: unknown): Members => ({
     ...{ seq, at_ms: seq, side: "received" },
     message: { id, method: "elicitation/create", params: { message: `Question ${String(id)}`, requestedSchema: { properties: { name: { type: "string" } } } } },
@@ -294,7 +294,7 @@ test("questions are put one after the other, and what is typed stays", async ({ 
   await expect(form).toHaveCount(0);
 });
 
-test("a preview that is not said to be one is told", async ({ page, site }) => {
+test("warns about a preview that is not marked as one", async ({ page, site }) => {
   let meta: Members = {};
   await open(page, site, {
     state: () => ready({ tools: [tool("write", { preview: true })] }),
@@ -308,7 +308,7 @@ test("a preview that is not said to be one is told", async ({ page, site }) => {
   await expect(page.getByText("the call may have been made")).toBeHidden();
 });
 
-test("the log is filtered by text, side and fault, and opens an entry", async ({ page, site }) => {
+test("the log can be filtered by text, direction and errors", async ({ page, site }) => {
   const entries = [
     { seq: 1, at_ms: 5, side: "sent", message: { jsonrpc: "2.0", id: 1, method: "tools/list" } },
     { seq: 2, at_ms: 9, side: "received", message: { jsonrpc: "2.0", id: 1, result: {} }, fault: "result of tools/list: missing field `tools`" },

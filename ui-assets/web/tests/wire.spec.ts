@@ -44,7 +44,7 @@ function wrong(type: string, value: unknown): string[] {
   return found.filter((one) => one !== undefined);
 }
 
-test("every message has the official form", async ({ page, sites }) => {
+test("all messages match the official schemas", async ({ page, sites }) => {
   const app = await pageOf(`
     import { bridge } from "../bridge/index.ts";
     const b = window.b = bridge({ name: "app", version: "1.0", title: "App", capabilities: { availableDisplayModes: ["inline"] } });
@@ -101,7 +101,7 @@ test("every message has the official form", async ({ page, sites }) => {
   });
 });
 
-test("a message of another form is found", () => {
+test("detects messages that violate the official schemas", () => {
   expect(wrong("McpUiInitializeRequest", { method: "ui/initialize", params: { appInfo: { name: "a" }, appCapabilities: {} } })).not.toEqual([]);
   expect(wrong("McpUiSizeChangedNotification", { method: "ui/notifications/size-changed", params: { width: "9" } })).not.toEqual([]);
 });

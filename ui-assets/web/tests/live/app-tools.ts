@@ -1,7 +1,7 @@
 // Live test of an app with tools that closes itself when it is done.
 import { expect, test } from "../fixtures.ts";
 
-test("a page talks to its host and goes when its view does", async ({ page }) => {
+test("an app exchanges messages with its host and closes with its view", async ({ page }) => {
   const asked: string[] = [];
   page.on("request", (request) => void asked.push(request.url()));
   page.on("websocket", (socket) => void asked.push(socket.url()));

@@ -2,7 +2,7 @@
 import { barriers, expect, test } from "../fixtures.ts";
 
 test.setTimeout(120_000);
-test("a person allows two uses of what is asked and takes them back", async ({ page }) => {
+test("a person grants two uses and revokes the grant", async ({ page }) => {
   await page.goto(process.env["BAILIWICK_CONSOLE"] ?? "");
   const allow = page.getByRole("button", { name: /^Allow this/ });
   await expect(allow).toBeEnabled();

@@ -50,7 +50,7 @@ async function answer(page: Page, decision: "allow" | "deny"): Promise<void> {
   await part(page, "Answer").click();
 }
 
-test("a raise is filtered, previewed with its cost, asked for and made", async ({ page }) => {
+test("a raise is previewed, requested and made", async ({ page }) => {
   const [app, file] = await open(page, "raise");
   const before = await file();
   await expect(rows(app)).toHaveCount(30);
@@ -73,7 +73,7 @@ test("a raise is filtered, previewed with its cost, asked for and made", async (
   expect(await file()).not.toBe(before);
 });
 
-test("a person's no changes nothing, and nothing is asked by the preview alone", async ({ page }) => {
+test("a preview asks for nothing, and a denied raise changes nothing", async ({ page }) => {
   const [app, file] = await open(page, "refuse");
   const before = await file();
   const preview = await previewed(app, "", "3");
@@ -85,7 +85,7 @@ test("a person's no changes nothing, and nothing is asked by the preview alone",
   expect(await file()).toBe(before);
 });
 
-test("one employee is opened and changed, by the keyboard alone", async ({ page }) => {
+test("an employee can be changed by keyboard", async ({ page }) => {
   const [app, file] = await open(page, "update");
   await app.getByLabel("Search").focus();
   await page.keyboard.type("mara");
@@ -115,7 +115,7 @@ test("one employee is opened and changed, by the keyboard alone", async ({ page 
   expect(await file()).toContain('"title":"Principal engineer"');
 });
 
-test("what was previewed before the file changed is not made", async ({ page }) => {
+test("a stale preview is not committed", async ({ page }) => {
   const [app, file] = await open(page, "stale");
   const preview = await previewed(app, "Support", "5");
   const other = (await file()).replace("Mara Lindqvist", "Mara \\u202eL<b>x</b>");
@@ -133,7 +133,7 @@ test("what was previewed before the file changed is not made", async ({ page }) 
 });
 
 for (const theme of ["light", "dark"]) {
-  test(`it can be used by everybody, ${theme}`, async ({ page }) => {
+  test(`passes accessibility checks: ${theme}`, async ({ page }) => {
     const [app] = await open(page, "look");
     await page.getByLabel("Theme").selectOption(theme);
     await expect(app.locator("html")).toHaveCSS("color-scheme", theme);
@@ -148,7 +148,7 @@ for (const theme of ["light", "dark"]) {
   });
 }
 
-test("it fits a narrow frame", async ({ page }) => {
+test("fits a narrow frame", async ({ page }) => {
   const [app] = await open(page, "narrow");
   await page.getByLabel("Width").selectOption("320");
   await previewed(app, "Finance", "4");

@@ -47,7 +47,7 @@ async function wellFormed(page: Page): Promise<void> {
   await expect(page.locator(".log")).toHaveText("Nothing fits.");
 }
 
-test("a preview is looked at, allowed, and is what is then done", async ({ page }) => {
+test("an allowed preview is carried out exactly", async ({ page }) => {
   await open(page, "edit", "edit_file");
   await page.getByLabel("path required").fill("src/limits.rs");
   await expect(page.locator(".intent")).toContainText("Edit src/limits.rs");
@@ -70,7 +70,7 @@ test("a preview is looked at, allowed, and is what is then done", async ({ page 
   await wellFormed(page);
 });
 
-test("a call beyond the root is asked for and made once with what was granted", async ({ page }) => {
+test("a call outside the root runs once with the granted scope", async ({ page }) => {
   await open(page, "scopes", "list_roots");
   const root = /\/\S+\/repo/.exec(await read(page, "list_roots", {}))?.[0] ?? "";
   const path = root.replace(/repo$/, "outside/new.txt");
@@ -88,7 +88,7 @@ test("a call beyond the root is asked for and made once with what was granted", 
   await wellFormed(page);
 });
 
-test("a configuration is set in a form, sent with the next handshake, and refused if it is none", async ({ page }) => {
+test("a configuration from the form is sent on reconnect and validated", async ({ page }) => {
   await open(page, "configuration");
   await part(page, "Configuration").click();
   // Every field has a form control.
@@ -119,7 +119,7 @@ test("a configuration is set in a form, sent with the next handshake, and refuse
   await result(page, "done");
 });
 
-test("a policy takes away, cannot give, and offers nothing that is set at the start", async ({ page }) => {
+test("a policy can only restrict and has no startup-only settings", async ({ page }) => {
   await open(page, "policy");
   await part(page, "Configuration").click();
   const start = page.locator(".fields bdi").getByText("grantable", { exact: true });
@@ -147,7 +147,7 @@ test("a policy takes away, cannot give, and offers nothing that is set at the st
 });
 
 for (const [host, revision] of [["elicit", "2025-11-25"], ["stateless", "2026-07-28"]] as const) {
-  test(`what a server asks a person is answered in a form, ${revision}`, async ({ page }) => {
+  test(`elicitation requests are answered in a form, ${revision}`, async ({ page }) => {
     await open(page, host, "list_roots");
     await expect(page.locator(".host")).toHaveAttribute("data-revision", revision);
     const root = /\/\S+\/repo/.exec(await read(page, "list_roots", {}))?.[0] ?? "";
@@ -166,7 +166,7 @@ for (const [host, revision] of [["elicit", "2025-11-25"], ["stateless", "2026-07
   });
 }
 
-test("a page of the official sample server is shown, and speaks through its host alone", async ({ page }) => {
+test("an official sample view is shown and communicates only with its host", async ({ page }) => {
   const origin = new URL(hosts["view"] ?? "").origin;
   const strange: string[] = [];
   page.on("request", (request) => {
@@ -195,7 +195,7 @@ for (const [name, tool, words] of [
   ["customers", "get-customer-data", /\(\d+\)/u],
   ["system", "get-system-info", "linux"],
 ] as const) {
-  test(`a page of the official samples is shown with what its server says: ${name}`, async ({ page }) => {
+  test(`an official sample view shows its server's data: ${name}`, async ({ page }) => {
     await open(page, name, tool);
     await part(page, "Call").click();
     await expect(page.locator("mcp-view")).toHaveAttribute("data-status", "ready");
@@ -205,7 +205,7 @@ for (const [name, tool, words] of [
   });
 }
 
-test("every kind of content is shown as what it is", async ({ page }) => {
+test("every content type has its own display", async ({ page }) => {
   await open(page, "everything", "get-tiny-image");
   await part(page, "Call").click();
   const shown = await result(page, "done");
@@ -234,7 +234,7 @@ test("every kind of content is shown as what it is", async ({ page }) => {
   await result(page, "done");
 });
 
-test("a server that ended is told and started again, and its faults are found", async ({ page }) => {
+test("a stopped server can be restarted, and invalid messages are reported", async ({ page }) => {
   await open(page, "wrong", "exit");
   await expect(page.locator(".pick-tool .warn")).toHaveCount(0);
   await part(page, "Call").click();
@@ -254,7 +254,7 @@ test("a server that ended is told and started again, and its faults are found", 
   await expect(page.locator(".entry").first()).toContainText("this is no JSON");
 });
 
-test("the checks pass on the page as they do without it", async ({ page }) => {
+test("the conformance checks pass on the page", async ({ page }) => {
   await open(page, "checks");
   await part(page, "Checks").click();
   await part(page, "Run the checks").click();

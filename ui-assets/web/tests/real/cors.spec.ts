@@ -67,7 +67,7 @@ const greeting = {
   params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "page", version: "1" } },
 };
 
-test("a page of an allowed origin uses the server, and one of another does not", async ({ page, sites }) => {
+test("only pages of an allowed origin can use the server", async ({ page, sites }) => {
   const [own, other] = [await sites(), await sites()];
   own.put("/", "<!doctype html><title>own</title>");
   other.put("/", "<!doctype html><title>other</title>");

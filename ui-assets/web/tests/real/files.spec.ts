@@ -42,7 +42,7 @@ async function given(started: Server) {
   return { tools: {}, other, resources: read, html };
 }
 
-test("a directory is browsed with the rights of the session", async ({ page, site, root, started }) => {
+test("a real directory shows the rights of the session", async ({ page, site, root, started }) => {
   const { frame, call } = await host(page, site, await given(started));
   const row = (name: string) => frame.getByRole("treeitem", { name });
   await expect(row("src").locator(".right")).toHaveText("rw");
@@ -71,7 +71,7 @@ test("a directory is browsed with the rights of the session", async ({ page, sit
   await expect(frame.getByRole("status")).toHaveText("1 found");
 });
 
-test("what the agent changed is shown, and nothing is changed by looking", async ({ page, site, root, started }) => {
+test("shows the agent's changes without changing files", async ({ page, site, root, started }) => {
   const { frame } = await host(page, site, await given(started));
   await expect(frame.getByRole("button", { name: "Changed 0" })).toBeVisible();
   await started.call("edit_file", { path: "src/lib.rs", edits: [{ old_text: "two", new_text: "three" }] });

@@ -28,7 +28,7 @@ async function picture(page: Page, name: string, height: number, of: Page | Loca
   expect((await of.screenshot({ path, animations: "disabled" })).length).toBeLessThan(MOST_BYTES);
 }
 
-test("a prompt on the console", async ({ page, site }) => {
+test("screenshot of a prompt in the console", async ({ page, site }) => {
   const told = question(1);
   const rungs = [
     { patterns: ["write:file:/a/b/c.txt"], covers: "exactly what is asked" },
@@ -44,14 +44,14 @@ test("a prompt on the console", async ({ page, site }) => {
   await picture(page, "prompt", 900, page.locator("permission-prompt"));
 });
 
-test("the review page", async ({ page, site }) => {
+test("screenshot of the review page", async ({ page, site }) => {
   site.put("/", await embedded({ ...samples.edit, intent: "Replace 3 lines in src/parser.rs" }));
   await page.goto(site.origin);
   await expect(page.getByRole("row").first()).toBeVisible();
   await picture(page, "review", 400);
 });
 
-test("the file browser", async ({ page, site }) => {
+test("screenshot of the file browser", async ({ page, site }) => {
   const text = "pub mod a;\n\n/// Adds one.\npub fn next(n: u32) -> u32 {\n    n + 1\n}\n";
   const made = [{ path: "/repo/src/lib.rs", added: 4, removed: 1 }];
   const { frame } = await host(page, site, given({ ...TREE, "/repo/src/lib.rs": { text } }, { changed_files: () => done({ changes: made }) }));
