@@ -2,7 +2,7 @@
 import { expect, test } from "./fixtures.ts";
 import { type Told, done, given, host, lines, refused } from "./files-host.ts";
 
-test("a 10 MB file is read in ranges and can be navigated by line number", async ({ page, site }) => {
+test("a 10 MB file is read in ranges and virtualized", async ({ page, site }) => {
   const { frame, calls, call } = await host(page, site, given({ "/repo/big.log": { text: lines(1_000_000) } }));
   await frame.getByRole("treeitem", { name: "big.log" }).click();
   await expect(frame.getByRole("option").first()).toContainText("line 1");
