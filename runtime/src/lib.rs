@@ -45,7 +45,7 @@
 //! | verdict | the decision on a need: `Allow`, `Ask` or `Deny`; the strictest one of all layers counts |
 //! | approver | answers the questions that `Ask` leads to: a person, a script, or deny-all |
 //! | grant | a pattern that a person added, with a lifetime; it turns `Ask` into `Allow` |
-//! | session | a group of workers that share session grants; by default a top-level worker and its descendants |
+//! | session | a group of workers, by default a top-level worker and its descendants; session grants end with it |
 //! | permit | proof that a call was authorised, which only the pipeline can create; effects take it by value |
 //! | pipeline | the code that takes a call through the steps above |
 //! | plan | what a call would do, computed from the current state; nothing has changed yet |
