@@ -243,8 +243,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the configuration. The other methods add to it, in any order. Roots in it are not opened: add directories
-    /// with [`RuntimeBuilder::root_with`], or use [`RuntimeBuilder::configured`].
+    /// Sets the configuration. The other methods add to it, in any order. Roots in it are not opened;
+    /// [`RuntimeBuilder::configured`] opens them.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
