@@ -1,7 +1,7 @@
 //! Audit events and the hash-chained records that hold them.
 //!
-//! Each step is one event, including refusals. Events are cheap to create: the writer thread serialises them and adds
-//! time and hash.
+//! Each step of a call is one event, including denials. Events are cheap to create: the writer thread serialises them
+//! and adds the time and the hash.
 
 mod chain;
 mod past;

@@ -197,12 +197,12 @@ pub struct RootConfig {
     pub mount: VirtualPath,
     /// Whether it is the default working directory.
     pub default: bool,
-    /// Whether it is left out if it cannot be opened.
+    /// Whether it is skipped if it cannot be opened.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
     /// `Read` for reading only; higher levels also allow changes.
     pub access: Access,
-    /// Globs of files that are open; everything if empty.
+    /// Globs of files that workers may use; everything if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
     /// Globs of files that are always denied, even if granted.

@@ -103,8 +103,7 @@ impl ConsoleSource {
 }
 
 /// A local web page of the host where a person answers questions, sees and revokes grants, and reads the history.
-/// Dropping
-/// the console stops it.
+/// Dropping the console stops it.
 ///
 /// ```no_run
 /// use bailiwick::console::{Console, ConsoleSource};

@@ -1,7 +1,7 @@
 //! Descriptions of a server for programs and models, generated from its tools and configuration.
 //!
-//! Descriptions are derived from the tools, so both agree. They use nothing from the machine, such as paths, variables or
-//! secrets.
+//! Descriptions are derived from the tools, so they match them. They contain nothing from the machine, such as paths,
+//! variables or secrets.
 
 mod ai_help;
 mod dashdash;
@@ -193,7 +193,7 @@ impl Description {
         self
     }
 
-    /// Returns the `dashdash` object of the server.
+    /// Returns the description of the server in the format of [dashdash](https://github.com/visionik/dashdash).
     #[must_use]
     pub fn dashdash(&self) -> Value {
         dashdash::server(self)

@@ -174,8 +174,8 @@ pub struct FileDiff {
     /// Contents of a directory that is deleted, moved or copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contents: Option<DirectoryContents>,
-    /// The whole old text, for people who look beyond the hunks: if the hunks are not all of it, it may be shown and is not
-    /// too large. It is not in JSON and tokens, which have its hash.
+    /// The whole old text, for people who want to see more than the hunks. It is present if the hunks do not contain
+    /// all of it, it may be shown and it is not too large. JSON and preview tokens contain only its hash.
     #[serde(skip)]
     pub old: Option<Bytes>,
 }
@@ -290,8 +290,8 @@ impl<T: Serialize + Any + Send + Sync + fmt::Debug> Output for T {
     }
 }
 
-/// Reply of a tool: as content, and as a value for `structuredContent`. Each is complete, cut at the same place, since
-/// some clients give their model only one of them.
+/// Reply of a tool, as content and as a value for `structuredContent`. Both contain the same information, truncated at
+/// the same place, since some clients give their model only one of them.
 ///
 /// A result has no `structuredContent` if the value is `null` in JSON, such as `()`.
 #[derive(Clone, Debug)]

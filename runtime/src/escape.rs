@@ -67,7 +67,8 @@ pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}[{left_out} characters]{tail}"))
 }
 
-/// Returns texts as an escaped list on one line. Several texts are quoted, as is one that could be read as several.
+/// Returns texts as an escaped list on one line. Each text is quoted if there are several, or if one could be read as
+/// several.
 ///
 /// ```
 /// assert_eq!(bailiwick::listed(["/repo/a"], ", "), "/repo/a");

@@ -1,7 +1,7 @@
 //! MCP server for workers.
 //!
 //! One [`Gateway`] serves every protocol revision from 2024-11-05 on: those with an `initialize` handshake, and the
-//! stateless 2026-07-28 with `server/discover`. It holds no permission state: grants come with the call they are for.
+//! stateless 2026-07-28 with `server/discover`. It stores no grants: a trusted client sends them with each call.
 
 mod apps;
 mod backend;
@@ -394,8 +394,8 @@ impl GatewayBuilder {
     }
 
     /// Asks the user of a client by elicitation, instead of refusing calls with the scopes that they lack. Calls of
-    /// clients without elicitation are still refused so. Clients of trust [`Trust::Agent`] are never asked. The runtime
-    /// needs the [`Deferred`](crate::Deferred) approver.
+    /// clients that do not support elicitation are still refused. Users of clients with trust [`Trust::Agent`] are
+    /// never asked. The runtime needs the [`Deferred`](crate::Deferred) approver.
     ///
     /// # Errors
     /// The system's, if it has no random bytes for the key that seals pending questions.

@@ -8,20 +8,22 @@
 //! name        = letter | "_" | "$" , then also digits and "-"; field may begin with these, too
 //! text        = anything but { } [ ], which are written \{ \} \[ \]; \\ is one \
 //! ```
-//! 1. A placeholder is its value. `null`, what is not there and blank text are *missing*. Text stands as it is, a number
-//!    or boolean as its JSON text, an object as compact JSON, an array as those of its items that are not missing, with
-//!    commas. A number keeps what JSON parsing kept of it: `1.0` stays `1.0`, `1.50` becomes `1.5`, and an integer
-//!    beyond 64 bits the nearest float.
-//! 2. Control characters become blanks, bidirectional and zero-width characters go, blanks collapse. A value is text:
-//!    braces and brackets in it mean nothing.
-//! 3. Outside groups a missing value leaves `{key}`.
-//! 4. A group goes if a value directly in it is missing. Groups in it decide for themselves.
-//! 5. A group in which an argument is an array is written once per element, with commas between; then the argument is the
-//!    element, and other arrays in the group are missing. Several arrays take turns, in the order of the text. A
-//!    group that comes out empty goes.
-//! 6. A value has at most 256 characters, the sentence at most 1024; what was longer ends in `…`.
+//! 1. A placeholder is replaced by its value. A value that is absent, `null` or blank text is *missing*. Text is
+//!    inserted as it is, a number or boolean as its JSON text, an object as compact JSON, and an array as its items
+//!    that are not missing, separated by commas. A number is inserted as JSON parsing represents it: `1.0` stays `1.0`,
+//!    `1.50` becomes `1.5`, and an integer of more than 64 bits becomes the nearest float.
+//! 2. In values, control characters are replaced by blanks, bidirectional and zero-width characters are removed, and
+//!    several blanks become one. Braces and brackets in a value have no meaning.
+//! 3. Outside groups, the placeholder of a missing value is left as `{key}`.
+//! 4. A group is omitted if a value directly in it is missing. This does not depend on the groups inside it.
+//! 5. A group with an argument that is an array is repeated for each element, separated by commas. The placeholder is
+//!    then the element, and other arrays in the group are missing. If a group has several arrays, it is repeated for
+//!    the elements of the first one, then for those of the second one, and so on. A group with an empty result is
+//!    omitted.
+//! 6. A value has at most 256 characters, and the sentence at most 1024. Longer ones are truncated and end in `…`.
 //!
-//! A sentence costs a bounded amount of work, whatever the arguments; where the bound is met it ends in `…` as well.
+//! Rendering does a bounded amount of work, whatever the arguments are. If the bound is reached, the sentence ends in
+//! `…`.
 
 mod line;
 mod lint;

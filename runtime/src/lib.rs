@@ -1,10 +1,13 @@
-//! A runtime that confines LLM sub-agents: each one works through an actor whose authority can only be narrowed.
+//! A runtime that confines LLM sub-agents: each one calls tools through an actor whose authority can only be narrowed.
 //!
-//! A host links this crate, spawns one [`Worker`] per task of a sub-agent and gives it a [`Policy`]. Whatever the model
-//! asks for, the worker can do only what its policy leaves of its parent's authority. People see what a call would do
-//! before it happens, and can widen authority with a grant that no model can forge.
+//! A program links this crate, spawns one [`Worker`] for each sub-agent task and gives it a [`Policy`]. Whatever the
+//! model asks for, the worker can do only what both its policy and its parent's authority allow. People see what a call
+//! would change before it runs, and can allow more with grants, which no model can forge.
 //!
 //! # Life of a call
+//! The glossary below explains the terms. If the worker may read the files, a plan is made before a person is asked, so
+//! that they see the diff.
+//!
 //! ```text
 //!        (1)        (2)            (3)             (4)          (5)        (6)           (7)        (8)
 //! Call ─▶ parse ─▶ judge by ─▶ ask, if the ─▶ permit ───────▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
@@ -25,26 +28,31 @@
 //! | [`audit`], [`artifact`] | the hash-chained log, and the pages and diffs of calls |
 //! | [`intent`], [`describe`] | sentences for people, and the description of a server for agents |
 //! | `gateway`, `upstream`, `view`, `console` | the MCP server and client, MCP Apps views, the approval page (behind features) |
-//! | [`guide`] | how to embed, configure and serve |
+//! | [`json`], [`root`] | parsing JSON without duplicate keys, open root directories |
+//! | [`guide`], [`recipes`] | how to embed, configure and serve; adapters for agent frameworks |
 //!
 //! # Glossary
 //! | word | meaning |
 //! |---|---|
 //! | host | the program that links this crate |
-//! | runtime | the entry point: configuration, tools, approver, audit; spawns workers |
-//! | worker | the actor that serves one sub-agent task, under all policy layers above it |
-//! | root | a directory that a person configured, opened once with ambient authority |
-//! | policy | data that can only restrict; a worker's authority is the conjunction of all policy layers |
-//! | scope | `verb:resource[:detail]`, what one call needs; a *pattern* covers scopes |
-//! | grant | a pattern that a person added, with a lifetime |
-//! | verdict | `Allow < Ask < Deny` |
+//! | runtime | the entry point: configuration, tools, approver, audit log; spawns workers |
+//! | worker | the actor that runs the tool calls of one sub-agent task |
+//! | root | a directory that a person configured, and that the runtime opened |
+//! | policy | data that can only restrict: a layer of an authority |
+//! | authority | what a worker may do: the conjunction of the configuration and all policy layers down to its own policy |
+//! | scope | `verb:resource[:detail]`, such as `write:file:/repo/a.rs`; a *pattern* covers scopes |
+//! | need | a scope that a call requires |
+//! | verdict | the decision on a need: `Allow`, `Ask` or `Deny`; the strictest one of all layers counts |
+//! | approver | answers the questions that `Ask` leads to: a person, a script, or deny-all |
+//! | grant | a pattern that a person added, with a lifetime; it turns `Ask` into `Allow` |
+//! | session | a group of workers, by default a top-level worker and its descendants; session grants end with it |
 //! | permit | proof that a call was authorised, which only the pipeline can create; effects take it by value |
+//! | pipeline | the code that takes a call through the steps above |
 //! | plan | what a call would do, computed from the current state; nothing has changed yet |
 //! | intent | one sentence for people that describes a call, rendered from the tool's template and the arguments |
 //! | preview | a plan rendered for people and programs; `apply` carries out the same plan |
-//! | artifact | a by-product for people behind a `ui://` URI: a `.diff`, a `.json`, a review page |
-//! | view | a running MCP App, and the actor that represents it beside a worker |
-//! | approver | whoever answers an `Ask`: a person, a script, or deny-all |
+//! | artifact | a by-product of a call for people, with a `ui://` URI: a `.diff`, a `.json`, a review page |
+//! | view | a running MCP App (an HTML page that an MCP server provides), and the actor that represents it |
 //!
 //! # Example
 //! ```

@@ -39,8 +39,8 @@ pub enum PathError {
 /// An absolute, normalised path in the namespace that tools, scopes, globs and people share.
 ///
 /// It begins with `/`, has no `.`, `..`, empty or trailing component and no control character.
-/// Host paths are never shown as such: a root stands under its mount (`/repo/src/x.rs` is `src/x.rs`
-/// in the root mounted at `/repo`).
+/// It is not a host path: `/repo/src/x.rs` is `src/x.rs` in the root that is mounted at `/repo`. A root
+/// can also be mounted at its own host path.
 ///
 /// ```
 /// use bailiwick::VirtualPath;
@@ -73,7 +73,8 @@ impl VirtualPath {
 
     /// Parses `text`; a relative one is read beneath `base`.
     ///
-    /// `..` is resolved by name, before any link is followed, so that the judged path is the opened one.
+    /// `..` is resolved by name, before any link is followed, so that the path that is authorised is also the one that
+    /// is opened.
     ///
     /// # Errors
     /// [`PathError`] for anything that is not a plain path.

@@ -347,7 +347,7 @@ impl Lifetime {
 pub enum GrantHolder {
     /// One worker; the grant ends with it.
     Worker(WorkerId),
-    /// One worker, while it is in this session. Other workers of the same name in the session are not meant.
+    /// One worker, while it is in this session. Other workers of the same name in the session cannot use the grant.
     Session {
         /// The session.
         session: Arc<str>,

@@ -54,7 +54,8 @@ pub(crate) use globs::{MAX_GLOB, MAX_LIST};
 pub(crate) use parse::Pointer;
 pub(crate) use protect::GIT as REPOSITORY_REASON;
 
-/// Restrictions on a worker or a call: data that can only restrict what its issuer has.
+/// Restrictions on a worker or a call. A policy can only restrict the authority of its issuer: the parent that spawns
+/// the worker, or the worker that makes the call.
 ///
 /// An absent key restricts nothing; the empty policy allows everything that the issuer has.
 ///

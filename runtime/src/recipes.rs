@@ -1,9 +1,9 @@
-//! Recipes for agent frameworks and clients: names of tools and ways of asking a person.
+//! Recipes: tools for agent frameworks, and questions for clients of the Agent Client Protocol.
 //!
 //! # Tools for an agent framework
-//! Frameworks with tool objects need a name, a definition with a JSON Schema, and a call from JSON text to text, such as
-//! `ToolDyn` of [rig](https://docs.rs/rig-core). One adapter serves all tools of a worker, including those of third-party
-//! servers. A refusal is text for the model, not a failure of the agent.
+//! Many frameworks represent a tool as an object with a name, a definition with a JSON Schema, and a function from JSON
+//! text to text, such as `ToolDyn` of [rig](https://docs.rs/rig-core). One adapter serves all tools of a worker,
+//! including those of third-party servers. A denied call is text for the model, not an error that stops the agent.
 //!
 //! ```
 //! use bailiwick::{ToolInfo, Worker};

@@ -61,7 +61,7 @@ pub struct ToolSpec {
     pub side_effects: &'static [&'static str],
     /// The reverse operation.
     pub reverse: Option<Reverse>,
-    /// A line for a POSIX shell with the same effect as a call with just the arguments it names: an
+    /// A POSIX shell command with the same effect as a call that has only the arguments in the template: an
     /// [`IntentTemplate`](crate::intent::IntentTemplate), rendered by [`shell`](crate::intent::IntentTemplate::shell). Empty where
     /// there is none.
     pub command_line: &'static str,
@@ -78,7 +78,7 @@ pub struct ToolSpec {
 /// Definition of a tool for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolInfo {
-    /// Returns the specification of the tool.
+    /// The specification of the tool.
     pub spec: ToolSpec,
     /// JSON Schema of the arguments.
     pub input_schema: Value,

@@ -76,7 +76,7 @@ pub enum ViewError {
     /// The worker has ended.
     #[error("the worker has ended")]
     Ended,
-    /// The system gives no random bits.
+    /// The operating system has no random bytes.
     #[error("the system gives no random bits")]
     Random(#[source] getrandom::Error),
     /// The actor did not start.

@@ -63,7 +63,7 @@ pub(crate) use shared::Shared;
 
 /// How to start a worker.
 ///
-/// A worker without a policy must ask for everything that it does.
+/// Every call of a worker without a policy needs approval.
 #[derive(Clone, Debug)]
 pub struct WorkerSpec {
     pub(crate) name: String,

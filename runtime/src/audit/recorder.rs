@@ -23,7 +23,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// How long the writer waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Why an event was not recorded. Its step must not happen.
+/// Why an event was not recorded. The step that it describes must not happen.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {

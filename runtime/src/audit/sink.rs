@@ -181,7 +181,7 @@ pub enum AuditFileFault {
     /// It is a finished segment whose last record is damaged, so nothing can continue it.
     #[error("has a damaged last record; keep it as it is, and record in another")]
     LastRecord(#[source] BreakReason),
-    /// It is a finished segment that another one continues.
+    /// It is a finished segment that is missing, although another file continues it.
     #[error("is missing, or the first records of the file after it are")]
     Missing,
     /// Its folder cannot be listed.
@@ -257,9 +257,9 @@ impl JsonLines {
 
     /// Opens a file and continues its chain, or creates one.
     ///
-    /// The chain in the file is followed first, as [`verify`](super::verify) does. Of the segments that were finished before
-    /// it only the last record is read, which the file must continue; [`verify_file`](super::verify_file) reads them all. A
-    /// torn last line is moved to a file beside it, which [`torn`](Self::torn) names.
+    /// The chain in the file is verified first, as [`verify`](super::verify) does. Of earlier segments, only the last
+    /// record is read, which the file must continue; [`verify_file`](super::verify_file) verifies all segments. A torn
+    /// last line is moved to another file in the same folder, which [`torn`](Self::torn) names.
     ///
     /// # Errors
     /// [`AuditFileError`] if it cannot be opened, is in use, or does not continue an unbroken chain: then it is left as it
@@ -292,7 +292,8 @@ impl JsonLines {
     }
 
     /// Rotates the file before it would grow beyond `bytes`; 0 means never. The default is
-    /// [`SEGMENT_BYTES`](Self::SEGMENT_BYTES). What is written at once stays in one segment, however long it is.
+    /// [`SEGMENT_BYTES`](Self::SEGMENT_BYTES). Records that are written together are not split, so a segment can be
+    /// longer.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = match bytes {

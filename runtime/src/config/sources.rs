@@ -43,10 +43,10 @@ impl ConfigSource {
     }
 }
 
-/// Configuration sources. A later source never loosens earlier ones: of flags and limits the tightest holds, restricting
-/// lists are united, and allowing lists are intersected. The roots and scope lists of a later source replace earlier
-/// ones, which still restrict them ([`Config::restrictions`]). What a later source makes grantable must be grantable in
-/// the earlier ones.
+/// Configuration sources. A later source never loosens earlier ones: of flags and limits, the strictest value counts;
+/// lists that restrict are united, and lists that allow are intersected. The roots and scope lists of a later source
+/// replace earlier ones, which still restrict them ([`Config::restrictions`]). What a later source makes grantable must
+/// be grantable in the earlier ones.
 ///
 /// ```
 /// use bailiwick::config::{ConfigSource, ConfigSources};

@@ -20,7 +20,7 @@ const MAX_CLIENTS: usize = 64;
 /// A server for one worker: over HTTP on the loopback address, and on a Unix socket for stdio clients.
 ///
 /// It closes when it is dropped or the worker is revoked. Clients with the token or access to the socket have the
-/// agent's trust: they can narrow only. All clients together have one rate of calls.
+/// agent's trust ([`Trust::Agent`](super::Trust::Agent)). All clients share one rate limit.
 #[derive(Debug)]
 pub struct Endpoint {
     url: String,

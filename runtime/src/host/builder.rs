@@ -243,7 +243,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the configuration. The other methods add to it, in any order; roots in it have no directory.
+    /// Sets the configuration. The other methods add to it, in any order. Roots in it are not opened;
+    /// [`RuntimeBuilder::configured`] opens them.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;

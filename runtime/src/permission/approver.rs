@@ -14,7 +14,7 @@ pub type Deciding<'q> = Pin<Box<dyn Future<Output = Answer> + Send + 'q>>;
 /// with a user interface of their own.
 ///
 /// Each question is decided on a task of its own, so a slow answer delays no other. The future is dropped if the
-/// question ends otherwise. A panic counts as a denial.
+/// question ends without it, for example because it expires. A panic counts as a denial.
 pub trait Approver: Send + Sync + 'static {
     /// Decides on `question`. The answer is ignored if the question has ended meanwhile.
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q>;

@@ -62,7 +62,7 @@ pub enum BlockStatus {
     Denied,
     /// Nobody answered in time, or before the host ended.
     Expired,
-    /// The call is gone.
+    /// No call waits for the answer any more.
     Cancelled,
 }
 

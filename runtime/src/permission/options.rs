@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Answer, Choice, Lifetime, Question};
 
-/// Kind of an option in ACP.
+/// Kind of an option in the Agent Client Protocol (ACP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptionKind {
@@ -24,7 +24,7 @@ pub enum OptionKind {
     RejectAlways,
 }
 
-/// One answer that a client may offer.
+/// One answer that a client of the Agent Client Protocol can offer.
 ///
 /// ```
 /// # fn shown(question: &bailiwick::Question) -> serde_json::Result<serde_json::Value> {

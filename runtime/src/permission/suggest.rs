@@ -41,8 +41,8 @@ struct Allowed<'h> {
     paths: Vec<&'h VirtualPath>,
 }
 
-/// Returns rules for what people allowed an agent at least three times: the deepest folder with at least two names that
-/// contains all of it, or the file.
+/// Returns rules for what people allowed an agent at least three times. A rule is for the deepest folder that contains
+/// all of it, if its path has at least two names, or for the file.
 ///
 /// Only reads count, and changes that were allowed completely and whose plans create or modify. Nothing sensitive counts,
 /// and no rule is at, above or beneath anything that was denied to any agent. Equal histories give equal suggestions,

@@ -33,9 +33,9 @@ pub enum TemplateError {
     Scope {
         /// The template.
         template: String,
-        /// What it says.
+        /// The invalid text.
         text: String,
-        /// Why it is none.
+        /// Why it is invalid.
         #[source]
         source: ScopeError,
     },

@@ -328,7 +328,7 @@ impl Authority {
         self.total.flags
     }
 
-    /// Whether anything at or beneath `prefix` may not be denied; true when in doubt.
+    /// Whether anything at or beneath `prefix` could have a verdict other than `Deny`; true when in doubt.
     #[must_use]
     pub fn reaches(&self, prefix: &VirtualPath) -> bool {
         let reaches = |entry: &LayerEntry| entry.layer.0.reaches(prefix, entry.inherited);

@@ -14,8 +14,8 @@ use crate::path::VirtualPath;
 use crate::scope::{ScopePattern, Verb};
 
 impl Policy {
-    /// The same as [`Policy::inherit`]: what is not restricted is inherited. After the first `allow` or `ask`, what no list
-    /// names is denied.
+    /// The same as [`Policy::inherit`]: everything that is not restricted is inherited. Once `allow` or `ask` is
+    /// called, scopes that no list names are denied, unless [`Policy::otherwise`] changes that.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -45,20 +45,20 @@ impl Policy {
         Self::default().otherwise(Verdict::Deny)
     }
 
-    /// The default policy of a worker: a person is asked about everything.
+    /// The default policy of a worker: every call needs approval.
     #[must_use]
     pub fn ask_for_everything() -> Self {
         Self::new().otherwise(Verdict::Ask)
     }
 
-    /// Allows what `pattern` covers; what no list names is denied, unless [`Policy::otherwise`] changes that.
+    /// Allows what `pattern` covers. Scopes that no list names are denied, unless [`Policy::otherwise`] changes that.
     #[must_use]
     pub fn allow(mut self, pattern: &str) -> Self {
         self.read(pattern, "allow_scopes", |policy| &mut policy.scopes.allow);
         self
     }
 
-    /// Asks a person about what `pattern` covers, even where `allow` names a part of it: to allow that part and ask for
+    /// Asks a person about what `pattern` covers, even if `allow` names a part of it. To allow that part and ask about
     /// the rest, use `allow` with `otherwise(Verdict::Ask)`.
     #[must_use]
     pub fn ask(mut self, pattern: &str) -> Self {
@@ -73,7 +73,7 @@ impl Policy {
         self
     }
 
-    /// Denies what `pattern` covers to the worker itself, but lets it delegate that to its children.
+    /// Denies what `pattern` covers to the worker itself, but lets it give that to its children.
     #[must_use]
     pub fn delegate_only(mut self, pattern: &str) -> Self {
         self.read(pattern, "delegate_only", |policy| {
@@ -89,7 +89,7 @@ impl Policy {
         self
     }
 
-    /// Restricts the policy to the subtree at `path` and those of other calls of this method.
+    /// Restricts the policy to the subtree at `path`. Further calls add subtrees.
     #[must_use]
     pub fn root(mut self, path: &str) -> Self {
         match self.path(path) {

@@ -9,7 +9,8 @@ use crate::escape::is_ignorable;
 /// Folds `text`: NFC, case folded, characters that file systems ignore removed. Slashes stay.
 ///
 /// Two spellings that a case-insensitive or normalising file system treats as the same name fold to the same text.
-/// Upper case before lower case also joins `ſ`, `ı` and ligatures with their plain letters.
+/// The text is converted to upper case first and then to lower case, so `ſ`, `ı` and ligatures equal their plain
+/// letters.
 #[doc(hidden)]
 #[must_use]
 pub fn fold(text: &str) -> Cow<'_, str> {

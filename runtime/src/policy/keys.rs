@@ -48,9 +48,9 @@ pub enum Merge {
     Intersection,
     /// What any list covers.
     Union,
-    /// Flags that open: all must be true.
+    /// A flag that allows something: all must be true.
     And,
-    /// Flags that close: one true is enough.
+    /// A flag that restricts: one true is enough.
     Or,
     /// The smallest.
     Min,

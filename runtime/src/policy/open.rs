@@ -9,9 +9,10 @@ use super::verdict::Verdict;
 use crate::path::VirtualPath;
 use crate::scope::{Scope, Verb};
 
-/// A folder, or a single file, that a worker may use with everything beneath, except where its policy differs.
+/// A folder, or a single file, that a worker may use. The verdicts apply to everything beneath it, except where the
+/// worker's policies have other rules.
 ///
-/// A folder inside another one is listed if its rights differ from those of the folder above it.
+/// A folder inside an open folder is listed if its verdicts differ from those of the folder above it.
 ///
 /// ```
 /// use bailiwick::policy::Authority;

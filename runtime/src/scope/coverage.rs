@@ -11,8 +11,9 @@ use crate::path::VirtualPath;
 
 /// What a grant covers.
 ///
-/// A bare pattern, as text or converted, covers everything beneath it and all operations of its verb. The choices at a
-/// prompt ([`Choice`](crate::permission::Choice)) have a reach and operations.
+/// A bare pattern, parsed from text or converted from a [`ScopePattern`], covers everything beneath it and all
+/// operations of its verb. The choices in a question ([`Choice`](crate::permission::Choice)) have a reach and
+/// operations.
 ///
 /// As JSON it is an object with `pattern`, `reach` and `operations`; a string is parsed as a bare pattern.
 ///
@@ -79,7 +80,8 @@ impl Coverage {
         self.pattern.path()
     }
 
-    /// Returns whether it covers `need`. An MCP server or tool must be named with its mark.
+    /// Returns whether it covers `need`. An MCP server or tool must be named with its mark, which identifies what the
+    /// server runs or the definition of the tool.
     #[must_use]
     pub fn covers(&self, need: &Scope) -> bool {
         self.pattern.binds(need)

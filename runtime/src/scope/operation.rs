@@ -12,9 +12,9 @@ use super::Verb;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Look at it.
+    /// Read its content, names, sizes or existence.
     Read,
-    /// Make it where nothing is.
+    /// Create it where nothing exists.
     Create,
     /// Change its content.
     Change,

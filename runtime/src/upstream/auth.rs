@@ -26,7 +26,7 @@ pub use loopback::LoopbackRedirect;
 pub(super) use sign_in_audit::SignInAudit;
 
 /// OAuth configuration for servers that require a sign-in. Without it, or without [`ServerRequests::sign_in`], such a
-/// server is given up. The same question is asked at most once in five minutes, unless [`retry`] is called.
+/// server is not connected. The same question is asked at most once in five minutes, unless [`retry`] is called.
 ///
 /// [`ServerRequests::sign_in`]: super::ServerRequests::sign_in
 /// [`retry`]: super::Upstreams::retry
