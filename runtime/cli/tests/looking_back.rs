@@ -433,7 +433,7 @@ async fn missing_audit_file_is_an_error() {
     let second = std::fs::read(place.path(files[1])).unwrap();
     std::fs::remove_file(place.path(files[1])).unwrap();
     for command in commands {
-        place.refused(command, 1, &["lacks", "`audit.jsonl.2`"]);
+        place.refused(command, 1, &["missing", "`audit.jsonl.2`"]);
     }
     std::fs::write(place.path(files[1]), second).unwrap();
     // Names that no server gives are none of the record.
