@@ -3,7 +3,7 @@ import { defineConfig } from "@playwright/test";
 export default defineConfig({
   testDir: "tests",
   // These tests need a binary built by cargo; the Rust tests run them.
-  testIgnore: process.env.BAILIWICK_FS === undefined ? "real/**" : [],
+  testIgnore: process.env.BAILIWICK_PROGRAM === undefined ? "real/**" : [],
   outputDir: process.env.BAILIWICK_BROWSER_OUTPUT ?? "../../target/browser",
   fullyParallel: true,
   workers: 2,

@@ -129,7 +129,7 @@ test("a stale preview is not committed", async ({ page }) => {
   await expect(rows(app).first()).toContainText("Mara \\u{202e}L<b>x</b>");
   await writeFile(stages["stale"]?.file ?? "", "nonsense");
   await wanted(app, "", "3");
-  await expect(news(app, "failed")).toContainText("cannot be read");
+  await expect(news(app, "failed")).toContainText("invalid employees file");
 });
 
 for (const theme of ["light", "dark"]) {

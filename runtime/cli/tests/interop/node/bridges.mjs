@@ -98,7 +98,7 @@ async function forged(transport, honest) {
 
 try {
   await run(models);
-  const transport = await started([ROOT]);
+  const transport = await started(["serve", ROOT]);
   const honest = await connected(transport, {});
   await hosts(honest);
   await forged(transport, honest);

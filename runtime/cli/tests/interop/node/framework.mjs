@@ -85,5 +85,5 @@ async function preview(schemas, call) {
 /** Runs `session(options, steps)`, which starts the program with `options` and awaits `steps(schemas, call, image)`. */
 export async function run(session) {
   await session(ARGUMENTS, exercise);
-  await session(["--require-preview", ...ARGUMENTS], preview);
+  await session([...ARGUMENTS, "--require-preview"], preview);
 }

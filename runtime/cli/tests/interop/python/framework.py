@@ -97,6 +97,6 @@ def run(session):
 
     async def main():
         await session(ARGUMENTS, exercise)
-        await session(["--require-preview", *ARGUMENTS], preview)
+        await session([*ARGUMENTS, "--require-preview"], preview)
 
     asyncio.run(main())
