@@ -1,4 +1,4 @@
-//! Judged calls in, files read, searched and changed out: the tools that a worker offers.
+//! File tools for bailiwick workers: read, search and change files.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
