@@ -185,6 +185,33 @@ test("a failed load of lines can be retried", async ({ page, site }) => {
   await expect(alert).toBeHidden();
 });
 
+test("lines that are needed during a failing load are loaded after it", async ({ page, site }) => {
+  const queries: string[] = [];
+  let fail = (): void => undefined;
+  const failure = new Promise<void>((done) => (fail = done));
+  const { review, page: paged } = large(10_000);
+  const { frame } = await hosted(page, site, await embedded(review), async (_method, { uri = "" }) => {
+    if (uri.endsWith(".state")) return contents({ changes: ["same"] });
+    const query = uri.split("?")[1] ?? "";
+    queries.push(query);
+    if (queries.length > 1) return contents(paged(new URLSearchParams(query)));
+    await failure;
+    return contents({ rows: [] });
+  });
+  await expect(rows(frame).first()).toBeVisible();
+  await frame.evaluate(() => scrollTo(0, document.documentElement.scrollHeight / 2));
+  await expect.poll(() => queries.length).toBe(1);
+  // The last row stands for the lines after the last change.
+  const last = Number(await frame.getByRole("table").getAttribute("aria-rowcount")) - 1;
+  const row = frame.locator(`[aria-rowindex="${last}"]`);
+  await frame.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+  await expect(row).toBeVisible();
+  expect(queries).toHaveLength(1);
+  fail();
+  await expect(row.locator(".t")).toHaveText(/\S/);
+  await expect(frame.getByRole("alert")).toBeHidden();
+});
+
 test("invalid line counts do not break the layout", async ({ page, site }) => {
   const [change] = samples.edit.changes;
   for (const hunks of [[[1, 1, 1, 1, 0, 1e12, 1e12]], [[1, 1e12, 1, 1, 0, 1, 1]], [[1, 1, 1, 1, 0, 1, 1]]]) {
