@@ -207,7 +207,7 @@ pub(crate) fn resolve_links(view: &dyn ReadView, paths: &[VirtualPath]) -> Resul
 /// All names must be in the kernel's cache. The object is checked before it is opened, as always, but then opened by
 /// name, since opening it via procfs takes longer than the whole read; a cached file is not opened at all. Both opens
 /// follow no links and must give the same object. If it is replaced by a FIFO in between, the FIFO is opened without
-/// blocking and closed unread, which whoever replaced it could also do.
+/// blocking and closed unread; the process that replaced the file could have done that itself.
 pub(crate) fn try_open_cached(
     view: &dyn ReadView,
     path: &VirtualPath,

@@ -7,7 +7,7 @@ use super::{Edit, EditError, Occurrences, SHOWN, listed};
 /// Why a patch was not applied. Hunks and lines of the patch are numbered from 1.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum PatchError {
-    /// There are no hunks.
+    /// The patch has no hunks.
     #[error("the patch has no hunk; a hunk begins with `@@ -<line>,<count> +<line>,<count> @@`")]
     Empty,
     /// A line is invalid in a unified patch.

@@ -55,7 +55,7 @@ pub(super) fn follow(
         }
         match view.judge(&found.path) {
             Verdict::Allow => {}
-            // Whoever may read the target may learn where the link leads.
+            // A call that may read the target may learn where the link leads.
             Verdict::Ask if path.starts_with(&found.path) && view.shows(path) => {}
             Verdict::Ask => {
                 return Err(Interrupt::Needs(vec![Scope::file(Verb::Read, found.path)]));

@@ -19,7 +19,7 @@ use super::transport::{self, Incoming, Transport};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// There is no connection yet.
+    /// The session is not connected yet.
     #[error("the server is not connected")]
     NotConnected,
     /// The program cannot be started.

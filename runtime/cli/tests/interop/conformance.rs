@@ -1,9 +1,9 @@
 //! Tests with the official conformance suite for servers.
 
-mod dressed;
 mod fixtures;
 mod questions;
 pub(crate) mod verdict;
+mod with_fixtures;
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::installed::run_node;
 use crate::support::World;
-use dressed::Dressed;
 use verdict::{Verdict, required};
+use with_fixtures::WithFixtures;
 
 /// Runs what `revision` requires of servers against a gateway on a free port: how many scenarios there were, and how their
 /// checks ended.
@@ -27,14 +27,9 @@ async fn run(revision: &str) -> (usize, Verdict) {
     let serving = tokio::spawn({
         let stop = stop.clone();
         async move {
-            let dressing = Dressed::dressing();
+            let wrap = WithFixtures::wrapper();
             gateway
-                .serve_http_with_handler(
-                    listener,
-                    Http::without_token(),
-                    stop.cancelled(),
-                    dressing,
-                )
+                .serve_http_with_handler(listener, Http::without_token(), stop.cancelled(), wrap)
                 .await
         }
     });

@@ -34,17 +34,17 @@ enum Changed {
     Prompts,
 }
 
-/// A gateway among fixtures.
+/// A gateway with the fixtures of the suite.
 #[derive(Clone)]
-pub(super) struct Dressed {
+pub(super) struct WithFixtures {
     gateway: Gateway,
     changes: broadcast::Sender<Changed>,
     codec: RequestStateCodec,
 }
 
-impl Dressed {
-    /// What puts the fixtures beside each gateway; they are one server's, so all share one state.
-    pub(super) fn dressing() -> impl Fn(Gateway) -> Self {
+impl WithFixtures {
+    /// Returns a function that adds the fixtures to a gateway. All gateways share the state of the fixtures.
+    pub(super) fn wrapper() -> impl Fn(Gateway) -> Self {
         let (changes, _) = broadcast::channel(16);
         let codec = RequestStateCodec::try_new([7; 32]).unwrap();
         move |gateway| Self {
@@ -54,7 +54,7 @@ impl Dressed {
         }
     }
 
-    /// What a fixture answers; none if the name is the gateway's affair.
+    /// The response of a fixture, or `None` if the tool belongs to the gateway.
     async fn fixture(
         &self,
         request: &CallToolRequestParams,
@@ -164,7 +164,7 @@ fn extend(capabilities: &mut ServerCapabilities) {
     capabilities.prompts.get_or_insert_default().list_changed = Some(true);
 }
 
-impl ServerHandler for Dressed {
+impl ServerHandler for WithFixtures {
     fn get_info(&self) -> ServerConfig {
         let mut info = self.gateway.get_info();
         extend(&mut info.capabilities);
