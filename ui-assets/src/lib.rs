@@ -19,6 +19,31 @@ pub const REVIEW: &str = include_str!("../dist/review.html");
 /// The placeholder in [`REVIEW`] for the data of a call: a script element with the id `data`.
 pub const DATA: &str = "<!--data-->";
 
+/// The page that shows a review: [`REVIEW`] with `data`, the JSON of the review, at [`DATA`].
+#[must_use]
+pub fn review_page(data: &str) -> String {
+    let (before, after) = REVIEW.split_once(DATA).unwrap_or((REVIEW, ""));
+    let script = r#"<script type="application/json" id="data">"#;
+    let data = escape_json(data);
+    format!("{before}{script}{data}</script>{after}")
+}
+
+/// Escapes JSON for a script element.
+fn escape_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() + json.len() / 16);
+    for c in json.chars() {
+        match c {
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// The element `<mcp-view>`, an ES module: the host half of MCP Apps. Serve it as `text/javascript; charset=utf-8`.
 pub const MCP_VIEW: &str = include_str!("../dist/mcp-view.js");
 

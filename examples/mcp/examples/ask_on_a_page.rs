@@ -9,10 +9,10 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bailiwick::console::{Console, ConsoleAudit, ConsoleSource};
 use bailiwick::permission::ServerCard;
 use bailiwick::worker::CallProgress;
 use bailiwick::{Answer, Call, Deferred, MemoryAudit, Policy, Runtime, WorkerSpec, escape};
+use bailiwick_console::{Console, ConsoleAudit, ConsoleSource};
 use bailiwick_examples::{BoxError, exit_code};
 use serde_json::json;
 use tokio::net::TcpListener;

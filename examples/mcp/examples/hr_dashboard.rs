@@ -35,8 +35,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bailiwick::gateway::{Http, Token};
 use bailiwick_examples::{BoxError, exit_code};
+use bailiwick_mcp::gateway::{Http, Token};
 use tokio::net::TcpListener;
 
 #[path = "hr_dashboard/server.rs"]

@@ -7,10 +7,10 @@
 use std::error::Error;
 use std::path::Path;
 
-use bailiwick::gateway::{Gateway, GatewayInfo};
 use bailiwick::permission::Lifetime;
-use bailiwick::upstream::{ServerSpec, Upstreams};
 use bailiwick::{Code, Policy, Runtime, Scripted, Worker, WorkerSpec};
+use bailiwick_mcp::gateway::{Gateway, GatewayInfo};
+use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
 use serde_json::{Value, json};
 
 /// Calls a tool and prints the result.

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use bailiwick::audit::AuditFileError;
 use bailiwick::config::{ConfigSource, config_schema};
-use bailiwick::console::{Console, ConsoleAudit, ConsoleError};
-use bailiwick::gateway::{
-    Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder, GatewayInfo, Http,
-    HttpError, ServeError as StreamError, Token,
-};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
     BuildError, Deferred, JsonLines, MemoryAudit, Policy, RootConfig, Runtime, RuntimeBuilder,
     WorkerSpec,
+};
+use bailiwick_console::{Console, ConsoleAudit, ConsoleError};
+use bailiwick_mcp::gateway::{
+    Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder, GatewayInfo, Http,
+    HttpError, ServeError as StreamError, Token,
 };
 use serde_json::Value;
 use tokio::net::{TcpListener, UnixStream};
@@ -93,7 +93,7 @@ pub(crate) enum ServeError {
     Relay(#[source] io::Error),
     /// The system has no random numbers.
     #[error("cannot generate random numbers")]
-    Random(#[from] getrandom::Error),
+    Random(#[source] io::Error),
 }
 
 /// Opens a runtime for each client that configures one.
@@ -480,7 +480,7 @@ impl HttpListener {
         let (token, token_file) = match configured_token(options) {
             Some(token) => (token, None),
             None => {
-                let token = Token::random()?;
+                let token = Token::random().map_err(ServeError::Random)?;
                 let secret = token.reveal();
                 let file = secret::deliver("bearer token", secret, "token", secret);
                 let file = file.map_err(ServeError::Secret)?;

@@ -6,11 +6,11 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bailiwick::upstream::{
+use bailiwick::{Policy, RuntimeBuilder, escape};
+use bailiwick_mcp::upstream::{
     Bounds, PinStore, PinStoreError, ServerSpec, ServerState, ServerTool, ServersContext,
     ServersError, SpecError, Upstreams, WithheldReason,
 };
-use bailiwick::{Policy, RuntimeBuilder, escape};
 use serde_json::json;
 
 use crate::cli::{INPUT_PREFIX, ServersCommand, ServersOptions, input_variable_suffix};

@@ -1,6 +1,6 @@
 // Escapes characters that could hide or disguise text.
 
-// The characters that runtime/src/escape.rs escapes, except tabs and line feeds, which layout shows: default ignorable
+// The characters that runtime/core/src/escape.rs escapes, except tabs and line feeds, which layout shows: default ignorable
 // characters, other line separators, annotation marks and controls.
 const DECEPTIVE = /[\p{DI}\u2028\u2029\ufff9-\ufffb]|[^\P{Cc}\t\n]/gu;
 

@@ -6,7 +6,7 @@ import type { Frame, Page } from "@playwright/test";
 import { built, expect } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 
-/** Written by `runtime/src/artifact/review/tests.rs`. */
+/** Written by `runtime/core/src/artifact/review/tests.rs`. */
 export interface Samples {
   readonly edit: Review;
   readonly batch: Review;

@@ -5,8 +5,8 @@
 
 use axum::Router;
 use axum::routing::{get, post};
-use bailiwick::view::ViewChannel;
 use bailiwick_examples::BoxError;
+use bailiwick_mcp::view::ViewChannel;
 use bailiwick_ui::{SANDBOX, SANDBOX_POLICY};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -37,7 +37,7 @@ impl Drop for PageServer {
 pub(crate) async fn serve(link: ViewChannel, html: String) -> Result<PageServer, BoxError> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
-    let token = bailiwick::gateway::Token::random()?.reveal().to_owned();
+    let token = bailiwick_mcp::gateway::Token::random()?.reveal().to_owned();
     let guard = RequestGuard::new(address, &token);
     let stop = CancellationToken::new();
     let guest = Router::new().route("/api/page", post(async || html));

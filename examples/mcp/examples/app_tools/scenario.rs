@@ -10,9 +10,9 @@ mod socket;
 use std::path::Path;
 use std::time::Duration;
 
-use bailiwick::view::{DenyView, View, ViewSpec, ViewState};
 use bailiwick::{Code, Config, MemoryAudit, Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_examples::BoxError;
+use bailiwick_mcp::view::{DenyView, View, ViewSpec, ViewState};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -120,7 +120,7 @@ pub(crate) async fn run(chromium: &Path) -> Result<(), BoxError> {
     let spec = WorkerSpec::new("guide").policy(policy);
     let worker = runtime.spawn(spec).await?;
 
-    let (view, link) = worker.open_view(ViewSpec::new("files"), DenyView).await?;
+    let (view, link) = View::open(&worker, ViewSpec::new("files"), DenyView).await?;
     let server = page_server::serve(link, bailiwick_ui::BROWSER.to_owned()).await?;
     let browser = Chromium::open(chromium, &server.url)?;
     wait_for_page(&view, &worker).await?;

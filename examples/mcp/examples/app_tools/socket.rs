@@ -10,7 +10,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use axum::routing::get;
-use bailiwick::view::ViewChannel;
+use bailiwick_mcp::view::ViewChannel;
 use futures_util::{SinkExt, StreamExt};
 use tokio::sync::Mutex;
 use tokio::time::timeout;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-use bailiwick::gateway::{
-    AppPage, Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Trust,
-};
 use bailiwick::permission::AskLimits;
 use bailiwick::{Deferred, Policy, Runtime, ToolSet, WorkerSpec};
 use bailiwick_examples::BoxError;
+use bailiwick_mcp::gateway::{
+    AppPage, Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Trust,
+};
 use serde_json::Value;
 
 #[path = "file.rs"]

@@ -80,7 +80,7 @@ pub(crate) async fn serve(options: Options) -> Result<TestHost, BoxError> {
     };
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     let address = listener.local_addr()?;
-    let token = bailiwick::gateway::Token::random()?.reveal().to_owned();
+    let token = bailiwick_mcp::gateway::Token::random()?.reveal().to_owned();
     let session = Arc::new(Session::new(options.target).interactive());
     let router = api::router(Arc::clone(&session), address, &token);
     let server = tokio::spawn(async move {

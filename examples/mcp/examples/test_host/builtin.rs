@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bailiwick::config::{ConfigSource, ConfigSources, config_schema};
-use bailiwick::gateway::{
-    Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayInfo, Trust,
-};
 use bailiwick::permission::AskLimits;
 use bailiwick::{Deferred, Policy, Runtime, WorkerSpec};
 use bailiwick_cli::check::Target;
 use bailiwick_examples::BoxError;
+use bailiwick_mcp::gateway::{
+    Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayInfo, Trust,
+};
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 

@@ -1,11 +1,12 @@
 //! Browser tests of the file browser page and a third-party page.
 
+use bailiwick_mcp::view::View;
 use std::path::Path;
 use std::sync::Arc;
 
-use bailiwick::upstream::{ServerSpec, ServerText, Upstreams};
-use bailiwick::view::{DenyView, ViewEvent, ViewHost, ViewSpec, ViewState};
 use bailiwick::{Config, MemoryAudit, Policy, Runtime, Verb, WorkerSpec};
+use bailiwick_mcp::upstream::{ServerSpec, ServerText, Upstreams};
+use bailiwick_mcp::view::{DenyView, ViewEvent, ViewHost, ViewSpec, ViewState};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
@@ -57,7 +58,7 @@ async fn third_party_page_calls_a_tool_of_its_server() {
     let spec = WorkerSpec::new("guide").policy(Policy::new());
     let worker = runtime.spawn(spec).await.unwrap();
     let spec = ViewSpec::new("clock").of_server(&upstreams, "clock");
-    let (view, link) = worker.open_view(spec, DenyView).await.unwrap();
+    let (view, link) = View::open(&worker, spec, DenyView).await.unwrap();
     let server = scenario::page_server::serve(link, format!("{html}{FINGER}"))
         .await
         .unwrap();

@@ -1,7 +1,7 @@
 //! Tests of the page server: authorization and message forwarding.
 
-use bailiwick::view::{DenyView, View, ViewHost, ViewSpec, ViewState};
 use bailiwick::{Policy, Runtime, WorkerSpec};
+use bailiwick_mcp::view::{DenyView, View, ViewHost, ViewSpec, ViewState};
 use futures_util::{SinkExt, StreamExt};
 use reqwest::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use reqwest::{Client, StatusCode};
@@ -25,7 +25,7 @@ pub(crate) async fn opened(host: impl ViewHost, html: &str) -> (Runtime, View, P
     let (runtime, _people) = Runtime::builder().build().await.unwrap();
     let spec = WorkerSpec::new("guide").policy(Policy::new());
     let worker = runtime.spawn(spec).await.unwrap();
-    let opened = worker.open_view(ViewSpec::new("page"), host).await;
+    let opened = View::open(&worker, ViewSpec::new("page"), host).await;
     let (view, link) = opened.unwrap();
     let server = page_server::serve(link, html.to_owned()).await.unwrap();
     (runtime, view, server)

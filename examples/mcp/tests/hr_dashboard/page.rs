@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bailiwick::gateway::{Http, Token};
+use bailiwick_mcp::gateway::{Http, Token};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

@@ -8,7 +8,7 @@ use bailiwick::JsonLines;
 use bailiwick::config::config_schema;
 use bailiwick::config::{Key, ValueKind};
 use bailiwick::describe::Description;
-use bailiwick::gateway::{Rate, Trust};
+use bailiwick_mcp::gateway::{Rate, Trust};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bailiwick::upstream::Bounds;
+use bailiwick_mcp::upstream::Bounds;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::CliError;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use bailiwick::config::Key;
-use bailiwick::gateway::Token;
+use bailiwick_mcp::gateway::Token;
 
 use super::CliError;
 

@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bailiwick::GrantAuthority;
-use bailiwick::console::{Console, ConsoleAudit, ConsoleSource};
-use bailiwick::gateway::{GatewayBuilder, GatewayInfo, RefusalHints, Trust};
 use bailiwick::permission::ServerCard;
+use bailiwick_console::{Console, ConsoleAudit, ConsoleSource};
+use bailiwick_mcp::gateway::{GatewayBuilder, GatewayInfo, RefusalHints, Trust};
 use tokio::net::TcpListener;
 
 use super::secret::{SecretFile, deliver};
@@ -57,7 +57,7 @@ pub(super) fn ask_client(
     if !matches!(ask, Ask::Auto | Ask::Client) {
         return Ok(gateway);
     }
-    let gateway = gateway.ask_client()?;
+    let gateway = gateway.ask_client().map_err(ServeError::Random)?;
     Ok(if routes.page {
         gateway.or_wait()
     } else {

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bailiwick::gateway::Token;
+use bailiwick_mcp::gateway::Token;
 
 use super::print_message;
 

@@ -11,7 +11,7 @@ fn without_numbers(text: &str) -> String {
 
 #[tokio::test]
 async fn guide_shows_what_the_check_prints() {
-    let guide = include_str!("../../../src/guide/checking.md");
+    let guide = include_str!("../../../mcp/src/guide/checking.md");
     let section = guide.split("\n## Check an MCP server\n").nth(1).unwrap();
     let shown = section.split("```text\n").nth(1).unwrap();
     let shown = shown.split("```").next().unwrap();

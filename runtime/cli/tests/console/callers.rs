@@ -1,6 +1,6 @@
 //! Tests of the console's authorization.
 
-use bailiwick::console::{Console, ConsoleError};
+use bailiwick_console::{Console, ConsoleError};
 use serde_json::json;
 use tokio::net::TcpListener;
 

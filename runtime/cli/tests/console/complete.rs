@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::config::Namespace;
-use bailiwick::console::{Console, ConsoleAudit, ConsoleSource};
-use bailiwick::gateway::{Gateway, GatewayInfo, Rate};
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
 use bailiwick::{
     CallError, Config, JsonLines, Policy, ReadTool, Reply, Runtime, ToolSet, ToolSpec, WorkerSpec,
 };
+use bailiwick_console::{Console, ConsoleAudit, ConsoleSource};
+use bailiwick_mcp::gateway::{Gateway, GatewayInfo, Rate};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -3,11 +3,11 @@
 use std::fs;
 use std::sync::Arc;
 
-use bailiwick::console::{Console, ConsoleAudit, ConsoleSource};
 use bailiwick::worker::CallProgress;
 use bailiwick::{
     Call, Deferred, GrantAuthority, JsonLines, PendingCall, Policy, Runtime, Worker, WorkerSpec,
 };
+use bailiwick_console::{Console, ConsoleAudit, ConsoleSource};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

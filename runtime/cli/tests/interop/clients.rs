@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use bailiwick::gateway::Trust;
+use bailiwick_mcp::gateway::Trust;
 use serde_json::{Value, json};
 
 use crate::every_tool::{PROGRAM, TOOLS, calls};

@@ -7,7 +7,7 @@ mod with_fixtures;
 
 use std::collections::BTreeMap;
 
-use bailiwick::gateway::{Http, Trust};
+use bailiwick_mcp::gateway::{Http, Trust};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

@@ -1,13 +1,14 @@
 //! Tests with third-party servers behind the gateway, over each transport.
 
+use bailiwick_mcp::gateway::Endpoint;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use bailiwick::gateway::GatewayInfo;
-use bailiwick::upstream::{ServerSpec, ServersContext, Upstreams};
 use bailiwick::{JsonLines, Policy, Runtime, WorkerSpec};
+use bailiwick_mcp::gateway::GatewayInfo;
+use bailiwick_mcp::upstream::{ServerSpec, ServersContext, Upstreams};
 use rmcp::model::{
     CallToolRequestParams, ClientConfig, GetPromptRequestParams, ProtocolVersion,
     ReadResourceRequestParams,
@@ -422,7 +423,7 @@ async fn fifteen_servers_work_over_a_socket_and_end_with_their_host() {
         version: "1".into(),
         instructions: String::new(),
     };
-    let endpoint = worker.endpoint(about, None).await.unwrap();
+    let endpoint = Endpoint::open(&worker, about, None).await.unwrap();
     let mut attached = std::process::Command::new(PROGRAM);
     attached
         .arg("serve")

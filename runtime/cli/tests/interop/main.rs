@@ -39,7 +39,7 @@ mod through_gateway;
 #[path = "../upstream/support.rs"]
 mod upstream_support;
 
-use bailiwick::gateway::{Gateway, Http};
+use bailiwick_mcp::gateway::{Gateway, Http};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

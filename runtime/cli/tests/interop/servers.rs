@@ -1,10 +1,14 @@
 //! Tests with third-party servers.
 
-use bailiwick::upstream::{
-    BoxFuture, ElicitationResponse, RequestCapabilities, Sampling, SamplingResponse,
-    ServerRequests, ServerSpec, ServerState, ServerText, ServerTool, Upstreams,
+use bailiwick::requests::{
+    BoxFuture, ElicitationResponse, RequestCapabilities, Sampling, SamplingResponse, ServerRequests,
 };
 use bailiwick::{Code, Policy, Verb};
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::upstream::ServerText;
+use bailiwick_mcp::upstream::ServerTool;
+use bailiwick_mcp::upstream::Upstreams;
 use serde_json::{Map, json};
 
 use crate::installed::{node, package};
@@ -71,7 +75,7 @@ impl ServerRequests for Host {
         RequestCapabilities::ALL
     }
 
-    fn elicit(&self, _: bailiwick::upstream::Elicitation) -> BoxFuture<'_, ElicitationResponse> {
+    fn elicit(&self, _: bailiwick::requests::Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         Box::pin(std::future::ready(ElicitationResponse::Decline))
     }
 

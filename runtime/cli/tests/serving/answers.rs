@@ -1,5 +1,6 @@
 //! Tests that every request gets exactly one response.
 
+use bailiwick_mcp::gateway::Endpoint;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bailiwick::ToolSet;
-use bailiwick::gateway::{Http, Trust};
+use bailiwick_mcp::gateway::{Http, Trust};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -426,7 +427,7 @@ fn invalid_lines_of_a_slow_reader_are_all_answered() {
 async fn every_request_of_a_burst_over_a_socket_gets_one_response() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
-    let endpoint = worker.endpoint(about(), None).await.unwrap();
+    let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
     let socket = endpoint.socket().to_owned();
     let checking = tokio::task::spawn_blocking(move || {
         let exchange = |era, kinds: &[(Kind, usize)], slow| {

@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
-use bailiwick::gateway::Trust;
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
 use bailiwick::{Policy, Runtime, WorkerSpec};
+use bailiwick_mcp::gateway::Trust;
 use serde_json::{Value, json};
 
 use crate::fuzz::cases;
@@ -259,13 +259,13 @@ async fn client_with_an_agents_name_has_none_of_its_grants() {
         descendants: false,
     };
     grants.grant(agent("main/tests")).await.unwrap();
-    let about = bailiwick::gateway::GatewayInfo {
+    let about = bailiwick_mcp::gateway::GatewayInfo {
         name: "t".into(),
         title: "t".into(),
         version: "0".into(),
         instructions: String::new(),
     };
-    let gateway = bailiwick::gateway::Gateway::worker(&main, about).build();
+    let gateway = bailiwick_mcp::gateway::Gateway::worker(&main, about).build();
     let write = json!({"path": "/r/new", "content": "x"});
     for (name, expected) in [("tests", "SCOPE_REQUIRED"), ("~tests", "SCOPE_REQUIRED")] {
         let mut client = Client::of(&gateway);

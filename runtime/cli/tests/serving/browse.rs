@@ -1,7 +1,7 @@
 //! Tests of the tools for file browser views.
 
-use bailiwick::gateway::{FileTools, Gateway, GatewayInfo, Trust};
 use bailiwick::{Policy, WorkerSpec};
+use bailiwick_mcp::gateway::{FileTools, Gateway, GatewayInfo, Trust};
 use serde_json::{Value, json};
 
 use crate::support::{Client, World};

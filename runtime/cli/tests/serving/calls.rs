@@ -1,6 +1,6 @@
 //! Tests of calls: results, previews, policies and grants on the wire.
 
-use bailiwick::gateway::{Rate, Trust};
+use bailiwick_mcp::gateway::{Rate, Trust};
 use serde_json::{Value, json};
 
 use crate::program::Program;

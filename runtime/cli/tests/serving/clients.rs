@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use bailiwick::gateway::{Gateway, Http, Trust};
+use bailiwick_mcp::gateway::{Gateway, Http, Trust};
 use rmcp::model::{
     CallToolRequestParams, ClientConfig, ProtocolVersion, ReadResourceRequestParams,
 };

@@ -1,9 +1,10 @@
 //! Tests of the HTTP server with hostile clients.
 
+use bailiwick_mcp::gateway::Endpoint;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bailiwick::gateway::{Http, Token, Trust};
+use bailiwick_mcp::gateway::{Http, Token, Trust};
 use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -114,7 +115,7 @@ async fn host_and_origin_are_compared_exactly() {
 async fn endpoint_compares_host_and_origin_exactly() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
-    let endpoint = worker.endpoint(about(), None).await.unwrap();
+    let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
     let server = Served::at(&endpoint);
     let token = Some(endpoint.token().reveal());
     judges_hosts(&server, token).await;

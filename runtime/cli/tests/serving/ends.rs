@@ -5,8 +5,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bailiwick::audit::verify;
-use bailiwick::gateway::{Backend, BackendError, BackendFactory, FileTools, Gateway, Http, Trust};
 use bailiwick::{JsonLines, Policy, Runtime, WorkerSpec};
+use bailiwick_mcp::gateway::{
+    Backend, BackendError, BackendFactory, FileTools, Gateway, Http, Trust,
+};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;

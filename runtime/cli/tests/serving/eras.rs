@@ -2,8 +2,8 @@
 
 use std::pin::Pin;
 
-use bailiwick::gateway::{Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Trust};
 use bailiwick::{Policy, Runtime};
+use bailiwick_mcp::gateway::{Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Trust};
 use serde_json::{Value, json};
 
 use crate::support::{Client, World};

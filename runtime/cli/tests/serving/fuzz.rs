@@ -1,7 +1,7 @@
 //! Fuzz tests: random requests get a response and change nothing.
 
 use bailiwick::config::KEYS;
-use bailiwick::gateway::{Gateway, Rate, Trust};
+use bailiwick_mcp::gateway::{Gateway, Rate, Trust};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

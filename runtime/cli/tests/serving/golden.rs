@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use bailiwick::gateway::Trust;
+use bailiwick_mcp::gateway::Trust;
 use serde_json::{Value, json};
 
 use crate::support::{Client, World};

@@ -1,6 +1,6 @@
 //! Tests of the server's description: handshake, tools, `ai_help` and its resource.
 
-use bailiwick::gateway::{Rate, Trust};
+use bailiwick_mcp::gateway::{Rate, Trust};
 use serde_json::{Value, json};
 
 use crate::support::{Client, World};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bailiwick::gateway::{Endpoint, Gateway, GatewayInfo, Http, HttpError, Token, Trust};
+use bailiwick_mcp::gateway::{Endpoint, Gateway, GatewayInfo, Http, HttpError, Token, Trust};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -616,7 +616,7 @@ pub(crate) fn about() -> GatewayInfo {
 async fn endpoint_serves_its_worker_until_revocation() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
-    let endpoint = worker.endpoint(about(), None).await.unwrap();
+    let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
     let server = Served::at(&endpoint);
     let address = server.address;
     let token = endpoint.token().reveal().to_owned();
@@ -666,7 +666,7 @@ async fn request_after_revocation_is_rejected() {
 async fn attached_sub_agent_uses_its_worker_until_revocation() {
     let world = World::new();
     let (_runtime, worker) = world.worker().await;
-    let endpoint = worker.endpoint(about(), None).await.unwrap();
+    let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
     let mut agent = Command::new(env!("CARGO_BIN_EXE_bailiwick"))
         .env_remove("BAILIWICK_CASES")
         .args(["serve", "--attach"])

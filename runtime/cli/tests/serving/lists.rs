@@ -1,9 +1,9 @@
 //! Tests of lists: tools, resources, prompts and completions.
 
 use bailiwick::config::Namespace;
-use bailiwick::gateway::Trust;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
 use bailiwick::{CallError, ReadTool, Reply, ToolSet, ToolSpec};
+use bailiwick_mcp::gateway::Trust;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use bailiwick::permission::Lifetime;
-use bailiwick::upstream::{ServerSpec, Upstreams};
 use bailiwick::{
     Answer, CallError, Code, Config, MemoryAudit, Outcome, Policy, Question, Runtime,
     RuntimeBuilder, Scripted, Worker, WorkerSpec,
 };
+use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
 use serde_json::{Value, json};
 
 use crate::support::World;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::Cost;
-use bailiwick::gateway::Trust;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{CallError, Plan, ReadTool, Reply, ToolSet, ToolSpec, WriteTool};
+use bailiwick_mcp::gateway::Trust;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bailiwick::gateway::{
+use bailiwick::{Deferred, Policy, Runtime, ToolSet, Worker, WorkerSpec};
+use bailiwick_mcp::gateway::{
     Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder, GatewayInfo, Trust,
 };
-use bailiwick::{Deferred, Policy, Runtime, ToolSet, Worker, WorkerSpec};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split,

@@ -1,9 +1,9 @@
 //! Tests of MCP Apps views.
 
 use bailiwick::config::Namespace;
-use bailiwick::gateway::Trust;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
 use bailiwick::{CallError, ReadTool, Reply, ToolSet, ToolSpec};
+use bailiwick_mcp::gateway::Trust;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -505,7 +505,7 @@ async fn view_can_commit_only_mutating_calls() {
 #[tokio::test]
 async fn host_page_is_listed_read_and_named_by_its_tool() {
     let world = World::with(|| bailiwick_fs::tools().reader(Shows));
-    let page = bailiwick::gateway::AppPage {
+    let page = bailiwick_mcp::gateway::AppPage {
         uri: "ui://own/page".into(),
         name: "own".into(),
         title: "Own".into(),

@@ -1,6 +1,6 @@
 //! Tests of resource subscriptions.
 
-use bailiwick::gateway::Trust;
+use bailiwick_mcp::gateway::Trust;
 use serde_json::json;
 
 use crate::support::World;

@@ -1,13 +1,14 @@
 //! Tests with the program itself as a third-party server.
 
+use bailiwick::requests::{
+    BoxFuture, Elicitation, ElicitationResponse, RequestCapabilities, ServerRequests,
+};
 use std::path::Path;
 
 use bailiwick::permission::Lifetime;
-use bailiwick::upstream::{
-    BoxFuture, Elicitation, ElicitationResponse, RequestCapabilities, ServerRequests, ServerSpec,
-    Upstreams,
-};
 use bailiwick::{Call, CallMeta, Code, Policy, Scripted};
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::Upstreams;
 use serde_json::json;
 
 use super::support::{Stage, code, files, stage, started, text, yes};

@@ -1,12 +1,13 @@
 //! Tests of server requests: elicitation, sampling, roots and tasks.
 
+use bailiwick::requests::{
+    BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, MessageRole, Priorities,
+    RequestCapabilities, Sampling, SamplingResponse, ServerMessage, ServerRequests,
+};
 use std::sync::{Arc, Mutex};
 
-use bailiwick::upstream::{
-    BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, MessageRole, Priorities,
-    RequestCapabilities, Sampling, SamplingResponse, ServerMessage, ServerRequests, Upstreams,
-};
 use bailiwick::{Call, CallMeta, Code, Policy, VirtualPath, Worker};
+use bailiwick_mcp::upstream::Upstreams;
 use serde_json::{Map, Value, json};
 
 use super::hostile_server::{alone, hostile};
@@ -308,7 +309,7 @@ async fn stateless_subscription_is_renewed() {
 fn withheld(stage: &Stage) -> bool {
     let tools = stage.upstreams.tools("h");
     let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
-    note.offered == Err(bailiwick::upstream::WithheldReason::Changed)
+    note.offered == Err(bailiwick_mcp::upstream::WithheldReason::Changed)
 }
 
 /// A host whose person thinks about it for ever, and how many questions they were asked and still have.

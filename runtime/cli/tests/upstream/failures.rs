@@ -7,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::any;
 use bailiwick::Policy;
-use bailiwick::upstream::{Bounds, ServerFailure, ServerSpec, ServerState, Upstreams};
+use bailiwick_mcp::upstream::{Bounds, ServerFailure, ServerSpec, ServerState, Upstreams};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 

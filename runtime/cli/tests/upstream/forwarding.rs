@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use bailiwick::upstream::{ServerSpec, Upstreams};
 use bailiwick::{Policy, Worker};
+use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
 use serde_json::{Value, json};
 
 use super::hostile_server::hostile;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bailiwick::call::Progress;
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
-use bailiwick::upstream::{SchemaFault, ServerState, WithheldReason};
 use bailiwick::{Call, CallMeta, Code, Policy, Verb, Worker};
+use bailiwick_mcp::upstream::{SchemaFault, ServerState, WithheldReason};
 use serde_json::json;
 
 use super::hostile_server::{alone, hostile};
@@ -128,7 +128,7 @@ async fn tool_count_is_limited_and_endless_lists_are_rejected() {
     let tools = stage.upstreams.tools("h");
     assert_eq!(tools.len(), 206);
     let many =
-        |tool: &bailiwick::upstream::ServerTool| tool.offered == Err(WithheldReason::TooMany);
+        |tool: &bailiwick_mcp::upstream::ServerTool| tool.offered == Err(WithheldReason::TooMany);
     assert_eq!(tools.iter().filter(|tool| many(tool)).count(), 206 - 128);
     assert_eq!(worker.tools().len(), 128);
     for mode in ["more", "endless", "large"] {
@@ -363,7 +363,7 @@ async fn changed_tool_is_withheld_until_its_fingerprint_is_approved() {
 
 #[tokio::test]
 async fn approval_of_an_earlier_run_applies() {
-    let print = |upstreams: &bailiwick::upstream::Upstreams, tool: &str| {
+    let print = |upstreams: &bailiwick_mcp::upstream::Upstreams, tool: &str| {
         let tools = upstreams.tools("h");
         tools.into_iter().find(|it| it.tool == tool).unwrap()
     };

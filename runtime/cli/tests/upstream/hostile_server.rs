@@ -11,8 +11,8 @@ use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
-use bailiwick::upstream::ServerSpec;
 use bailiwick::{Policy, Worker};
+use bailiwick_mcp::upstream::ServerSpec;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use bailiwick::gateway::{Endpoint, GatewayInfo};
-use bailiwick::upstream::{ServerSpec, ServerState};
 use bailiwick::{Code, Policy, Runtime, WorkerSpec};
+use bailiwick_mcp::gateway::{Endpoint, GatewayInfo};
+use bailiwick_mcp::upstream::{ServerSpec, ServerState};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -44,7 +44,7 @@ async fn http_server_gets_the_configured_headers() {
         .spawn(WorkerSpec::new("inner").policy(Policy::new()))
         .await
         .unwrap();
-    let endpoint = inner.endpoint(about(), None).await.unwrap();
+    let endpoint = Endpoint::open(&inner, about(), None).await.unwrap();
     let stage = stage(started([at(&endpoint)]).await, |builder| {
         builder.approver(yes().0)
     })
@@ -76,7 +76,7 @@ async fn chained_gateways_ask_at_each_hop() {
     let inner = first
         .worker(Policy::new().allow("read:mcp").allow("write:mcp:h:counted"))
         .await;
-    let endpoint = inner.endpoint(about(), None).await.unwrap();
+    let endpoint = Endpoint::open(&inner, about(), None).await.unwrap();
     let second = stage(started([at(&endpoint)]).await, |builder| {
         builder.approver(yes().0)
     })

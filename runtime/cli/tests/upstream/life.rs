@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bailiwick::permission::Lifetime;
-use bailiwick::upstream::{Bounds, ServerSpec, ServerState, SpecError, Upstreams};
 use bailiwick::{Code, Policy, Scripted};
+use bailiwick_mcp::upstream::{Bounds, ServerSpec, ServerState, SpecError, Upstreams};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 

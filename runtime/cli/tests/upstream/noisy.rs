@@ -12,7 +12,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use bailiwick::Policy;
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
-use bailiwick::upstream::{ServerSpec, ServerState};
+use bailiwick_mcp::upstream::{ServerSpec, ServerState};
 use futures_util::stream;
 use serde_json::{Value, json};
 

@@ -1,16 +1,20 @@
 //! Tests of OAuth sign-in to servers.
 
+use bailiwick::requests::{BoxFuture, ServerRequests, SignIn, SignInAnswer};
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use bailiwick::audit::{Head, Record};
-use bailiwick::upstream::{
-    BoxFuture, LoopbackRedirect, OAuth, ServerRequests, ServerSpec, ServerState, SignIn,
-    SignInAnswer, SpecError, TokenStore, Upstreams,
-};
 use bailiwick::{AuditSink, Code, MemoryAudit, Policy, Runtime, Worker};
+use bailiwick_mcp::upstream::LoopbackRedirect;
+use bailiwick_mcp::upstream::OAuth;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::upstream::SpecError;
+use bailiwick_mcp::upstream::TokenStore;
+use bailiwick_mcp::upstream::Upstreams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use bailiwick::upstream::{PinStore, PinStoreError, ServerTool, Upstreams, WithheldReason};
 use bailiwick::{BuildError, Runtime};
+use bailiwick_mcp::upstream::{PinStore, PinStoreError, ServerTool, Upstreams, WithheldReason};
 
 use super::hostile_server::hostile;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiwick::Worker;
-use bailiwick::gateway::{Gateway, GatewayInfo};
+use bailiwick_mcp::gateway::{Gateway, GatewayInfo};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,

@@ -9,8 +9,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use bailiwick::upstream::{Bounds, ServerSpec, ServerState, Upstreams};
 use bailiwick::{Code, Policy};
+use bailiwick_mcp::upstream::{Bounds, ServerSpec, ServerState, Upstreams};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bailiwick::upstream::{ServerSpec, Upstreams};
 use bailiwick::{
     Answer, CallError, Code, GrantAuthority, MemoryAudit, Outcome, Policy, Question, Runtime,
     RuntimeBuilder, Scripted, Worker, WorkerSpec,
 };
+use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
 use serde_json::{Value, json};
 
 /// Returns once `is` holds, which it does soon or the test fails.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::serve::Listener;
-use bailiwick::upstream::{ServerFailure, ServerSpec, ServerState, SpecError, Upstreams};
+use bailiwick_mcp::upstream::{ServerFailure, ServerSpec, ServerState, SpecError, Upstreams};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;

@@ -4,12 +4,13 @@
     reason = "a message that lacks a member fails the test"
 )]
 
+use bailiwick_mcp::view::View;
 use std::time::Duration;
 
-use bailiwick::gateway::{Gateway, GatewayInfo};
-use bailiwick::upstream::ServerState;
-use bailiwick::view::{DenyView, ViewChannel, ViewSpec};
 use bailiwick::{Policy, Worker};
+use bailiwick_mcp::gateway::{Gateway, GatewayInfo};
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::view::{DenyView, ViewChannel, ViewSpec};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{
@@ -222,7 +223,7 @@ async fn clients_are_notified_of_app_tools() {
         Client::listening(&worker).await,
     ];
     let spec = ViewSpec::new("page");
-    let (view, link) = worker.open_view(spec, DenyView).await.unwrap();
+    let (view, link) = View::open(&worker, spec, DenyView).await.unwrap();
     let sender = link.sender();
     acts(link);
     let app = json!({

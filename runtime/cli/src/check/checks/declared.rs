@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bailiwick::upstream::{SchemaFault, SchemaValidator};
+use bailiwick_mcp::upstream::{SchemaFault, SchemaValidator};
 use serde_json::Value;
 
 use super::counted;

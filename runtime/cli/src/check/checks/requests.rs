@@ -1,6 +1,6 @@
 //! Checks that send harmless or invalid requests.
 
-use bailiwick::upstream::SchemaValidator;
+use bailiwick_mcp::upstream::SchemaValidator;
 use serde_json::{Map, Value, json};
 
 use super::counted;

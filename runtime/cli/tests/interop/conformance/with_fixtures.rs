@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use bailiwick::gateway::Gateway;
+use bailiwick_mcp::gateway::Gateway;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities,
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, DiscoverResult,

@@ -1,12 +1,16 @@
 //! A host that uses a server of the suite.
 
+use bailiwick::requests::{
+    BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, RequestCapabilities,
+    ServerRequests, SignIn, SignInAnswer,
+};
 use std::time::Duration;
 
-use bailiwick::upstream::{
-    BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, OAuth, RequestCapabilities,
-    ServerRequests, ServerSpec, ServerState, SignIn, SignInAnswer, Upstreams,
-};
 use bailiwick::{Answer, Policy, Runtime, Scripted, WorkerSpec};
+use bailiwick_mcp::upstream::OAuth;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::upstream::Upstreams;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

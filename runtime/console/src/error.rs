@@ -1,0 +1,95 @@
+//! Errors of the console's HTTP API.
+
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use bailiwick::permission::AuthorityError;
+
+/// Error body with a stable code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ApiError {
+    #[serde(skip)]
+    pub(super) status: StatusCode,
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
+impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            message: bailiwick::escape(&message.into()).into_owned(),
+        }
+    }
+
+    pub(super) fn malformed(error: &serde_json::Error) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "MALFORMED", error.to_string())
+    }
+
+    pub(super) fn media() -> Self {
+        let message = "the body must be application/json";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "MEDIA_TYPE", message)
+    }
+
+    pub(super) fn body(status: StatusCode, message: String) -> Self {
+        Self::new(status, "BODY", message)
+    }
+
+    /// 404 Not Found.
+    pub(super) fn missing(code: &'static str) -> Self {
+        let message = match code {
+            "NO_QUESTION" => "there is no such question",
+            "NO_GRANT" => "there is no such grant",
+            "NO_TEMPLATE" => "there is no such template",
+            "NO_RECORD" => "nothing is recorded that could be shown",
+            "NO_REFUSAL" => "nothing of this kind is refused",
+            _ => "there is no such runtime; it may have been shut down",
+        };
+        Self::new(StatusCode::NOT_FOUND, code, message)
+    }
+
+    /// The request selects nothing, which could mean several things.
+    pub(super) fn unnamed() -> Self {
+        let message = "name what is to be taken back, or say `all`";
+        Self::new(StatusCode::BAD_REQUEST, "NOTHING_NAMED", message)
+    }
+
+    pub(super) fn too_long(what: &str, max: usize) -> Self {
+        let message = format!("{what} may have {max} characters at most");
+        Self::new(StatusCode::BAD_REQUEST, "TOO_LONG", message)
+    }
+
+    pub(super) fn internal(message: &str) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message)
+    }
+
+    pub(super) fn unreadable(error: &std::io::Error) -> Self {
+        let message = format!("the record cannot be read: {error}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "RECORD", message)
+    }
+}
+
+impl From<AuthorityError> for ApiError {
+    fn from(error: AuthorityError) -> Self {
+        let (status, code) = match &error {
+            AuthorityError::NoQuestion => (StatusCode::NOT_FOUND, "NO_QUESTION"),
+            AuthorityError::Ended(_) => (StatusCode::CONFLICT, "ENDED"),
+            AuthorityError::DoesNotFit => (StatusCode::UNPROCESSABLE_ENTITY, "DOES_NOT_FIT"),
+            AuthorityError::NotGrantable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "NOT_GRANTABLE"),
+            AuthorityError::NotThere(_) => (StatusCode::UNPROCESSABLE_ENTITY, "NOT_THERE"),
+            AuthorityError::Wider => (StatusCode::UNPROCESSABLE_ENTITY, "WIDER"),
+            AuthorityError::Template(_) => (StatusCode::UNPROCESSABLE_ENTITY, "TEMPLATE"),
+            AuthorityError::NoGrant => (StatusCode::NOT_FOUND, "NO_GRANT"),
+            AuthorityError::InBatch { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "IN_BATCH"),
+            AuthorityError::NotTogether(_) => (StatusCode::UNPROCESSABLE_ENTITY, "NOT_TOGETHER"),
+            AuthorityError::TooMany => (StatusCode::CONFLICT, "TOO_MANY"),
+            AuthorityError::Audit(_) => (StatusCode::SERVICE_UNAVAILABLE, "NOT_RECORDED"),
+            AuthorityError::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "NOT_STORED"),
+            AuthorityError::StillStored { .. } => (StatusCode::SERVICE_UNAVAILABLE, "STILL_STORED"),
+            AuthorityError::Closed => (StatusCode::GONE, "CLOSED"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
+        };
+        Self::new(status, code, error.to_string())
+    }
+}

@@ -1,0 +1,430 @@
+//! Response bodies of the console's HTTP API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use bailiwick::effect::Change;
+use bailiwick::id::{GrantId, SilencedId};
+use bailiwick::path::VirtualPath;
+use bailiwick::permission::{
+    Batch, Breadth, Choice, GrantHolder, GrantView, PermissionBlock, Question, Request, Run,
+    ServerCard, Silenced, Template,
+};
+use bailiwick::scope::{Coverage, Scope};
+
+/// All open questions, grants and denials.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct StateResponse {
+    pub(super) version: u64,
+    /// Current time, in milliseconds since 1970.
+    pub(super) now: u64,
+    pub(super) sources: Vec<SourceView>,
+    pub(super) questions: BoundedList<QuestionView, { 256 << 10 }>,
+    pub(super) batches: Vec<BatchView>,
+    pub(super) grants: BoundedList<GrantEntry, { 256 << 10 }>,
+    pub(super) refusals: BoundedList<DenialView, { 64 << 10 }>,
+    /// Answers per session.
+    pub(super) tallies: BoundedList<SessionTally, { 64 << 10 }>,
+    /// What did not fit into the lists.
+    pub(super) omitted: Omitted,
+}
+
+/// Number of items omitted from the lists of a [`StateResponse`].
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Omitted {
+    pub(super) questions: usize,
+    pub(super) grants: usize,
+    pub(super) refusals: usize,
+}
+
+/// The first items whose JSON has at most `MOST` bytes in total; at least one item.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct BoundedList<T, const MOST: usize> {
+    items: Vec<T>,
+    #[serde(skip)]
+    bytes: usize,
+    #[serde(skip)]
+    omitted: usize,
+}
+
+impl<T, const MOST: usize> Default for BoundedList<T, MOST> {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            bytes: 0,
+            omitted: 0,
+        }
+    }
+}
+
+impl<T: Serialize, const MOST: usize> BoundedList<T, MOST> {
+    /// Adds items until one does not fit; later items are omitted to keep the order.
+    pub(super) fn extend(&mut self, items: impl IntoIterator<Item = T>) {
+        for item in items {
+            let bytes = serde_json::to_vec(&item).map_or(MOST, |json| json.len());
+            let fits = self.items.is_empty() || self.bytes.saturating_add(bytes) <= MOST;
+            if self.omitted == 0 && fits {
+                self.bytes = self.bytes.saturating_add(bytes);
+                self.items.push(item);
+            } else {
+                self.omitted += 1;
+            }
+        }
+    }
+
+    pub(super) fn omitted(&self) -> usize {
+        self.omitted
+    }
+}
+
+/// One runtime.
+#[derive(Debug, Serialize)]
+pub(super) struct SourceView {
+    pub(super) run: String,
+    pub(super) server: String,
+    pub(super) roots: Vec<VirtualPath>,
+    pub(super) templates: Vec<TemplateView>,
+    /// Whether there is an audit log to show.
+    pub(super) recorded: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct TemplateView {
+    name: String,
+    about: String,
+}
+
+/// A question: its permission block, and details for the console.
+#[derive(Debug, Serialize)]
+pub(super) struct QuestionView {
+    #[serde(flatten)]
+    block: PermissionBlock,
+    bailiwick: QuestionDetails,
+}
+
+#[derive(Debug, Serialize)]
+struct QuestionDetails {
+    run: String,
+    session: Arc<str>,
+    worker: u64,
+    agent: Vec<String>,
+    intent: String,
+    needs: Vec<Scope>,
+    trust: Trust,
+    sensitive: bool,
+    protected: Vec<Scope>,
+    protected_because: Vec<&'static str>,
+    rungs: Vec<ChoiceView>,
+    divisible: bool,
+    preview: Option<Summary>,
+    /// Length of the arguments if the block has only their beginning; the page requests the rest.
+    arguments_bytes: Option<usize>,
+    expires_at: u64,
+    /// Number of equal calls that wait for the answer.
+    waiting: usize,
+}
+
+/// Maximum bytes of arguments in a block.
+const MAX_PARAMS: usize = 4 << 10;
+
+/// How the host knows the server of a tool.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Trust {
+    Own,
+    Known,
+    Unknown,
+}
+
+#[derive(Debug, Serialize)]
+struct ChoiceView {
+    /// The patterns as text, for display.
+    patterns: Vec<String>,
+    /// The coverages that an answer sends to grant this choice.
+    grants: Vec<Coverage>,
+    covers: String,
+    breadth: Breadth,
+    outside: bool,
+    /// A lifetime longer than the call needs confirmation.
+    confirm: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary {
+    files: usize,
+    added: usize,
+    removed: usize,
+}
+
+/// The complete arguments of a question's call, as JSON text.
+#[derive(Debug, Serialize)]
+pub(super) struct Arguments {
+    question: String,
+    arguments: String,
+}
+
+pub(super) fn arguments(question: &Question) -> Arguments {
+    Arguments {
+        question: question.handle(),
+        arguments: question.request.arguments.to_string(),
+    }
+}
+
+/// Questions that can be reviewed together.
+#[derive(Debug, Serialize)]
+pub(super) struct BatchView {
+    session: Arc<str>,
+    verb: String,
+    resource: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder: Option<VirtualPath>,
+    questions: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct GrantEntry {
+    grant: String,
+    run: String,
+    #[serde(flatten)]
+    pattern: Coverage,
+    /// Description of what it allows.
+    covers: String,
+    verb: Option<String>,
+    resource: Option<String>,
+    holder: GrantHolder,
+    /// Description of the holder.
+    held: String,
+    /// Agent, session and server, as filter values.
+    whose: Vec<String>,
+    descendants: bool,
+    uses_left: Option<u32>,
+    expires_at: Option<u64>,
+    used: u64,
+    used_at: Option<u64>,
+}
+
+/// A denial for the rest of a session.
+#[derive(Debug, Serialize)]
+pub(super) struct DenialView {
+    run: String,
+    refusal: SilencedId,
+    agent: String,
+    session: Arc<str>,
+    /// Description of what is denied.
+    refused: String,
+}
+
+pub(super) fn denial_view(run: Run, silenced: &Silenced) -> DenialView {
+    DenialView {
+        run: run_name(run),
+        refusal: silenced.id,
+        agent: silenced.agent.clone(),
+        session: Arc::clone(&silenced.session),
+        refused: silenced.sentence(),
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct SessionTally {
+    pub(super) session: Arc<str>,
+    pub(super) allowed: u64,
+    pub(super) denied: u64,
+}
+
+/// The planned changes of a call.
+#[derive(Debug, Serialize)]
+pub(super) struct Review {
+    question: String,
+    changes: Vec<Change>,
+    divisible: bool,
+}
+
+/// The name of a run in the API.
+pub(super) fn run_name(run: Run) -> String {
+    format!("{:016x}", run.nonce)
+}
+
+/// The name of a grant in the API.
+pub(super) fn grant_name(run: Run, grant: GrantId) -> String {
+    format!("{:016x}-{}", run.nonce, grant.0)
+}
+
+/// Converts a time of the runtime's clock to milliseconds since 1970.
+fn at(run: Run, since: Duration) -> u64 {
+    let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    run.began_ms.saturating_add(since)
+}
+
+pub(super) fn question_view(
+    question: &Question,
+    own: &ServerCard,
+    known: &[ServerCard],
+) -> QuestionView {
+    let request = &question.request;
+    let server = request.server.as_deref();
+    let card = server.and_then(|name| known.iter().find(|card| card.name == name));
+    let trust = match (server, card) {
+        (None, _) => Trust::Own,
+        (Some(_), Some(_)) => Trust::Known,
+        (Some(_), None) => Trust::Unknown,
+    };
+    // The host's statements about its own tools do not apply to tools of another server.
+    let other = ServerCard::default();
+    let shown = match server {
+        None => own,
+        Some(_) => card.unwrap_or(&other),
+    };
+    let mut block = PermissionBlock::of(question, shown);
+    let params = &mut block.tool_call.params;
+    let arguments_bytes = (params.len() > MAX_PARAMS).then_some(params.len());
+    if arguments_bytes.is_some() {
+        let end = (0..=MAX_PARAMS).rev();
+        let end = end.into_iter().find(|end| params.is_char_boundary(*end));
+        params.truncate(end.unwrap_or_default());
+        params.shrink_to_fit();
+    }
+    // The block omits the intent and needs, which the page shows separately.
+    block.content.clone_from(&request.intent);
+    QuestionView {
+        block,
+        bailiwick: QuestionDetails {
+            run: run_name(question.run),
+            session: Arc::clone(&request.session),
+            worker: request.worker.0,
+            agent: request.agent_path.clone(),
+            intent: request.intent.clone(),
+            needs: request.needs.clone(),
+            trust,
+            sensitive: request.sensitive,
+            protected: request.protected.clone(),
+            protected_because: request.protected_because.clone(),
+            rungs: choices(request),
+            divisible: request.divisible,
+            preview: summary(request),
+            arguments_bytes,
+            expires_at: at(question.run, question.expires_at),
+            waiting: question.waiting(),
+        },
+    }
+}
+
+fn choices(request: &Request) -> Vec<ChoiceView> {
+    let rung = |choice: &Choice| ChoiceView {
+        patterns: choice
+            .patterns
+            .iter()
+            .map(|one| one.pattern().to_string())
+            .collect(),
+        grants: choice.patterns.clone(),
+        covers: choice.sentence(&request.roots),
+        breadth: choice.breadth,
+        outside: choice.outside,
+        confirm: choice.is_broad(),
+    };
+    request.choices.iter().map(rung).collect()
+}
+
+fn summary(request: &Request) -> Option<Summary> {
+    let changes = &request.preview.as_ref()?.changes;
+    Some(Summary {
+        files: changes.len(),
+        added: changes.iter().map(|change| change.diff.added).sum(),
+        removed: changes.iter().map(|change| change.diff.removed).sum(),
+    })
+}
+
+pub(super) fn batch_view(run: Run, batch: &Batch) -> BatchView {
+    let name =
+        |item: &bailiwick::permission::BatchItem| format!("{:016x}-{}", run.nonce, item.question.0);
+    BatchView {
+        session: Arc::clone(&batch.session),
+        verb: batch.verb.to_string(),
+        resource: batch.resource.clone(),
+        folder: batch.folder.clone(),
+        questions: batch.items.iter().map(name).collect(),
+    }
+}
+
+pub(super) fn grant_entry(run: Run, grant: &GrantView, used_at: Option<u64>) -> GrantEntry {
+    GrantEntry {
+        grant: grant_name(run, grant.id),
+        run: run_name(run),
+        pattern: grant.pattern.clone(),
+        covers: grant.pattern.sentence(),
+        verb: grant.pattern.pattern().verb().map(|verb| verb.to_string()),
+        resource: grant
+            .pattern
+            .pattern()
+            .resource()
+            .map(|resource| resource.as_str().to_owned()),
+        holder: grant.holder.clone(),
+        held: holder_text(&grant.holder),
+        whose: owners(grant),
+        descendants: grant.descendants,
+        uses_left: grant.uses_left,
+        expires_at: grant.expires_at.map(|end| at(run, end)),
+        used: grant.used,
+        used_at,
+    }
+}
+
+fn holder_text(holder: &GrantHolder) -> String {
+    match holder {
+        GrantHolder::Agent(agent) => format!("agent {agent}"),
+        GrantHolder::Session { session, worker } => {
+            format!("worker {} in session {session}", worker.0)
+        }
+        GrantHolder::Worker(worker) => format!("worker {}", worker.0),
+    }
+}
+
+fn owners(grant: &GrantView) -> Vec<String> {
+    let holder = match &grant.holder {
+        GrantHolder::Agent(agent) => Some(format!("agent {agent}")),
+        GrantHolder::Session { session, .. } => Some(format!("session {session}")),
+        GrantHolder::Worker(_) => None,
+    };
+    let pattern = grant.pattern.pattern().to_string();
+    let mut parts = pattern.split(':').skip(1);
+    let of_server = parts.next() == Some("mcp");
+    let server = parts.next().filter(|_| of_server);
+    let server = server.map(|server| format!("server {server}"));
+    holder.into_iter().chain(server).collect()
+}
+
+pub(super) fn template_view(template: &Template) -> TemplateView {
+    TemplateView {
+        name: template.name().to_owned(),
+        about: template.about().to_owned(),
+    }
+}
+
+/// The planned changes of a question's call; `None` if it has no preview.
+pub(super) fn review(question: &Question) -> Option<Review> {
+    let request = &question.request;
+    let preview = request.preview.as_ref()?;
+    Some(Review {
+        question: question.handle(),
+        changes: preview.changes.clone(),
+        divisible: request.divisible,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounded_list_keeps_first_items_and_counts_the_rest() {
+        let mut list: BoundedList<String, 100> = BoundedList::default();
+        list.extend((0..3).map(|_| "x".repeat(40)));
+        list.extend(["y".to_owned()]);
+        assert_eq!((list.items.len(), list.omitted()), (2, 2));
+        let mut list: BoundedList<String, 100> = BoundedList::default();
+        list.extend(["x".repeat(1000)]);
+        assert_eq!((list.items.len(), list.omitted()), (1, 0));
+    }
+}

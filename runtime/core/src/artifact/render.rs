@@ -1,0 +1,542 @@
+//! Renders changes as a unified diff and as JSON.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op, Preview};
+use crate::escape::is_deceptive;
+use crate::path::VirtualPath;
+
+/// Returns the changes as a patch for `patch -p1` in the directory `base`, which contains all changes.
+///
+/// What a patch cannot express (binary content, directories) is a `#` line, which `patch` ignores.
+pub(crate) fn diff(changes: &[Change], base: &VirtualPath) -> String {
+    changes.iter().fold(String::new(), |mut out, change| {
+        render(&mut out, change, base);
+        out
+    })
+}
+
+/// The root that contains all changes, or the top of the namespace.
+pub(crate) fn base<'m>(
+    changes: &[Change],
+    mut mounts: impl Iterator<Item = &'m VirtualPath>,
+) -> VirtualPath {
+    let within = |mount: &VirtualPath| {
+        let paths = changes
+            .iter()
+            .flat_map(|change| std::iter::once(&change.path).chain(change.to.as_ref()));
+        paths.into_iter().all(|path| path.beneath(mount).is_some())
+    };
+    mounts
+        .find(|mount| within(mount))
+        .map_or_else(VirtualPath::top, VirtualPath::clone)
+}
+
+fn render(out: &mut String, change: &Change, base: &VirtualPath) {
+    let FileDiff {
+        hunks,
+        binary,
+        large,
+        hidden,
+        ..
+    } = &change.diff;
+    let to = change.to.as_ref().unwrap_or(&change.path);
+    let directory = matches!(change.before, Entry::Directory { .. });
+    if directory || change.op == Op::MakeDirectory {
+        return note(out, change);
+    }
+    if *hidden || *binary || *large {
+        note(out, change);
+        if hunks.is_empty() && !matches!(change.op, Op::Move | Op::Copy) {
+            return;
+        }
+    }
+    header(out, change, to, base);
+    hunks.iter().for_each(|hunk| render_hunk(out, hunk));
+}
+
+/// The header lines with the file names.
+fn header(out: &mut String, change: &Change, to: &VirtualPath, base: &VirtualPath) {
+    let (from, to) = (name(&change.path, base), name(to, base));
+    let old = quoted(&format!("a/{from}"));
+    let new = quoted(&format!("b/{to}"));
+    // Writing to a String does not fail, here and below.
+    let _ = writeln!(out, "diff --git {old} {new}");
+    match change.op {
+        Op::Create => out.push_str("new file mode 100644\n"),
+        Op::Delete => out.push_str("deleted file mode 100644\n"),
+        Op::Move | Op::Copy => {
+            let verb = if change.op == Op::Move {
+                "rename"
+            } else {
+                "copy"
+            };
+            let (from, to) = (quoted(from), quoted(to));
+            let _ = writeln!(out, "{verb} from {from}\n{verb} to {to}");
+        }
+        Op::Modify | Op::MakeDirectory => {}
+    }
+    if change.diff.hunks.is_empty() {
+        if change.op == Op::Delete {
+            // Git's name of the empty file: without this line `patch` does not remove one.
+            out.push_str("index e69de29..0000000\n");
+        }
+        return;
+    }
+    let old = if change.op == Op::Create {
+        "/dev/null"
+    } else {
+        &old
+    };
+    let new = if change.op == Op::Delete {
+        "/dev/null"
+    } else {
+        &new
+    };
+    let _ = writeln!(out, "--- {old}\n+++ {new}");
+}
+
+fn render_hunk(out: &mut String, hunk: &Hunk) {
+    let _ = writeln!(
+        out,
+        "@@ -{},{} +{},{} @@",
+        hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines
+    );
+    for line in &hunk.lines {
+        out.push(line.op);
+        out.push_str(&line.text);
+        if !line.text.ends_with('\n') {
+            out.push_str("\n\\ No newline at end of file\n");
+        }
+    }
+}
+
+/// Comments for what a patch cannot express.
+fn note(out: &mut String, change: &Change) {
+    let _ = writeln!(out, "# {}", change.summary(usize::MAX));
+    for entry in change.listing(usize::MAX, usize::MAX) {
+        let _ = writeln!(out, "#   {entry}");
+    }
+}
+
+/// A path as it is called in `base`.
+fn name<'p>(path: &'p VirtualPath, base: &VirtualPath) -> &'p str {
+    path.beneath(base)
+        .unwrap_or_else(|| path.as_str().trim_start_matches('/'))
+}
+
+/// The name, quoted for git and GNU patch if necessary.
+fn quoted(name: &str) -> String {
+    let odd = |c: char| is_deceptive(c) || c.is_whitespace() || matches!(c, '"' | '\\');
+    if !name.contains(odd) {
+        return name.to_owned();
+    }
+    let mut out = String::with_capacity(name.len() + 8);
+    out.push('"');
+    for c in name.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            ' ' => out.push(' '),
+            c if odd(c) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    let _ = write!(out, "\\{byte:03o}");
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[derive(Serialize)]
+struct Document<'c> {
+    changes: Vec<Item<'c>>,
+}
+
+#[derive(Serialize)]
+struct Item<'c> {
+    path: &'c VirtualPath,
+    op: Op,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<&'c VirtualPath>,
+    before_sha256: Option<ContentHash>,
+    after_sha256: Option<ContentHash>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_bytes: Option<u64>,
+    #[serde(flatten)]
+    diff: &'c FileDiff,
+}
+
+/// Returns the changes as JSON for programs; the hunks of a text re-create its new content from the old.
+///
+/// # Errors
+/// The serialiser's error, which is a bug of this library.
+pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
+    let items = changes.iter().map(|change| Item {
+        path: &change.path,
+        op: change.op,
+        to: change.to.as_ref(),
+        before_sha256: change.before.hash(),
+        after_sha256: change.after.hash(),
+        before_bytes: change.before.bytes(),
+        after_bytes: change.after.bytes(),
+        diff: &change.diff,
+    });
+    serde_json::to_string(&Document {
+        changes: items.collect(),
+    })
+}
+
+impl Preview {
+    /// Returns the changes as a unified diff for `patch -p1` in [`Preview::base`].
+    #[must_use]
+    pub fn diff(&self) -> String {
+        diff(&self.changes, &self.base)
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the files that a patch is tried on are made here"
+)]
+mod tests {
+    use super::*;
+    use crate::cases::cases;
+    use crate::effect::HunkLine;
+    use proptest::prelude::*;
+    use similar::{ChangeTag, TextDiff};
+    use std::collections::BTreeMap;
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    type Tree = BTreeMap<String, String>;
+
+    fn path(text: &str) -> VirtualPath {
+        VirtualPath::parse(text, None).unwrap()
+    }
+
+    fn entry(text: Option<&str>) -> Entry {
+        text.map_or(Entry::Absent, |text| Entry::File {
+            hash: ContentHash::of(text.as_bytes()),
+            bytes: text.len() as u64,
+        })
+    }
+
+    /// Hunks with three lines of context; a lone CR ends no line.
+    fn content(old: &str, new: &str) -> FileDiff {
+        let (old, new): (Vec<_>, Vec<_>) = (
+            old.split_inclusive('\n').collect(),
+            new.split_inclusive('\n').collect(),
+        );
+        let diff = TextDiff::from_slices(&old, &new);
+        let mut out = FileDiff::default();
+        for group in diff.grouped_ops(3) {
+            let (first, last) = (group.first().unwrap(), group.last().unwrap());
+            let (old, new) = (
+                first.old_range().start..last.old_range().end,
+                first.new_range().start..last.new_range().end,
+            );
+            let lines: Vec<HunkLine> = group
+                .iter()
+                .flat_map(|op| diff.iter_changes(op))
+                .map(|change| HunkLine {
+                    op: match change.tag() {
+                        ChangeTag::Equal => ' ',
+                        ChangeTag::Delete => '-',
+                        ChangeTag::Insert => '+',
+                    },
+                    text: change.value().to_string(),
+                })
+                .collect();
+            out.added += lines.iter().filter(|line| line.op == '+').count();
+            out.removed += lines.iter().filter(|line| line.op == '-').count();
+            out.hunks.push(Hunk {
+                old_start: old.start + usize::from(!old.is_empty()),
+                old_lines: old.len(),
+                new_start: new.start + usize::from(!new.is_empty()),
+                new_lines: new.len(),
+                lines,
+            });
+        }
+        out
+    }
+
+    fn change(name: &str, old: Option<&str>, new: Option<&str>) -> Change {
+        let op = match (old, new) {
+            (None, _) => Op::Create,
+            (_, None) => Op::Delete,
+            _ => Op::Modify,
+        };
+        Change {
+            path: path(name),
+            op,
+            to: None,
+            before: entry(old),
+            after: entry(new),
+            diff: content(old.unwrap_or_default(), new.unwrap_or_default()),
+        }
+    }
+
+    /// What `patch -p1` makes of a tree; its complaint if it fails.
+    fn patched(before: &Tree, diff: &str) -> Result<Tree, String> {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in before {
+            let file = dir.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        let mut patch = Command::new("patch")
+            .args(["-p1", "--batch", "--binary", "--fuzz=0"])
+            .current_dir(dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("`patch` is needed for this test: install the package of that name");
+        let mut stdin = patch.stdin.take().unwrap();
+        stdin.write_all(diff.as_bytes()).unwrap();
+        drop(stdin);
+        let output = patch.wait_with_output().unwrap();
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let mut after = Tree::new();
+        collect(dir.path(), "", &mut after);
+        Ok(after)
+    }
+
+    fn collect(dir: &std::path::Path, prefix: &str, into: &mut Tree) {
+        for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let name = format!("{prefix}{}", entry.file_name().into_string().unwrap());
+            if entry.file_type().unwrap().is_dir() {
+                collect(&entry.path(), &format!("{name}/"), into);
+            } else {
+                into.insert(name, std::fs::read_to_string(entry.path()).unwrap());
+            }
+        }
+    }
+
+    fn tree(files: &[(&str, Option<&str>)]) -> Tree {
+        let present = |(name, text): &(&str, Option<&str>)| {
+            text.map(|text| (name.trim_start_matches('/').to_owned(), text.to_owned()))
+        };
+        files.iter().filter_map(present).collect()
+    }
+
+    #[track_caller]
+    fn check(name: &str, old: Option<&str>, new: Option<&str>) {
+        let text = diff(&[change(name, old, new)], &VirtualPath::top());
+        let after = patched(&tree(&[(name, old)]), &text);
+        assert_eq!(after, Ok(tree(&[(name, new)])), "{text}");
+    }
+
+    #[test]
+    fn patch_carries_out_edits_with_and_without_a_last_line_end() {
+        check("/r/a", Some("1\n2\n3\n"), Some("1\n2b\n3\n"));
+        check("/r/a", Some("1\n2"), Some("1\n2b"));
+        check("/r/a", Some("1\n2"), Some("1\n2\n"));
+        check("/r/a", Some("1\n2\n"), Some("1\n2"));
+        check("/r/a", Some("x"), Some("y\n\nz"));
+    }
+
+    #[test]
+    fn patch_carries_out_files_that_come_go_fill_and_empty() {
+        check("/r/new/deep", None, Some("a\nb\n"));
+        check("/r/a", Some("a\nb"), None);
+        check("/r/a", Some(""), Some("a\n"));
+        check("/r/empty", None, Some(""));
+        check("/r/empty", Some(""), None);
+        check("/r/a", Some("a\n"), Some(""));
+    }
+
+    #[test]
+    fn line_ends_of_every_kind_survive() {
+        check("/r/a", Some("1\r\n2\r\n3\r\n"), Some("1\r\n2b\r\n3\r\n"));
+        check("/r/a", Some("1\r\n2\r\n"), Some("1\n2\r\n"));
+        check("/r/a", Some("1\r2\r3"), Some("1\r2b\r3"));
+        check(
+            "/r/a",
+            Some("\u{c}\u{b}\u{2028}\n"),
+            Some("\u{c}\u{b}\u{2028}x\n"),
+        );
+    }
+
+    #[test]
+    fn odd_names_are_quoted_as_patch_reads_them() {
+        for name in [
+            "/r/a b",
+            "/my root/ a",
+            "/r/q\"q",
+            "/r/back\\slash",
+            "/r/é日",
+            "/r/\u{202e}gpj",
+            "/r/-p0",
+            "/r/a\u{a0}b",
+        ] {
+            check(name, Some("1\n2\n"), Some("1\n3\n"));
+            check(name, None, Some("1\n"));
+            check(name, Some("1\n"), None);
+        }
+    }
+
+    #[test]
+    fn no_name_is_deceptive_in_the_header() {
+        let text = diff(
+            &[change("/r/\u{202e}a\u{200b}", Some("1\n"), Some("2\n"))],
+            &VirtualPath::top(),
+        );
+        assert!(
+            !text.chars().any(|c| is_deceptive(c) && c != '\n'),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn content_that_looks_like_a_diff_stays_content() {
+        let tricky = "--- a/r/x\n+++ b/r/x\n@@ -1,1 +1,1 @@\n-- \n\\ No newline at end of file\n";
+        check("/r/a", Some("old\n"), Some(tricky));
+        check("/r/a", Some(tricky), Some("new\n"));
+    }
+
+    #[test]
+    fn patch_carries_out_moves_and_copies() {
+        let to = |op, new: &str| Change {
+            to: Some(path("/r/sub/new name")),
+            op,
+            after: entry(Some(new)),
+            ..change("/r/a", Some("1\n2\n3\n"), Some(new))
+        };
+        let before = tree(&[("/r/a", Some("1\n2\n3\n"))]);
+        let moved = diff(&[to(Op::Move, "1\n2\n3\n")], &VirtualPath::top());
+        let expected = tree(&[("/r/sub/new name", Some("1\n2\n3\n"))]);
+        assert_eq!(patched(&before, &moved), Ok(expected), "{moved}");
+        let copied = diff(&[to(Op::Copy, "1\n2b\n3\n")], &VirtualPath::top());
+        let expected = tree(&[
+            ("/r/a", Some("1\n2\n3\n")),
+            ("/r/sub/new name", Some("1\n2b\n3\n")),
+        ]);
+        assert_eq!(patched(&before, &copied), Ok(expected), "{copied}");
+    }
+
+    #[test]
+    fn what_a_patch_cannot_say_is_a_line_that_it_passes_over() {
+        let binary = Change {
+            diff: FileDiff {
+                binary: true,
+                binary_type: Some("image/png"),
+                ..FileDiff::default()
+            },
+            ..change("/r/\u{202e}img", Some("x"), Some("y"))
+        };
+        let large = Change {
+            diff: FileDiff {
+                large: true,
+                ..FileDiff::default()
+            },
+            ..change("/r/long", Some("x"), Some("y"))
+        };
+        let hidden = Change {
+            diff: FileDiff {
+                hidden: true,
+                ..FileDiff::default()
+            },
+            ..change("/r/secret", Some("x"), Some("y"))
+        };
+        let directory = Change {
+            op: Op::MakeDirectory,
+            after: Entry::Directory { entries: 0 },
+            ..change("/r/dir", None, Some(""))
+        };
+        let text = diff(
+            &[
+                binary,
+                large,
+                hidden,
+                directory,
+                crate::fixtures::deleted_directory("/r/old", 3, 2),
+                change("/r/a", Some("1\n"), Some("2\n")),
+            ],
+            &VirtualPath::top(),
+        );
+        let notes: Vec<&str> = text.lines().filter(|line| line.starts_with("# ")).collect();
+        let [x, y] = ["x", "y"].map(|text| ContentHash::of(text.as_bytes()));
+        let sizes = format!("1 byte, sha256 {x} -> 1 byte, sha256 {y}");
+        assert_eq!(
+            notes,
+            [
+                format!("# change /r/\\u{{202e}}img: binary content (image/png), {sizes}"),
+                format!("# change /r/long: too large to compare, {sizes}"),
+                "# change /r/secret: former content not shown, this worker may not read it".into(),
+                "# create directory /r/dir".into(),
+                "# delete directory /r/old with everything in it: 3 files, 0 directories, 3 bytes"
+                    .into(),
+                "#   f0 (1 byte)".into(),
+                "#   f1 (1 byte)".into(),
+                "#   ... and 1 more".into(),
+            ]
+        );
+        let after = patched(&tree(&[("/r/a", Some("1\n"))]), &text);
+        assert_eq!(after, Ok(tree(&[("/r/a", Some("2\n"))])));
+    }
+
+    #[test]
+    fn the_json_names_both_hashes_and_re_creates_the_new_text() {
+        let (old, new) = ("1\r\n2\n3", "1\r\n2b\n3\n4");
+        let text = json(&[change("/r/a", Some(old), Some(new))]).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let item = &value["changes"][0];
+        assert_eq!(item["path"], "/r/a");
+        assert_eq!(item["op"], "modify");
+        assert_eq!(
+            item["before_sha256"],
+            ContentHash::of(old.as_bytes()).to_string()
+        );
+        assert_eq!(
+            item["after_sha256"],
+            ContentHash::of(new.as_bytes()).to_string()
+        );
+        assert_eq!((&item["added"], &item["removed"]), (&3.into(), &2.into()));
+        assert_eq!(item["binary"], false);
+        let lines = item["hunks"][0]["lines"].as_array().unwrap();
+        let side = |gone: &str| -> String {
+            let kept = lines.iter().filter(|line| line["op"] != gone);
+            kept.map(|line| line["text"].as_str().unwrap()).collect()
+        };
+        assert_eq!((side("+"), side("-")), (old.to_owned(), new.to_owned()));
+    }
+
+    #[test]
+    fn a_file_that_comes_has_no_hash_before() {
+        let text = json(&[change("/r/a", None, Some("x"))]).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            value["changes"][0]["before_sha256"],
+            serde_json::Value::Null
+        );
+    }
+
+    proptest! {
+        #![proptest_config(cases(24))]
+        #[test]
+        fn patch_makes_the_new_text_of_the_old(
+            old in proptest::collection::vec("[ab\r+-]{0,2}\n", 0..12),
+            new in proptest::collection::vec("[ab\r+-]{0,2}\n", 1..12),
+            cut in any::<(bool, bool)>(),
+        ) {
+            let text = |lines: Vec<String>, cut: bool| {
+                let whole = lines.concat();
+                if cut { whole.trim_end_matches('\n').to_owned() } else { whole }
+            };
+            let (old, new) = (text(old, cut.0), text(new, cut.1));
+            prop_assume!(old != new && !new.is_empty());
+            let diff = diff(&[change("/r/a", Some(&old), Some(&new))], &VirtualPath::top());
+            let after = patched(&tree(&[("/r/a", Some(&old))]), &diff);
+            prop_assert_eq!(after, Ok(tree(&[("/r/a", Some(&new))])), "{}", diff);
+        }
+    }
+}

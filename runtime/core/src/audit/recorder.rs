@@ -1,0 +1,677 @@
+//! Audit writer thread and the handle that sends events to it; full queues and failing sinks are reported.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::thread::{self, Thread};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
+
+use super::chain::{Head, Record};
+use super::sink::AuditSink;
+use super::{AuditEvent, Step};
+use crate::error::{CallError, Code};
+
+/// How many events may wait for the sink.
+pub(crate) const DEFAULT_CAPACITY: usize = 8192;
+/// How long the writer waits after a batch, since waking it costs the caller more than sending.
+const BATCH_DELAY: Duration = Duration::from_millis(1);
+/// How long the writer waits before it tries a failing sink again.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Why an event was not recorded. The step that it describes must not happen.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// Too many events wait to be written.
+    #[error("too many records wait to be written to the audit (`RuntimeBuilder::audit_capacity`)")]
+    Full,
+    /// The last write failed, and none has succeeded since.
+    #[error("the audit cannot be written at present")]
+    Failing,
+    /// Writing this event failed.
+    #[error("cannot write the audit")]
+    Write(#[source] Arc<io::Error>),
+    /// The writer has ended.
+    #[error("the audit is closed")]
+    Closed,
+}
+
+impl AuditError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Full => Code::Busy,
+            Self::Failing | Self::Write(_) | Self::Closed => Code::Io,
+        }
+    }
+}
+
+impl From<AuditError> for CallError {
+    fn from(error: AuditError) -> Self {
+        let code = error.code();
+        match error {
+            AuditError::Full => {
+                Self::new(code, format!("{error}; try again shortly")).with("retry_after_ms", 50)
+            }
+            AuditError::Failing | AuditError::Write(_) | AuditError::Closed => Self::new(
+                code,
+                "the call cannot be recorded, so it is not carried out; the host must look after its audit",
+            ),
+        }
+    }
+}
+
+enum Message {
+    Record(AuditEvent),
+    Together(Vec<AuditEvent>),
+    Commit(AuditEvent, OnWriteError, SyncSender<Result<(), AuditError>>),
+    Flush(Flushed),
+}
+
+/// What happens to a committed event that cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnWriteError {
+    /// Discard it: its step does not happen, and another event is recorded instead.
+    Discard,
+    /// Keep it until it can be written: its step has happened.
+    Retry,
+}
+
+/// Called once all earlier events are written, or with an error.
+type Flushed = Box<dyn FnOnce(Result<(), AuditError>) + Send>;
+
+/// State shared by the callers and the writer.
+#[derive(Debug, Default)]
+struct Status {
+    failing: AtomicBool,
+    /// Events refused since the last record.
+    missed: AtomicU64,
+}
+
+/// Handle of the audit.
+///
+/// The writer ends once the last handle is dropped and all events are written.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Audit(Arc<AuditSender>);
+
+#[derive(Debug)]
+struct AuditSender {
+    sender: SyncSender<Message>,
+    writer: Thread,
+    status: Arc<Status>,
+}
+
+/// Weak handle of the audit, which does not keep the writer alive.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct WeakAudit(Weak<AuditSender>);
+
+impl WeakAudit {
+    /// The audit, unless it has ended.
+    #[doc(hidden)]
+    pub fn upgrade(&self) -> Option<Audit> {
+        self.0.upgrade().map(Audit)
+    }
+}
+
+impl Audit {
+    /// Starts the writer over `sink`; at most `capacity` events wait for it.
+    #[doc(hidden)]
+    pub fn start(sink: impl AuditSink, capacity: usize) -> io::Result<Self> {
+        let (sender, receiver) = mpsc::sync_channel(capacity);
+        let status = Arc::new(Status::default());
+        let writer = Writer {
+            head: sink.head(),
+            sink,
+            unwritten: Vec::new(),
+            most_unwritten: capacity,
+            status: Arc::clone(&status),
+        };
+        let thread = thread::Builder::new()
+            .name("bailiwick-audit".to_owned())
+            .spawn(move || writer.run(&receiver))?;
+        Ok(Self(Arc::new(AuditSender {
+            sender,
+            writer: thread.thread().clone(),
+            status,
+        })))
+    }
+
+    #[doc(hidden)]
+    pub fn downgrade(&self) -> WeakAudit {
+        WeakAudit(Arc::downgrade(&self.0))
+    }
+
+    /// Sends `event` without waiting; on an error the step must not happen.
+    #[doc(hidden)]
+    pub fn record(&self, event: AuditEvent) -> Result<(), AuditError> {
+        self.send(Message::Record(event), 1)
+    }
+
+    /// Sends all of these events without waiting, or none; they are written together.
+    #[doc(hidden)]
+    pub fn record_all(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
+        let count = events.len() as u64;
+        self.send(Message::Together(events), count)
+    }
+
+    /// Sends the events of an effect that has begun. Unlike others they are accepted while the sink fails, and written as soon
+    /// as possible; only a full audit loses them.
+    #[doc(hidden)]
+    pub fn record_effect(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
+        let count = events.len() as u64;
+        let sent = self.send_now(Message::Together(events));
+        sent.inspect_err(|_| self.count_missed(count))
+    }
+
+    /// Sends `event` without waiting. On an error it does not count as missing: the caller keeps it and tries again.
+    #[doc(hidden)]
+    pub fn offer(&self, event: AuditEvent) -> Result<(), AuditError> {
+        self.try_send(Message::Record(event))
+    }
+
+    fn send(&self, message: Message, events: u64) -> Result<(), AuditError> {
+        self.try_send(message)
+            .inspect_err(|_| self.count_missed(events))
+    }
+
+    fn count_missed(&self, events: u64) {
+        self.0.status.missed.fetch_add(events, Ordering::AcqRel);
+    }
+
+    fn try_send(&self, message: Message) -> Result<(), AuditError> {
+        if self.0.status.failing.load(Ordering::Acquire) {
+            return Err(AuditError::Failing);
+        }
+        self.send_now(message)
+    }
+
+    fn send_now(&self, message: Message) -> Result<(), AuditError> {
+        self.0
+            .sender
+            .try_send(message)
+            .map_err(|error| match error {
+                TrySendError::Full(_) => AuditError::Full,
+                TrySendError::Disconnected(_) => AuditError::Closed,
+            })
+    }
+
+    /// Writes `event` and everything before it. Blocks, so it must run on a pool thread. On an error the step must not
+    /// happen.
+    ///
+    /// Written records survive a crash of this process; whether they survive a power failure depends on the sink.
+    pub(crate) fn commit(&self, event: AuditEvent) -> Result<(), AuditError> {
+        self.commit_or(event, OnWriteError::Discard)
+    }
+
+    /// Like [`Self::commit`], for a step that has happened: after an error the event is written as soon as possible.
+    pub(crate) fn commit_effect(&self, event: AuditEvent) -> Result<(), AuditError> {
+        self.commit_or(event, OnWriteError::Retry)
+    }
+
+    fn commit_or(&self, event: AuditEvent, on_error: OnWriteError) -> Result<(), AuditError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.0
+            .sender
+            .send(Message::Commit(event, on_error, reply))
+            .map_err(|_| AuditError::Closed)?;
+        self.0.writer.unpark();
+        answer.recv().map_err(|_| AuditError::Closed)?
+    }
+
+    /// Waits until all earlier events are written, and synced if the sink supports it.
+    #[doc(hidden)]
+    pub async fn flush(&self) -> Result<(), AuditError> {
+        let (reply, answer) = oneshot::channel();
+        // The caller may be gone.
+        let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
+        match self.0.sender.try_send(Message::Flush(reply)) {
+            Ok(()) => {}
+            Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
+            Err(TrySendError::Full(flush)) => {
+                let sender = self.0.sender.clone();
+                tokio::task::spawn_blocking(move || sender.send(flush).map_err(drop))
+                    .await
+                    .map_err(|_| AuditError::Closed)?
+                    .map_err(|()| AuditError::Closed)?;
+            }
+        }
+        self.0.writer.unpark();
+        answer.await.map_err(|_| AuditError::Closed)?
+    }
+
+    /// Calls `flushed` once all earlier events are written, and synced if the sink supports it. Does not wait; a full audit
+    /// is an error at once.
+    pub(crate) fn flush_then(&self, flushed: impl FnOnce(Result<(), AuditError>) + Send + 'static) {
+        let (message, error) = match self.0.sender.try_send(Message::Flush(Box::new(flushed))) {
+            Ok(()) => return self.0.writer.unpark(),
+            Err(TrySendError::Full(message)) => (message, AuditError::Full),
+            Err(TrySendError::Disconnected(message)) => (message, AuditError::Closed),
+        };
+        if let Message::Flush(flushed) = message {
+            flushed(Err(error));
+        }
+    }
+}
+
+/// Seals and writes events on a thread of its own.
+struct Writer<S> {
+    sink: S,
+    head: Head,
+    /// Events that could not be written; retried with the next batch.
+    unwritten: Vec<AuditEvent>,
+    most_unwritten: usize,
+    status: Arc<Status>,
+}
+
+impl<S: AuditSink> Writer<S> {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        loop {
+            let first = if self.unwritten.is_empty() {
+                receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                receiver.recv_timeout(RETRY)
+            };
+            match first {
+                Ok(first) => self.take(std::iter::once(first).chain(receiver.try_iter())),
+                Err(RecvTimeoutError::Timeout) => self.take(std::iter::empty()),
+                Err(RecvTimeoutError::Disconnected) => return self.take(std::iter::empty()),
+            }
+            thread::park_timeout(BATCH_DELAY);
+        }
+    }
+
+    /// Writes one batch and reports the result.
+    fn take(&mut self, messages: impl Iterator<Item = Message>) {
+        let (mut commits, mut flushes) = (Vec::new(), Vec::new());
+        for message in messages.take(self.most_unwritten.max(1)) {
+            match message {
+                Message::Record(event) => self.unwritten.push(event),
+                Message::Together(events) => self.unwritten.extend(events),
+                Message::Commit(event, on_error, reply) => {
+                    commits.push((self.unwritten.len(), on_error, reply));
+                    self.unwritten.push(event);
+                }
+                Message::Flush(reply) => flushes.push(reply),
+            }
+        }
+        let result = self.write();
+        self.status
+            .failing
+            .store(result.is_err(), Ordering::Release);
+        if result.is_err() {
+            let refused = commits
+                .iter()
+                .filter(|(_, on_error, _)| *on_error == OnWriteError::Discard);
+            self.discard(refused.map(|(index, ..)| *index));
+        }
+        // The caller may be gone.
+        for (.., reply) in commits {
+            let _ = reply.send(result.clone());
+        }
+        let synced = if flushes.is_empty() {
+            result
+        } else {
+            result.and_then(|()| self.sync())
+        };
+        for reply in flushes {
+            reply(synced.clone());
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), AuditError> {
+        let synced = self.sink.sync();
+        synced.map_err(|error| AuditError::Write(Arc::new(error)))
+    }
+
+    /// Writes all pending events, or none.
+    fn write(&mut self) -> Result<(), AuditError> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let missed = self.status.missed.swap(0, Ordering::AcqRel);
+        let mut head = self.head;
+        let written = seal_all(&mut head, missed, &self.unwritten)
+            .and_then(|records| self.sink.keep(&records));
+        match written {
+            Ok(()) => {
+                self.head = head;
+                self.unwritten.clear();
+                Ok(())
+            }
+            Err(error) => {
+                self.status.missed.fetch_add(missed, Ordering::AcqRel);
+                Err(AuditError::Write(Arc::new(error)))
+            }
+        }
+    }
+
+    /// Discards failed commits, whose steps do not happen.
+    ///
+    /// All other events are kept. Those beyond the bound are counted instead.
+    fn discard(&mut self, commits: impl DoubleEndedIterator<Item = usize>) {
+        for index in commits.rev() {
+            if self.unwritten.len() > self.most_unwritten {
+                self.unwritten.remove(index);
+                self.status.missed.fetch_add(1, Ordering::AcqRel);
+            } else if let Some(event) = self.unwritten.get_mut(index) {
+                let error = CallError::new(Code::Io, "the audit could not be written");
+                event.step = Step::without_result(&error, false);
+            }
+        }
+    }
+}
+
+fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<Vec<Record>> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let at = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let mut missed = Some(missed);
+    events
+        .iter()
+        .map(|event| {
+            let missed = missed.take().unwrap_or_default();
+            head.seal(at, missed, event.clone())
+                .map_err(io::Error::other)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::sink::MemoryAudit;
+    use crate::audit::tests::failed;
+    use std::sync::{Condvar, Mutex};
+
+    /// A sink that blocks or fails on request.
+    #[derive(Clone)]
+    struct FlakySink {
+        memory: MemoryAudit,
+        mood: Arc<(Mutex<Mood>, Condvar)>,
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mood {
+        Well,
+        Asleep,
+        Full,
+    }
+
+    impl FlakySink {
+        fn new() -> Self {
+            Self {
+                memory: MemoryAudit::new(1000),
+                mood: Arc::new((Mutex::new(Mood::Well), Condvar::new())),
+            }
+        }
+
+        fn set(&self, mood: Mood) {
+            *self.mood.0.lock().unwrap() = mood;
+            self.mood.1.notify_all();
+        }
+
+        /// Returns once `records` are kept.
+        fn wait_for(&self, records: u64) {
+            let mood = self.mood.0.lock().unwrap();
+            let missing = |_: &mut Mood| self.memory.head().next < records;
+            drop(self.mood.1.wait_while(mood, missing).unwrap());
+        }
+
+        fn messages(&self) -> Vec<String> {
+            let said = |record: &Record| match &record.event().step {
+                Step::Failed(step) => format!("{}: {}", step.code, step.message),
+                other => format!("{other:?}"),
+            };
+            self.memory.records().iter().map(said).collect()
+        }
+    }
+
+    impl AuditSink for FlakySink {
+        fn head(&self) -> Head {
+            self.memory.head()
+        }
+
+        fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+            let mood = self.mood.0.lock().unwrap();
+            let mood = self
+                .mood
+                .1
+                .wait_while(mood, |mood| *mood == Mood::Asleep)
+                .unwrap();
+            match *mood {
+                Mood::Full => Err(io::ErrorKind::StorageFull.into()),
+                Mood::Well | Mood::Asleep => {
+                    self.memory.keep(records)?;
+                    self.mood.1.notify_all();
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn events_are_kept_in_the_order_they_came() {
+        let sink = MemoryAudit::new(10);
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        for n in 0..20 {
+            audit.record(failed(&n.to_string())).unwrap();
+        }
+        audit.flush().await.unwrap();
+        let kept: Vec<u64> = sink.records().iter().map(Record::seq).collect();
+        assert_eq!(kept, (10..20).collect::<Vec<_>>());
+        assert_eq!(sink.head().next, 20);
+    }
+
+    #[test]
+    fn a_committed_event_is_kept_when_commit_returns_and_so_is_what_came_before() {
+        let sink = MemoryAudit::new(10);
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        audit.record(failed("before")).unwrap();
+        audit.commit(failed("effect")).unwrap();
+        assert_eq!(sink.records().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_full_audit_refuses_without_waiting_and_the_next_record_counts_it() {
+        let sink = FlakySink::new();
+        let audit = Audit::start(sink.clone(), 4).unwrap();
+        sink.set(Mood::Asleep);
+        let records = (0..101).map(|n| audit.record(failed(&n.to_string())));
+        let refused: Vec<AuditError> = records.filter_map(Result::err).collect();
+        let taken = 101 - refused.len();
+        assert!((4..=9).contains(&taken), "{taken}");
+        assert!(
+            refused
+                .iter()
+                .all(|error| matches!(error, AuditError::Full))
+        );
+        let refused = CallError::from(refused.into_iter().next().unwrap());
+        assert!(
+            refused
+                .message()
+                .contains("`RuntimeBuilder::audit_capacity`")
+        );
+        sink.set(Mood::Well);
+        audit.flush().await.unwrap();
+        audit.commit(failed("after")).unwrap();
+        let records = sink.memory.records();
+        assert_eq!(records.len(), taken + 1);
+        let missed: u64 = records.iter().map(Record::missed).sum();
+        assert_eq!(missed, 101 - taken as u64);
+    }
+
+    #[tokio::test]
+    async fn what_belongs_together_is_taken_whole_or_counted_whole() {
+        let sink = FlakySink::new();
+        let audit = Audit::start(sink.clone(), 2).unwrap();
+        let several = || vec![failed("a"), failed("b"), failed("c")];
+        audit.record_all(several()).unwrap();
+        audit.flush().await.unwrap();
+        assert_eq!(
+            sink.messages(),
+            ["NOT_FOUND: a", "NOT_FOUND: b", "NOT_FOUND: c"]
+        );
+        sink.set(Mood::Asleep);
+        let taken = (0..100).filter(|_| audit.record_all(several()).is_ok());
+        let taken = taken.count() as u64;
+        assert!((2..=5).contains(&taken), "{taken}");
+        sink.set(Mood::Well);
+        audit.flush().await.unwrap();
+        audit.commit(failed("after")).unwrap();
+        let records = sink.memory.records();
+        assert_eq!(records.len() as u64, 3 + taken * 3 + 1);
+        let missed: u64 = records.iter().map(Record::missed).sum();
+        assert_eq!(missed, (100 - taken) * 3);
+    }
+
+    #[test]
+    fn a_failing_sink_refuses_everything_until_a_write_succeeds() {
+        let sink = FlakySink::new();
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        audit.commit(failed("first")).unwrap();
+        sink.set(Mood::Full);
+        assert!(matches!(
+            audit.commit(failed("never happened")),
+            Err(AuditError::Write(_))
+        ));
+        assert!(matches!(
+            audit.record(failed("refused")),
+            Err(AuditError::Failing)
+        ));
+        sink.set(Mood::Well);
+        audit.commit(failed("last")).unwrap();
+        audit.record(failed("handed over")).unwrap();
+        assert_eq!(
+            sink.messages(),
+            [
+                "NOT_FOUND: first",
+                "IO: the audit could not be written",
+                "NOT_FOUND: last"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_effect_is_kept_as_it_was_until_the_sink_can_be_written() {
+        let sink = FlakySink::new();
+        let audit = Audit::start(sink.clone(), 10).unwrap();
+        sink.set(Mood::Full);
+        for effect in ["first", "second"] {
+            assert!(matches!(
+                audit.commit_effect(failed(effect)),
+                Err(AuditError::Write(_))
+            ));
+        }
+        assert!(audit.commit(failed("refused")).is_err());
+        audit.record_effect(vec![failed("third")]).unwrap();
+        sink.set(Mood::Well);
+        audit.commit(failed("last")).unwrap();
+        assert_eq!(
+            sink.messages(),
+            [
+                "NOT_FOUND: first",
+                "NOT_FOUND: second",
+                "IO: the audit could not be written",
+                "NOT_FOUND: third",
+                "NOT_FOUND: last",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_failing_sink_is_tried_again_without_being_asked() {
+        let sink = FlakySink::new();
+        let audit = Audit::start(sink.clone(), 100).unwrap();
+        sink.set(Mood::Full);
+        audit.record(failed("kept")).unwrap();
+        assert!(audit.flush().await.is_err());
+        sink.set(Mood::Well);
+        sink.wait_for(1);
+        assert_eq!(sink.messages(), ["NOT_FOUND: kept"]);
+    }
+
+    #[test]
+    fn refused_commits_do_not_pile_up_while_the_sink_fails() {
+        let sink = FlakySink::new();
+        let audit = Audit::start(sink.clone(), 3).unwrap();
+        sink.set(Mood::Full);
+        for _ in 0..10 {
+            assert!(audit.commit(failed("never happened")).is_err());
+        }
+        sink.set(Mood::Well);
+        audit.commit(failed("last")).unwrap();
+        let records = sink.memory.records();
+        assert_eq!(records.len(), 4);
+        assert_eq!(records.iter().map(Record::missed).sum::<u64>(), 7);
+    }
+
+    /// Keeps records in memory, and syncs them unless it cannot.
+    struct Synced {
+        memory: MemoryAudit,
+        /// How many records were kept at each sync.
+        at: Arc<Mutex<Vec<u64>>>,
+        fails: bool,
+    }
+
+    impl AuditSink for Synced {
+        fn head(&self) -> Head {
+            self.memory.head()
+        }
+
+        fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+            self.memory.keep(records)
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            self.at.lock().unwrap().push(self.memory.head().next);
+            if self.fails {
+                Err(io::ErrorKind::StorageFull.into())
+            } else {
+                Ok(())
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_flushed_is_synced_and_what_cannot_be_is_not_flushed() {
+        for fails in [false, true] {
+            let at = Arc::new(Mutex::new(Vec::new()));
+            let sink: Box<dyn AuditSink> = Box::new(Synced {
+                memory: MemoryAudit::new(10),
+                at: Arc::clone(&at),
+                fails,
+            });
+            let audit = Audit::start(sink, 100).unwrap();
+            audit.commit(failed("effect")).unwrap();
+            assert_eq!(*at.lock().unwrap(), [0; 0], "a call waits for no disk");
+            audit.record(failed("grant")).unwrap();
+            assert_eq!(audit.flush().await.is_err(), fails);
+            assert_eq!(*at.lock().unwrap(), [2]);
+            audit.record(failed("after")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_sink_that_panics_closes_the_audit() {
+        struct Broken;
+        impl AuditSink for Broken {
+            fn head(&self) -> Head {
+                Head::default()
+            }
+            fn keep(&mut self, _: &[Record]) -> io::Result<()> {
+                panic!("a fault of the sink")
+            }
+        }
+        let audit = Audit::start(Broken, 10).unwrap();
+        assert!(matches!(audit.commit(failed("x")), Err(AuditError::Closed)));
+        assert!(matches!(audit.commit(failed("y")), Err(AuditError::Closed)));
+    }
+}

@@ -1,0 +1,446 @@
+//! Permits: proof that a call was authorised, required for every read and every change.
+
+mod gate;
+mod meter;
+mod remote;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::call::Progress;
+use crate::error::{CallError, Code};
+use crate::path::VirtualPath;
+use crate::policy::{Authority, Limits, OpenFolder, Verdict, WriteMode};
+use crate::root::{Root, RootTable};
+use crate::scope::{Coverage, Operation, Scope, Verb};
+
+pub(crate) use gate::{GRACE, Gate, Pass, settled};
+pub use meter::BudgetExceeded;
+pub(crate) use meter::{Charge, Meter};
+#[doc(hidden)]
+pub use remote::CallPermit;
+
+/// Why a call in flight is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum StopReason {
+    /// The caller no longer waits for the result.
+    Cancelled = 1,
+    /// The deadline has passed.
+    Expired = 2,
+    /// The worker was revoked.
+    Revoked = 3,
+}
+
+/// The effect began before the call was stopped.
+const BEGUN: u8 = 4;
+
+/// Stops a call in flight. The first state that is set is final: a call whose effect has begun cannot be stopped.
+#[derive(Debug, Default)]
+pub(crate) struct StopFlag {
+    state: AtomicU8,
+    /// The call was sent to a server.
+    sent: AtomicBool,
+    progress: Option<Progress>,
+}
+
+impl StopFlag {
+    /// Creates a flag that also reports progress.
+    pub(crate) fn counting(progress: Option<Progress>) -> Self {
+        Self {
+            progress,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn raise(&self, why: StopReason) {
+        // A call that is stopped already keeps its first reason.
+        let _ = self.set(why as u8);
+    }
+
+    /// Marks the effect as begun, unless the call was stopped before.
+    fn begin(&self) -> Result<(), CallError> {
+        self.set(BEGUN).map(drop).or_else(|_| self.check())
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.state.load(Ordering::Acquire) == BEGUN
+    }
+
+    /// Whether the call was sent to a server.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.sent.load(Ordering::Acquire)
+    }
+
+    fn set(&self, state: u8) -> Result<u8, u8> {
+        self.state
+            .compare_exchange(0, state, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), CallError> {
+        match self.state.load(Ordering::Acquire) {
+            0 | BEGUN => Ok(()),
+            expired if expired == StopReason::Expired as u8 => Err(CallError::new(
+                Code::Deadline,
+                "the call did not end in time; ask for less at once",
+            )),
+            revoked if revoked == StopReason::Revoked as u8 => Err(self::revoked()),
+            _ => Err(CallError::new(Code::Cancelled, "the call was cancelled")),
+        }
+    }
+}
+
+/// What an authorised call may do; shared by its permits.
+#[derive(Debug)]
+pub(crate) struct PermitScope {
+    /// All policy layers, including that of the call.
+    pub(crate) authority: Authority,
+    /// Grants that this call uses.
+    pub(crate) granted: Vec<Coverage>,
+    /// Files that are protected by their surroundings, not by their names, and whose change is authorised.
+    pub(crate) protected: Vec<VirtualPath>,
+    /// Links that were followed: the requested path and the resolved path.
+    pub(crate) moved: Vec<(VirtualPath, VirtualPath)>,
+    /// The worker's directory handles.
+    pub(crate) roots: Arc<RootTable>,
+    /// Closed when the worker or an ancestor is revoked.
+    pub(crate) gate: Arc<Gate>,
+    /// Closed when a grant used here is revoked.
+    pub(crate) grant_gates: Vec<Arc<Gate>>,
+    /// Stops the call when it is cancelled or its deadline passes.
+    pub(crate) stop: Arc<StopFlag>,
+}
+
+impl PermitScope {
+    fn gates(&self) -> impl Iterator<Item = &Gate> {
+        std::iter::once(&*self.gate).chain(self.grant_gates.iter().map(Arc::as_ref))
+    }
+
+    fn shared_gates(&self) -> Vec<Arc<Gate>> {
+        let own = std::iter::once(&self.gate);
+        own.chain(&self.grant_gates).cloned().collect()
+    }
+
+    fn checkpoint(&self) -> Result<(), CallError> {
+        self.stop.check()?;
+        if let Some(progress) = &self.stop.progress {
+            progress.step();
+        }
+        if !self.stop.has_begun() && self.gates().any(Gate::is_closed) {
+            Err(revoked())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+pub(crate) fn revoked() -> CallError {
+    CallError::new(
+        Code::Cancelled,
+        "the authority behind this call was revoked, or its runtime has ended",
+    )
+}
+
+/// Why a tool stopped before it was done.
+#[derive(Debug)]
+pub enum Interrupt {
+    /// The tool failed with this error.
+    Failed(CallError),
+    /// The tool needs more than was authorised. The pipeline judges these needs as well, then runs the tool again.
+    Needs(Vec<Scope>),
+    /// These files are protected by what surrounds them. Changing one requires a grant that names it.
+    Protected(Vec<VirtualPath>),
+    /// `from` is a link, or behind one, and resolves to `to`. The pipeline judges `to`, then runs the tool again.
+    Moved {
+        /// The path that was judged.
+        from: VirtualPath,
+        /// The path without links.
+        to: VirtualPath,
+    },
+    /// Several interrupts at once. The pipeline handles all of them, then runs the tool again.
+    All(Vec<Interrupt>),
+}
+
+impl From<CallError> for Interrupt {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Interrupt> for CallError {
+    /// Converts an interrupt where nothing more can be judged: a tool that returns one there has a bug.
+    fn from(interrupt: Interrupt) -> Self {
+        match interrupt {
+            Interrupt::Failed(error) => error,
+            Interrupt::Needs(_)
+            | Interrupt::Protected(_)
+            | Interrupt::Moved { .. }
+            | Interrupt::All(_) => Self::new(
+                Code::Internal,
+                format!("the tool asked too late: {interrupt}"),
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::Needs(needs) => write!(f, "needs {needs:?}"),
+            Self::Protected(paths) => write!(f, "protected {paths:?}"),
+            Self::All(interrupts) => write!(f, "{interrupts:?}"),
+            Self::Moved { from, to } => write!(f, "{from} is {to}"),
+        }
+    }
+}
+
+/// Proof that a call was authorised and may read; only the pipeline creates it.
+///
+/// A tool also uses it to check what it finds while it runs: [`ReadPermit::judge`] decides whether an entry of a
+/// listing, a link or a file in a subtree is visible.
+///
+/// A permit cannot be made outside the pipeline:
+/// ```compile_fail
+/// let permit = bailiwick::tool::ReadPermit { scope: todo!() };
+/// ```
+/// A tool gets one by being called:
+/// ```
+/// fn size_limit(permit: &bailiwick::tool::ReadPermit) -> u64 {
+///     permit.limits().read_max_bytes
+/// }
+/// ```
+#[derive(Debug)]
+pub struct ReadPermit {
+    scope: Arc<PermitScope>,
+}
+
+impl ReadPermit {
+    pub(crate) fn mint(scope: Arc<PermitScope>) -> Self {
+        Self { scope }
+    }
+
+    /// Returns the verdict on any operation of `verb` on `path`, given all layers and grants of this call.
+    #[must_use]
+    pub fn judge(&self, verb: Verb, path: &VirtualPath) -> Verdict {
+        self.judge_need(&Scope::file(verb, path.clone()))
+    }
+
+    /// Returns the verdict on `need`, given all layers and grants of this call.
+    #[must_use]
+    pub fn judge_need(&self, need: &Scope) -> Verdict {
+        self.scope.authority.judge(need, &self.scope.granted)
+    }
+
+    /// Returns whether an entry at `path` is visible.
+    #[must_use]
+    pub fn shows(&self, path: &VirtualPath) -> bool {
+        self.judge(Verb::Read, path) == Verdict::Allow
+    }
+
+    /// Requires that the call may do any operation of `verb` on each of `paths`, which it found while it ran.
+    ///
+    /// # Errors
+    /// As [`Self::require_needs`].
+    pub fn require<'p>(
+        &self,
+        verb: Verb,
+        paths: impl IntoIterator<Item = &'p VirtualPath>,
+    ) -> Result<(), Interrupt> {
+        let paths = paths.into_iter();
+        self.require_needs(paths.map(|path| Scope::file(verb, path.clone())))
+    }
+
+    /// Requires that the call may do all of `needs`, which it found while it ran.
+    ///
+    /// # Errors
+    /// [`Interrupt::Failed`] with `PERMISSION_DENIED` if one is denied; [`Interrupt::Needs`] with those that need approval.
+    pub fn require_needs(&self, needs: impl IntoIterator<Item = Scope>) -> Result<(), Interrupt> {
+        let mut asks = Vec::new();
+        for need in needs {
+            match self.judge_need(&need) {
+                Verdict::Allow => {}
+                Verdict::Ask => asks.push(need),
+                Verdict::Deny => return Err(Interrupt::Failed(hidden_entry())),
+            }
+        }
+        if asks.is_empty() {
+            Ok(())
+        } else {
+            Err(Interrupt::Needs(asks))
+        }
+    }
+
+    /// Returns whether the call is authorised to change a protected file at `path`.
+    #[must_use]
+    pub fn may_change_protected(&self, path: &VirtualPath) -> bool {
+        let need = Scope::file(Verb::Write, path.clone());
+        self.scope.protected.contains(path) || self.scope.authority.protects(&need)
+    }
+
+    /// Requires a grant for each of `paths`, which are protected by what surrounds them.
+    ///
+    /// # Errors
+    /// [`Interrupt::Protected`] with those that are not authorised yet.
+    pub fn require_protected(&self, mut paths: Vec<VirtualPath>) -> Result<(), Interrupt> {
+        paths.retain(|path| !self.may_change_protected(path));
+        if paths.is_empty() {
+            Ok(())
+        } else {
+            Err(Interrupt::Protected(paths))
+        }
+    }
+
+    /// Requires that the call may create the directories `missing`, the ancestors of `target`. A host's grant of a bare
+    /// pattern that covers `target` is enough, unless the name of a directory is protected; an answer at a prompt names
+    /// each directory.
+    ///
+    /// # Errors
+    /// As [`ReadPermit::require_needs`].
+    pub fn require_parents<'p>(
+        &self,
+        target: &VirtualPath,
+        missing: impl IntoIterator<Item = &'p VirtualPath>,
+    ) -> Result<(), Interrupt> {
+        let target = Scope::doing(Operation::Create, target.clone());
+        let mut grants = self.scope.granted.iter();
+        let granted = grants.any(|grant| grant.is_bare() && grant.covers(&target));
+        let made = missing.into_iter();
+        let needs = made.map(|path| Scope::doing(Operation::Create, path.clone()));
+        let rest = needs.filter(|need| {
+            let asked = self.judge_need(need) == Verdict::Ask;
+            let protected = || {
+                need.path()
+                    .is_some_and(|path| self.may_change_protected(path))
+            };
+            !(granted && asked && !protected())
+        });
+        self.require_needs(rest)
+    }
+
+    /// Returns the path that `asked` resolved to if links were followed, else `asked`.
+    #[must_use]
+    pub fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
+        self.scope
+            .moved
+            .iter()
+            .find(|(from, _)| from == asked)
+            .map_or(asked, |(_, to)| to)
+    }
+
+    /// Returns the root that contains `path`, and the path relative to it (empty for the root itself).
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if no root of this worker contains it.
+    pub fn root_of<'s, 'p>(
+        &'s self,
+        path: &'p VirtualPath,
+    ) -> Result<(&'s Root, &'p str), CallError> {
+        self.scope
+            .roots
+            .find(path)
+            .ok_or_else(|| CallError::not_found(path))
+    }
+
+    /// Returns the worker's roots in the order of the configuration.
+    pub fn roots(&self) -> impl Iterator<Item = &Root> {
+        self.scope.roots.iter()
+    }
+
+    /// Returns the folders that are open to this call, in path order.
+    #[must_use]
+    pub fn open_folders(&self) -> Vec<OpenFolder> {
+        self.scope.authority.open_folders()
+    }
+
+    /// Returns the limits of this call, each the tightest of all layers.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        self.scope.authority.limits()
+    }
+
+    /// Returns whether all layers allow this write mode.
+    #[must_use]
+    pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
+        self.scope.authority.allows_write_mode(mode)
+    }
+
+    /// Returns whether files with several hard links are refused.
+    #[must_use]
+    pub fn strict_hardlinks(&self) -> bool {
+        self.scope.authority.strict_hardlinks()
+    }
+
+    /// Checks that the call may continue. Tools call it between units of work.
+    ///
+    /// # Errors
+    /// `CANCELLED` or `DEADLINE`.
+    pub fn checkpoint(&self) -> Result<(), CallError> {
+        self.scope.checkpoint()
+    }
+}
+
+/// Proof that a call was authorised and may carry out its plan; taken by value, so it is used once.
+///
+/// ```compile_fail
+/// fn twice(permit: bailiwick::tool::WritePermit) {
+///     drop(permit);
+///     drop(permit); // used twice
+/// }
+/// ```
+/// ```
+/// fn once(permit: bailiwick::tool::WritePermit) {
+///     drop(permit);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct WritePermit {
+    read: ReadPermit,
+}
+
+impl WritePermit {
+    pub(crate) fn mint(scope: Arc<PermitScope>) -> Self {
+        Self {
+            read: ReadPermit::mint(scope),
+        }
+    }
+
+    /// Returns the read permit of the call.
+    #[must_use]
+    pub fn reading(&self) -> &ReadPermit {
+        &self.read
+    }
+
+    /// The gates that are closed when the worker or a grant that the call uses is revoked.
+    pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
+        self.read.scope.shared_gates()
+    }
+
+    /// Marks the effect as begun: from now on the call cannot be stopped. Fails after a revocation. A revocation waits
+    /// until [`apply`](crate::WriteTool::apply) returns even before this is called, so call
+    /// [`checkpoint`](ReadPermit::checkpoint) between preparatory steps, such as writing temporary files.
+    ///
+    /// # Errors
+    /// `CANCELLED` or `DEADLINE` if the effect must not begin.
+    pub fn begin(&self) -> Result<Commit<'_>, CallError> {
+        let passes = self.read.scope.gates().map(Gate::pass);
+        let passes = passes.collect::<Option<_>>().ok_or_else(revoked)?;
+        self.read.scope.stop.begin()?;
+        Ok(Commit { _passes: passes })
+    }
+}
+
+/// An effect in progress; see [`WritePermit::begin`].
+#[derive(Debug)]
+pub struct Commit<'p> {
+    _passes: Vec<Pass<'p>>,
+}
+
+/// The error for a denied entry beneath a requested path. It does not name the entry, which is hidden from the caller.
+fn hidden_entry() -> CallError {
+    CallError::new(
+        Code::PermissionDenied,
+        "something beneath that path is not this worker's; name smaller parts",
+    )
+}

@@ -1,0 +1,400 @@
+//! Configuration: the roots and the outermost policy layer, and the table of all keys.
+
+mod error;
+mod join;
+mod parse;
+mod schema;
+mod sources;
+mod text;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::error::{CallError, Code};
+use crate::path::{PathError, VirtualPath};
+use crate::policy::{Access, Authority, OpenFolder, Policy, Verdict};
+use crate::scope::{Resource, Scope, ScopePattern, Verb};
+
+pub use crate::policy::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
+pub use error::ConfigError;
+pub use schema::{config_schema, policy_schema};
+pub(crate) use sources::unknown_tool;
+pub use sources::{ConfigSource, ConfigSources, Effective};
+
+/// Resolves paths written by models to virtual paths.
+///
+/// Each worker has one. Relative paths begin in its working directory ([`WorkerSpec::cwd`](crate::WorkerSpec::cwd)).
+#[derive(Clone, Debug, Default)]
+pub struct Namespace {
+    default_root: Option<VirtualPath>,
+    /// The open folders inside the roots.
+    open: Arc<[OpenFolder]>,
+    /// The optional roots that could not be opened.
+    unavailable: Arc<[UnavailableRoot]>,
+    /// Whether no path can be used at all.
+    empty: bool,
+}
+
+/// An optional root ([`RootConfig::optional`]) that could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnavailableRoot {
+    /// Its mount point.
+    pub path: VirtualPath,
+    /// Why it could not be opened.
+    pub reason: String,
+}
+
+/// Message to clients of a server without root.
+pub(crate) const NO_ROOT: &str =
+    "this server has no root directory: ask the person who runs it to start it with a directory";
+
+/// Maximum number of open folders in an error or a description.
+const MOST_NAMED: usize = 8;
+
+impl Namespace {
+    /// The namespace of a worker with these open folders.
+    pub(crate) fn new(default_root: Option<VirtualPath>, open: Vec<OpenFolder>) -> Self {
+        Self {
+            default_root,
+            open: open.into(),
+            unavailable: Arc::default(),
+            empty: false,
+        }
+    }
+
+    /// Sets whether no path can be used, since there is no root and nothing outside is grantable.
+    pub(crate) fn emptied(self, empty: bool) -> Self {
+        Self { empty, ..self }
+    }
+
+    /// Whether no path can be used at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.empty
+    }
+
+    /// Sets the optional roots that could not be opened.
+    pub(crate) fn without(self, unavailable: Vec<UnavailableRoot>) -> Self {
+        Self {
+            unavailable: unavailable.into(),
+            ..self
+        }
+    }
+
+    /// The namespace of a child. Its working directory is `cwd`, else that of this one if it is open, else the only outermost
+    /// readable folder, else the only writable one.
+    pub(crate) fn narrowed(&self, cwd: Option<VirtualPath>, authority: &Authority) -> Self {
+        let open = authority.open_folders();
+        let inherited = || {
+            let root = self.default_root.clone()?;
+            let open = [Verb::Read, Verb::Write].map(|verb| Scope::file(verb, root.clone()));
+            let mut open = open.iter();
+            open.any(|need| authority.judge(need, &[]) != Verdict::Deny)
+                .then_some(root)
+        };
+        let only = || {
+            let readable: Vec<_> = open.iter().filter(|it| it.is_outermost()).collect();
+            match (&*readable, &*open) {
+                ([one], _) => Some(one.path.clone()),
+                ([], [one]) => Some(one.path.clone()),
+                _ => None,
+            }
+        };
+        let default_root = cwd.or_else(inherited).or_else(only);
+        // A worker that is restricted to other folders does not learn of them.
+        let unavailable = self.unavailable.iter();
+        let unavailable = unavailable.filter(|root| authority.policies_hold(&root.path));
+        Self::new(default_root, open)
+            .without(unavailable.cloned().collect())
+            .emptied(self.empty)
+    }
+
+    /// The working directory, unless `other` has the same.
+    pub(crate) fn moved_from(&self, other: &Self) -> Option<&VirtualPath> {
+        let begin = self.default_root.as_ref();
+        begin.filter(|_| self.default_root != other.default_root)
+    }
+
+    /// The same with the parent of the working directory as working directory.
+    pub(crate) fn above(mut self) -> Self {
+        self.default_root = self.default_root.and_then(|root| root.parent());
+        self
+    }
+
+    /// Resolves a path written by a model; a relative one is beneath the working directory.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` if it is not a path, or is relative and there is no working directory; `PERMISSION_DENIED` if
+    /// there is no root.
+    pub fn path(&self, text: &str) -> Result<VirtualPath, CallError> {
+        if self.empty {
+            return Err(CallError::new(Code::PermissionDenied, NO_ROOT));
+        }
+        VirtualPath::parse(text, self.default_root.as_ref()).map_err(|error| {
+            let mut message = error.to_string();
+            if error == PathError::Relative {
+                message = format!(
+                    "the path `{}` is relative, and there is no one folder in which relative paths begin; {}",
+                    crate::escape(text),
+                    self.orientation()
+                );
+            }
+            CallError::new(Code::InvalidArguments, message)
+        })
+    }
+
+    /// Returns the working directory, where relative paths begin.
+    #[must_use]
+    pub fn default_root(&self) -> Option<&VirtualPath> {
+        self.default_root.as_ref()
+    }
+
+    /// Returns the folders that the worker may use.
+    #[must_use]
+    pub fn open_folders(&self) -> &[OpenFolder] {
+        &self.open
+    }
+
+    /// The optional roots that could not be opened.
+    #[must_use]
+    pub fn unavailable_roots(&self) -> &[UnavailableRoot] {
+        &self.unavailable
+    }
+
+    /// One or two sentences that tell a model where it may work.
+    pub(crate) fn orientation(&self) -> String {
+        if self.empty {
+            return NO_ROOT.to_owned();
+        }
+        let named: Vec<_> = self.open.iter().take(MOST_NAMED).collect();
+        let named: Vec<_> = named.iter().map(ToString::to_string).collect();
+        let more = self.open.len().saturating_sub(MOST_NAMED);
+        let mut text = match (named.is_empty(), more) {
+            (true, _) => "no folder is open to you".to_owned(),
+            (false, 0) => format!("open to you: {}", named.join(", ")),
+            (false, _) => format!(
+                "open to you: {}, and {more} more that `list_roots` names",
+                named.join(", ")
+            ),
+        };
+        if let Some(root) = &self.default_root {
+            text.push_str("; relative paths begin in `");
+            text.push_str(&crate::escape(root.as_str()));
+            text.push('`');
+        }
+        text
+    }
+}
+
+/// Configuration of a root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RootConfig {
+    /// Its mount point.
+    #[serde(rename = "path")]
+    pub mount: VirtualPath,
+    /// Whether it is the default working directory.
+    pub default: bool,
+    /// Whether it is skipped if it cannot be opened.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
+    /// `Read` for reading only; higher levels also allow changes.
+    pub access: Access,
+    /// Globs of files that workers may use; everything if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Globs of files that are always denied, even if granted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// Globs of files that can never be changed, even if granted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub immutable: Vec<String>,
+    /// Whether the whole subtree is blocked.
+    pub blocked: bool,
+}
+
+impl RootConfig {
+    /// Creates a root for reading and writing.
+    #[must_use]
+    pub fn new(mount: VirtualPath) -> Self {
+        Self {
+            mount,
+            default: false,
+            optional: false,
+            access: Access::Full,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            immutable: Vec::new(),
+            blocked: false,
+        }
+    }
+
+    /// Creates a root for reading only.
+    #[must_use]
+    pub fn read_only(mount: VirtualPath) -> Self {
+        Self {
+            access: Access::Read,
+            ..Self::new(mount)
+        }
+    }
+}
+
+/// Restriction by an earlier source of the configuration on a later one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Restriction {
+    /// Roots of the earlier source: inside each of them its access and globs apply.
+    pub roots: Vec<RootConfig>,
+    /// Scope lists of the earlier source.
+    pub policy: Policy,
+}
+
+impl Restriction {
+    fn to_json(&self) -> Value {
+        let Self { roots, policy } = self;
+        let mut members = Map::new();
+        if !roots.is_empty() {
+            members.insert("roots".to_owned(), json!(roots));
+        }
+        let policy = policy_members(policy);
+        if !policy.is_empty() {
+            members.insert("policy".to_owned(), Value::Object(policy));
+        }
+        Value::Object(members)
+    }
+}
+
+/// Policy fields of the earlier source.
+fn policy_members(policy: &Policy) -> Map<String, Value> {
+    let mut members = match json!(policy) {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    if let Some(budget) = members.get_mut("budget").and_then(Value::as_object_mut) {
+        budget.retain(|_, figure| !figure.is_null());
+    }
+    members
+}
+
+/// Configuration: the only layer that grants anything. It contains no host paths.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// The roots.
+    pub roots: Vec<RootConfig>,
+    /// What a person may grant outside the roots.
+    pub grantable: Vec<ScopePattern>,
+    /// Allowed scopes of resources other than files.
+    pub allow: Vec<ScopePattern>,
+    /// Globs of protected files in addition to the built-in ones; changing one requires a grant that names it.
+    pub protect: Vec<String>,
+    /// Whether policies are rejected whose allow globs name more than their issuer's.
+    pub strict: bool,
+    /// All other fields of a policy.
+    pub policy: Policy,
+    /// Restrictions of earlier sources whose roots or scope lists were replaced by a later one.
+    pub restrictions: Vec<Restriction>,
+}
+
+impl Config {
+    /// Creates a configuration in which nothing is open or grantable.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a root.
+    #[must_use]
+    pub fn root(mut self, root: RootConfig) -> Self {
+        self.roots.push(root);
+        self
+    }
+
+    /// Adds a grantable pattern.
+    #[must_use]
+    pub fn grantable(mut self, pattern: ScopePattern) -> Self {
+        self.grantable.push(pattern);
+        self
+    }
+
+    /// Sets the policy fields.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Adds grantable and allowed patterns.
+    pub(crate) fn and(mut self, grantable: Vec<ScopePattern>, allow: Vec<ScopePattern>) -> Self {
+        self.grantable.extend(grantable);
+        self.allow.extend(allow);
+        self
+    }
+
+    /// Whether no file can be used: there is no root, and nothing outside is grantable.
+    pub(crate) fn opens_no_file(&self) -> bool {
+        let of_files = |pattern: &ScopePattern| {
+            let resource = pattern.resource();
+            resource.is_none_or(|resource| *resource == Resource::File)
+        };
+        self.roots.is_empty() && !self.grantable.iter().any(of_files)
+    }
+
+    /// Returns the namespace, in which relative paths begin in the default root, else in the only one.
+    #[must_use]
+    pub fn namespace(&self) -> Namespace {
+        let default = self.roots.iter().find(|root| root.default);
+        let only = self.roots.first().filter(|_| self.roots.len() == 1);
+        let default = default.or(only).map(|root| root.mount.clone());
+        Namespace::new(default, Vec::new()).emptied(self.opens_no_file())
+    }
+
+    /// Returns the access level of a server with this configuration: `Read` if nothing can be changed, `Full` if policies may
+    /// set `allow_escape`, else `Interact`.
+    #[must_use]
+    pub fn access_level(&self) -> Access {
+        let open = |root: &RootConfig| !root.blocked && root.access != Access::Read;
+        let root = |root: &RootConfig| {
+            let earlier = self.restrictions.iter().filter_map(|earlier| {
+                let around = earlier.roots.iter();
+                let around = around.filter(|outer| root.mount.starts_with(&outer.mount));
+                around.max_by_key(|outer| outer.mount.depth())
+            });
+            open(root) && earlier.into_iter().all(open)
+        };
+        let granted = |pattern: &ScopePattern| pattern.verb().is_none_or(|verb| verb != Verb::Read);
+        let given = self.grantable.iter().chain(&self.allow).any(granted);
+        self.policy.level(given || self.roots.iter().any(root))
+    }
+
+    /// Returns the configuration as JSON for [`Config::parse`], which results in an equivalent configuration.
+    ///
+    /// Roots in [`Config::policy`] become one more restriction.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let Self {
+            roots,
+            grantable,
+            allow,
+            protect,
+            strict,
+            policy,
+            restrictions,
+        } = self;
+        let mut members = policy_members(policy);
+        let mut restrictions: Vec<Value> = restrictions.iter().map(Restriction::to_json).collect();
+        if let Some(kept) = members.insert("roots".to_owned(), json!(roots)) {
+            restrictions.push(json!({ "policy": { "roots": kept } }));
+        }
+        let lists = [
+            ("restrictions", json!(restrictions)),
+            ("grantable", json!(grantable)),
+            ("allow", json!(allow)),
+            ("protect", json!(protect)),
+        ];
+        for (key, list) in lists {
+            members.insert(key.to_owned(), list);
+        }
+        members.insert("strict".to_owned(), json!(strict));
+        Value::Object(members)
+    }
+}

@@ -1,0 +1,219 @@
+//! The `dashdash` object of a server or a tool.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::Description;
+use crate::policy::Access;
+use crate::tool::{Example, Failure, ToolInfo};
+
+/// The version of the dashdash proposal that is followed.
+const SPEC_VERSION: &str = "0.2.0";
+const SPEC_URL: &str = "https://github.com/visionik/dashdash";
+/// Maximum length of a name in Agent Skills and dashdash.
+const MOST_OF_NAME: usize = 64;
+/// Maximum length of a description in Agent Skills, in characters.
+const MOST_OF_DESCRIPTION: usize = 1024;
+
+/// The server's name in `[a-z0-9-]{1,64}`.
+pub(super) fn name(described: &Description) -> String {
+    let plain = described.name.chars().map(|c| {
+        let c = c.to_ascii_lowercase();
+        if c.is_ascii_lowercase() || c.is_ascii_digit() {
+            c
+        } else {
+            '-'
+        }
+    });
+    let plain: String = plain.collect();
+    let words: Vec<&str> = plain.split('-').filter(|word| !word.is_empty()).collect();
+    let name: String = words.join("-").chars().take(MOST_OF_NAME).collect();
+    match name.trim_end_matches('-') {
+        "" => "server".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// What the server does and when to use it.
+pub(super) fn description(described: &Description) -> String {
+    let when = described.manual.when;
+    let asks = match when {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{}, or {last}", first.join(", ")),
+    };
+    let text = format!(
+        "{} Use when the user asks to {asks}.",
+        described.manual.summary
+    );
+    if text.chars().count() <= MOST_OF_DESCRIPTION {
+        return text;
+    }
+    let cut: String = text.chars().take(MOST_OF_DESCRIPTION - 1).collect();
+    format!("{cut}\u{2026}")
+}
+
+/// The access level of the tools under the configuration.
+fn access(described: &Description) -> Access {
+    if described.tools.iter().any(|tool| tool.mutates) {
+        described.access
+    } else {
+        Access::Read
+    }
+}
+
+pub(super) fn scopes(tools: &[ToolInfo]) -> BTreeSet<&'static str> {
+    let scopes = tools.iter().flat_map(|tool| tool.spec.scopes);
+    scopes.copied().collect()
+}
+
+pub(super) fn install(described: &Description) -> Value {
+    let ways = described.manual.install.iter();
+    let ways: Map<String, Value> = ways
+        .map(|way| (way.by.to_owned(), way.package.into()))
+        .collect();
+    Value::Object(ways)
+}
+
+pub(super) fn alternatives(described: &Description) -> Value {
+    let alternatives = described.manual.alternatives;
+    json!({"cliUrl": alternatives.cli, "apiUrl": alternatives.api, "webUrl": alternatives.web})
+}
+
+/// Flat metadata of a server for the front matter and the JSON help.
+pub(super) fn metadata(described: &Description) -> Map<String, Value> {
+    let manual = &described.manual;
+    let mut facts = Map::new();
+    let mut fact = |key: &str, value: Value| facts.insert(key.to_owned(), value);
+    fact("name", name(described).into());
+    fact("description", description(described).into());
+    fact("specUrl", SPEC_URL.into());
+    fact("specVersion", SPEC_VERSION.into());
+    fact("accessLevel", access(described).as_str().into());
+    fact("cliUrl", json!(manual.alternatives.cli));
+    fact("apiUrl", json!(manual.alternatives.api));
+    fact("webUrl", json!(manual.alternatives.web));
+    fact("install", install(described));
+    fact(
+        "requires",
+        json!({"auth": [], "env": manual.environment, "scopes": scopes(&described.tools)}),
+    );
+    let names: Vec<_> = described
+        .tools
+        .iter()
+        .map(|tool| &*tool.spec.name)
+        .collect();
+    fact(
+        "invocation",
+        json!({"modelInvocable": true, "userInvocable": true, "allowedTools": names}),
+    );
+    let known = [
+        ("rateLimit", described.rate.as_deref()),
+        ("homepage", manual.homepage),
+        ("repository", manual.repository),
+        ("contentVersion", Some(manual.content_version)),
+        ("lastUpdated", manual.last_updated),
+    ];
+    for (key, value) in known {
+        if let Some(value) = value {
+            fact(key, value.into());
+        }
+    }
+    facts
+}
+
+pub(super) fn server(described: &Description) -> Value {
+    let mut facts = metadata(described);
+    let mut nested = Map::new();
+    let mut take = |key: &str| facts.shift_remove(key).unwrap_or_default();
+    let spec_version = take("specVersion");
+    nested.insert("specVersion".into(), spec_version);
+    nested.insert(
+        "identity".into(),
+        json!({"name": take("name"), "description": take("description")}),
+    );
+    let level = take("accessLevel");
+    nested.insert("accessLevel".into(), level);
+    nested.insert(
+        "alternativeAccess".into(),
+        json!({"cliUrl": take("cliUrl"), "apiUrl": take("apiUrl"), "webUrl": take("webUrl")}),
+    );
+    take("specUrl");
+    nested.extend(facts);
+    Value::Object(nested)
+}
+
+/// `read`, `write` or `delete`.
+pub(super) fn operation(tool: &ToolInfo) -> &'static str {
+    match (tool.mutates, tool.spec.deletes) {
+        (false, _) => "read",
+        (true, false) => "write",
+        (true, true) => "delete",
+    }
+}
+
+/// The `dashdash` object of a tool; `offered` are the tools that it may refer to.
+pub(super) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
+    let mut facts = facts(tool, offered);
+    let mut fact = |key: &str, value: Value| facts.insert(key.to_owned(), value);
+    fact("idempotentWithKey", false.into());
+    fact(
+        "examples",
+        tool.spec.examples.iter().filter_map(example).collect(),
+    );
+    fact("errors", tool.spec.failures.iter().map(failure).collect());
+    Value::Object(facts)
+}
+
+/// The same for tool lists, without examples and errors, which are in `ai_help`.
+#[doc(hidden)]
+pub fn listed(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
+    let mut facts = facts(tool, offered);
+    facts.retain(|_, value| value.as_array().is_none_or(|items| !items.is_empty()));
+    Value::Object(facts)
+}
+
+fn facts(tool: &ToolInfo, offered: &[ToolInfo]) -> Map<String, Value> {
+    let spec = &tool.spec;
+    let mut facts = Map::new();
+    let mut fact = |key: &str, value: Value| facts.insert(key.to_owned(), value);
+    if !spec.group.is_empty() {
+        fact("category", spec.group.into());
+    }
+    fact("operationType", operation(tool).into());
+    fact("idempotent", (spec.idempotent || !tool.mutates).into());
+    fact("sideEffects", spec.side_effects.into());
+    let there = |name: &str| offered.iter().any(|tool| tool.spec.name == name);
+    let reverse = spec.reverse.filter(|reverse| there(reverse.tool));
+    fact("reversible", reverse.is_some().into());
+    if let Some(reverse) = reverse {
+        fact("reverseMethod", reverse.tool.into());
+        fact("reverseHow", reverse.how.into());
+        if !reverse.unless.is_empty() {
+            fact("reversibleUnless", reverse.unless.into());
+        }
+    }
+    if !spec.command_line.is_empty() {
+        fact("cliEquivalent", spec.command_line.into());
+    }
+    facts
+}
+
+pub(super) fn example(example: &Example) -> Option<Value> {
+    let input: Value = serde_json::from_str(example.input).ok()?;
+    let output: Value = serde_json::from_str(example.output).ok()?;
+    Some(json!({"description": example.description, "input": input, "output": output}))
+}
+
+pub(super) fn failure(failure: &Failure) -> Value {
+    json!({
+        "code": failure.code.as_str(), "description": failure.when, "resolution": failure.resolution,
+    })
+}
+
+/// The `dashdash` object of a resource, which must not be cached, since it may change at any time.
+#[doc(hidden)]
+pub fn resource(kind: &str, refreshable: bool) -> Value {
+    json!({"resourceType": kind, "refreshable": refreshable, "cacheDuration": 0})
+}

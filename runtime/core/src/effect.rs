@@ -1,0 +1,418 @@
+//! Plans, previews and outcomes of calls.
+
+mod content;
+mod hash;
+mod summary;
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::CallError;
+use crate::path::VirtualPath;
+
+pub use content::{Content, Utf8};
+pub use hash::{ContentHash, ParseContentHashError};
+
+/// State of a path at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Entry {
+    /// Nothing.
+    Absent,
+    /// A regular file with this content.
+    File {
+        /// Hash of its bytes.
+        hash: ContentHash,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// A directory; `entries` counts the entries that the worker may read beneath it, if the call depends on that.
+    Directory {
+        /// Names beneath it, at any depth.
+        entries: u64,
+    },
+}
+
+impl Entry {
+    /// The hash of the content, if it is a file.
+    #[must_use]
+    pub fn hash(&self) -> Option<ContentHash> {
+        match self {
+            Self::File { hash, .. } => Some(*hash),
+            Self::Absent | Self::Directory { .. } => None,
+        }
+    }
+
+    /// The length in bytes, if it is a file.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::File { bytes, .. } => Some(*bytes),
+            Self::Absent | Self::Directory { .. } => None,
+        }
+    }
+}
+
+/// Operation of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// A file is created.
+    Create,
+    /// The content of a file changes.
+    Modify,
+    /// A file or directory is deleted.
+    Delete,
+    /// It is moved to `to`.
+    Move,
+    /// It is copied to `to`.
+    Copy,
+    /// A directory is created.
+    MakeDirectory,
+}
+
+/// One line of a hunk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HunkLine {
+    /// ` ` for kept, `-` for removed, `+` for added.
+    pub op: char,
+    /// The line with its own line end, if it has one.
+    pub text: String,
+}
+
+/// A run of changed lines with its context; line numbers begin with 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hunk {
+    /// First line in the old file; 0 if the old file is empty.
+    pub old_start: usize,
+    /// How many lines of the old file.
+    pub old_lines: usize,
+    /// First line in the new file; 0 if the new file is empty.
+    pub new_start: usize,
+    /// How many lines of the new file.
+    pub new_lines: usize,
+    /// The lines; old and new ones interleaved.
+    pub lines: Vec<HunkLine>,
+}
+
+/// Contents of a directory, as far as the worker may read them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DirectoryContents {
+    /// Number of regular files.
+    pub files: u64,
+    /// Number of directories, without itself.
+    pub directories: u64,
+    /// Number of links and special files.
+    pub others: u64,
+    /// The total size of the regular files.
+    pub bytes: u64,
+    /// Hash over all names, kinds and contents beneath the directory.
+    pub hash: ContentHash,
+    /// The first entries, those nearest to the top first; bounded in number and length.
+    pub first: Vec<ContainedEntry>,
+}
+
+impl DirectoryContents {
+    /// Returns the number of all entries.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.files + self.directories + self.others
+    }
+}
+
+/// One entry beneath a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ContainedEntry {
+    /// Its path relative to the directory.
+    pub path: String,
+    /// Its kind.
+    pub kind: EntryKind,
+    /// Its size, if it is a regular file, else 0.
+    pub bytes: u64,
+}
+
+/// Kind of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A device, FIFO or socket.
+    Special,
+}
+
+/// Difference of the content of one file or directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FileDiff {
+    /// The changed runs, in order; empty for binary, large or hidden content.
+    pub hunks: Vec<Hunk>,
+    /// Lines added.
+    pub added: usize,
+    /// Lines removed.
+    pub removed: usize,
+    /// Whether the content is not text, so there are no hunks.
+    pub binary: bool,
+    /// Whether the content is too large to compare, so there are no hunks; it may be text, and its lines may be counted.
+    pub large: bool,
+    /// Whether the worker may not read this file, or something in this directory, which is neither shown nor counted.
+    pub hidden: bool,
+    /// Kind of binary content, such as `image/png` or `a ZIP archive`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binary_type: Option<&'static str>,
+    /// Contents of a directory that is deleted, moved or copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contents: Option<DirectoryContents>,
+    /// The whole old text, for people who want to see more than the hunks. It is present if the hunks do not contain
+    /// all of it, it may be shown and it is not too large. JSON and preview tokens contain only its hash.
+    #[serde(skip)]
+    pub old: Option<Bytes>,
+}
+
+/// One change that a call would make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The path.
+    pub path: VirtualPath,
+    /// The operation.
+    pub op: Op,
+    /// The target of a move or copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<VirtualPath>,
+    /// The state of `path` now; the plan is stale once it differs.
+    pub before: Entry,
+    /// The state afterwards (of `to`, for a move or copy).
+    pub after: Entry,
+    /// The difference of the content.
+    #[serde(flatten)]
+    pub diff: FileDiff,
+}
+
+/// Hunks of one change that a person excludes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExcludedHunks {
+    /// The file, as the preview names it.
+    pub path: VirtualPath,
+    /// The excluded hunks, by their index in [`FileDiff::hunks`].
+    pub hunks: Vec<usize>,
+}
+
+impl ExcludedHunks {
+    /// Whether `parts` can be excluded from `changes`: each names existing hunks once, and some change remains.
+    pub(crate) fn fits(parts: &[Self], changes: &[Change]) -> bool {
+        let hunks_of = |path: &VirtualPath| {
+            let change = changes.iter().find(|change| change.path == *path);
+            change
+                .filter(|change| change.op == Op::Modify)
+                .map_or(0, |change| change.diff.hunks.len())
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        let there = parts.iter().all(|part| {
+            let there = hunks_of(&part.path);
+            let mut hunks = part.hunks.iter();
+            hunks.all(|hunk| *hunk < there && seen.insert((&part.path, *hunk)))
+        });
+        let all: usize = changes.iter().map(|change| change.diff.hunks.len()).sum();
+        there && (seen.is_empty() || seen.len() < all)
+    }
+}
+
+/// Cost of a call, charged to the worker's budgets before it is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Files and directories created, changed, moved or removed.
+    pub files: u64,
+}
+
+/// What a mutating call would do, computed from the current state; nothing has changed yet.
+///
+/// `S` is what the tool needs to apply and to undo it.
+#[derive(Debug)]
+pub struct Plan<S> {
+    /// The changes, whose hash is the preview token.
+    pub changes: Vec<Change>,
+    /// The reply, the same for preview and apply.
+    pub reply: Reply,
+    /// The cost, charged before apply.
+    pub cost: Cost,
+    /// What apply does.
+    pub steps: S,
+    /// What undoes it, if possible.
+    pub inverse: Option<S>,
+}
+
+impl<S> Plan<S> {
+    /// Approximate size in bytes while it waits: old and new content, and the diff here and in the question.
+    pub(crate) fn weight(&self) -> u64 {
+        let lines = self.changes.iter().flat_map(|change| &change.diff.hunks);
+        let lines = lines.flat_map(|hunk| &hunk.lines);
+        let shown: u64 = lines.map(|line| line.text.len() as u64 + 32).sum();
+        let old = |change: &Change| match change.before {
+            Entry::File { bytes, .. } => bytes,
+            Entry::Absent | Entry::Directory { .. } => 0,
+        };
+        self.changes.iter().map(old).sum::<u64>() + self.cost.bytes + 3 * shown
+    }
+}
+
+/// A value for structured output, serialised only if needed.
+pub trait Output: Any + Send + Sync + fmt::Debug {
+    /// The value as JSON.
+    ///
+    /// # Errors
+    /// The serialiser's error, which is a bug of the tool.
+    fn to_json(&self) -> Result<Value, serde_json::Error>;
+    /// The value itself, for callers in this process.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl<T: Serialize + Any + Send + Sync + fmt::Debug> Output for T {
+    fn to_json(&self) -> Result<Value, serde_json::Error> {
+        serde_json::to_value(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Reply of a tool, as content and as a value for `structuredContent`. Both contain the same information, truncated at
+/// the same place, since some clients give their model only one of them.
+///
+/// A result has no `structuredContent` if the value is `null` in JSON, such as `()`.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The content blocks. Only they have images, sounds and other bytes.
+    pub content: Vec<Content>,
+    /// The same as a typed value.
+    pub output: Arc<dyn Output>,
+}
+
+impl Reply {
+    /// Creates a reply with one text.
+    #[must_use]
+    pub fn text(text: impl Into<String>, output: impl Output) -> Self {
+        Self {
+            content: vec![Content::Text(Utf8::from(text.into()))],
+            output: Arc::new(output),
+        }
+    }
+
+    /// The structured output as JSON; `null` if there is none.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the tool's output cannot be written as JSON.
+    pub fn structured(&self) -> Result<Value, CallError> {
+        self.output.to_json().map_err(|error| {
+            CallError::new(
+                crate::error::Code::Internal,
+                format!("the tool's output is no JSON: {error}"),
+            )
+        })
+    }
+}
+
+/// Identifies a plan; the same files and arguments give the same token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PreviewToken(pub(crate) ContentHash);
+
+impl fmt::Display for PreviewToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for PreviewToken {
+    type Err = ParseContentHashError;
+
+    fn from_str(text: &str) -> Result<Self, ParseContentHashError> {
+        text.parse().map(Self)
+    }
+}
+
+/// Reference to an artifact of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ArtifactRef {
+    /// `ui://edit_file/<id>.diff`, for example; the id has 128 random bits.
+    pub uri: String,
+    /// `diff`, `json` or `review`.
+    pub name: &'static str,
+    /// Its title, such as `Review of edit_file`.
+    pub title: String,
+    /// Its media type.
+    pub mime: &'static str,
+}
+
+/// Preview of a call.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    /// The root that contains all changes, or the top of the namespace.
+    pub base: VirtualPath,
+    /// One sentence for people, rendered from the tool's template. It quotes the agent's arguments.
+    pub intent: String,
+    /// What would change, in order.
+    pub changes: Vec<Change>,
+    /// The reply of the call.
+    pub reply: Reply,
+    /// Binds a later call to this preview.
+    pub token: PreviewToken,
+    /// Its artifacts.
+    pub artifacts: Vec<ArtifactRef>,
+}
+
+/// Result of a call.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The tool's reply.
+    pub reply: Reply,
+    /// The changes, in order; empty for a call that only read, or whose arguments requested a preview.
+    pub changes: Vec<Change>,
+    /// Its artifacts.
+    pub artifacts: Vec<ArtifactRef>,
+    /// Whether the audit recorded the effect. If not, it still happened.
+    pub recorded: bool,
+}
+
+impl Outcome {
+    /// The text for the model: all text blocks and links, joined by line breaks.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts = self
+            .reply
+            .content
+            .iter()
+            .filter_map(|content| match content {
+                Content::Text(text) => Some(Cow::Borrowed(text.as_str())),
+                Content::Link { uri, name, .. } => Some(Cow::Owned(format!("[{name}: {uri}]"))),
+                Content::Image { .. } | Content::Audio { .. } | Content::Blob { .. } => None,
+            });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The structured output as JSON; `null` if there is none.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the tool's output cannot be written as JSON.
+    pub fn structured(&self) -> Result<Value, CallError> {
+        self.reply.structured()
+    }
+
+    /// The structured output as the tool's own type, if `T` is that type.
+    #[must_use]
+    pub fn output<T: 'static>(&self) -> Option<&T> {
+        self.reply.output.as_any().downcast_ref()
+    }
+}

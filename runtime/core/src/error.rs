@@ -1,0 +1,325 @@
+//! Errors of calls: a stable code and a message.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::escape::escape_lines;
+use crate::path::VirtualPath;
+use crate::scope::Scope;
+
+/// Maximum length of a message in bytes; an argument that it quotes may be much longer.
+const MAX_MESSAGE: usize = 4096;
+
+/// Stable code of a refusal or failure; programs branch on it, never on the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+pub enum Code {
+    /// The call requires approval, and nobody was asked.
+    ScopeRequired,
+    /// Policy or a person denied the call.
+    PermissionDenied,
+    /// A policy requests more than its issuer has.
+    PolicyExpansion,
+    /// A policy is invalid.
+    PolicyInvalid,
+    /// The files no longer match the preview that was approved.
+    StalePreview,
+    /// The path does not exist, or the worker may not know of it.
+    NotFound,
+    /// The path exists already and overwriting was not requested.
+    AlreadyExists,
+    /// The file is not UTF-8 text.
+    NotText,
+    /// The path is a device, FIFO, socket, another file system, or a directory where a file is needed.
+    NotRegular,
+    /// The path is a file where a directory is needed.
+    NotDirectory,
+    /// A limit on size, count or depth was reached.
+    TooLarge,
+    /// The text to replace does not occur.
+    NoMatch,
+    /// The text to replace occurs more than once.
+    AmbiguousMatch,
+    /// The file does not match `expected_hash`, or was changed concurrently.
+    Conflict,
+    /// Too many calls are in flight; try again after `retry_after_ms`.
+    Busy,
+    /// Calls come faster than the policy allows.
+    RateLimited,
+    /// The deadline has passed.
+    Deadline,
+    /// The caller gave up, or the worker was revoked or stopped.
+    Cancelled,
+    /// A budget of the worker or of an ancestor is exceeded.
+    Budget,
+    /// The worker died and was restarted while the call was in flight.
+    WorkerRestarted,
+    /// The tool does not exist, or this worker may not use it.
+    UnknownTool,
+    /// The arguments do not match the tool's schema.
+    InvalidArguments,
+    /// A third-party server reported that the call failed.
+    ServerFailed,
+    /// The result of a third-party server violates its schema, the limits or the protocol.
+    ServerFault,
+    /// The server of this tool is not connected, or disconnected during the call.
+    ServerGone,
+    /// The disk is full, or another I/O error occurred.
+    Io,
+    /// A bug in this library or a tool.
+    Internal,
+}
+
+impl Code {
+    /// Whether the call was denied by a policy or a person; else it failed.
+    pub(crate) const fn is_denial(self) -> bool {
+        matches!(
+            self,
+            Self::ScopeRequired
+                | Self::PermissionDenied
+                | Self::PolicyExpansion
+                | Self::PolicyInvalid
+                | Self::RateLimited
+                | Self::Budget
+                | Self::UnknownTool
+        )
+    }
+
+    /// Returns the code as sent on the wire, such as `STALE_PREVIEW`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ScopeRequired => "SCOPE_REQUIRED",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+            Self::PolicyExpansion => "POLICY_EXPANSION",
+            Self::PolicyInvalid => "POLICY_INVALID",
+            Self::StalePreview => "STALE_PREVIEW",
+            Self::NotFound => "NOT_FOUND",
+            Self::AlreadyExists => "ALREADY_EXISTS",
+            Self::NotText => "NOT_TEXT",
+            Self::NotRegular => "NOT_REGULAR",
+            Self::NotDirectory => "NOT_DIRECTORY",
+            Self::TooLarge => "TOO_LARGE",
+            Self::NoMatch => "NO_MATCH",
+            Self::AmbiguousMatch => "AMBIGUOUS_MATCH",
+            Self::Conflict => "CONFLICT",
+            Self::Busy => "BUSY",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::Deadline => "DEADLINE",
+            Self::Cancelled => "CANCELLED",
+            Self::Budget => "BUDGET",
+            Self::WorkerRestarted => "WORKER_RESTARTED",
+            Self::UnknownTool => "UNKNOWN_TOOL",
+            Self::InvalidArguments => "INVALID_ARGUMENTS",
+            Self::ServerFailed => "SERVER_FAILED",
+            Self::ServerFault => "SERVER_FAULT",
+            Self::ServerGone => "SERVER_GONE",
+            Self::Io => "IO",
+            Self::Internal => "INTERNAL",
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Error of a call, for models and programs.
+///
+/// The message contains no host path, does not reveal whether a hidden path exists, and never suggests how to bypass a
+/// refusal.
+#[derive(Clone, PartialEq, thiserror::Error)]
+#[error("{}: {}", self.0.code, self.0.message)]
+pub struct CallError(Box<Inner>);
+
+/// The message, as `main` prints it; the alternate form (`{:#?}`) adds the details.
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)?;
+        if f.alternate() && !self.0.details.is_empty() {
+            write!(f, " {:#?}", self.0.details)?;
+        }
+        Ok(())
+    }
+}
+
+/// Boxed to keep results small.
+#[derive(Clone, PartialEq)]
+struct Inner {
+    code: Code,
+    message: String,
+    details: Map<String, Value>,
+    requested: Vec<Scope>,
+    denied: Option<Scope>,
+}
+
+impl CallError {
+    /// Creates an error with a stable code; `message` says what to do next.
+    ///
+    /// A message may quote names, files and arguments: deceptive characters are escaped, and a long message is cut.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            code,
+            message: readable(message.into()),
+            details: Map::new(),
+            requested: Vec::new(),
+            denied: None,
+        }))
+    }
+
+    /// `NOT_FOUND` for `path`: the same error whether the path does not exist or the worker may not use it.
+    #[must_use]
+    pub fn not_found(path: &VirtualPath) -> Self {
+        let path = crate::escape::escape(path.as_str());
+        Self::new(
+            Code::NotFound,
+            format!("there is nothing at `{path}` that this worker may use"),
+        )
+    }
+
+    /// `UNKNOWN_TOOL`: the same error whether the tool does not exist or the caller may not use it.
+    #[doc(hidden)]
+    pub fn unknown_tool(tool: &str) -> Self {
+        let tool = crate::escape::escape(tool);
+        Self::new(
+            Code::UnknownTool,
+            format!("there is no tool `{tool}` for this worker"),
+        )
+    }
+
+    /// `INVALID_ARGUMENTS` for the argument at the JSON pointer `field`, which `details.field` has; `reason` says what was
+    /// expected. If a tool returns it from `prepare` or `plan`, one of the tool's examples is added.
+    ///
+    /// ```
+    /// use bailiwick::CallError;
+    /// let error = CallError::invalid_argument("/limit", "expected an integer of at least 1, got `0`");
+    /// assert_eq!(error.message(), "invalid argument `/limit`: expected an integer of at least 1, got `0`");
+    /// assert_eq!(error.details()["field"], "/limit");
+    /// ```
+    #[must_use]
+    pub fn invalid_argument(field: &str, reason: impl fmt::Display) -> Self {
+        let message = format!("invalid argument `{field}`: {reason}");
+        Self::new(Code::InvalidArguments, message).with("field", field)
+    }
+
+    /// Adds a detail for programs, such as the line numbers of an ambiguous match.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.0.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Sets the scopes that a person could grant to allow the call.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn requesting(mut self, scopes: Vec<Scope>) -> Self {
+        self.0.requested = scopes;
+        self
+    }
+
+    /// Sets the need that a policy denies.
+    #[must_use]
+    pub(crate) fn denying(mut self, need: &Scope) -> Self {
+        self.0.denied = Some(need.clone());
+        self
+    }
+
+    /// The need that a policy denies, if that is known.
+    #[doc(hidden)]
+    pub fn denied(&self) -> Option<&Scope> {
+        self.0.denied.as_ref()
+    }
+
+    /// Adds a clause to the message.
+    #[must_use]
+    pub(crate) fn and_clause(mut self, clause: &str) -> Self {
+        self.0.message.push_str("; ");
+        self.0.message.push_str(clause);
+        self
+    }
+
+    /// Adds a sentence to the message.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn and(mut self, sentence: &str) -> Self {
+        self.0.message.push_str(". ");
+        self.0.message.push_str(sentence);
+        self
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// The message for the model.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Details for programs, by key.
+    #[must_use]
+    pub fn details(&self) -> &Map<String, Value> {
+        &self.0.details
+    }
+
+    /// Returns exactly the needs that a person could grant; empty if asking would not help.
+    #[must_use]
+    pub fn requested_scopes(&self) -> &[Scope] {
+        &self.0.requested
+    }
+}
+
+/// `message` with deceptive characters escaped, and cut if it is long.
+fn readable(message: String) -> String {
+    let escaped = match escape_lines(&message) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(escaped) => Some(escaped),
+    };
+    let mut text = escaped.unwrap_or(message);
+    if text.len() > MAX_MESSAGE {
+        let mut ends = (0..=MAX_MESSAGE).rev();
+        let end = ends.find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+        text.push_str(" [cut]");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(message: &str, expected: &str) {
+        let error = CallError::new(Code::NotFound, message);
+        assert_eq!(error.message(), expected);
+        assert_eq!(error.to_string(), format!("NOT_FOUND: {expected}"));
+    }
+
+    #[test]
+    fn what_deceives_in_a_message_is_written_out() {
+        check(
+            "no `a\u{202e}b\u{200b}`\u{1b}[2J",
+            "no `a\\u{202e}b\\u{200b}`\\u{1b}[2J",
+        );
+        check("line 1\n\tline 2 é", "line 1\n\tline 2 é");
+    }
+
+    #[test]
+    fn a_message_is_cut_at_a_character() {
+        let long = "é".repeat(MAX_MESSAGE);
+        check(&long, &format!("{} [cut]", "é".repeat(MAX_MESSAGE / 2)));
+        let full = "x".repeat(MAX_MESSAGE);
+        check(&full, &full);
+    }
+}

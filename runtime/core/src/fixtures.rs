@@ -1,0 +1,167 @@
+//! Values for the tests of this crate and, with the feature `fixtures`, of the crates around it.
+#![cfg_attr(
+    not(test),
+    expect(clippy::unwrap_used, reason = "only tests use these values")
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::audit::{Audit, MemoryAudit};
+use crate::call::Origin;
+use crate::config::Config;
+use crate::effect::{
+    Change, ContainedEntry, ContentHash, DirectoryContents, Entry, EntryKind, FileDiff, Op,
+    PreviewToken,
+};
+use crate::id::{CallId, QuestionId, ToolName, WorkerId};
+use crate::path::VirtualPath;
+use crate::permission::{
+    AskOutcome, Broker, BrokerConfig, DecidedBy, Deferred, GrantAuthority, Question, Request,
+    Requester, Run, WaitingCalls, choices,
+};
+use crate::policy::Authority;
+use crate::scope::{Operation, Scope, ScopePattern};
+
+/// A request of worker `worker` that differs from others by `argument`.
+#[must_use]
+pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
+    let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
+    let max_grantable = vec![ScopePattern::ANY];
+    let roots = vec![VirtualPath::parse("/r", None).unwrap()];
+    let arguments = serde_json::json!({ "argument": argument });
+    Request {
+        worker: WorkerId(worker),
+        call: CallId(argument),
+        origin: Origin::Model,
+        agent_path: vec!["main".to_owned(), format!("agent{worker}")],
+        session: "session".into(),
+        tool: ToolName::new("edit_file"),
+        arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
+        arguments,
+        intent: "Edit a file".to_owned(),
+        preview: None,
+        choices: choices(&needs, &max_grantable, &roots, false),
+        roots,
+        needs,
+        max_grantable,
+        sensitive: false,
+        protected: Vec::new(),
+        protected_because: Vec::new(),
+        before: None,
+        divisible: false,
+        server: None,
+        alone: false,
+    }
+}
+
+/// The same, changing only the content of files.
+#[must_use]
+pub fn changing(mut request: Request) -> Request {
+    let change = Operation::Change.into();
+    let needs = request.needs.into_iter();
+    request.needs = needs.map(|need| need.only(change)).collect();
+    let Request {
+        needs,
+        max_grantable,
+        roots,
+        sensitive,
+        ..
+    } = &request;
+    request.choices = choices(needs, max_grantable, roots, *sensitive);
+    request
+}
+
+/// The same with a preview.
+#[must_use]
+pub fn shown(mut request: Request) -> Request {
+    request.preview = Some(crate::effect::Preview {
+        base: VirtualPath::top(),
+        intent: request.intent.clone(),
+        changes: Vec::new(),
+        reply: crate::effect::Reply::text("", ()),
+        token: PreviewToken(ContentHash::of(b"")),
+        artifacts: Vec::new(),
+    });
+    request
+}
+
+/// The question of a request.
+#[must_use]
+pub fn question(request: Request) -> Question {
+    Question {
+        id: QuestionId(1),
+        run: Run::default(),
+        asked_at: Duration::ZERO,
+        expires_at: Duration::from_secs(600),
+        request,
+        calls: WaitingCalls::default(),
+    }
+}
+
+/// Asks about a request of a runtime that can hold `max_grants` grants. Returns what answers the question, the question,
+/// and, once it is answered, who denied it; `None` if it is allowed.
+pub async fn asked(
+    max_grants: usize,
+) -> (
+    GrantAuthority,
+    Question,
+    impl Future<Output = Option<DecidedBy>>,
+) {
+    let audit = Audit::start(MemoryAudit::new(100), 100).unwrap();
+    let config = BrokerConfig {
+        max_grants,
+        ..BrokerConfig::default()
+    };
+    let broker = Broker::start(config, audit, Arc::new(Deferred))
+        .await
+        .unwrap();
+    let authority = Authority::configured(&Config::new()).unwrap();
+    let grants = GrantAuthority::new(broker.clone(), authority, Arc::default());
+    let request = request(1, 1, &["write:file:/r/x"]);
+    let requester = Requester {
+        worker: request.worker,
+        ancestors: [].into(),
+        session: Arc::clone(&request.session),
+        agent: "main".into(),
+    };
+    let (reported, mut questions) = tokio::sync::mpsc::unbounded_channel();
+    let asking = tokio::spawn(async move { broker.ask(request, requester, Some(reported)).await });
+    let question = questions.recv().await.unwrap();
+    let denied_by = async move {
+        match asking.await.unwrap().unwrap() {
+            AskOutcome::Refused { by, .. } => Some(by),
+            AskOutcome::Allowed(..) => None,
+        }
+    };
+    (grants, question, denied_by)
+}
+
+/// A directory with `files` files of one byte is deleted; as many of them are listed as `first` says.
+#[must_use]
+pub fn deleted_directory(path: &str, files: u64, first: u64) -> Change {
+    let listed = (0..first).map(|n| ContainedEntry {
+        path: format!("f{n}"),
+        kind: EntryKind::File,
+        bytes: 1,
+    });
+    let contents = DirectoryContents {
+        files,
+        directories: 0,
+        others: 0,
+        bytes: files,
+        hash: ContentHash::of(b""),
+        first: listed.collect(),
+    };
+    Change {
+        path: VirtualPath::parse(path, None).unwrap(),
+        op: Op::Delete,
+        to: None,
+        before: Entry::Directory { entries: files },
+        after: Entry::Absent,
+        diff: FileDiff {
+            contents: Some(contents),
+            ..FileDiff::default()
+        },
+    }
+}

@@ -1,0 +1,13 @@
+//! Guides: how to embed the library, write policies, work with grants and keep an audit.
+
+#[doc = include_str!("guide/embedding.md")]
+pub mod embedding {}
+
+#[doc = include_str!("guide/policies.md")]
+pub mod policies {}
+
+#[doc = include_str!("guide/grants.md")]
+pub mod grants {}
+
+#[doc = include_str!("guide/audit.md")]
+pub mod audit {}

@@ -1,0 +1,439 @@
+//! Builder of a runtime; reports every fault that it finds.
+
+mod grants;
+mod servers;
+mod threads;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
+use crate::audit::{Audit, AuditError, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
+use crate::call::Origin;
+use crate::config::{Config, ConfigError, RootConfig};
+use crate::path::{PathError, VirtualPath};
+use crate::permission::{Approver, AskLimits, Broker, DenyAll, GrantAuthority, GrantStore};
+use crate::pipeline::PreviewKey;
+use crate::policy::{Authority, Policy, PolicyError};
+use crate::root::{Root, RootError};
+use crate::scope::{ScopeError, ScopePattern};
+use crate::supervisor::{Core, TreeLock};
+use crate::tool::{RegistryError, RemoteServers, RemoteTools, ToolSet, Tools};
+use crate::worker::{Admission, Deadlines, PathLocks, Pool};
+
+use super::roots::{ConfiguredRoot, opened, pointed};
+use super::{Runtime, RuntimeInner};
+
+/// Why a runtime was not built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The name of a root is a path.
+    #[error(
+        "the root name `{0}` is a path; give a name without `/`, under which workers see the directory"
+    )]
+    RootName(String),
+    /// The name of a root is not valid in a path.
+    #[error("`{0}` cannot be a root name")]
+    Mount(String, #[source] PathError),
+    /// A pattern to allow or to make grantable is invalid.
+    #[error(transparent)]
+    Grantable(#[from] ScopeError),
+    /// A directory cannot be a root.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// A file to keep out of all roots does not exist.
+    #[error("a file to be kept out of every root cannot be found")]
+    KeptOut(#[source] std::io::Error),
+    /// A root of [`RuntimeBuilder::configured`] cannot be served.
+    #[error("{field} is refused")]
+    Configured {
+        /// The JSON pointer of its path.
+        field: String,
+        /// Why.
+        source: RootError,
+    },
+    /// A configuration source is invalid.
+    #[error(transparent)]
+    Source(#[from] ConfigError),
+    /// The configuration contradicts itself.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The tools are invalid.
+    #[error(transparent)]
+    Tools(#[from] RegistryError),
+    /// The operating system has no random bytes.
+    #[error("the system gives no random bits")]
+    Random(#[source] getrandom::Error),
+    /// The thread that writes the audit did not start.
+    #[error("the audit did not start")]
+    Audit(#[source] std::io::Error),
+    /// The restored grants cannot be audited, so they are not restored.
+    #[error("the stored grants cannot be recorded")]
+    Restored(#[source] AuditError),
+    /// Decisions of people about signing in to servers cannot be audited.
+    #[error("what people said at servers cannot be recorded")]
+    SignedIn(#[source] AuditError),
+    /// `build` was called outside a tokio runtime.
+    #[error("`build` must be called within a tokio runtime, such as under `#[tokio::main]`")]
+    NoTokio,
+    /// An actor of the runtime did not start.
+    #[error("an actor of the runtime did not start")]
+    Start(#[from] ractor::SpawnErr),
+}
+
+/// Builder of a [`Runtime`]; [`RuntimeBuilder::build`] checks everything.
+pub struct RuntimeBuilder {
+    places: Vec<Result<ConfiguredRoot, BuildError>>,
+    /// The mounts of [`RuntimeBuilder::configured`], in the order of its roots.
+    configured: Vec<VirtualPath>,
+    config: Config,
+    kept_out: Vec<PathBuf>,
+    /// Grant stores of other runtimes.
+    kept_elsewhere: Vec<PathBuf>,
+    policies: Vec<Policy>,
+    grantable: Vec<ScopePattern>,
+    allowed: Vec<ScopePattern>,
+    tools: ToolSet,
+    /// Tools of third-party servers.
+    remote: Arc<RemoteTools>,
+    changes: Option<tokio::sync::watch::Receiver<()>>,
+    approver: Option<Arc<dyn Approver>>,
+    sink: Box<dyn AuditSink>,
+    audit_capacity: usize,
+    store: Option<GrantStore>,
+    asks: AskLimits,
+    patience: Duration,
+    artifacts: (usize, usize),
+    admission: Admission,
+    call_limit: Duration,
+    max_depth: usize,
+    io_threads: usize,
+    preview_key: Option<PreviewKey>,
+    fault: Option<BuildError>,
+    servers: Option<Arc<dyn RemoteServers>>,
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder")
+            .field("places", &self.places)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RuntimeBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            configured: Vec::new(),
+            config: Config::new(),
+            kept_out: Vec::new(),
+            kept_elsewhere: Vec::new(),
+            policies: Vec::new(),
+            grantable: Vec::new(),
+            allowed: Vec::new(),
+            tools: ToolSet::new(),
+            remote: Arc::default(),
+            changes: None,
+            approver: None,
+            sink: Box::new(MemoryAudit::new(4096)),
+            audit_capacity: DEFAULT_CAPACITY,
+            store: None,
+            asks: AskLimits::default(),
+            patience: Duration::from_secs(600),
+            artifacts: (DEFAULT_COUNT, DEFAULT_BYTES),
+            admission: Admission::default(),
+            call_limit: Duration::from_secs(30),
+            max_depth: 8,
+            io_threads: 8,
+            preview_key: None,
+            fault: None,
+            servers: None,
+        }
+    }
+
+    /// Adds the directory `host` as the root `/name`, for reading and writing. Relative paths begin in the first root.
+    ///
+    /// Ambient authority is used only to open roots.
+    #[must_use]
+    pub fn root(self, name: &str, host: impl AsRef<Path>) -> Self {
+        self.mounted(name, host.as_ref(), RootConfig::new)
+    }
+
+    /// Like [`RuntimeBuilder::root`], for reading only.
+    #[must_use]
+    pub fn root_read_only(self, name: &str, host: impl AsRef<Path>) -> Self {
+        self.mounted(name, host.as_ref(), RootConfig::read_only)
+    }
+
+    /// Adds the directory `host` as configured by `root`. File systems mounted inside it belong to it only if `cross_mounts`.
+    #[must_use]
+    pub fn root_with(
+        mut self,
+        root: RootConfig,
+        host: impl AsRef<Path>,
+        cross_mounts: bool,
+    ) -> Self {
+        self.places.push(Ok(ConfiguredRoot {
+            config: root,
+            host: host.as_ref().to_path_buf(),
+            cross_mounts,
+        }));
+        self
+    }
+
+    /// Rejects all roots and grants that contain the file or directory `host`, such as a policy file or a key. The audit log
+    /// is always kept out.
+    #[must_use]
+    pub fn keep_out(mut self, host: impl AsRef<Path>) -> Self {
+        self.kept_out.push(host.as_ref().to_path_buf());
+        self
+    }
+
+    /// Like [`RuntimeBuilder::keep_out`], for the grant store of another runtime and the files that it creates beside it,
+    /// which need not exist yet.
+    #[must_use]
+    pub fn keep_out_grants(mut self, file: impl AsRef<Path>) -> Self {
+        self.kept_elsewhere.push(file.as_ref().to_path_buf());
+        self
+    }
+
+    /// All files and directories that workers must not reach.
+    fn kept_out(&self) -> std::io::Result<Vec<PathBuf>> {
+        let named = self.kept_out.iter().map(PathBuf::as_path);
+        let places = named.chain(self.sink.place()).map(Root::places_of);
+        let mut places = places.collect::<Result<Vec<_>, _>>()?.concat();
+        places.extend(self.store.iter().flat_map(GrantStore::places));
+        for file in &self.kept_elsewhere {
+            places.extend(GrantStore::places_of(file)?);
+        }
+        places.extend(self.servers.iter().flat_map(|servers| servers.kept_out()));
+        Ok(places)
+    }
+
+    fn mounted(mut self, name: &str, host: &Path, root: fn(VirtualPath) -> RootConfig) -> Self {
+        let mount = VirtualPath::top().join(name).map_err(|source| {
+            let shown = crate::escape(name).into();
+            if name.contains('/') {
+                BuildError::RootName(shown)
+            } else {
+                BuildError::Mount(shown, source)
+            }
+        });
+        let default = self.places.is_empty();
+        let place = |mount| ConfiguredRoot {
+            config: RootConfig {
+                default,
+                ..root(mount)
+            },
+            host: host.to_path_buf(),
+            cross_mounts: false,
+        };
+        self.places.push(mount.map(place));
+        self
+    }
+
+    /// Sets the configuration. The other methods add to it, in any order. Roots in it are not opened;
+    /// [`RuntimeBuilder::configured`] opens them.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Like [`RuntimeBuilder::config`], and opens each root at its own host path: the root `/home/me/repo` is the directory
+    /// that `/home/me/repo` resolves to when the runtime is built.
+    #[must_use]
+    pub fn configured(mut self, mut config: Config) -> Self {
+        for root in std::mem::take(&mut config.roots) {
+            let host = PathBuf::from(root.mount.as_str());
+            self.configured.push(root.mount.clone());
+            self = self.root_with(root, host, false);
+        }
+        self.config(config)
+    }
+
+    /// Adds a policy for all workers.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policies.push(policy);
+        self
+    }
+
+    /// Lets people grant what `pattern` covers outside the roots.
+    #[must_use]
+    pub fn grantable(mut self, pattern: &str) -> Self {
+        match pattern.parse::<ScopePattern>() {
+            Ok(pattern) => self.grantable.push(pattern),
+            Err(error) => self.fault = self.fault.or(Some(error.into())),
+        }
+        self
+    }
+
+    /// Allows scopes of resources other than files, such as `read:mcp:notes`. Otherwise they are denied, or require approval
+    /// if they are grantable. Files are opened by roots.
+    ///
+    /// ```
+    /// use bailiwick::Runtime;
+    /// let builder = Runtime::builder().allow("read:network");
+    /// # let _ = builder;
+    /// ```
+    #[must_use]
+    pub fn allow(mut self, pattern: &str) -> Self {
+        match pattern.parse::<ScopePattern>() {
+            Ok(pattern) => self.allowed.push(pattern),
+            Err(error) => self.fault = self.fault.or(Some(error.into())),
+        }
+        self
+    }
+
+    /// Adds tools.
+    #[must_use]
+    pub fn tools(mut self, tools: ToolSet) -> Self {
+        self.tools = self.tools.and(tools);
+        self
+    }
+
+    /// Sets the approver. Without one, calls that require approval are refused with `SCOPE_REQUIRED`.
+    #[must_use]
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Sets the audit sink. By default the last 4,096 records are kept in memory.
+    #[must_use]
+    pub fn audit(mut self, sink: impl AuditSink) -> Self {
+        self.sink = Box::new(sink);
+        self
+    }
+
+    /// Sets how many audit events may wait to be written; further calls are refused with `BUSY`.
+    #[must_use]
+    pub fn audit_capacity(mut self, events: usize) -> Self {
+        self.audit_capacity = events;
+        self
+    }
+
+    /// Sets the limits of questions and how long a question waits for an answer (10 minutes by default).
+    #[must_use]
+    pub fn asks(mut self, limits: AskLimits, patience: Duration) -> Self {
+        (self.asks, self.patience) = (limits, patience);
+        self
+    }
+
+    /// Sets for how many calls artifacts are kept, and their total size (256 calls and 64 MiB by default; 0 is unlimited).
+    #[must_use]
+    pub fn artifacts(mut self, calls: usize, bytes: usize) -> Self {
+        self.artifacts = (calls, bytes);
+        self
+    }
+
+    /// Sets the bounds on the calls in flight of one worker.
+    #[must_use]
+    pub fn admission(mut self, bounds: Admission) -> Self {
+        self.admission = bounds;
+        self
+    }
+
+    /// Sets the time limit of calls, without the time spent waiting for people (30 seconds by default).
+    #[must_use]
+    pub fn call_limit(mut self, limit: Duration) -> Self {
+        self.call_limit = limit;
+        self
+    }
+
+    /// Sets the maximum delegation depth (8 by default).
+    #[must_use]
+    pub fn max_depth(mut self, depth: usize) -> Self {
+        self.max_depth = depth;
+        self
+    }
+
+    /// Sets the key of preview tokens, which must be random and secret.
+    ///
+    /// Runtimes with the same key accept each other's tokens if worker, tool, arguments and the state of the files are equal,
+    /// so a later process can apply a preview. By default each runtime has a random key.
+    #[must_use]
+    pub fn preview_key(mut self, key: [u8; 32]) -> Self {
+        self.preview_key = Some(key.into());
+        self
+    }
+
+    /// Sets the number of I/O threads (8 by default; up to twice as many while some hang).
+    #[must_use]
+    pub fn io_threads(mut self, threads: usize) -> Self {
+        self.io_threads = threads.max(1);
+        self
+    }
+
+    /// Opens the roots, starts the supervisors and returns the only [`GrantAuthority`].
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`BuildError`]
+    pub async fn build(self) -> Result<(Runtime, GrantAuthority), BuildError> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        threads::in_tokio()?;
+        self.tools.check()?;
+        let kept_out = self.kept_out().map_err(BuildError::KeptOut)?;
+        let (config, roots, unavailable) = opened(self.config, self.places, &kept_out)
+            .map_err(|error| pointed(error, &self.configured))?;
+        let config = config.and(self.grantable, self.allowed);
+        let mut authority =
+            Authority::with_ungrantable(&config, Root::kept_from_grants(&kept_out))?;
+        for policy in &self.policies {
+            authority = authority.session(&authority.admit(policy, Origin::Human)?);
+        }
+        let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildError::Audit)?;
+        grants::recorded(&audit, self.store.as_ref()).await?;
+        if let Some(servers) = &self.servers {
+            let recorded = servers.attach(&audit).await;
+            recorded.map_err(BuildError::SignedIn)?;
+        }
+        let asks = self.approver.is_some();
+        let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
+        let broker = grants::asking(self.asks, self.patience, self.store)?;
+        let broker = Broker::start(broker, audit.clone(), approver).await?;
+        let grants = GrantAuthority::new(broker.clone(), authority.clone(), self.remote.marks());
+        let core = Arc::new(Core {
+            tools: Tools::new(self.tools, self.remote),
+            changes: self.changes,
+            names: config.namespace().without(unavailable),
+            authority,
+            roots,
+            kept_out,
+            audit,
+            broker,
+            asks,
+            artifacts: ArtifactStore::new(self.artifacts.0, self.artifacts.1),
+            admission: self.admission,
+            call_limit: self.call_limit,
+            max_depth: self.max_depth,
+            io: Pool::new("io", threads::io(self.io_threads)),
+            cpu: Pool::new("cpu", threads::cpu()),
+            deadlines: Deadlines::default(),
+            previews: PreviewKey::or_random(self.preview_key).map_err(BuildError::Random)?,
+            path_locks: PathLocks::default(),
+            calls: 0.into(),
+            workers: 0.into(),
+            registry: dashmap::DashMap::default(),
+            actors: dashmap::DashMap::default(),
+            tree: TreeLock::default(),
+            supervisors: OnceLock::new(),
+        });
+        threads::supervise(&core).await?;
+        let inner = Arc::new(RuntimeInner {
+            core,
+            _servers: self.servers,
+        });
+        Ok((Runtime { inner }, grants))
+    }
+}

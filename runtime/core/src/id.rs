@@ -1,0 +1,141 @@
+//! Identifier newtypes.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Id of a worker, unique in its runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkerId(#[doc(hidden)] pub u64);
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "w{}", self.0)
+    }
+}
+
+/// Maximum length of a worker's name in characters.
+const MOST_NAME: usize = 64;
+
+/// Whether `name` is a valid worker name, which is one part of an agent's path.
+pub(crate) fn is_agent_name(name: &str) -> bool {
+    (1..=MOST_NAME).contains(&name.chars().count())
+        && !name.contains('/')
+        && !name.chars().any(crate::is_deceptive)
+}
+
+/// Id of a call, unique in its runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallId(#[doc(hidden)] pub u64);
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}", self.0)
+    }
+}
+
+/// Id of a question, unique in its runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct QuestionId(#[doc(hidden)] pub u64);
+
+impl fmt::Display for QuestionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "q{}", self.0)
+    }
+}
+
+/// Id of a denial for the rest of a session, unique in its runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SilencedId(#[doc(hidden)] pub u64);
+
+/// Id of a grant, unique in its runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GrantId(#[doc(hidden)] pub u64);
+
+impl fmt::Display for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "g{}", self.0)
+    }
+}
+
+/// Error of parsing a [`GrantId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be the number of a grant, such as g3")]
+#[non_exhaustive]
+pub struct ParseGrantIdError;
+
+impl FromStr for GrantId {
+    type Err = ParseGrantIdError;
+
+    /// Parses `g3`, or `3` as in JSON.
+    fn from_str(text: &str) -> Result<Self, ParseGrantIdError> {
+        let digits = text.strip_prefix('g').unwrap_or(text);
+        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.parse().ok().filter(|_| plain);
+        number.map(Self).ok_or(ParseGrantIdError)
+    }
+}
+
+/// Name of a tool, such as `read_file`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ToolName(Arc<str>);
+
+impl ToolName {
+    /// Wraps a name without checks; the registry rejects names that are not `[a-z0-9_]{1,64}`.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ToolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::borrow::Borrow<str> for ToolName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_named_as_it_is_shown_or_as_json_has_it() {
+        for text in ["g3", "3", "g03"] {
+            assert_eq!(text.parse(), Ok(GrantId(3)), "{text}");
+        }
+        assert_eq!(GrantId(3).to_string().parse(), Ok(GrantId(3)));
+        for text in [
+            "",
+            "g",
+            "gg3",
+            "-3",
+            "+3",
+            "g+3",
+            "3 ",
+            "w3",
+            "99999999999999999999",
+        ] {
+            assert_eq!(text.parse::<GrantId>(), Err(ParseGrantIdError), "{text}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A runtime that confines LLM sub-agents: each one calls tools through an actor whose authority can only be narrowed.
+//!
+//! A program links this crate, spawns one [`Worker`] for each sub-agent task and gives it a [`Policy`]. Whatever the
+//! model asks for, the worker can do only what both its policy and its parent's authority allow. People see what a call
+//! would change before it runs, and can allow more with grants, which no model can forge.
+//!
+//! # Life of a call
+//! The glossary below explains the terms. If the worker may read the files, a plan is made before a person is asked, so
+//! that they see the diff.
+//!
+//! ```text
+//!        (1)        (2)            (3)             (4)          (5)        (6)           (7)        (8)
+//! Call ─▶ parse ─▶ judge by ─▶ ask, if the ─▶ permit ───────▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
+//!         args     policy +     verdict is     (capability)          (effect)                       every step,
+//!                  grants       Ask                                                                 refusals too,
+//!                                                                                                   is audited
+//! ```
+//!
+//! # Modules
+//! The crate root has the names that most programs need. Everything else is in modules:
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`policy`], [`scope`], [`config`] | what a worker may do, and what people configure |
+//! | [`permission`] | questions, grants, approvers, history, templates |
+//! | [`worker`], [`call`] | workers, calls in progress, what identifies a call |
+//! | [`tool`], [`effect`] | traits for tools of your own, their plans, changes and results |
+//! | [`audit`], [`artifact`] | the hash-chained log, and the pages and diffs of calls |
+//! | [`intent`], [`describe`] | sentences for people, and the description of a server for agents |
+//! | `gateway`, `upstream`, `view`, `console` | the MCP server and client, MCP Apps views, the approval page (behind features) |
+//! | [`json`], [`root`] | parsing JSON without duplicate keys, open root directories |
+//! | [`guide`], [`recipes`] | how to embed, configure and serve; adapters for agent frameworks |
+//!
+//! # Glossary
+//! | word | meaning |
+//! |---|---|
+//! | host | the program that links this crate |
+//! | runtime | the entry point: configuration, tools, approver, audit log; spawns workers |
+//! | worker | the actor that runs the tool calls of one sub-agent task |
+//! | root | a directory that a person configured, and that the runtime opened |
+//! | policy | data that can only restrict: a layer of an authority |
+//! | authority | what a worker may do: the conjunction of the configuration and all policy layers down to its own policy |
+//! | scope | `verb:resource[:detail]`, such as `write:file:/repo/a.rs`; a *pattern* covers scopes |
+//! | need | a scope that a call requires |
+//! | verdict | the decision on a need: `Allow`, `Ask` or `Deny`; the strictest one of all layers counts |
+//! | approver | answers the questions that `Ask` leads to: a person, a script, or deny-all |
+//! | grant | a pattern that a person added, with a lifetime; it turns `Ask` into `Allow` |
+//! | session | a group of workers, by default a top-level worker and its descendants; session grants end with it |
+//! | permit | proof that a call was authorised, which only the pipeline can create; effects take it by value |
+//! | pipeline | the code that takes a call through the steps above |
+//! | plan | what a call would do, computed from the current state; nothing has changed yet |
+//! | intent | one sentence for people that describes a call, rendered from the tool's template and the arguments |
+//! | preview | a plan rendered for people and programs; `apply` carries out the same plan |
+//! | artifact | a by-product of a call for people, with a `ui://` URI: a `.diff`, a `.json`, a review page |
+//! | view | a running MCP App (an HTML page that an MCP server provides), and the actor that represents it |
+//!
+//! # Example
+//! ```
+//! use bailiwick::{Policy, Runtime, ToolSet, WorkerSpec};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let repo = tempfile::tempdir()?;
+//! let (runtime, _grants) = Runtime::builder().root("repo", repo.path()).tools(ToolSet::new()).build().await?;
+//! let policy = Policy::new().allow("read:file").allow("write:file:/repo/src").deny_glob("**/.env");
+//! let worker = runtime.spawn(WorkerSpec::new("fix the parser").policy(policy)).await?;
+//!
+//! let wider = Policy::new().allow("write:file:/repo");
+//! let refused = worker.spawn(WorkerSpec::new("too much").policy(wider)).await;
+//! assert!(refused.is_err());
+//!
+//! worker.revoke().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+// In reading order: calls, policy, effects, actors.
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "bailiwick works on Linux only: it opens and watches files by system calls that other systems do not have"
+);
+
+pub mod call;
+pub mod effect;
+#[doc(hidden)]
+pub mod error;
+mod escape;
+#[doc(hidden)]
+pub mod id;
+pub mod intent;
+pub mod json;
+#[doc(hidden)]
+pub mod path;
+pub mod requests;
+pub mod scope;
+
+mod budget;
+#[doc(hidden)]
+pub mod capability;
+#[cfg(test)]
+mod cases;
+pub mod config;
+#[doc(hidden)]
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
+pub mod policy;
+pub mod root;
+
+pub mod artifact;
+pub mod audit;
+pub mod describe;
+pub mod permission;
+#[doc(hidden)]
+pub mod pipeline;
+#[doc(hidden)]
+pub mod private_file;
+pub mod tool;
+
+pub mod guide;
+#[doc(hidden)]
+pub mod host;
+pub mod recipes;
+#[doc(hidden)]
+pub mod supervisor;
+pub mod worker;
+
+pub use audit::{AuditSink, JsonLines, MemoryAudit};
+pub use budget::Budget;
+pub use call::{Call, CallMeta, Origin};
+pub use config::{Config, ConfigError, RootConfig};
+pub use effect::{Change, Content, Outcome, Output, Plan, Preview, Reply};
+pub use error::{CallError, Code};
+pub use escape::{escape, escape_lines, is_deceptive, listed};
+pub use host::{BuildError, Runtime, RuntimeBuilder};
+pub use id::{GrantId, WorkerId};
+pub use path::{PathError, VirtualPath};
+pub use permission::{
+    Answer, Approver, Deferred, DenyAll, GrantAuthority, Question, Scripted, Terminal,
+};
+pub use policy::{Access, Policy, PolicyError, Verdict};
+pub use scope::{Scope, ScopePattern, Verb};
+pub use supervisor::SpawnError;
+pub use tool::{ReadTool, ToolInfo, ToolSet, ToolSpec, WriteTool};
+pub use worker::{PendingCall, Worker, WorkerSpec};

@@ -1,0 +1,607 @@
+//! Permissions: questions to people, their answers, and grants.
+
+mod approver;
+mod authority;
+mod batch;
+mod block;
+mod broker;
+mod broker_state;
+mod choices;
+mod decided;
+mod grants;
+mod history;
+mod ledger;
+mod manage;
+mod options;
+mod record;
+mod settings;
+mod store;
+mod suggest;
+mod template;
+mod terminal;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::call::Origin;
+use crate::effect::{ContentHash, ExcludedHunks, Preview, PreviewToken};
+use crate::id::{CallId, ToolName, WorkerId};
+use crate::path::VirtualPath;
+use crate::scope::{Coverage, Scope, ScopePattern};
+
+pub use crate::id::{GrantId, ParseGrantIdError, QuestionId, SilencedId};
+pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
+pub use authority::{AuthorityError, Changes, GrantAuthority};
+#[doc(hidden)]
+pub use batch::not_batchable;
+pub use batch::{Batch, BatchAnswer, BatchItem, NotBatchable, batches};
+pub use block::{
+    BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
+    PermissionRequired, PermissionType, ServerCard,
+};
+#[doc(hidden)]
+pub use broker::{AskOutcome, Broker, BrokerConfig, QuestionSender};
+pub(crate) use broker_state::CallRef;
+#[doc(hidden)]
+pub use choices::choices;
+pub use choices::{Breadth, Choice};
+pub use decided::{DecidedBy, RevokeCause};
+pub use grants::GrantView;
+#[doc(hidden)]
+pub use grants::{Requester, UsedGrants};
+pub use history::{
+    CallOutcome, CallTally, Denial, GrantUse, History, HistoryEntry, HistoryEvent, HistoryFilter,
+    HistoryReport, PastCall, PastQuestion, RepeatedQuestion, Tally,
+};
+pub use ledger::AskLimits;
+pub use options::{AnswerOption, OptionKind};
+pub use settings::{GrantFilter, Narrowing};
+pub use store::{
+    GrantDamage, GrantEditError, GrantStore, GrantStoreError, GrantWriteError, StoredGrant,
+};
+pub use suggest::{Suggestion, suggest};
+pub use template::{Template, TemplateError};
+pub use terminal::Terminal;
+
+/// A call's request for approval.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Request {
+    /// The worker that makes the call.
+    pub worker: WorkerId,
+    /// The call.
+    pub call: CallId,
+    /// Who wrote the call.
+    pub origin: Origin,
+    /// The names of agents from the outermost to the one that asks.
+    pub agent_path: Vec<String>,
+    /// The session that the worker belongs to.
+    pub session: Arc<str>,
+    /// The tool.
+    pub tool: ToolName,
+    /// Its arguments as canonical JSON, with keys sorted at every level. For typed arguments it is a text: the `Debug` form
+    /// of the parsed job.
+    pub arguments: Value,
+    /// Hash of the arguments; calls with other arguments are never the same question.
+    pub arguments_hash: ContentHash,
+    /// One sentence for people, rendered by the runtime from the tool's template. It quotes the agent's arguments.
+    pub intent: String,
+    /// Exactly the scopes that require approval.
+    pub needs: Vec<Scope>,
+    /// What the call would do, if the worker may read its targets.
+    pub preview: Option<Preview>,
+    /// The choices of a person, the narrowest first: each covers all needs, and the first covers exactly them.
+    pub choices: Vec<Choice>,
+    /// The served roots; all other paths are outside.
+    pub roots: Vec<VirtualPath>,
+    /// The widest patterns that may be granted here.
+    pub max_grantable: Vec<ScopePattern>,
+    /// Whether a protected name is among the needs, so that only exactly the needs can be allowed.
+    pub sensitive: bool,
+    /// The needs with protected names.
+    pub protected: Vec<Scope>,
+    /// The reasons why they are protected, each once, as a sentence.
+    pub protected_because: Vec<&'static str>,
+    /// The state of the files when the question was asked.
+    pub before: Option<PreviewToken>,
+    /// Whether hunks can be excluded from the change.
+    pub divisible: bool,
+    /// The MCP server that provides the tool; `None` for a tool of this runtime.
+    pub server: Option<Arc<str>>,
+    /// Whether the question is never shared with another call, even an equal one.
+    pub alone: bool,
+}
+
+impl Request {
+    /// Returns whether a person may allow this call by `patterns`: they must cover every need, and nothing beyond
+    /// [`Request::max_grantable`]. A server or tool that is named without its mark is the one in the needs.
+    ///
+    /// An empty list means exactly the needs.
+    #[must_use]
+    pub fn fits(&self, patterns: &[Coverage]) -> bool {
+        let patterns = self.marked(patterns);
+        let exact = |one: &Coverage| {
+            self.needs
+                .iter()
+                .any(|need| ScopePattern::of(need) == *one.pattern())
+        };
+        let may = |one: &Coverage| {
+            let mut max_grantable = self.max_grantable.iter();
+            exact(one)
+                || (!self.sensitive && max_grantable.any(|top| top.covers_pattern(one.pattern())))
+        };
+        patterns.is_empty()
+            || self
+                .needs
+                .iter()
+                .all(|need| patterns.iter().any(|one| one.covers(need)))
+                && patterns.iter().all(may)
+    }
+
+    /// `patterns`, with the marks of the needs where they have none.
+    fn marked(&self, patterns: &[Coverage]) -> Vec<Coverage> {
+        let mut all: Vec<Coverage> = Vec::with_capacity(patterns.len());
+        for one in patterns {
+            let marked = self.needs.iter().filter_map(|need| {
+                let pattern = one.pattern().marked_as(need)?;
+                one.with_pattern(pattern)
+            });
+            let mut marked: Vec<Coverage> = marked.collect();
+            if marked.is_empty() {
+                marked.push(one.clone());
+            }
+            for one in marked {
+                if !all.contains(&one) {
+                    all.push(one);
+                }
+            }
+        }
+        all
+    }
+
+    /// What [`DeniedCalls::Kind`] denies, as a sentence for people. Escape it before it is shown.
+    #[doc(hidden)]
+    pub fn kinds(&self) -> String {
+        denied_sentence(&DeniedCalls::Kind.of(&self.needs))
+    }
+
+    /// Returns whether `parts` can be excluded from the change that was shown.
+    #[must_use]
+    pub fn can_leave_out(&self, parts: &[ExcludedHunks]) -> bool {
+        let shown = self.preview.as_ref().filter(|_| self.divisible);
+        parts.is_empty()
+            || shown.is_some_and(|preview| ExcludedHunks::fits(parts, &preview.changes))
+    }
+
+    /// Returns what `patterns` would grant, as a sentence for people.
+    #[must_use]
+    pub fn covers(&self, patterns: &[Coverage]) -> String {
+        choices::sentence(&self.meant(patterns), &self.roots)
+    }
+
+    /// `patterns`, or exactly the needs if it is empty.
+    pub(crate) fn meant(&self, patterns: &[Coverage]) -> Vec<Coverage> {
+        if patterns.is_empty() {
+            self.needs.iter().map(Coverage::of).collect()
+        } else {
+            self.marked(patterns)
+        }
+    }
+}
+
+/// A question to a person.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Question {
+    /// Its id, for answers.
+    pub id: QuestionId,
+    /// The run of the runtime that asks; ids are unique in a run only.
+    pub run: Run,
+    /// When it was asked, since the runtime began.
+    pub asked_at: Duration,
+    /// When it expires, since the runtime began.
+    pub expires_at: Duration,
+    /// The request.
+    pub request: Request,
+    /// How many calls wait, as counted by the broker.
+    #[doc(hidden)]
+    pub calls: WaitingCalls,
+}
+
+/// How many calls wait for a question. Clones share the count.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct WaitingCalls(Arc<AtomicUsize>);
+
+impl Default for WaitingCalls {
+    fn default() -> Self {
+        Self(Arc::new(AtomicUsize::new(1)))
+    }
+}
+
+impl WaitingCalls {
+    #[doc(hidden)]
+    pub fn set(&self, count: usize) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+}
+
+/// A person's answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Allow the call.
+    Allow {
+        /// What is allowed; empty for exactly what was asked. A bare pattern covers everything beneath it and all operations
+        /// of its verb; a [`Choice`] says what it covers.
+        #[serde(default)]
+        patterns: Vec<Coverage>,
+        /// How long it is allowed.
+        lifetime: Lifetime,
+        /// Whether the worker's descendants may use it, too.
+        #[serde(default)]
+        descendants: bool,
+        /// Hunks to exclude from the change; the agent is told. Only if [`Request::divisible`] is set, and only for
+        /// [`Lifetime::Once`] and [`Lifetime::Waiting`].
+        #[serde(default)]
+        left_out: Vec<ExcludedHunks>,
+    },
+    /// Deny the call.
+    Deny {
+        /// A note for the agent.
+        #[serde(default)]
+        note: Option<String>,
+        /// Later calls of the worker that are also denied, without a question, until the session ends or
+        /// [`GrantAuthority::ask_again`] is called. Only a person's answer has this effect.
+        #[serde(default)]
+        rest_of_session: Option<DeniedCalls>,
+    },
+}
+
+/// Which later calls a person denies together with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeniedCalls {
+    /// Calls that need any of the scopes that this call asks for.
+    Same,
+    /// Calls that need the same verb on the same kind of resource, such as a change of any file.
+    Kind,
+}
+
+impl DeniedCalls {
+    /// What is denied together with a call that has these needs.
+    pub(crate) fn of(self, needs: &[Scope]) -> Vec<Coverage> {
+        let mut denied: Vec<Coverage> = Vec::new();
+        for need in needs {
+            let one = match self {
+                Self::Same => Coverage::of(need),
+                Self::Kind => ScopePattern::kind_of(need).into(),
+            };
+            if !denied.contains(&one) {
+                denied.push(one);
+            }
+        }
+        denied
+    }
+}
+
+impl Answer {
+    /// Allows exactly what was asked, once.
+    pub const ONCE: Self = Self::Allow {
+        patterns: Vec::new(),
+        lifetime: Lifetime::Once,
+        descendants: false,
+        left_out: Vec::new(),
+    };
+    /// Denies the call without a note.
+    pub const DENY: Self = Self::deny(None);
+
+    /// Denies the call, and every later call of the kind until the session ends.
+    pub(crate) const DENY_KIND: Self = Self::Deny {
+        note: None,
+        rest_of_session: Some(DeniedCalls::Kind),
+    };
+
+    /// Denies this call only, with an optional note for the agent.
+    #[must_use]
+    pub const fn deny(note: Option<String>) -> Self {
+        Self::Deny {
+            note,
+            rest_of_session: None,
+        }
+    }
+}
+
+/// How long an approval holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifetime {
+    /// For one of the calls that wait for the question. Other equal calls are asked about again.
+    Once,
+    /// For this many of the calls that wait for the question, but no later ones.
+    Waiting(NonZeroU32),
+    /// For this many calls of the worker, including the one that asked.
+    Uses(NonZeroU32),
+    /// For this long, for the worker.
+    #[serde(rename = "for_ms", with = "millis")]
+    For(Duration),
+    /// Until the session ends, for the worker that asked.
+    Session,
+    /// For the agent that asked, by its path: all workers of that name, also in later sessions.
+    Agent,
+}
+
+impl Lifetime {
+    /// Returns how many waiting calls it allows, if it grants nothing to later ones.
+    #[must_use]
+    pub const fn waiting_calls(self) -> Option<NonZeroU32> {
+        match self {
+            Self::Once => Some(NonZeroU32::MIN),
+            Self::Waiting(calls) => Some(calls),
+            Self::Uses(_) | Self::For(_) | Self::Session | Self::Agent => None,
+        }
+    }
+}
+
+/// Who may use a grant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantHolder {
+    /// One worker; the grant ends with it.
+    Worker(WorkerId),
+    /// One worker, while it is in this session. Other workers of the same name in the session cannot use the grant.
+    Session {
+        /// The session.
+        session: Arc<str>,
+        /// The worker; the grant ends with it, too.
+        worker: WorkerId,
+    },
+    /// The agent with this path, such as `main/tests`, in every session: all workers of that name, now and later.
+    Agent(Arc<str>),
+}
+
+/// How a question ended; it is final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// A person allowed it.
+    Granted,
+    /// A person or the approver denied it.
+    Denied,
+    /// Nobody answered in time.
+    Expired,
+    /// No call waits for the answer any more.
+    Cancelled,
+}
+
+/// Identifies one run of a runtime.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// A random number.
+    pub nonce: u64,
+    /// When it began, in milliseconds since 1970.
+    pub began_ms: u64,
+}
+
+impl Question {
+    /// Returns an id of the question that is unique across runs.
+    #[must_use]
+    pub fn handle(&self) -> String {
+        format!("{:016x}-{}", self.run.nonce, self.id.0)
+    }
+
+    /// Returns how many equal calls wait for the answer now. [`Lifetime::Once`] allows one of them, [`Lifetime::Waiting`] as
+    /// many as it says.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.calls.0.load(Ordering::Relaxed)
+    }
+
+    /// Returns when it was asked, in milliseconds since 1970.
+    #[must_use]
+    pub fn asked_at_ms(&self) -> u64 {
+        let since = u64::try_from(self.asked_at.as_millis()).unwrap_or(u64::MAX);
+        self.run.began_ms.saturating_add(since)
+    }
+}
+
+/// State of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionState {
+    /// It waits for an answer.
+    Pending,
+    /// It ended.
+    Settled(Decision),
+}
+
+/// Calls that a person denied for the rest of a session; see [`Answer::Deny`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Silenced {
+    /// Its id, for [`GrantAuthority::ask_again`].
+    pub id: SilencedId,
+    /// The worker whose calls are denied.
+    pub worker: WorkerId,
+    /// The path of that worker.
+    pub agent: String,
+    /// The session in which they are denied.
+    pub session: Arc<str>,
+    /// Calls that need any of this are denied.
+    pub denied: Vec<Coverage>,
+}
+
+impl Silenced {
+    /// Returns what is denied, as a sentence for people. Escape it before it is shown.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        denied_sentence(&self.denied)
+    }
+}
+
+fn denied_sentence(denied: &[Coverage]) -> String {
+    let texts: Vec<String> = denied.iter().map(Coverage::sentence).collect();
+    texts
+        .join("; ")
+        .replace(" every file that may be granted", " any file")
+}
+
+/// Result of revoking grants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GrantsRevoked {
+    /// Number of revoked grants.
+    pub grants: usize,
+    /// Number of those with an effect that had begun before and did not end in time. They allow no other.
+    pub unfinished: usize,
+}
+
+/// A grant that a person gives without a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewGrant {
+    /// What it covers. A bare pattern covers everything beneath it and all operations of its verb.
+    #[serde(flatten)]
+    pub pattern: Coverage,
+    /// Who may use it.
+    pub holder: GrantHolder,
+    /// How long it holds; [`Lifetime::Once`] means one use.
+    pub lifetime: Lifetime,
+    /// Whether the holder's descendants may use it, too.
+    pub descendants: bool,
+}
+
+/// Whether the path of `agent` is `top` or that of a descendant.
+fn is_at_or_beneath(agent: &str, top: &str) -> bool {
+    let rest = agent.strip_prefix(top);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl NewGrant {
+    /// Whether holder and lifetime are compatible: permanent grants are held by agents, and agents have no session.
+    fn is_sound(&self) -> bool {
+        match (&self.holder, self.lifetime) {
+            // This lifetime is only for calls that wait.
+            (_, Lifetime::Waiting(_)) => false,
+            (GrantHolder::Agent(_), lifetime) => lifetime != Lifetime::Session,
+            (GrantHolder::Worker(_) | GrantHolder::Session { .. }, lifetime) => {
+                lifetime != Lifetime::Agent
+            }
+        }
+    }
+}
+
+mod millis {
+    use super::Duration;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::request;
+
+    #[track_caller]
+    fn check(request: &Request, patterns: &[&str], fits: bool) {
+        let patterns: Vec<Coverage> = patterns.iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(request.fits(&patterns), fits, "{patterns:?}");
+    }
+
+    #[test]
+    fn an_answer_must_cover_every_need_and_stay_below_the_ceiling() {
+        let mut request = request(1, 1, &["write:file:/r/a/x", "write:file:/r/b"]);
+        request.max_grantable = vec!["write:file:/r".parse().unwrap()];
+        check(&request, &[], true);
+        check(&request, &["write:file:/r/a/x", "write:file:/r/b"], true);
+        check(&request, &["write:file:/r"], true);
+        check(&request, &["write:file:/r/a"], false);
+        check(&request, &["write:file"], false);
+        check(&request, &["write:file:/r", "read"], false);
+    }
+
+    #[test]
+    fn a_name_in_an_answer_is_what_is_asked_about() {
+        let request = request(1, 1, &["write:mcp:h~1:edit~2", "write:mcp:h~1:note~3"]);
+        for (said, meant) in [
+            (
+                &[][..],
+                &["write:mcp:h~1:edit~2", "write:mcp:h~1:note~3"][..],
+            ),
+            (&["write:mcp:h"], &["write:mcp:h~1"]),
+            (
+                &["write:mcp:h:edit", "write:mcp:h:note"],
+                &["write:mcp:h~1:edit~2", "write:mcp:h~1:note~3"],
+            ),
+            (&["write:mcp"], &["write:mcp"]),
+        ] {
+            check(&request, said, true);
+            let said: Vec<Coverage> = said.iter().map(|text| text.parse().unwrap()).collect();
+            let patterns = request.meant(&said);
+            let marked = patterns.iter().map(|one| one.pattern().to_string());
+            assert_eq!(marked.collect::<Vec<_>>(), meant);
+        }
+        check(&request, &["write:mcp:h~9"], false);
+        check(&request, &["write:mcp:h:edit"], false);
+    }
+
+    #[test]
+    fn a_sensitive_need_is_allowed_by_its_very_name_alone() {
+        let mut request = request(1, 1, &["write:file:/r/.mcp.json"]);
+        check(&request, &["write:file:/r"], true);
+        request.sensitive = true;
+        check(&request, &["write:file:/r"], false);
+        check(&request, &["write:file:/r/.mcp.json"], true);
+        check(&request, &[], true);
+    }
+
+    #[test]
+    fn the_exact_needs_fit_even_where_the_ceiling_does_not_reach() {
+        let mut request = request(1, 1, &["write:file:/r/x"]);
+        request.max_grantable.clear();
+        check(&request, &["write:file:/r/x"], true);
+        check(&request, &["write:file:/r"], false);
+    }
+
+    #[test]
+    fn lifetimes_and_answers_survive_json() {
+        for (lifetime, text) in [
+            (Lifetime::Once, "\"once\""),
+            (
+                Lifetime::Waiting(NonZeroU32::new(3).unwrap()),
+                "{\"waiting\":3}",
+            ),
+            (
+                Lifetime::Uses(NonZeroU32::new(10).unwrap()),
+                "{\"uses\":10}",
+            ),
+            (
+                Lifetime::For(Duration::from_secs(3600)),
+                "{\"for_ms\":3600000}",
+            ),
+            (Lifetime::Session, "\"session\""),
+            (Lifetime::Agent, "\"agent\""),
+        ] {
+            assert_eq!(serde_json::to_string(&lifetime).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Lifetime>(text).unwrap(), lifetime);
+        }
+        let once: Answer = serde_json::from_str("{\"allow\":{\"lifetime\":\"once\"}}").unwrap();
+        assert_eq!(once, Answer::ONCE);
+    }
+}

@@ -1,0 +1,256 @@
+//! `GrantAuthority`: the only handle that grants and answers questions.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+use super::broker::Broker;
+use super::{
+    Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, NotBatchable, Question,
+    Silenced, TemplateError,
+};
+use crate::audit::AuditError;
+use crate::id::{GrantId, QuestionId, SilencedId};
+use crate::policy::Authority;
+use crate::scope::{Coverage, Marks, ScopePattern};
+
+/// Why an operation of a person had no effect.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthorityError {
+    /// The question does not exist, or ended long ago.
+    #[error("there is no such question")]
+    NoQuestion,
+    /// The question has ended already.
+    #[error("the question has ended already")]
+    Ended(Decision),
+    /// The grant names an unknown server or tool. A grant is bound to the current form of what it names.
+    #[error("`{}` is no server, or no tool of one, that is there now", crate::escape(.0))]
+    NotThere(String),
+    /// Nothing that the grant covers is grantable here, so it would have no effect.
+    #[error("`{}` cannot be granted here: it lies outside the roots and all that is `grantable`", crate::escape(.0))]
+    NotGrantable(String),
+    /// The answer does not cover all needs, or covers more than is grantable here.
+    #[error("the answer does not cover what is asked, or covers more than may be granted")]
+    DoesNotFit,
+    /// One question of a batch cannot be answered this way; none of the batch was answered.
+    #[error("the question {question} of the batch cannot be answered so")]
+    InBatch {
+        /// The question.
+        question: QuestionId,
+        /// Why.
+        source: Box<AuthorityError>,
+    },
+    /// The question cannot be part of this batch and must be answered by itself.
+    #[error("the question cannot be answered together with these: {0}")]
+    NotTogether(NotBatchable),
+    /// The change would widen the grant; that requires another grant.
+    #[error("a grant can only be narrowed; for more, give another")]
+    Wider,
+    /// The template cannot be applied.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The grant does not exist, or has ended.
+    #[error("there is no such grant")]
+    NoGrant,
+    /// Too many grants are live.
+    #[error("too many grants are live; revoke some")]
+    TooMany,
+    /// The operation cannot be audited, so it was not done.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// The grant cannot be stored or audited, so it was revoked, also if it was to be narrowed. A call that waited for it may
+    /// have been carried out.
+    #[error("the grant cannot be stored, so it was taken back")]
+    Store(#[source] GrantWriteError),
+    /// The grant was revoked, but could not be removed from the store, so the next runtime would restore it. Removing it is
+    /// retried while this runtime lives.
+    #[error("the grant was taken back, but cannot be removed from the store")]
+    StillStored {
+        /// Result of the revocation.
+        revoked: GrantsRevoked,
+        /// Why it cannot be removed.
+        source: GrantWriteError,
+    },
+    /// The runtime is shut down.
+    #[error("the runtime is shut down")]
+    Closed,
+}
+
+/// Notifies of changes of questions and grants; several changes may be reported as one.
+#[derive(Clone, Debug)]
+pub struct Changes(watch::Receiver<()>);
+
+impl Changes {
+    /// Waits for the next change; `None` if the runtime has ended.
+    pub async fn next(&mut self) -> Option<()> {
+        self.0.changed().await.ok()
+    }
+}
+
+/// Answers questions, grants and revokes on behalf of the person.
+///
+/// It is returned once, when the runtime is built, and no code path of a model reaches it. It can be neither created nor
+/// cloned:
+/// ```compile_fail
+/// fn second(authority: &bailiwick::GrantAuthority) -> bailiwick::GrantAuthority {
+///     authority.clone()
+/// }
+/// ```
+/// ```compile_fail
+/// let forged = bailiwick::GrantAuthority { broker: todo!(), authority: todo!(), marks: todo!() };
+/// ```
+/// It can be borrowed:
+/// ```
+/// fn lent(authority: &bailiwick::GrantAuthority) -> &bailiwick::GrantAuthority {
+///     authority
+/// }
+/// ```
+#[derive(Debug)]
+pub struct GrantAuthority {
+    broker: Broker,
+    authority: Authority,
+    marks: Arc<ArcSwap<Marks>>,
+}
+
+impl Drop for GrantAuthority {
+    fn drop(&mut self) {
+        self.broker.set_unattended();
+    }
+}
+
+impl GrantAuthority {
+    /// `authority` is that of the runtime, which knows protected names; `marks` resolves names of servers.
+    #[doc(hidden)]
+    pub fn new(broker: Broker, authority: Authority, marks: Arc<ArcSwap<Marks>>) -> Self {
+        Self {
+            broker,
+            authority,
+            marks,
+        }
+    }
+
+    /// A pattern of a person, with the current marks of what it names.
+    pub(super) fn marked(&self, pattern: &ScopePattern) -> Result<ScopePattern, AuthorityError> {
+        let marks = self.marks.load();
+        marks.marked(pattern).map_err(AuthorityError::NotThere)
+    }
+
+    /// The same for what a grant covers. A grant without effect is rejected.
+    pub(super) fn grantable(&self, covered: &Coverage) -> Result<Coverage, AuthorityError> {
+        let pattern = self.marked(covered.pattern())?;
+        if !self.authority.is_grantable(&pattern) {
+            return Err(AuthorityError::NotGrantable(pattern.to_string()));
+        }
+        let none = || AuthorityError::NotGrantable(covered.pattern().to_string());
+        covered.with_pattern(pattern).ok_or_else(none)
+    }
+
+    /// Denies a question whose answer had no effect, on behalf of `by`, since no person denied it.
+    #[doc(hidden)]
+    pub fn refuse_unusable(&self, question: QuestionId, by: super::DecidedBy) {
+        self.broker.refuse_unusable(question, by);
+    }
+
+    #[doc(hidden)]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    #[doc(hidden)]
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// Returns the open questions, in the order in which they were asked.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn questions(&self) -> Result<Vec<Question>, AuthorityError> {
+        self.broker.open_questions().await
+    }
+
+    /// Subscribes to changes of questions and grants.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        let mut changes = self.broker.changes();
+        changes.mark_unchanged();
+        Changes(changes)
+    }
+
+    /// Returns the question if it is open.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn question(&self, id: QuestionId) -> Result<Option<Question>, AuthorityError> {
+        self.broker.question(id).await
+    }
+
+    /// Answers a question. If there is a [`GrantStore`](super::GrantStore), a grant to an agent is on disk when this returns;
+    /// the waiting call does not wait for that.
+    ///
+    /// # Errors
+    /// [`AuthorityError`] if it has ended or the answer is invalid for it. A second answer has no effect.
+    pub async fn answer(&self, question: QuestionId, answer: Answer) -> Result<(), AuthorityError> {
+        self.broker.answer(question, answer).await
+    }
+
+    /// Grants without a question. A grant never overrides a deny, a protected name or a worker's own policy. If there is a
+    /// [`GrantStore`](super::GrantStore), a grant to an agent is on disk when this returns.
+    ///
+    /// Third-party servers and their tools may be named without their marks (`write:mcp:SERVER:TOOL`): the grant then gets
+    /// the current marks, and is void once they change. A page ([`Worker::open_view`](crate::Worker::open_view)) has a mark
+    /// of its own and cannot be named without it: a person answers the question that its call asks.
+    ///
+    /// # Errors
+    /// [`AuthorityError::NotThere`] if it names an unknown server or a withheld tool;
+    /// [`AuthorityError::NotGrantable`] if nothing of it is grantable;
+    /// [`AuthorityError`] if there are too many grants or it cannot be audited or stored.
+    pub async fn grant(&self, grant: NewGrant) -> Result<GrantId, AuthorityError> {
+        let pattern = self.grantable(&grant.pattern)?;
+        self.broker.grant(NewGrant { pattern, ..grant }).await
+    }
+
+    /// Returns the live grants, in the order in which they were given.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`], which says nothing about grants in a store.
+    pub async fn grants(&self) -> Result<Vec<GrantView>, AuthorityError> {
+        self.broker.grants().await
+    }
+
+    /// Revokes a grant. When this returns, no effect that uses it can begin, and those that had begun have ended, except for
+    /// [`GrantsRevoked::unfinished`]; a stored grant is removed from disk.
+    ///
+    /// # Errors
+    /// [`AuthorityError::NoGrant`] if it has ended already; [`AuthorityError::StillStored`] if it could not be removed from the
+    /// store.
+    pub async fn revoke(&self, grant: GrantId) -> Result<GrantsRevoked, AuthorityError> {
+        self.broker.revoke_grant(grant).await
+    }
+
+    /// Returns what was denied for the rest of a session ([`Answer::Deny`]), the oldest first.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn silenced(&self) -> Result<Vec<Silenced>, AuthorityError> {
+        self.broker.silenced().await
+    }
+
+    /// Asks again about calls that were denied for the rest of the session. Returns whether they were still denied.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn ask_again(&self, silenced: SilencedId) -> Result<bool, AuthorityError> {
+        self.broker.ask_again(silenced).await
+    }
+
+    /// Ends a session: revokes its session grants, as by [`GrantAuthority::revoke`].
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn end_session(&self, session: &str) -> Result<GrantsRevoked, AuthorityError> {
+        self.broker.end_session(session).await
+    }
+}

@@ -1,0 +1,1201 @@
+//! Actor that owns all questions and grants.
+
+mod handle;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
+use tokio::sync::{mpsc, watch};
+
+use super::broker_state::{BrokerState, CallRef};
+use super::grants::{GrantView, Requester, UsedGrants};
+use super::ledger::{AskLimits, QuestionStatus};
+use super::record::{NOBODY, trace_shown};
+use super::settings::{GrantFilter, Narrowing};
+use super::store::{GrantStore, PendingSave, StoreFailure, StoreHandle, WallClock, wall_clock};
+use super::{
+    Answer, Approver, AuthorityError, BatchAnswer, DecidedBy, Decision, NewGrant, Question,
+    Request, RevokeCause, Run, Silenced,
+};
+use crate::audit::Audit;
+use crate::capability::{GRACE, Gate};
+use crate::effect::ExcludedHunks;
+use crate::error::CallError;
+use crate::id::{GrantId, QuestionId, SilencedId, WorkerId};
+use crate::scope::Scope;
+
+/// Monotonic time since the runtime began.
+pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// Configuration of the broker.
+#[doc(hidden)]
+pub struct BrokerConfig {
+    pub(crate) limits: AskLimits,
+    /// How long a question waits for an answer.
+    pub(crate) patience: Duration,
+    /// How many grants may be live.
+    pub(crate) max_grants: usize,
+    /// How often expired questions and grants are removed.
+    pub(crate) tick: Duration,
+    /// How long a revocation waits for effects in progress.
+    pub(crate) grace: Duration,
+    pub(crate) clock: TimeSource,
+    /// Wall clock.
+    pub(crate) wall: WallClock,
+    /// Distinguishes this run of the runtime from others.
+    pub(crate) nonce: u64,
+    /// Store of grants to agents; without it they end with the runtime.
+    pub(crate) store: Option<GrantStore>,
+}
+
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        let start = std::time::Instant::now();
+        Self {
+            limits: AskLimits::default(),
+            patience: Duration::from_secs(600),
+            max_grants: 10_000,
+            tick: Duration::from_secs(1),
+            grace: GRACE,
+            clock: Arc::new(move || start.elapsed()),
+            wall: Arc::new(wall_clock),
+            nonce: 0,
+            store: None,
+        }
+    }
+}
+
+impl fmt::Debug for BrokerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrokerConfig")
+            .field("limits", &self.limits)
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a call's question ended.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub enum AskOutcome {
+    /// The call is allowed by these grants, without these hunks of the change.
+    Allowed(UsedGrants, Vec<ExcludedHunks>),
+    /// The call is not allowed.
+    Refused {
+        /// Denied, expired or cancelled.
+        decision: Decision,
+        /// Who refused.
+        by: DecidedBy,
+        /// A note for the agent.
+        note: Option<String>,
+    },
+}
+
+/// Receives the question that a call waits for.
+#[doc(hidden)]
+pub type QuestionSender = mpsc::UnboundedSender<Question>;
+
+pub(super) type AskPort = RpcReplyPort<Result<AskOutcome, CallError>>;
+/// Reply port for a value, and for the result of storing the change.
+type SavingPort<T> = RpcReplyPort<(T, PendingSave)>;
+
+/// Message to the broker.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A call wants to use grants.
+    UseGrants(
+        Requester,
+        Arc<[Scope]>,
+        CallRef,
+        RpcReplyPort<Option<UsedGrants>>,
+    ),
+    /// A call requires approval; the sender receives the question.
+    Ask(Box<Request>, Requester, Option<QuestionSender>, AskPort),
+    /// A person answers.
+    Answer(QuestionId, Answer, SavingPort<Result<(), AuthorityError>>),
+    /// A person answers several questions together, all or none.
+    AnswerBatch(
+        BTreeSet<QuestionId>,
+        BatchAnswer,
+        SavingPort<Result<(), AuthorityError>>,
+    ),
+    /// The approver answers.
+    Decided(QuestionId, Answer, DecidedBy),
+    /// Returns one question.
+    Question(QuestionId, RpcReplyPort<Option<Question>>),
+    /// Returns the status of a question.
+    QuestionStatus(QuestionId, RpcReplyPort<Option<QuestionStatus>>),
+    /// Returns the open questions.
+    Questions(RpcReplyPort<Vec<Question>>),
+    /// Returns the live grants.
+    Grants(RpcReplyPort<Vec<GrantView>>),
+    /// A person grants.
+    Grant(NewGrant, SavingPort<Result<GrantId, AuthorityError>>),
+    /// A person revokes a grant.
+    Revoke(GrantId, SavingPort<Option<Arc<Gate>>>),
+    /// A person grants several things together, all or none.
+    GrantAll(
+        Vec<NewGrant>,
+        SavingPort<Result<Vec<GrantId>, AuthorityError>>,
+    ),
+    /// A person revokes all grants that match.
+    RevokeWhere(GrantFilter, SavingPort<Vec<Arc<Gate>>>),
+    /// A person narrows a grant.
+    Narrow(
+        GrantId,
+        Narrowing,
+        SavingPort<Result<Option<Arc<Gate>>, AuthorityError>>,
+    ),
+    /// Grants could not be stored.
+    StoreFailure(StoreFailure),
+    /// Closes the store.
+    CloseStore(RpcReplyPort<PendingSave>),
+    /// A worker has ended.
+    ForgetWorker(WorkerId, RpcReplyPort<()>),
+    /// A session has ended.
+    EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
+    /// Returns what is denied for the rest of a session.
+    Silenced(RpcReplyPort<Vec<Silenced>>),
+    /// A person wants to be asked again about it.
+    AskAgain(SilencedId, RpcReplyPort<bool>),
+    /// The authority is gone, and the approver leaves all answers to it.
+    Unattended,
+    /// Timer tick.
+    Tick,
+}
+
+// These messages never leave the process.
+#[cfg(feature = "ractor-cluster")]
+impl ractor::Message for Message {}
+
+/// Broker actor; notifies watchers after each message that may have changed a question or a grant.
+struct BrokerActor(watch::Sender<()>);
+
+impl Message {
+    /// Whether it changes nothing.
+    fn is_query(&self) -> bool {
+        matches!(
+            self,
+            Self::Question(..)
+                | Self::QuestionStatus(..)
+                | Self::Questions(_)
+                | Self::Grants(_)
+                | Self::Silenced(_)
+        )
+    }
+}
+
+/// Arguments of the actor.
+struct Start {
+    config: BrokerConfig,
+    run: Run,
+    audit: Audit,
+    approver: Arc<dyn Approver>,
+}
+
+#[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
+impl Actor for BrokerActor {
+    type Msg = Message;
+    type State = BrokerState;
+    type Arguments = Start;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<Message>,
+        mut start: Start,
+    ) -> Result<BrokerState, ActorProcessingErr> {
+        me.send_interval(start.config.tick, || Message::Tick);
+        let (broker, wall) = (me.clone(), Arc::clone(&start.config.wall));
+        // A broker that has ended has no grants, and dropping the failure notifies the waiters.
+        let report = move |store_failed| drop(broker.cast(Message::StoreFailure(store_failed)));
+        let (store, stored) =
+            StoreHandle::start(start.config.store.take(), &start.audit, wall, report)?;
+        let approver = start.approver;
+        let show = Box::new(move |question: Question| {
+            trace_shown(&question.request, question.id);
+            tokio::spawn(decide(Arc::clone(&approver), question, me.clone())).abort_handle()
+        });
+        let mut state = BrokerState::new(&start.config, start.run, start.audit, store, show);
+        state.restore(stored);
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Message>,
+        message: Message,
+        state: &mut BrokerState,
+    ) -> Result<(), ActorProcessingErr> {
+        let is_query = message.is_query();
+        match message {
+            Message::UseGrants(requester, needs, call, port) => {
+                reply(port, state.use_grants(&requester, &needs, call));
+            }
+            Message::Ask(request, requester, question_tx, port) => {
+                state.ask(*request, requester, question_tx, port);
+                state.refuse_unattended();
+            }
+            Message::Answer(id, answer, port) => {
+                let answered = state.answer(id, answer, DecidedBy::Person);
+                reply(port, (answered, state.save()));
+            }
+            Message::AnswerBatch(ids, answer, port) => {
+                reply(port, (state.answer_batch(&ids, answer), state.save()));
+            }
+            Message::Decided(id, answer, by) => state.decide(id, answer, by),
+            Message::Question(id, port) => reply(port, state.question(id)),
+            Message::QuestionStatus(id, port) => reply(port, state.question_status(id)),
+            Message::Questions(port) => reply(port, state.questions()),
+            Message::Grants(port) => reply(port, state.grants()),
+            Message::Grant(new, port) => reply(port, (state.grant(new), state.save())),
+            Message::Revoke(id, port) => {
+                reply(port, (state.revoke(id, RevokeCause::Person), state.save()));
+            }
+            Message::GrantAll(grants, port) => {
+                reply(port, (state.enter_all(grants), state.save()));
+            }
+            Message::RevokeWhere(filter, port) => {
+                reply(port, (state.revoke_where(&filter), state.save()));
+            }
+            Message::Narrow(id, change, port) => {
+                reply(port, (state.narrow(id, &change), state.save()));
+            }
+            Message::StoreFailure(store_failed) => state.store_failed(store_failed),
+            Message::CloseStore(port) => reply(port, state.close_store()),
+            Message::ForgetWorker(worker, port) => {
+                state.forget_worker(worker);
+                reply(port, ());
+            }
+            Message::EndSession(session, port) => reply(port, state.end_session(&session)),
+            Message::Silenced(port) => reply(port, state.silenced()),
+            Message::AskAgain(silenced, port) => reply(port, state.ask_again_about(silenced)),
+            Message::Unattended => state.set_unattended(),
+            Message::Tick => state.tick(),
+        }
+        // If nobody waits, grants that cannot be stored are revoked and logged.
+        drop(state.save());
+        if !is_query {
+            self.0.send_replace(());
+        }
+        Ok(())
+    }
+}
+
+fn reply<T: Send + 'static>(port: RpcReplyPort<T>, value: T) {
+    // The caller may be gone.
+    let _ = port.send(value);
+}
+
+/// Lets the approver decide; a panic counts as a denial.
+async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRef<Message>) {
+    let mut reply = Reply {
+        broker,
+        id: question.id,
+        answer: Answer::deny(Some(NOBODY.to_owned())),
+        by: DecidedBy::Host,
+    };
+    reply.answer = approver.decide(&question).await;
+    if approver.is_person(&reply.answer) {
+        reply.by = DecidedBy::Person;
+    }
+}
+
+/// Sends the answer to the broker when dropped, also during a panic.
+struct Reply {
+    broker: ActorRef<Message>,
+    id: QuestionId,
+    answer: Answer,
+    by: DecidedBy,
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        let answer = std::mem::replace(&mut self.answer, Answer::DENY);
+        // A broker that has ended has notified all waiters.
+        let _ = self.broker.cast(Message::Decided(self.id, answer, self.by));
+    }
+}
+
+/// Handle of the broker. Once the broker has ended, all calls return an error at once.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Broker {
+    actor: ActorRef<Message>,
+    grace: Duration,
+    run: Run,
+    needs_authority: bool,
+    changes: watch::Receiver<()>,
+}
+
+impl Broker {
+    /// A name that is unique in this process.
+    pub(crate) fn name(&self) -> String {
+        self.actor.get_id().to_string()
+    }
+
+    /// Whether both are handles of the same broker.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.actor.get_id() == other.actor.get_id()
+    }
+
+    /// Starts the broker.
+    #[doc(hidden)]
+    pub async fn start(
+        config: BrokerConfig,
+        audit: Audit,
+        approver: Arc<dyn Approver>,
+    ) -> Result<Self, SpawnErr> {
+        let grace = config.grace;
+        let since = u64::try_from((config.clock)().as_millis()).unwrap_or(u64::MAX);
+        let run = Run {
+            nonce: config.nonce,
+            began_ms: (config.wall)().saturating_sub(since),
+        };
+        let needs_authority = approver.needs_authority();
+        let start = Start {
+            config,
+            run,
+            audit,
+            approver,
+        };
+        let (changed, changes) = watch::channel(());
+        let (actor, _) = Actor::spawn(None, BrokerActor(changed), start).await?;
+        Ok(Self {
+            actor,
+            grace,
+            run,
+            needs_authority,
+            changes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::{AuditSink, Head, MemoryAudit, Record, Step};
+    use crate::call::Origin;
+    use crate::error::Code;
+    use crate::fixtures::request;
+    use crate::permission::{
+        AskOutcome, Deciding, Deferred, DeniedCalls, DenyAll, GrantHolder, GrantWriteError,
+        Lifetime, Scripted, Terminal,
+    };
+    use std::io;
+    use std::num::NonZeroU32;
+    use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+    const NEED: &[&str] = &["write:file:/r/x"];
+
+    struct Stage {
+        broker: Broker,
+        seconds: Arc<AtomicU64>,
+        audit: Audit,
+        log: MemoryAudit,
+    }
+
+    async fn stage(approver: impl Approver) -> Stage {
+        let seconds = Arc::new(AtomicU64::new(0));
+        let now = Arc::clone(&seconds);
+        let config = BrokerConfig {
+            clock: Arc::new(move || Duration::from_secs(now.load(Ordering::SeqCst))),
+            ..BrokerConfig::default()
+        };
+        let log = MemoryAudit::new(100_000);
+        let audit = Audit::start(log.clone(), 100_000).unwrap();
+        let broker = Broker::start(config, audit.clone(), Arc::new(approver))
+            .await
+            .unwrap();
+        Stage {
+            broker,
+            seconds,
+            audit,
+            log,
+        }
+    }
+
+    impl Stage {
+        /// Asks on a new task; the question is in the broker's mailbox when this returns.
+        async fn asking(
+            &self,
+            request: Request,
+        ) -> tokio::task::JoinHandle<Result<AskOutcome, CallError>> {
+            let (broker, requester) = (self.broker.clone(), requester(&request));
+            let asking = tokio::spawn(async move { broker.ask(request, requester, None).await });
+            tokio::task::yield_now().await;
+            asking
+        }
+
+        async fn ask(&self, request: Request) -> Result<AskOutcome, CallError> {
+            let requester = requester(&request);
+            self.broker.ask(request, requester, None).await
+        }
+
+        /// Waits for the only open question.
+        async fn question(&self) -> QuestionId {
+            loop {
+                if let [question] = self.broker.open_questions().await.unwrap().as_slice() {
+                    return question.id;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+
+        async fn steps(&self) -> Vec<Step> {
+            self.audit.flush().await.unwrap();
+            self.log
+                .records()
+                .iter()
+                .map(|record| record.event().step.clone())
+                .collect()
+        }
+    }
+
+    fn requester(request: &Request) -> Requester {
+        Requester {
+            worker: request.worker,
+            ancestors: [].into(),
+            session: Arc::clone(&request.session),
+            agent: request.agent_path.join("/").into(),
+        }
+    }
+
+    fn call_ref() -> CallRef {
+        CallRef {
+            call: crate::id::CallId(1),
+            tool: crate::id::ToolName::new("edit_file"),
+            origin: Origin::Model,
+        }
+    }
+
+    fn uses(count: u32) -> Lifetime {
+        Lifetime::Uses(NonZeroU32::new(count).unwrap())
+    }
+
+    fn allow(lifetime: Lifetime) -> Answer {
+        Answer::Allow {
+            patterns: Vec::new(),
+            lifetime,
+            descendants: false,
+            left_out: Vec::new(),
+        }
+    }
+
+    fn refusal(answered: Result<AskOutcome, CallError>) -> Decision {
+        match answered.unwrap() {
+            AskOutcome::Refused { decision, .. } => decision,
+            AskOutcome::Allowed(used, _) => panic!("{used:?}"),
+        }
+    }
+
+    fn allowed(answered: Result<AskOutcome, CallError>) -> UsedGrants {
+        match answered.unwrap() {
+            AskOutcome::Allowed(used, _) => used,
+            refused @ AskOutcome::Refused { .. } => panic!("{refused:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn once_allows_the_asking_call_and_adds_no_grant() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Once)).await;
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
+        let need: Scope = NEED[0].parse().unwrap();
+        assert_eq!(used.patterns, [crate::scope::Coverage::of(&need)]);
+        assert_eq!(stage.broker.grants().await.unwrap(), []);
+        assert_eq!(
+            refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await),
+            Decision::Denied
+        );
+    }
+
+    #[tokio::test]
+    async fn two_use_answer_makes_the_third_call_ask() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
+        let first = request(1, 1, NEED);
+        let (requester, needs): (_, Arc<[Scope]>) = (requester(&first), first.needs.clone().into());
+        assert_eq!(allowed(stage.ask(first).await).ids.len(), 1);
+        for expected in [true, false] {
+            let again = stage
+                .broker
+                .use_grants(requester.clone(), Arc::clone(&needs), call_ref())
+                .await
+                .unwrap();
+            assert_eq!(again.is_some(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn once_allows_one_of_sixty_four_equal_calls() {
+        let stage = stage(Deferred).await;
+        let mut asking = Vec::new();
+        for _ in 0..64 {
+            asking.push(stage.asking(request(1, 1, NEED)).await);
+        }
+        let served = |asking: &[tokio::task::JoinHandle<_>]| {
+            asking.iter().filter(|call| call.is_finished()).count()
+        };
+        let waiting = async || stage.broker.open_questions().await.unwrap()[0].waiting();
+        while waiting().await < 64 {
+            tokio::task::yield_now().await;
+        }
+        // More answers than a worker may ask questions in a minute.
+        for answered in 0..20 {
+            let id = stage.question().await;
+            assert_eq!(waiting().await, 64 - answered);
+            stage.broker.answer(id, Answer::ONCE).await.unwrap();
+            while served(&asking) < answered + 1 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(served(&asking), answered + 1);
+        }
+        let some = Lifetime::Waiting(NonZeroU32::new(10).unwrap());
+        let id = stage.question().await;
+        stage.broker.answer(id, allow(some)).await.unwrap();
+        assert_eq!(waiting().await, 34);
+        assert_eq!(stage.broker.grants().await.unwrap(), []);
+        let id = stage.question().await;
+        stage.broker.answer(id, Answer::DENY).await.unwrap();
+        let (mut allowed, mut denied) = (0, 0);
+        for call in asking {
+            match call.await.unwrap().unwrap() {
+                AskOutcome::Allowed(..) => allowed += 1,
+                AskOutcome::Refused { .. } => denied += 1,
+            }
+        }
+        assert_eq!((allowed, denied), (30, 34), "a no answers all who wait");
+    }
+
+    #[tokio::test]
+    async fn calls_beyond_the_granted_uses_ask_again() {
+        let stage = stage(Deferred).await;
+        let (first, second) = (
+            stage.asking(request(1, 1, NEED)).await,
+            stage.asking(request(1, 1, NEED)).await,
+        );
+        let id = stage.question().await;
+        stage.broker.answer(id, allow(uses(1))).await.unwrap();
+        allowed(first.await.unwrap());
+        let again = stage.question().await;
+        assert_ne!(again, id);
+        stage.broker.answer(again, Answer::DENY).await.unwrap();
+        assert_eq!(refusal(second.await.unwrap()), Decision::Denied);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sixty_four_calls_share_ten_uses_exactly() {
+        let stage = stage(DenyAll).await;
+        let grant = NewGrant {
+            pattern: "write:file:/r".parse().unwrap(),
+            holder: GrantHolder::Worker(WorkerId(1)),
+            lifetime: uses(10),
+            descendants: false,
+        };
+        stage.broker.grant(grant).await.unwrap();
+        let sample = request(1, 1, NEED);
+        let needs: Arc<[Scope]> = sample.needs.clone().into();
+        let calls: Vec<_> = (0..64)
+            .map(|_| {
+                let (broker, requester, needs) =
+                    (stage.broker.clone(), requester(&sample), Arc::clone(&needs));
+                tokio::spawn(async move {
+                    broker
+                        .use_grants(requester, needs, call_ref())
+                        .await
+                        .unwrap()
+                        .is_some()
+                })
+            })
+            .collect();
+        let mut served = 0;
+        for call in calls {
+            served += usize::from(call.await.unwrap());
+        }
+        assert_eq!(served, 10);
+    }
+
+    #[tokio::test]
+    async fn grant_use_is_audited_even_if_the_call_is_gone() {
+        let stage = stage(DenyAll).await;
+        let grant = NewGrant {
+            pattern: "write:file:/r".parse().unwrap(),
+            holder: GrantHolder::Worker(WorkerId(1)),
+            lifetime: uses(1),
+            descendants: false,
+        };
+        let id = stage.broker.grant(grant).await.unwrap();
+        let sample = request(1, 1, NEED);
+        let (gone, _) = tokio::sync::oneshot::channel();
+        let needs = sample.needs.clone().into();
+        let use_grants = Message::UseGrants(requester(&sample), needs, call_ref(), gone.into());
+        stage.broker.actor.cast(use_grants).unwrap();
+        assert_eq!(stage.broker.grants().await.unwrap(), []);
+        let used = |step: &Step| matches!(step, Step::GrantUsed { grants, .. } if **grants == [id]);
+        assert_eq!(
+            stage.steps().await.iter().filter(|step| used(step)).count(),
+            1
+        );
+    }
+
+    #[tokio::test]
+    async fn a_question_without_an_answer_expires() {
+        let stage = stage(Deferred).await;
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        let id = stage.question().await;
+        stage.seconds.store(600, Ordering::SeqCst);
+        stage.broker.actor.cast(Message::Tick).unwrap();
+        assert_eq!(refusal(asking.await.unwrap()), Decision::Expired);
+        let late = stage.broker.answer(id, Answer::ONCE).await;
+        assert!(matches!(
+            late,
+            Err(AuthorityError::Ended(Decision::Expired))
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn broker_expires_questions_by_timer() {
+        let stage = stage(Deferred).await;
+        stage.seconds.store(1, Ordering::SeqCst);
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        stage.question().await;
+        stage.seconds.store(601, Ordering::SeqCst);
+        assert_eq!(refusal(asking.await.unwrap()), Decision::Expired);
+    }
+
+    /// Never answers the first worker, answers others at once.
+    struct Slow(AtomicUsize);
+
+    impl Approver for Slow {
+        fn is_person(&self, _: &Answer) -> bool {
+            false
+        }
+
+        fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            match question.request.worker {
+                WorkerId(1) => Box::pin(std::future::pending()),
+                _ => Box::pin(std::future::ready(Answer::ONCE)),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn slow_approver_delays_no_other_question() {
+        let stage = stage(Slow(AtomicUsize::new(0))).await;
+        let slow = stage.asking(request(1, 1, NEED)).await;
+        stage.question().await;
+        allowed(stage.ask(request(2, 1, NEED)).await);
+        assert!(!slow.is_finished());
+        stage.broker.forget_worker(WorkerId(1)).await;
+        assert_eq!(refusal(slow.await.unwrap()), Decision::Cancelled);
+    }
+
+    #[tokio::test]
+    async fn panicking_approver_denies() {
+        let stage = stage(Scripted::new().rule(|_| panic!("a fault of the approver"))).await;
+        assert_eq!(
+            refusal(stage.ask(request(1, 1, NEED)).await),
+            Decision::Denied
+        );
+    }
+
+    #[tokio::test]
+    async fn invalid_answer_denies_for_approvers_and_fails_for_people() {
+        let elsewhere = Answer::Allow {
+            patterns: vec!["write:file:/q".parse().unwrap()],
+            lifetime: Lifetime::Session,
+            descendants: false,
+            left_out: Vec::new(),
+        };
+        let wrong = elsewhere.clone();
+        let scripted = stage(Scripted::new().rule(move |_| Some(wrong.clone()))).await;
+        assert_eq!(
+            refusal(scripted.ask(request(1, 1, NEED)).await),
+            Decision::Denied
+        );
+        assert_eq!(scripted.broker.grants().await.unwrap(), []);
+        let person = stage(Deferred).await;
+        let asking = person.asking(request(1, 1, NEED)).await;
+        let id = person.question().await;
+        let error = person.broker.answer(id, elsewhere).await;
+        assert!(matches!(error, Err(AuthorityError::DoesNotFit)));
+        person.broker.answer(id, Answer::ONCE).await.unwrap();
+        allowed(asking.await.unwrap());
+    }
+
+    /// Counts what a person is shown and never answers.
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Approver for Counting {
+        fn is_person(&self, _: &Answer) -> bool {
+            false
+        }
+
+        fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn flood_of_requests_shows_three_questions() {
+        let shown = Arc::new(AtomicUsize::new(0));
+        let stage = stage(Counting(Arc::clone(&shown))).await;
+        let mut waiting = Vec::new();
+        for n in 0..3 {
+            waiting.push(stage.asking(request(1, n, NEED)).await);
+        }
+        for n in 3..10_000 {
+            let refused = stage.ask(request(1, n, NEED)).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Busy);
+        }
+        assert_eq!(stage.broker.open_questions().await.unwrap().len(), 3);
+        assert_eq!(shown.load(Ordering::SeqCst), 3);
+        assert!(waiting.iter().all(|asking| !asking.is_finished()));
+    }
+
+    #[tokio::test]
+    async fn only_people_deny_later_calls_and_can_undo_it() {
+        let stage = stage(Deferred).await;
+        for n in 0..5 {
+            let asking = stage.asking(request(1, n, NEED)).await;
+            let id = stage.question().await;
+            stage.broker.answer(id, Answer::DENY).await.unwrap();
+            assert_eq!(refusal(asking.await.unwrap()), Decision::Denied);
+        }
+        assert_eq!(stage.broker.silenced().await.unwrap(), []);
+        let asking = stage.asking(request(1, 9, NEED)).await;
+        let id = stage.question().await;
+        let deny = Answer::Deny {
+            note: Some("not today".to_owned()),
+            rest_of_session: Some(DeniedCalls::Kind),
+        };
+        stage.broker.answer(id, deny).await.unwrap();
+        assert_eq!(refusal(asking.await.unwrap()), Decision::Denied);
+        let result = stage.broker.silenced().await.unwrap();
+        assert_eq!((result.len(), result[0].worker), (1, WorkerId(1)));
+        let refused = stage.ask(request(1, 10, NEED)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied);
+        assert!(refused.message().contains("rest of the session"));
+        assert!(stage.broker.ask_again(result[0].id).await.unwrap());
+        assert!(!stage.broker.ask_again(result[0].id).await.unwrap());
+        let asking = stage.asking(request(1, 11, NEED)).await;
+        let id = stage.question().await;
+        stage.broker.answer(id, Answer::ONCE).await.unwrap();
+        allowed(asking.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn automatic_approver_denies_no_later_calls() {
+        let deny = Answer::Deny {
+            note: None,
+            rest_of_session: Some(DeniedCalls::Kind),
+        };
+        let stage = stage(Scripted::new().rule(move |_| Some(deny.clone()))).await;
+        assert_eq!(
+            refusal(stage.ask(request(1, 1, NEED)).await),
+            Decision::Denied
+        );
+        assert_eq!(stage.broker.silenced().await.unwrap(), []);
+        // A person on a terminal denies the kind for the session.
+        let input = "stop\n";
+        let terminal = Terminal::new(input.as_bytes(), io::sink(), false);
+        let stage = super::tests::stage(terminal).await;
+        assert_eq!(
+            refusal(stage.ask(request(1, 1, NEED)).await),
+            Decision::Denied
+        );
+        let silenced = stage.broker.silenced().await.unwrap();
+        assert_eq!(silenced[0].denied, ["write:file".parse().unwrap()]);
+        let refused = stage.ask(request(1, 2, NEED)).await.unwrap_err();
+        assert!(refused.message().contains("rest of the session"));
+    }
+
+    #[tokio::test]
+    async fn cancelled_call_withdraws_its_question() {
+        let stage = stage(Deferred).await;
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        stage.question().await;
+        asking.abort();
+        assert!(asking.await.unwrap_err().is_cancelled());
+        stage.broker.actor.cast(Message::Tick).unwrap();
+        assert!(stage.broker.open_questions().await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn ended_broker_notifies_all_waiters() {
+        let stage = stage(Deferred).await;
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        stage.question().await;
+        stage.broker.stop();
+        assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::Cancelled);
+        let later = stage.ask(request(1, 2, NEED)).await;
+        assert_eq!(later.unwrap_err().code(), Code::Cancelled);
+        // A question without a preview is still asked.
+        let questions = stage.broker.open_questions().await;
+        assert!(matches!(questions, Err(AuthorityError::Closed)));
+        let grants = stage.broker.grants().await;
+        assert!(matches!(grants, Err(AuthorityError::Closed)));
+        let question = stage.broker.question(QuestionId(1)).await;
+        assert!(matches!(question, Err(AuthorityError::Closed)));
+        let again = stage.broker.ask_again(SilencedId(1)).await;
+        assert!(matches!(again, Err(AuthorityError::Closed)));
+        let ended = stage.broker.end_session("session").await;
+        assert!(matches!(ended, Err(AuthorityError::Closed)));
+    }
+
+    #[tokio::test]
+    async fn revocation_waits_for_running_effects_and_prevents_new_ones() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(1))).await;
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
+        let gate = Arc::clone(&used.gates[0]);
+        let pass = gate.pass().unwrap();
+        let broker = stage.broker.clone();
+        let revoking = tokio::spawn(async move { broker.revoke_grant(used.ids[0]).await });
+        while !gate.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!revoking.is_finished());
+        assert!(gate.pass().is_none());
+        drop(pass);
+        revoking.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn hanging_effect_is_reported_after_the_grace_period() {
+        let mut stage =
+            stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
+        stage.broker.grace = Duration::ZERO;
+        let first = allowed(stage.ask(request(1, 1, NEED)).await);
+        let hangs = first.gates[0].pass().unwrap();
+        let result = stage.broker.revoke_grant(first.ids[0]).await.unwrap();
+        assert_eq!((result.grants, result.unfinished), (1, 1));
+        let second = allowed(stage.ask(request(1, 2, NEED)).await);
+        let hangs_too = second.gates[0].pass().unwrap();
+        let result = stage.broker.end_session("session").await.unwrap();
+        assert_eq!((result.grants, result.unfinished), (1, 1));
+        drop((hangs, hangs_too));
+        allowed(stage.ask(request(1, 3, NEED)).await);
+        let result = stage.broker.end_session("session").await.unwrap();
+        assert_eq!((result.grants, result.unfinished), (1, 0));
+    }
+
+    /// The names of the steps in the audit.
+    async fn names(stage: &Stage) -> Vec<String> {
+        let name = |step: &Step| serde_json::to_value(step).unwrap()["step"].clone();
+        let steps = stage.steps().await;
+        steps
+            .iter()
+            .map(|step| name(step).as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn end_of_session_revokes_its_grants_and_is_audited() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
+        stage.broker.end_session("another").await.unwrap();
+        assert!(!used.gates[0].is_closed());
+        stage.broker.end_session("session").await.unwrap();
+        assert!(used.gates[0].is_closed());
+        assert_eq!(
+            names(&stage).await,
+            [
+                "asked",
+                "granted",
+                "answered",
+                "grant_used",
+                "grant_revoked"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn worker_is_forgotten_while_its_effect_hangs() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
+        let used = allowed(stage.ask(request(1, 1, NEED)).await);
+        let pass = used.gates[0].pass().unwrap();
+        stage.broker.forget_worker(WorkerId(1)).await;
+        assert!(used.gates[0].is_closed());
+        drop(pass);
+    }
+
+    #[tokio::test]
+    async fn answers_are_audited() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
+        allowed(stage.ask(request(1, 1, NEED)).await);
+        refusal(stage.ask(request(1, 2, &["read:file:/r/x"])).await);
+        let grant = stage.broker.grants().await.unwrap()[0].id;
+        stage.broker.revoke_grant(grant).await.unwrap();
+        assert_eq!(
+            names(&stage).await,
+            [
+                "asked",
+                "granted",
+                "answered",
+                "grant_used",
+                "asked",
+                "answered",
+                "grant_revoked"
+            ]
+        );
+    }
+
+    /// Denies as a person.
+    struct Asks;
+
+    impl Approver for Asks {
+        fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
+            Box::pin(std::future::ready(Answer::DENY))
+        }
+
+        fn is_person(&self, _: &Answer) -> bool {
+            true
+        }
+    }
+
+    /// Who answered the last question, as reported to the call and as audited.
+    async fn answered(
+        stage: &Stage,
+        ruling: Result<AskOutcome, CallError>,
+    ) -> (DecidedBy, Decision, DecidedBy, Origin) {
+        let AskOutcome::Refused { by, .. } = ruling.unwrap() else {
+            panic!("it was allowed");
+        };
+        stage.audit.flush().await.unwrap();
+        let records = stage.log.records();
+        let event = records.last().unwrap().event();
+        let Step::Answered(step) = &event.step else {
+            panic!("{event:?}");
+        };
+        (by, step.decision, step.by.unwrap(), event.origin)
+    }
+
+    #[tokio::test]
+    async fn denial_names_who_denied() {
+        async fn check(approver: impl Approver, by: DecidedBy, origin: Origin) {
+            let stage = stage(approver).await;
+            let ruling = stage.ask(request(1, 1, NEED)).await;
+            let expected = (by, Decision::Denied, by, origin);
+            assert_eq!(answered(&stage, ruling).await, expected);
+        }
+        check(Asks, DecidedBy::Person, Origin::Human).await;
+        let host = (DecidedBy::Host, Origin::Host);
+        check(DenyAll, host.0, host.1).await;
+        check(Scripted::new(), host.0, host.1).await;
+        let panics = Scripted::new().rule(|_| panic!("a fault of the approver"));
+        check(panics, host.0, host.1).await;
+        let typed = |input: &'static str| Terminal::new(input.as_bytes(), io::sink(), false);
+        check(typed("\n"), DecidedBy::Person, Origin::Human).await;
+        check(typed("5"), DecidedBy::Person, Origin::Human).await;
+        check(typed(""), host.0, host.1).await;
+        check(typed("1\n"), host.0, host.1).await;
+        struct Broken;
+        impl io::Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+        let broken = Terminal::new(io::BufReader::new(Broken), io::sink(), false);
+        check(broken, host.0, host.1).await;
+        let beyond = Scripted::new().rule(|_| {
+            Some(Answer::Allow {
+                patterns: vec!["write:file:/q".parse().unwrap()],
+                lifetime: Lifetime::Session,
+                descendants: false,
+                left_out: Vec::new(),
+            })
+        });
+        check(beyond, host.0, host.1).await;
+
+        let stage = stage(Deferred).await;
+        let asking = stage.asking(request(1, 1, NEED)).await;
+        let id = stage.question().await;
+        stage.broker.answer(id, Answer::DENY).await.unwrap();
+        let person = (
+            DecidedBy::Person,
+            Decision::Denied,
+            DecidedBy::Person,
+            Origin::Human,
+        );
+        assert_eq!(answered(&stage, asking.await.unwrap()).await, person);
+        let asking = stage.asking(request(1, 2, NEED)).await;
+        stage.question().await;
+        stage.seconds.store(600, Ordering::SeqCst);
+        stage.broker.actor.cast(Message::Tick).unwrap();
+        let nobody = (
+            DecidedBy::Nobody,
+            Decision::Expired,
+            DecidedBy::Nobody,
+            Origin::Model,
+        );
+        assert_eq!(answered(&stage, asking.await.unwrap()).await, nobody);
+    }
+
+    #[tokio::test]
+    async fn audit_says_why_and_by_whom_a_grant_was_revoked() {
+        let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
+        let allowed = async |n| allowed(stage.ask(request(1, n, NEED)).await).ids[0];
+        let grant = allowed(1).await;
+        stage.broker.revoke_grant(grant).await.unwrap();
+        allowed(2).await;
+        let filter = GrantFilter::default();
+        stage.broker.revoke_where(filter).await.unwrap();
+        allowed(3).await;
+        stage.broker.end_session("session").await.unwrap();
+        allowed(4).await;
+        stage.broker.forget_worker(WorkerId(1)).await;
+        stage.audit.flush().await.unwrap();
+        let result: Vec<_> = stage
+            .log
+            .records()
+            .iter()
+            .filter_map(|record| match record.event().step {
+                Step::GrantRevoked { cause, .. } => Some((cause.unwrap(), record.event().origin)),
+                _ => None,
+            })
+            .collect();
+        let person = (RevokeCause::Person, Origin::Human);
+        let expected = [
+            person,
+            person,
+            (RevokeCause::SessionEnded, Origin::Host),
+            (RevokeCause::WorkerEnded, Origin::Host),
+        ];
+        assert_eq!(result, expected);
+    }
+
+    /// An audit on a disk that may be full.
+    #[derive(Clone)]
+    struct Disk {
+        log: MemoryAudit,
+        full: Arc<AtomicBool>,
+    }
+
+    impl AuditSink for Disk {
+        fn head(&self) -> Head {
+            self.log.head()
+        }
+
+        fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+            if self.full.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.log.keep(records)
+        }
+    }
+
+    /// A broker with a grant store in `folder`; its audit fails while the answer says so.
+    async fn keeping(folder: &tempfile::TempDir) -> (Stage, Arc<AtomicBool>) {
+        let (log, full) = (MemoryAudit::new(1000), Arc::new(AtomicBool::new(false)));
+        let disk = Disk {
+            log: log.clone(),
+            full: Arc::clone(&full),
+        };
+        let audit = Audit::start(disk, 1000).unwrap();
+        let config = BrokerConfig {
+            store: Some(GrantStore::open(folder.path().join("grants")).unwrap()),
+            ..BrokerConfig::default()
+        };
+        let broker = Broker::start(config, audit.clone(), Arc::new(Deferred));
+        let stage = Stage {
+            broker: broker.await.unwrap(),
+            seconds: Arc::default(),
+            audit,
+            log,
+        };
+        (stage, full)
+    }
+
+    fn for_main() -> NewGrant {
+        NewGrant {
+            pattern: "write:file:/r".parse().unwrap(),
+            holder: GrantHolder::Agent("main".into()),
+            lifetime: Lifetime::Agent,
+            descendants: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn rollback_during_audit_failure_is_recorded_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let (stage, full) = keeping(&folder).await;
+        full.store(true, Ordering::SeqCst);
+        let refused = stage.broker.grant(for_main()).await;
+        let Err(AuthorityError::Store(GrantWriteError::Record(_))) = refused else {
+            panic!("{refused:?}");
+        };
+        full.store(false, Ordering::SeqCst);
+        // The first event is the grant that the audit could not write.
+        assert!(matches!(stage.steps().await.as_slice(), [Step::Granted(_)]));
+        for _ in 0..2 {
+            stage.broker.actor.cast(Message::Tick).unwrap();
+            assert_eq!(stage.broker.grants().await.unwrap(), []);
+            let steps = stage.steps().await;
+            let [Step::Granted(given), Step::GrantRevoked { grant, cause }] = steps.as_slice()
+            else {
+                panic!("{steps:?}");
+            };
+            assert_eq!(given.grant, *grant);
+            assert_eq!(*cause, Some(RevokeCause::NotStored));
+        }
+        let missed = stage.log.records().iter().map(Record::missed).sum::<u64>();
+        assert_eq!(missed, 0, "it is late, and not missing");
+    }
+
+    #[tokio::test]
+    async fn narrowing_that_cannot_be_audited_revokes_the_grant() {
+        let folder = tempfile::tempdir().unwrap();
+        let (stage, full) = keeping(&folder).await;
+        let file = folder.path().join("grants");
+        let grant = stage.broker.grant(for_main()).await.unwrap();
+        let to = |pattern: &str| Narrowing {
+            pattern: Some(pattern.parse().unwrap()),
+            ..Narrowing::default()
+        };
+        stage
+            .broker
+            .narrow(grant, to("write:file:/r/a"))
+            .await
+            .unwrap();
+        assert_eq!(GrantStore::read(&file).unwrap().len(), 1);
+        full.store(true, Ordering::SeqCst);
+        let refused = stage.broker.narrow(grant, to("write:file:/r/a/b")).await;
+        let Err(AuthorityError::Store(GrantWriteError::Record(_))) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(stage.broker.grants().await.unwrap(), []);
+        assert_eq!(GrantStore::read(&file).unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn unauditable_questions_are_not_asked() {
+        struct Full;
+        impl crate::audit::AuditSink for Full {
+            fn head(&self) -> crate::audit::Head {
+                crate::audit::Head::default()
+            }
+            fn keep(&mut self, _: &[crate::audit::Record]) -> std::io::Result<()> {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+        }
+        let audit = Audit::start(Full, 10).unwrap();
+        let shown = Arc::new(AtomicUsize::new(0));
+        let approver = Arc::new(Counting(Arc::clone(&shown)));
+        let broker = Broker::start(BrokerConfig::default(), audit.clone(), approver)
+            .await
+            .unwrap();
+        let sample = request(1, 1, NEED);
+        let requester = requester(&sample);
+        audit.record(crate::audit::tests::failed("x")).unwrap();
+        audit.flush().await.unwrap_err();
+        let refused = broker.ask(sample, requester, None).await.unwrap_err();
+        assert_eq!(
+            (refused.code(), shown.load(Ordering::SeqCst)),
+            (Code::Io, 0)
+        );
+        assert!(broker.open_questions().await.unwrap().is_empty());
+    }
+}

@@ -1,0 +1,451 @@
+//! Applies answers: ends questions, adds grants and replies to waiting calls.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::super::batch::{BatchAnswer, NotBatchable, not_batchable};
+use super::super::broker::AskOutcome;
+use super::super::grants::UsedGrants;
+use super::super::record::{NOBODY, UNUSABLE, answered, holder, refused, trace_answered};
+use super::super::{
+    Answer, AuthorityError, DecidedBy, Decision, DeniedCalls, Lifetime, NewGrant, Question,
+    QuestionState, Request,
+};
+use super::{BrokerState, CallRef, Draft, Waiter};
+use crate::audit::AnsweredStep;
+use crate::effect::ExcludedHunks;
+use crate::id::{GrantId, QuestionId};
+use crate::scope::Coverage;
+
+/// A valid approval of a question.
+struct Approval {
+    question: QuestionId,
+    request: Request,
+    patterns: Vec<Coverage>,
+    lifetime: Lifetime,
+    descendants: bool,
+    left_out: Vec<ExcludedHunks>,
+}
+
+impl Approval {
+    fn new(
+        question: &Question,
+        patterns: &[Coverage],
+        lifetime: Lifetime,
+        descendants: bool,
+        mut left_out: Vec<ExcludedHunks>,
+    ) -> Result<Self, AuthorityError> {
+        left_out.retain(|part| !part.hunks.is_empty());
+        // A grant for later calls would allow the hunks that were excluded from this one.
+        let divides = !left_out.is_empty();
+        let request = &question.request;
+        if !request.fits(patterns)
+            || !request.can_leave_out(&left_out)
+            || (divides && lifetime.waiting_calls().is_none())
+        {
+            return Err(AuthorityError::DoesNotFit);
+        }
+        Ok(Self {
+            question: question.id,
+            patterns: request.meant(patterns),
+            request: request.clone(),
+            lifetime,
+            descendants,
+            left_out,
+        })
+    }
+
+    /// The grants that outlive the call.
+    fn grants(&self) -> Vec<NewGrant> {
+        let held = holder(&self.request, self.lifetime);
+        let grants = held.into_iter().flat_map(|holder| {
+            self.patterns.iter().map(move |pattern| NewGrant {
+                pattern: pattern.clone(),
+                holder: holder.clone(),
+                lifetime: self.lifetime,
+                descendants: self.descendants,
+            })
+        });
+        grants.collect()
+    }
+
+    fn step(&self, by: DecidedBy, grants: Vec<GrantId>) -> AnsweredStep {
+        AnsweredStep {
+            question: self.question,
+            decision: Decision::Granted,
+            by: Some(by),
+            patterns: self.patterns.clone(),
+            lifetime: Some(self.lifetime),
+            note: None,
+            left_out: self.left_out.clone(),
+            grants,
+            rest_of_session: false,
+        }
+    }
+}
+
+impl BrokerState {
+    /// Ends a question with an answer.
+    pub(in super::super) fn answer(
+        &mut self,
+        id: QuestionId,
+        answer: Answer,
+        by: DecidedBy,
+    ) -> Result<(), AuthorityError> {
+        let now = self.end_overdue();
+        let question = self.open(id)?;
+        match answer {
+            Answer::Deny {
+                note,
+                rest_of_session,
+            } => {
+                // Only a person can deny later calls.
+                let silenced = rest_of_session.filter(|_| by == DecidedBy::Person);
+                self.deny(&[id], (note.as_deref(), silenced), by, now)
+            }
+            Answer::Allow {
+                patterns,
+                lifetime,
+                descendants,
+                left_out,
+            } => {
+                let approval = Approval::new(question, &patterns, lifetime, descendants, left_out)?;
+                self.allow(&[approval], by, now)
+            }
+        }
+    }
+
+    /// Ends all of these questions with one answer of a person, or none of them.
+    pub(in super::super) fn answer_batch(
+        &mut self,
+        ids: &BTreeSet<QuestionId>,
+        answer: BatchAnswer,
+    ) -> Result<(), AuthorityError> {
+        let now = self.end_overdue();
+        let of = |question, source| AuthorityError::InBatch {
+            question,
+            source: Box::new(source),
+        };
+        let mut session = None;
+        for id in ids {
+            let question = self.open(*id).map_err(|error| of(*id, error))?;
+            let request = &question.request;
+            // `batches` offers no other questions together.
+            let one = session.get_or_insert(&request.session);
+            let session = (*one != &request.session).then_some(NotBatchable::Session);
+            if let Some(not_batchable) = not_batchable(request).or(session) {
+                return Err(of(*id, AuthorityError::NotTogether(not_batchable)));
+            }
+        }
+        match answer {
+            BatchAnswer::Deny { note } => {
+                let ids: Vec<QuestionId> = ids.iter().copied().collect();
+                self.deny(&ids, (note.as_deref(), None), DecidedBy::Person, now)
+            }
+            BatchAnswer::Allow {
+                pattern,
+                lifetime,
+                descendants,
+            } => {
+                let patterns: Vec<Coverage> = pattern.into_iter().collect();
+                let approval = |id: &QuestionId| {
+                    self.open(*id)
+                        .and_then(|question| {
+                            Approval::new(question, &patterns, lifetime, descendants, Vec::new())
+                        })
+                        .map_err(|error| of(*id, error))
+                };
+                let all = ids.iter().map(approval).collect::<Result<Vec<_>, _>>()?;
+                self.allow(&all, DecidedBy::Person, now)
+            }
+        }
+    }
+
+    /// Ends a question with the answer of its approver; an answer without effect is a denial by the host.
+    pub(in super::super) fn decide(&mut self, id: QuestionId, answer: Answer, by: DecidedBy) {
+        if self.answer(id, answer, by).is_err() && self.ledger.question(id).is_some() {
+            let note = Some(UNUSABLE);
+            let ended = self.ledger.answer(id, None, (self.clock)());
+            self.record_ended(ended.as_ref(), DecidedBy::Host, note);
+            self.refuse(ended, DecidedBy::Host, note);
+        }
+    }
+
+    /// Denies all current and later questions, since the authority that could answer them is gone.
+    pub(in super::super) fn set_unattended(&mut self) {
+        self.unattended = true;
+        self.refuse_unattended();
+    }
+
+    /// Denies all open questions if nobody can answer.
+    pub(in super::super) fn refuse_unattended(&mut self) {
+        if !self.unattended {
+            return;
+        }
+        let open: Vec<QuestionId> = self.ledger.questions().map(|open| open.id).collect();
+        for id in open {
+            let note = Some(NOBODY.to_owned());
+            self.decide(id, Answer::deny(note), DecidedBy::Host);
+        }
+    }
+
+    fn open(&self, id: QuestionId) -> Result<&Question, AuthorityError> {
+        self.ledger
+            .question(id)
+            .ok_or_else(|| match self.ledger.state(id) {
+                Some(QuestionState::Settled(decision)) => AuthorityError::Ended(decision),
+                Some(QuestionState::Pending) | None => AuthorityError::NoQuestion,
+            })
+    }
+
+    fn deny(
+        &mut self,
+        ids: &[QuestionId],
+        (note, silenced): (Option<&str>, Option<DeniedCalls>),
+        by: DecidedBy,
+        now: Duration,
+    ) -> Result<(), AuthorityError> {
+        let asked = ids.iter().filter_map(|id| self.ledger.question(*id));
+        let events = asked.map(|question| {
+            let note = note.map(str::to_owned);
+            let step = AnsweredStep {
+                rest_of_session: silenced.is_some(),
+                ..refused(question.id, Decision::Denied, by, note)
+            };
+            answered(&question.request, step)
+        });
+        self.audit.record_all(events.collect())?;
+        for id in ids {
+            if let Some(calls) = silenced {
+                self.ledger.silence(*id, calls);
+            }
+            let ended = self.ledger.answer(*id, None, now);
+            self.refuse(ended, by, note);
+        }
+        Ok(())
+    }
+
+    /// Audits all approvals together, then adds the grants and answers the calls.
+    fn allow(
+        &mut self,
+        all: &[Approval],
+        by: DecidedBy,
+        now: Duration,
+    ) -> Result<(), AuthorityError> {
+        let mut drafts: Vec<Draft> = Vec::new();
+        let mut events = Vec::new();
+        for approval in all {
+            let mut grants = Vec::new();
+            for new in approval.grants() {
+                // Uses are counted per question; without a count, equal questions share a grant.
+                let counted = matches!(approval.lifetime, Lifetime::Uses(_));
+                let same = |(_, other): &&Draft| !counted && *other == new;
+                if let Some((id, _)) = drafts.iter().find(same) {
+                    grants.push(*id);
+                    continue;
+                }
+                let (draft, event) = self.draft(drafts.len(), new, by)?;
+                grants.push(draft.0);
+                drafts.push(draft);
+                events.push(event);
+            }
+            events.push(answered(&approval.request, approval.step(by, grants)));
+        }
+        self.audit.record_all(events)?;
+        self.enter(drafts);
+        self.serve_waiters(all, now);
+        Ok(())
+    }
+
+    /// Ends the questions and allows as many of the waiting calls as each answer covers; the others ask again.
+    fn serve_waiters(&mut self, all: &[Approval], now: Duration) {
+        let (mut first, mut more) = (Vec::new(), Vec::new());
+        for approval in all {
+            trace_answered(&approval.request, approval.question, Decision::Granted);
+            let ended = self
+                .ledger
+                .answer(approval.question, Some(&approval.patterns), now);
+            self.hide(approval.question);
+            // A call that is gone must not consume a use.
+            let waiting = ended.into_iter().flat_map(|ended| ended.waiters);
+            let waiting = waiting.filter(|waiter| !waiter.port.is_closed());
+            let mut waiting = (1..)
+                .zip(waiting)
+                .map(|(place, waiter)| (approval, place, waiter));
+            first.extend(waiting.next());
+            more.extend(waiting);
+        }
+        // The first call of each question comes first, so that no question takes a use of another.
+        let mut unserved = Vec::new();
+        for (approval, place, waiter) in first.into_iter().chain(more) {
+            match self.serve(approval, place, &waiter) {
+                Some(ruling) => waiter.reply(Ok(ruling)),
+                None => unserved.push((approval, waiter)),
+            }
+        }
+        for (approval, waiter) in unserved {
+            let again = Request {
+                call: waiter.call,
+                ..approval.request.clone()
+            };
+            self.ask_again(again, waiter, now);
+        }
+    }
+
+    /// The outcome for the waiting call at `place`; `None` if the approval allows no further call.
+    fn serve(&mut self, approval: &Approval, place: u32, waiter: &Waiter) -> Option<AskOutcome> {
+        let used = match approval.lifetime.waiting_calls() {
+            Some(calls) if place > calls.get() => return None,
+            Some(_) => UsedGrants {
+                patterns: approval.patterns.clone(),
+                ..UsedGrants::default()
+            },
+            None => {
+                let of = CallRef {
+                    call: waiter.call,
+                    tool: approval.request.tool.clone(),
+                    origin: approval.request.origin,
+                };
+                self.use_grants(&waiter.requester, &approval.request.needs, of)?
+            }
+        };
+        Some(AskOutcome::Allowed(used, approval.left_out.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::cases;
+    use crate::fixtures::request;
+    use crate::id::WorkerId;
+    use crate::path::VirtualPath;
+    use crate::permission::choices::{choices, sentence};
+    use crate::permission::grants::{GrantTable, Requester};
+    use crate::permission::{Run, WaitingCalls};
+    use crate::scope::{Operation, Reach, Scope, ScopePattern};
+    use proptest::prelude::*;
+    use std::num::NonZeroU32;
+
+    const PATHS: &[&str] = &[
+        "/r",
+        "/r/a",
+        "/r/a/b",
+        "/r/a/b/c",
+        "/r/a/d",
+        "/r/ab",
+        "/r/n/x",
+        "/r/n",
+        "/tmp/x",
+        "/tmp",
+        "/etc/apt/x",
+        "/etc/apt",
+    ];
+
+    fn need() -> impl Strategy<Value = Scope> {
+        let operations = proptest::sample::subsequence(&Operation::ALL[..5], 1..=3);
+        let path = proptest::sample::select(PATHS);
+        (path, operations, any::<bool>()).prop_map(|(path, operations, beneath)| {
+            let verb = operations[0].verb();
+            let path = VirtualPath::parse(path, None).unwrap();
+            let need = Scope::file(verb, path).only(operations.into_iter().collect());
+            if beneath { need.beneath() } else { need }
+        })
+    }
+
+    fn needs() -> impl Strategy<Value = Vec<Scope>> {
+        proptest::collection::vec(need(), 1..4)
+    }
+
+    fn lifetime() -> impl Strategy<Value = Lifetime> {
+        proptest::sample::select(vec![
+            Lifetime::Once,
+            Lifetime::Waiting(NonZeroU32::new(3).unwrap()),
+            Lifetime::Uses(NonZeroU32::new(1000).unwrap()),
+            Lifetime::For(Duration::from_secs(10)),
+            Lifetime::Session,
+            Lifetime::Agent,
+        ])
+    }
+
+    /// Reads a sentence as a person does: does it describe `need`?
+    fn describes(sentence: &str, need: &Scope) -> bool {
+        let path = need.path().unwrap();
+        sentence
+            .split("; ")
+            .filter(|part| !part.starts_with("protected"))
+            .any(|part| {
+                let part = part.strip_suffix(" (outside your roots)").unwrap_or(part);
+                let (part, beneath) = match part.strip_suffix(" and everything in it") {
+                    Some(part) => (part, true),
+                    None => (part, false),
+                };
+                let (words, place) = part.rsplit_once(' ').unwrap();
+                let place = VirtualPath::parse(place, None).unwrap();
+                let named = |operation: Operation| {
+                    let mut words = words.split([' ', ',']);
+                    words.any(|word| word == operation.as_str())
+                };
+                let reached = if beneath {
+                    path.starts_with(&place)
+                } else {
+                    *path == place && need.reach() == Reach::Exact
+                };
+                reached && need.operations().iter().all(named)
+            })
+    }
+
+    proptest! {
+        #![proptest_config(cases(512))]
+        #[test]
+        fn a_later_call_runs_unasked_exactly_if_the_sentence_describes_it(
+            asked in needs(),
+            later in proptest::collection::vec(needs(), 1..12),
+            pick in any::<proptest::sample::Index>(),
+            lifetime in lifetime(),
+        ) {
+            let roots = [VirtualPath::parse("/r", None).unwrap(), VirtualPath::parse("/r/n", None).unwrap()];
+            let mut request = request(1, 1, &[]);
+            request.choices = choices(&asked, &[ScopePattern::ANY], &roots, false);
+            request.needs = asked;
+            request.roots = roots.to_vec();
+            let choice = request.choices[pick.index(request.choices.len())].clone();
+            let shown = request.covers(&choice.patterns);
+            prop_assert_eq!(&shown, &choice.sentence(&request.roots));
+            let requester = Requester {
+                worker: WorkerId(1),
+                ancestors: [].into(),
+                session: request.session.clone(),
+                agent: request.agent_path.join("/").into(),
+            };
+            let question = Question {
+                id: QuestionId(1),
+                run: Run::default(),
+                asked_at: Duration::ZERO,
+                expires_at: Duration::from_secs(600),
+                request,
+                calls: WaitingCalls::default(),
+            };
+            let approval = Approval::new(&question, &choice.patterns, lifetime, false, Vec::new()).unwrap();
+            prop_assert!(approval.request.needs.iter().all(|need| describes(&shown, need)));
+            let mut grants = GrantTable::default();
+            for (id, new) in (1..).zip(approval.grants()) {
+                let alone = sentence(std::slice::from_ref(&new.pattern), &question.request.roots);
+                let alone = alone.split("; ").next().unwrap().to_owned();
+                prop_assert!(shown.split("; ").any(|part| part == alone), "{} in {}", alone, shown);
+                grants.insert(GrantId(id), new, Duration::ZERO);
+            }
+            let lasts = lifetime.waiting_calls().is_none();
+            for needs in later {
+                let unasked = grants.use_grants(&requester, &needs, Duration::from_secs(1)).is_some();
+                let described = needs.iter().all(|need| describes(&shown, need));
+                prop_assert_eq!(unasked, lasts && described, "{:?} by {:?}", needs, shown);
+                // For once, the sentence describes what the one call may do.
+                let once = needs.iter().all(|need| choice.patterns.iter().any(|one| one.covers(need)));
+                prop_assert_eq!(once, described, "{:?} by {:?}", needs, shown);
+            }
+            let other = Requester { worker: WorkerId(2), session: "other".into(), agent: "other".into(), ..requester };
+            prop_assert!(grants.use_grants(&other, &approval.request.needs, Duration::from_secs(1)).is_none());
+        }
+    }
+}

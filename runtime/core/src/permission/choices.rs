@@ -1,0 +1,445 @@
+//! Choices of scope that a person has at a prompt, each with a sentence that describes the grant.
+
+use serde::Serialize;
+
+use super::Lifetime;
+use crate::path::VirtualPath;
+use crate::scope::{Coverage, Detail, Operation, Operations, Reach, Scope, ScopePattern, Verb};
+
+/// Breadth of a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Breadth {
+    /// Exactly the requested paths and operations.
+    Asked,
+    /// The same files, all operations.
+    File,
+    /// The folders that contain the files, for the requested operations; all tools of the server.
+    Folder,
+    /// The served roots that contain the files, for the requested operations.
+    Project,
+}
+
+/// One choice at a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Choice {
+    /// Its breadth.
+    pub breadth: Breadth,
+    /// What it would grant; covers all needs.
+    pub patterns: Vec<Coverage>,
+    /// Whether some of it is outside the served roots.
+    pub outside: bool,
+}
+
+impl Choice {
+    /// Returns whether a person has to confirm it: it is permanent, covers more operations than requested, allows deleting in
+    /// a folder, covers a whole project or server, or outlives the call outside the roots.
+    #[must_use]
+    pub fn needs_confirmation(&self, lifetime: Lifetime) -> bool {
+        let lasts = lifetime.waiting_calls().is_none();
+        let asked = self.breadth == Breadth::Asked;
+        lifetime == Lifetime::Agent || ((lasts || !asked) && self.is_broad())
+    }
+
+    /// Whether it has to be confirmed for lifetimes beyond the call.
+    #[must_use]
+    pub fn is_broad(&self) -> bool {
+        let removes = |one: &Coverage| {
+            one.reach() == Reach::Beneath
+                && one.pattern().verb() != Some(Verb::Read)
+                && one
+                    .operations()
+                    .iter()
+                    .any(|operation| matches!(operation, Operation::Delete | Operation::Move))
+        };
+        self.outside
+            || matches!(self.breadth, Breadth::File | Breadth::Project)
+            || self.patterns.iter().any(removes)
+    }
+
+    /// Returns what it would grant, as a sentence for people.
+    #[must_use]
+    pub fn sentence(&self, roots: &[VirtualPath]) -> String {
+        sentence(&self.patterns, roots)
+    }
+}
+
+/// What `patterns` allow, as a sentence for people. Escape it before it is shown.
+pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
+    let mut texts: Vec<String> = Vec::with_capacity(patterns.len());
+    for one in patterns {
+        let outside = one
+            .path()
+            .is_some_and(|path| root_of(path, roots).is_none());
+        let text = one.sentence() + if outside { " (outside your roots)" } else { "" };
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let changes = |one: &Coverage| one.pattern().verb().is_none_or(|verb| verb == Verb::Write);
+    let holds = |one: &Coverage| one.reach() == Reach::Beneath && changes(one);
+    let kept = if patterns.iter().any(holds) {
+        "; protected names stay closed"
+    } else {
+        ""
+    };
+    texts.join("; ") + kept
+}
+
+/// Returns the choices, the narrowest first.
+///
+/// Each choice covers all needs, and none exceeds `max_grantable`, except the first, which is always offered: the verdict
+/// decides whether it is grantable. A sensitive call has only the first.
+#[doc(hidden)]
+pub fn choices(
+    needs: &[Scope],
+    max_grantable: &[ScopePattern],
+    roots: &[VirtualPath],
+    sensitive: bool,
+) -> Vec<Choice> {
+    let mut choices: Vec<Choice> = Vec::new();
+    for breadth in [
+        Breadth::Asked,
+        Breadth::File,
+        Breadth::Folder,
+        Breadth::Project,
+    ] {
+        let wide = needs.iter().map(|need| widened(need, breadth, roots));
+        let Some(patterns) = wide.collect::<Option<Vec<_>>>() else {
+            continue;
+        };
+        // Needs name each path, since a protected name requires a grant of its own.
+        let patterns = if breadth == Breadth::Asked {
+            patterns
+        } else {
+            merged(patterns)
+        };
+        let granted = |one: &Coverage| {
+            max_grantable
+                .iter()
+                .any(|top| top.covers_pattern(one.pattern()))
+        };
+        let allowed = breadth == Breadth::Asked || (!sensitive && patterns.iter().all(granted));
+        if !allowed || choices.iter().any(|choice| choice.patterns == patterns) {
+            continue;
+        }
+        let outside = patterns.iter().filter_map(Coverage::path);
+        choices.push(Choice {
+            breadth,
+            outside: outside
+                .into_iter()
+                .any(|path| root_of(path, roots).is_none()),
+            patterns,
+        });
+    }
+    choices
+}
+
+/// Removes patterns that another one includes.
+fn merged(all: Vec<Coverage>) -> Vec<Coverage> {
+    let mut kept: Vec<Coverage> = Vec::with_capacity(all.len());
+    for one in all {
+        if kept.iter().any(|other| other.includes(&one)) {
+            continue;
+        }
+        kept.retain(|other| !one.includes(other));
+        kept.push(one);
+    }
+    kept
+}
+
+/// The need widened to that breadth; `None` if it is not offered that wide.
+fn widened(need: &Scope, breadth: Breadth, roots: &[VirtualPath]) -> Option<Coverage> {
+    let asked = Coverage::of(need);
+    match (breadth, need.detail()) {
+        (Breadth::Asked, _) => Some(asked),
+        (Breadth::File, Detail::Path(_)) => {
+            let all = Operations::of(Some(need.verb()));
+            let exact = need.reach() == Reach::Exact;
+            exact.then(|| Coverage::new(ScopePattern::of(need), Reach::Exact, all))?
+        }
+        (Breadth::File, _) => Some(asked),
+        (Breadth::Folder, Detail::Path(path)) => {
+            let folder = path.parent().filter(|folder| may_be_offered(folder, roots));
+            folder.map(|folder| beneath(need, folder))
+        }
+        (Breadth::Project, Detail::Path(path)) => {
+            root_of(path, roots).map(|root| beneath(need, root.clone()))
+        }
+        (Breadth::Folder | Breadth::Project, Detail::Segments(segments)) => {
+            match segments.rsplit_once(':') {
+                Some((stem, _)) => {
+                    let stem = ScopePattern::of(need).with_segments(stem);
+                    Coverage::new(stem, Reach::Beneath, need.operations())
+                }
+                None => Some(asked),
+            }
+        }
+        (Breadth::Folder | Breadth::Project, Detail::None) => Some(asked),
+    }
+}
+
+fn beneath(need: &Scope, folder: VirtualPath) -> Coverage {
+    Coverage::of(&need.at(folder).beneath())
+}
+
+/// The innermost served root that contains `path`.
+fn root_of<'r>(path: &VirtualPath, roots: &'r [VirtualPath]) -> Option<&'r VirtualPath> {
+    let holds = roots.iter().filter(|root| path.starts_with(root));
+    holds.max_by_key(|root| root.depth())
+}
+
+/// Whether a folder may be offered as a whole: inside a root, or outside if it is neither a top-level directory nor a home
+/// directory.
+pub(super) fn may_be_offered(folder: &VirtualPath, roots: &[VirtualPath]) -> bool {
+    if root_of(folder, roots).is_some() {
+        return true;
+    }
+    let home = matches!(folder.names().next(), Some("home" | "Users"));
+    // An ancestor of a root covers more than the root.
+    let holds_root = roots.iter().any(|root| root.starts_with(folder));
+    folder.depth() > 1 + usize::from(home) && !holds_root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(text: &str) -> Scope {
+        let (operations, text) = text.split_once(' ').unwrap_or(("", text));
+        let named = Operation::ALL
+            .into_iter()
+            .filter(|operation| operations.split('+').any(|name| name == operation.as_str()));
+        let scope: Scope = text.parse().unwrap();
+        let scope = scope.only(named.collect());
+        if operations.ends_with("+tree") {
+            scope.beneath()
+        } else {
+            scope
+        }
+    }
+
+    fn path(text: &str) -> VirtualPath {
+        VirtualPath::parse(text, None).unwrap()
+    }
+
+    /// The breadth and sentence of each choice.
+    fn offered(
+        needs: &[&str],
+        max_grantable: &[&str],
+        roots: &[&str],
+    ) -> Vec<(Breadth, String, bool)> {
+        let needs: Vec<Scope> = needs.iter().map(|text| scope(text)).collect();
+        let max_grantable: Vec<ScopePattern> = max_grantable
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+        let roots: Vec<VirtualPath> = roots.iter().map(|text| path(text)).collect();
+        let choices = choices(&needs, &max_grantable, &roots, false);
+        let described = choices.iter().map(|choice| {
+            assert!(
+                needs
+                    .iter()
+                    .all(|need| choice.patterns.iter().any(|one| one.covers(need)))
+            );
+            let confirm = choice.needs_confirmation(Lifetime::Session);
+            (choice.breadth, choice.sentence(&roots), confirm)
+        });
+        described.collect()
+    }
+
+    #[track_caller]
+    fn check(needs: &[&str], max_grantable: &[&str], expected: &[(Breadth, &str, bool)]) {
+        let offered = offered(needs, max_grantable, &["/home/me/repo", "/r"]);
+        let offered: Vec<(Breadth, &str, bool)> = offered
+            .iter()
+            .map(|(breadth, text, confirm)| (*breadth, text.as_str(), *confirm))
+            .collect();
+        assert_eq!(offered, expected);
+    }
+
+    #[test]
+    fn file_in_a_root_widens_to_file_folder_and_root() {
+        check(
+            &["change write:file:/home/me/repo/src/x.rs"],
+            &["*"],
+            &[
+                (Breadth::Asked, "change /home/me/repo/src/x.rs", false),
+                (
+                    Breadth::File,
+                    "create, change, delete or move /home/me/repo/src/x.rs",
+                    true,
+                ),
+                (
+                    Breadth::Folder,
+                    "change /home/me/repo/src and everything in it; protected names stay closed",
+                    false,
+                ),
+                (
+                    Breadth::Project,
+                    "change /home/me/repo and everything in it; protected names stay closed",
+                    true,
+                ),
+            ],
+        );
+        check(
+            &["read read:file:/r/x"],
+            &["*"],
+            &[
+                (Breadth::Asked, "read /r/x", false),
+                (Breadth::Folder, "read /r and everything in it", false),
+            ],
+        );
+    }
+
+    #[test]
+    fn top_level_home_and_parents_of_roots_are_not_offered() {
+        let said = "change /tmp/x (outside your roots)";
+        let any = "create, change, delete or move /tmp/x (outside your roots)";
+        check(
+            &["change write:file:/tmp/x"],
+            &["*"],
+            &[(Breadth::Asked, said, true), (Breadth::File, any, true)],
+        );
+        for outside in ["/home/you/x", "/home/me/x", "/x"] {
+            let offered = offered(
+                &[&format!("read read:file:{outside}")],
+                &["*"],
+                &["/home/me/repo", "/r"],
+            );
+            assert_eq!(offered.len(), 1, "{offered:?}");
+        }
+        check(
+            &["read read:file:/etc/apt/sources.list"],
+            &["*"],
+            &[
+                (
+                    Breadth::Asked,
+                    "read /etc/apt/sources.list (outside your roots)",
+                    true,
+                ),
+                (
+                    Breadth::Folder,
+                    "read /etc/apt and everything in it (outside your roots)",
+                    true,
+                ),
+            ],
+        );
+        // With one need outside, the whole project is not offered.
+        let both = offered(
+            &["read read:file:/etc/apt/x", "change write:file:/r/a/x"],
+            &["*"],
+            &["/r"],
+        );
+        assert!(
+            both.iter()
+                .all(|(breadth, ..)| *breadth != Breadth::Project)
+        );
+    }
+
+    #[test]
+    fn recursive_delete_needs_confirmation() {
+        check(
+            &["delete+tree write:file:/r/pkg/old"],
+            &["*"],
+            &[
+                (
+                    Breadth::Asked,
+                    "delete /r/pkg/old and everything in it; protected names stay closed",
+                    true,
+                ),
+                (
+                    Breadth::Folder,
+                    "delete /r/pkg and everything in it; protected names stay closed",
+                    true,
+                ),
+                (
+                    Breadth::Project,
+                    "delete /r and everything in it; protected names stay closed",
+                    true,
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_protected_name_in_a_tree_is_named_in_what_is_asked() {
+        let needs = [
+            scope("delete+tree write:file:/r/pkg"),
+            scope("delete write:file:/r/pkg/.mcp.json"),
+        ];
+        let all = choices(&needs, &[ScopePattern::ANY], &[path("/r")], true);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].patterns, needs.map(|need| Coverage::of(&need)));
+    }
+
+    #[test]
+    fn created_parent_directories_are_named_individually() {
+        let offered = offered(
+            &[
+                "create write:file:/r/pkg",
+                "create write:file:/r/pkg/sub",
+                "create write:file:/r/pkg/sub/one.txt",
+            ],
+            &["*"],
+            &["/r"],
+        );
+        assert_eq!(
+            offered.first().unwrap().1,
+            "create /r/pkg; create /r/pkg/sub; create /r/pkg/sub/one.txt"
+        );
+    }
+
+    #[test]
+    fn choices_stay_within_max_grantable_and_sensitive_calls_have_one() {
+        let need = "change write:file:/r/a/x";
+        let breadths = |max_grantable: &[&str]| -> Vec<Breadth> {
+            let offered = offered(&[need], max_grantable, &["/r"]);
+            offered.iter().map(|(breadth, ..)| *breadth).collect()
+        };
+        assert_eq!(
+            breadths(&["write:file:/r/a"]),
+            [Breadth::Asked, Breadth::File, Breadth::Folder]
+        );
+        assert_eq!(breadths(&[]), [Breadth::Asked]);
+        let sensitive = choices(&[scope(need)], &[ScopePattern::ANY], &[path("/r")], true);
+        assert_eq!(sensitive.len(), 1);
+    }
+
+    #[test]
+    fn a_tool_widens_to_its_server_and_no_further() {
+        check(
+            &["write:mcp:hub~1:push~2"],
+            &["*"],
+            &[
+                (
+                    Breadth::Asked,
+                    "create, change, delete or move with push of hub, whatever it is given",
+                    false,
+                ),
+                (
+                    Breadth::Folder,
+                    "create, change, delete or move with every tool of hub, whatever it is given; protected names stay closed",
+                    true,
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn permanent_grants_need_confirmation_and_once_does_not() {
+        let asked = choices(
+            &[scope("change write:file:/tmp/x")],
+            &[ScopePattern::ANY],
+            &[path("/r")],
+            false,
+        );
+        let first = asked.first().unwrap();
+        assert!(!first.needs_confirmation(Lifetime::Once));
+        assert!(first.needs_confirmation(Lifetime::Session));
+        assert!(first.needs_confirmation(Lifetime::Agent));
+        assert!(asked[1].needs_confirmation(Lifetime::Once));
+    }
+}

@@ -1,0 +1,463 @@
+//! Typestate of a call: parsed, authorised, planned, permitted.
+//!
+//! The types enforce the order: only [`Step<Parsed>::judge`] returns a [`Step<Cleared>`], only a cleared step creates
+//! permits, and only a planned one creates a write permit. The pipeline uses no clock and no files.
+
+mod context;
+mod token;
+mod waiting;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::call::Origin;
+use crate::capability::{
+    CallPermit, Gate, Interrupt, PermitScope, ReadPermit, StopFlag, WritePermit,
+};
+use crate::effect::{ExcludedHunks, PreviewToken};
+use crate::error::{CallError, Code};
+use crate::id::{CallId, ToolName, WorkerId};
+use crate::path::VirtualPath;
+use crate::permission::UsedGrants;
+use crate::policy::{Authority, Explanation, Limits, Verdict};
+use crate::requests::CallRequests;
+use crate::root::{Root, RootTable};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
+use crate::tool::{AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
+
+use context::CallContext;
+use token::of_one_call;
+#[doc(hidden)]
+pub use token::{PreviewKey, arguments_hash, canonical, remote_token, token_of};
+
+/// How often a tool may interrupt a call before the call is refused.
+const MAX_ROUNDS: u8 = 16;
+
+/// Whether a mutating call is previewed or applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Mode {
+    Preview,
+    Apply,
+}
+
+/// Properties of a call that never change while it runs.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct CallInfo {
+    pub(crate) id: CallId,
+    pub(crate) worker: WorkerId,
+    pub(crate) tool: ToolName,
+    pub(crate) origin: Origin,
+    pub(crate) mode: Mode,
+    pub(crate) token: Option<PreviewToken>,
+    /// The key of preview tokens.
+    pub(crate) key: PreviewKey,
+    /// A person must approve this very call.
+    pub(crate) confirm: bool,
+    /// The arguments as JSON; `Null` for arguments of the tool's own type.
+    pub(crate) arguments: Value,
+    pub(crate) stop: Arc<StopFlag>,
+    /// Answers requests that a server makes within the call.
+    pub(crate) requests: Option<CallRequests>,
+}
+
+/// The worker's directory handles and its gate, which permits are made from.
+#[derive(Debug)]
+pub(crate) struct WorkerHandles {
+    pub(crate) roots: Arc<RootTable>,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// What people granted for a call.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) used: UsedGrants,
+    /// Directories outside the worker's roots that were granted.
+    pub(crate) outside: Vec<Arc<Root>>,
+}
+
+/// A call at one stage of the pipeline.
+#[derive(Debug)]
+pub(crate) struct Step<S> {
+    info: Arc<CallInfo>,
+    context: Box<CallContext>,
+    state: S,
+}
+
+/// The arguments are parsed.
+#[derive(Debug)]
+pub(crate) struct Parsed;
+
+/// Some needs require approval.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    asks: Vec<Scope>,
+}
+
+/// Every need is allowed.
+#[derive(Debug)]
+pub(crate) struct Cleared {
+    permit_scope: Arc<PermitScope>,
+}
+
+/// The plan is known.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    job: Arc<dyn WriteJob>,
+    permit_scope: Arc<PermitScope>,
+    plan: AnyPlan,
+    token: PreviewToken,
+}
+
+/// The result of judging a call.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    Run(Step<Cleared>),
+    Ask(Step<Waiting>),
+    Refused(CallError),
+}
+
+impl Judged {
+    /// The verdict on all needs together.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Run(_) => Verdict::Allow,
+            Self::Ask(_) => Verdict::Ask,
+            Self::Refused(_) => Verdict::Deny,
+        }
+    }
+}
+
+/// The work of a cleared call.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Read(Arc<dyn ReadJob>, ReadPermit),
+    Write(Arc<dyn WriteJob>, ReadPermit),
+    Remote(Arc<dyn RemoteJob>, CallPermit),
+}
+
+impl<S> Step<S> {
+    pub(crate) fn info(&self) -> &Arc<CallInfo> {
+        &self.info
+    }
+
+    pub(crate) fn needs(&self) -> &[Scope] {
+        &self.context.needs
+    }
+
+    /// The paths that a mutating call may change.
+    pub(crate) fn written(&self) -> Vec<VirtualPath> {
+        let writes = self
+            .context
+            .needs
+            .iter()
+            .filter(|need| need.verb() == Verb::Write);
+        writes.filter_map(|need| need.path().cloned()).collect()
+    }
+
+    /// The limits of the call: its worker's, tightened by its own policy.
+    pub(crate) fn limits(&self) -> &Limits {
+        self.context.authority.limits()
+    }
+
+    /// Whether the call has a policy of its own.
+    pub(crate) fn has_own_policy(&self) -> bool {
+        self.context.authority.has_call_policy()
+    }
+
+    /// Approximate size of the call's own policy in bytes.
+    pub(crate) fn policy_size(&self) -> usize {
+        self.context.authority.call_size()
+    }
+
+    pub(crate) fn mutates(&self) -> bool {
+        match &self.context.job {
+            Job::Read(_) => false,
+            Job::Write(_) => true,
+            Job::Remote(job) => job.mutates(),
+        }
+    }
+
+    /// What the call may do.
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.context.authority
+    }
+
+    /// Whether a third-party server carries the call out.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.context.job, Job::Remote(_))
+    }
+
+    /// Handles an interrupt of the tool; the call is judged again.
+    pub(crate) fn interrupted(mut self, interrupt: Interrupt) -> Result<Step<Parsed>, CallError> {
+        self.context.rounds += 1;
+        if self.context.rounds > MAX_ROUNDS {
+            return Err(CallError::new(
+                Code::Conflict,
+                "the paths of this call keep changing; try again",
+            ));
+        }
+        self.context.apply_interrupt(interrupt)?;
+        Ok(Step {
+            info: self.info,
+            context: self.context,
+            state: Parsed,
+        })
+    }
+
+    fn permit_scope(&self, granted: Vec<Coverage>) -> Arc<PermitScope> {
+        Arc::new(PermitScope {
+            authority: self.context.authority.clone(),
+            granted,
+            protected: self.context.protected.clone(),
+            moved: self.context.moved.clone(),
+            roots: if self.context.outside.is_empty() {
+                Arc::clone(&self.context.handles.roots)
+            } else {
+                Arc::new(self.context.handles.roots.with(&self.context.outside))
+            },
+            gate: Arc::clone(&self.context.handles.gate),
+            grant_gates: self.context.grant_gates.clone(),
+            stop: Arc::clone(&self.info.stop),
+        })
+    }
+}
+
+impl Step<Parsed> {
+    pub(crate) fn new(
+        info: Arc<CallInfo>,
+        job: Job,
+        needs: Vec<Scope>,
+        authority: Authority,
+        handles: Arc<WorkerHandles>,
+        offered: Vec<ScopePattern>,
+    ) -> Self {
+        let (granted, grant_gates, moved) = (Vec::new(), Vec::new(), Vec::new());
+        let context = CallContext {
+            job,
+            needs,
+            authority,
+            handles,
+            granted,
+            protected: Vec::new(),
+            grant_gates,
+            moved,
+            outside: Vec::new(),
+            offered,
+            replayed: Vec::new(),
+            tried: Vec::new(),
+            rounds: 0,
+        };
+        let mut step = Self {
+            info,
+            context: Box::new(context),
+            state: Parsed,
+        };
+        let also = also_needs(&step.context.job, || step.permit_scope(Vec::new()));
+        step.context.needs.extend(also);
+        step
+    }
+
+    /// Judges every need; the strictest verdict counts. Also returns the explanation of the deciding rule, unless all layers
+    /// allow the call without a grant, since no single rule decides then.
+    pub(crate) fn judge(self) -> (Judged, Option<Explanation>) {
+        let CallContext {
+            needs,
+            authority,
+            granted,
+            ..
+        } = &*self.context;
+        let mut asks = Vec::new();
+        for need in needs {
+            match self.context.judge(need) {
+                Verdict::Allow => {}
+                Verdict::Ask => asks.push(need.clone()),
+                Verdict::Deny => {
+                    let why = authority.explain(need, granted);
+                    return (Judged::Refused(self.context.refusal(need)), Some(why));
+                }
+            }
+        }
+        if !asks.is_empty() {
+            asks.sort();
+            asks.dedup();
+            let why = asks.first().map(|need| self.context.explain_ask(need));
+            let waiting = Step {
+                info: self.info,
+                context: self.context,
+                state: Waiting { asks },
+            };
+            return (Judged::Ask(waiting), why);
+        }
+        let why = || needs.iter().map(|need| authority.explain(need, granted));
+        let why = (!granted.is_empty())
+            .then(|| why().find(|why| why.granted_by.is_some()))
+            .flatten();
+        let permit_scope = self.permit_scope(self.context.granted.clone());
+        let cleared = Step {
+            info: self.info,
+            context: self.context,
+            state: Cleared { permit_scope },
+        };
+        (Judged::Run(cleared), why)
+    }
+}
+
+impl Step<Waiting> {
+    /// Whether hunks can be excluded from the change.
+    pub(crate) fn divisible(&self) -> bool {
+        matches!(&self.context.job, Job::Write(job) if job.divisible())
+    }
+}
+
+impl Step<Cleared> {
+    /// The job to run, with its permit.
+    pub(crate) fn work(&self) -> Work {
+        let permit = ReadPermit::mint(Arc::clone(&self.state.permit_scope));
+        match &self.context.job {
+            Job::Read(job) => Work::Read(Arc::clone(job), permit),
+            Job::Write(job) => Work::Write(Arc::clone(job), permit),
+            Job::Remote(job) => {
+                let permit_scope = Arc::clone(&self.state.permit_scope);
+                let preview = self.info.mode == Mode::Preview;
+                let permit = CallPermit::mint(permit_scope, preview);
+                Work::Remote(Arc::clone(job), permit)
+            }
+        }
+    }
+
+    /// Rejects a change that requires a preview and has none.
+    pub(crate) fn previewed(&self) -> Result<(), CallError> {
+        let blind = self.info.mode == Mode::Apply && self.info.token.is_none();
+        if blind && self.mutates() && self.context.authority.requires_preview() {
+            return Err(preview_required());
+        }
+        Ok(())
+    }
+
+    /// Binds the call to its plan. Fails if the call was approved by the preview of another plan.
+    pub(crate) fn planned(self, plan: AnyPlan) -> Result<Step<Planned>, CallError> {
+        let Job::Write(job) = &self.context.job else {
+            return Err(CallError::new(Code::Internal, "a reading tool has no plan"));
+        };
+        let token = token_of(&self.info, &plan)?;
+        match (self.info.mode, self.info.token) {
+            (Mode::Apply, Some(approved)) if !of_one_call(approved, token) => Err(foreign_token()),
+            (Mode::Apply, Some(approved)) if approved != token => Err(stale_preview()),
+            (Mode::Apply, None) if self.context.authority.requires_preview() => {
+                Err(preview_required())
+            }
+            _ => {
+                let state = Planned {
+                    job: Arc::clone(job),
+                    permit_scope: Arc::clone(&self.state.permit_scope),
+                    plan,
+                    token,
+                };
+                Ok(Step {
+                    info: self.info,
+                    context: self.context,
+                    state,
+                })
+            }
+        }
+    }
+}
+
+impl Step<Planned> {
+    /// Removes the hunks that a person excluded; the plan that they saw was checked as a whole.
+    pub(crate) fn without(mut self, left_out: &[ExcludedHunks]) -> Result<Self, CallError> {
+        if !left_out.is_empty() {
+            let Planned { job, plan, .. } = self.state;
+            let plan = job.divide(plan, left_out)?;
+            if plan.cost.bytes > self.context.authority.limits().write_max_bytes {
+                let message = "what is left of the change is larger than may be written";
+                return Err(CallError::new(Code::TooLarge, message));
+            }
+            self.state = Planned {
+                token: token_of(&self.info, &plan)?,
+                plan,
+                job,
+                permit_scope: self.state.permit_scope,
+            };
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn plan(&self) -> &AnyPlan {
+        &self.state.plan
+    }
+
+    pub(crate) fn token(&self) -> PreviewToken {
+        self.state.token
+    }
+
+    /// The plan and the permit that carries it out.
+    pub(crate) fn permit(self) -> (Arc<dyn WriteJob>, AnyPlan, WritePermit) {
+        let Planned {
+            job,
+            permit_scope,
+            plan,
+            ..
+        } = self.state;
+        (job, plan, WritePermit::mint(permit_scope))
+    }
+}
+
+/// Further needs of a call that depend on what its worker may do without grants.
+fn also_needs(job: &Job, permit_scope: impl FnOnce() -> Arc<PermitScope>) -> Vec<Scope> {
+    match job {
+        Job::Write(job) => job.also_needs(&ReadPermit::mint(permit_scope())),
+        Job::Read(_) | Job::Remote(_) => Vec::new(),
+    }
+}
+
+/// Explains the verdict on each need of a call without making it.
+pub(crate) fn explain_needs(
+    job: &Job,
+    mut needs: Vec<Scope>,
+    authority: &Authority,
+    handles: &WorkerHandles,
+) -> Vec<Explanation> {
+    let permit_scope = || {
+        Arc::new(PermitScope {
+            authority: authority.clone(),
+            granted: Vec::new(),
+            protected: Vec::new(),
+            moved: Vec::new(),
+            roots: Arc::clone(&handles.roots),
+            gate: Arc::clone(&handles.gate),
+            grant_gates: Vec::new(),
+            stop: Arc::default(),
+        })
+    };
+    needs.extend(also_needs(job, permit_scope));
+    let explained = needs.iter().map(|need| authority.explain(need, &[]));
+    explained.collect()
+}
+
+fn preview_required() -> CallError {
+    CallError::new(
+        Code::StalePreview,
+        "a change must be previewed first: send the call with `preview` set to true, then the same call with the \
+         `preview_token` that it answers",
+    )
+}
+
+fn foreign_token() -> CallError {
+    CallError::new(
+        Code::InvalidArguments,
+        "the preview token is not one of this call: its tool or arguments differ from the preview's, or it was not made \
+         here; preview this call",
+    )
+    .with("field", "/_meta/preview_token")
+}
+
+fn stale_preview() -> CallError {
+    CallError::new(
+        Code::StalePreview,
+        "the files changed since the preview; preview the call again",
+    )
+}

@@ -1,0 +1,112 @@
+//! Preview tokens: each identifies one call and its plan.
+//!
+//! The first half identifies the call and the second the plan, so that a token of another call is distinguished from one
+//! whose files changed. Both are keyed hashes: only runtimes with the key can create one.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::CallInfo;
+use crate::effect::{ContentHash, PreviewToken};
+use crate::error::{CallError, Code};
+use crate::tool::AnyPlan;
+
+/// How many bytes of a token identify the call.
+const OF_CALL: usize = 16;
+
+/// Secret key of preview tokens.
+#[derive(Clone, Copy)]
+#[doc(hidden)]
+pub struct PreviewKey([u8; 32]);
+
+impl fmt::Debug for PreviewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PreviewKey(..)")
+    }
+}
+
+impl From<[u8; 32]> for PreviewKey {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl PreviewKey {
+    /// This key, else a random one.
+    ///
+    /// # Errors
+    /// The operating system's error if it has no random bytes.
+    pub(crate) fn or_random(key: Option<Self>) -> Result<Self, getrandom::Error> {
+        if let Some(key) = key {
+            return Ok(key);
+        }
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Keyed hash of `text`. It hashes twice against length extension.
+    fn hash(&self, text: &[u8]) -> ContentHash {
+        let once = ContentHash::of(&[self.0.as_slice(), text].concat());
+        ContentHash::of(&[self.0.as_slice(), once.as_bytes()].concat())
+    }
+}
+
+/// The token of a plan: the same worker, tool, arguments and state give the same token.
+#[doc(hidden)]
+pub fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
+    let state = serde_json::to_vec(&plan.changes);
+    let state = state.map_err(|error| {
+        let message = format!("the plan cannot be written as JSON: {error}");
+        CallError::new(Code::Internal, message)
+    })?;
+    Ok(token(info, &state))
+}
+
+/// The token of a server's preview: the same worker, tool, arguments and server token give the same token.
+#[doc(hidden)]
+pub fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
+    token(info, shown.as_bytes())
+}
+
+fn token(info: &CallInfo, state: &[u8]) -> PreviewToken {
+    let arguments = canonical(&info.arguments);
+    let call = serde_json::json!([info.worker.0, info.tool.as_str(), arguments]).to_string();
+    // JSON never contains this byte, so it delimits the call.
+    let whole = info.key.hash(&[call.as_bytes(), &[0], state].concat());
+    let of_call = info.key.hash(call.as_bytes());
+    let mut bytes = *whole.as_bytes();
+    for (byte, of_call) in bytes.iter_mut().zip(of_call.as_bytes()).take(OF_CALL) {
+        *byte = *of_call;
+    }
+    PreviewToken(ContentHash::from_bytes(bytes))
+}
+
+/// Whether two tokens belong to the same call.
+pub(crate) fn of_one_call(one: PreviewToken, other: PreviewToken) -> bool {
+    one.0.as_bytes().get(..OF_CALL) == other.0.as_bytes().get(..OF_CALL)
+}
+
+/// The hash of arguments in the audit: that of their canonical JSON.
+#[doc(hidden)]
+pub fn arguments_hash(arguments: &Value) -> ContentHash {
+    ContentHash::of(canonical(arguments).to_string().as_bytes())
+}
+
+/// `value` with the keys of every object sorted, so that equal arguments have equal bytes.
+#[doc(hidden)]
+pub fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map
+                .iter()
+                .map(|(key, value)| (key.clone(), canonical(value)))
+                .collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}

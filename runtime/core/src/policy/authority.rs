@@ -1,0 +1,435 @@
+//! Authority: the conjunction of the configuration and all policy layers.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::access::Access;
+use super::base::Base;
+use super::error::PolicyError;
+use super::explain::{Explanation, LayerName};
+use super::flags::Flags;
+use super::limits::Limits;
+use super::need::Need;
+use super::patterns::PatternBudget;
+use super::sets::WriteMode;
+use super::verdict::{Rule, Ruling, Verdict};
+use super::{Layer, Policy};
+use crate::call::Origin;
+use crate::config::Config;
+use crate::path::VirtualPath;
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
+
+/// The authority of a worker or a call: a conjunction of layers. Cheap to clone.
+///
+/// Layers can be added but never removed, so an authority that is derived from another one is never wider.
+///
+/// ```
+/// use bailiwick::policy::Authority;
+/// use bailiwick::{Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath};
+/// let config = Config::new().root(RootConfig::new(VirtualPath::parse("/repo", None)?));
+/// let host = Authority::configured(&config)?;
+/// let layer = host.admit(&Policy::new().allow("read:file:/repo/src"), Origin::Human)?;
+/// let worker = host.narrow(&layer);
+/// let need: Scope = "read:file:/repo/src/main.rs".parse()?;
+/// assert_eq!(worker.judge(&need, &[]), Verdict::Allow);
+/// let need: Scope = "write:file:/repo/src/main.rs".parse()?;
+/// assert_eq!(worker.judge(&need, &[]), Verdict::Deny);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Layers cannot be removed, and only [`Authority::admit`] creates them:
+/// ```compile_fail
+/// fn widened(authority: bailiwick::policy::Authority) -> bailiwick::policy::Authority {
+///     bailiwick::policy::Authority { layers: [].into(), ..authority } // private
+/// }
+/// ```
+/// ```compile_fail
+/// fn forged(layer: bailiwick::policy::Layer) -> bailiwick::policy::Layer {
+///     bailiwick::policy::Layer(layer.0) // private
+/// }
+/// ```
+/// A layer can be added:
+/// ```
+/// fn narrowed(authority: &bailiwick::policy::Authority, layer: &bailiwick::policy::Layer) -> bailiwick::policy::Authority {
+///     authority.narrow(layer)
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Authority {
+    base: Arc<Base>,
+    layers: Arc<[LayerEntry]>,
+    total: Arc<Total>,
+}
+
+/// A layer with its name.
+#[derive(Clone, Debug)]
+pub(crate) struct LayerEntry {
+    pub(crate) name: LayerName,
+    pub(crate) layer: Layer,
+    /// Whether it is an ancestor's, so that its delegate-only scopes apply.
+    pub(crate) inherited: bool,
+}
+
+/// The parts of all layers together that do not depend on the need.
+#[derive(Clone, Copy, Debug)]
+struct Total {
+    limits: Limits,
+    flags: Flags,
+    access: Access,
+}
+
+impl Authority {
+    /// Creates the authority of a configuration.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if a glob or another text is invalid.
+    pub fn configured(config: &Config) -> Result<Self, PolicyError> {
+        Self::with_ungrantable(config, Vec::new())
+    }
+
+    /// The authority of a configuration where no grant covers the paths `ungrantable` or an ancestor of them.
+    pub(crate) fn with_ungrantable(
+        config: &Config,
+        ungrantable: Vec<VirtualPath>,
+    ) -> Result<Self, PolicyError> {
+        let mut budget = PatternBudget::configuration();
+        let policy = config.policy.configured();
+        let first = policy.compile(Limits::default(), &mut budget)?;
+        let mut total = Total::of(&first);
+        // By default, grants may reach outside the roots, and no policy needs to allow it.
+        total.flags.allow_escape = policy.flags.allow_escape == Some(true);
+        let mut layers = vec![first];
+        for earlier in &config.restrictions {
+            let layer = earlier.policy.compile(Limits::UNLIMITED, &mut budget)?;
+            total = total.tighter(Total::of(&layer));
+            layers.push(layer);
+        }
+        let entry = |layer| LayerEntry {
+            name: LayerName::Configuration,
+            layer,
+            inherited: false,
+        };
+        Ok(Self {
+            base: Arc::new(Base::compile(config, &mut budget)?.with_ungrantable(ungrantable)),
+            total: Arc::new(total),
+            layers: layers.into_iter().map(entry).collect(),
+        })
+    }
+
+    /// Compiles `policy` into a layer, if it requests nothing beyond this authority.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the JSON pointer of the first member that requests more or is invalid.
+    pub fn admit(&self, policy: &Policy, origin: Origin) -> Result<Layer, PolicyError> {
+        self.admit_within(policy, origin, PatternBudget::of(origin))
+    }
+
+    /// Like [`Authority::admit`], for the policy of one call: its compiled globs are not cached.
+    pub(crate) fn admit_once(&self, policy: &Policy, origin: Origin) -> Result<Layer, PolicyError> {
+        self.admit_within(policy, origin, PatternBudget::of(origin).once())
+    }
+
+    fn admit_within(
+        &self,
+        policy: &Policy,
+        origin: Origin,
+        mut budget: PatternBudget,
+    ) -> Result<Layer, PolicyError> {
+        let layer = policy.compile(Limits::UNLIMITED, &mut budget)?;
+        policy.admit(self, origin)?;
+        Ok(layer)
+    }
+
+    /// Returns the authority of a child with `layer`.
+    #[must_use]
+    pub fn narrow(&self, layer: &Layer) -> Self {
+        let agents = |entry: &&LayerEntry| matches!(entry.name, LayerName::Agent(_));
+        let index = self.layers.iter().filter(agents).count();
+        let inherited = self.layers.iter().map(|entry| LayerEntry {
+            inherited: true,
+            ..entry.clone()
+        });
+        self.with(inherited.collect(), LayerName::Agent(index), layer)
+    }
+
+    /// Returns this authority for a session with `layer`.
+    #[must_use]
+    pub fn session(&self, layer: &Layer) -> Self {
+        self.with(self.layers.to_vec(), LayerName::Session, layer)
+    }
+
+    /// Returns this authority for one call with `layer`.
+    #[must_use]
+    pub fn overlay(&self, layer: &Layer) -> Self {
+        self.with(self.layers.to_vec(), LayerName::Call, layer)
+    }
+
+    fn with(&self, mut layers: Vec<LayerEntry>, name: LayerName, layer: &Layer) -> Self {
+        layers.push(LayerEntry {
+            name,
+            layer: layer.clone(),
+            inherited: false,
+        });
+        Self {
+            base: Arc::clone(&self.base),
+            layers: layers.into(),
+            total: Arc::new(self.total.tighter(Total::of(layer))),
+        }
+    }
+
+    /// Returns the verdict on one need: the strictest of all layers. A grant turns `Ask` into `Allow`.
+    ///
+    /// A protected file requires a grant that names that very file. Nothing overrides `Deny`.
+    #[must_use]
+    pub fn judge(&self, need: &Scope, granted: &[Coverage]) -> Verdict {
+        let ruling = self.rule(&Need::new(need));
+        if ruling.verdict == Verdict::Ask && satisfying(ruling, need, granted).is_some() {
+            Verdict::Allow
+        } else {
+            ruling.verdict
+        }
+    }
+
+    fn rule(&self, need: &Need<'_>) -> Ruling {
+        let mut ruling = self.base.judge(need);
+        for entry in &*self.layers {
+            if ruling.verdict == Verdict::Deny {
+                break;
+            }
+            ruling = ruling.tighter(self.rule_of(entry, need));
+        }
+        ruling
+    }
+
+    pub(crate) fn rule_of(&self, entry: &LayerEntry, need: &Need<'_>) -> Ruling {
+        let ruling = entry
+            .layer
+            .0
+            .judge(need, self.base.mounts(), entry.inherited);
+        let confined = !entry.layer.0.flags.allow_escape;
+        let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
+        ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
+    }
+
+    /// Explains which layer and rule decide, and the smallest grant that would help.
+    #[must_use]
+    pub fn explain(&self, need: &Scope, granted: &[Coverage]) -> Explanation {
+        Explanation::of(self, need, granted)
+    }
+
+    #[doc(hidden)]
+    pub fn base(&self) -> &Base {
+        &self.base
+    }
+
+    pub(crate) fn layers(&self) -> &[LayerEntry] {
+        &self.layers
+    }
+
+    /// Whether one of the layers is the policy of the call.
+    pub(crate) fn has_call_policy(&self) -> bool {
+        let mut layers = self.layers.iter();
+        layers.any(|entry| entry.name == LayerName::Call)
+    }
+
+    /// Approximate size of the call's own policies in bytes.
+    pub(crate) fn call_size(&self) -> usize {
+        let layers = self.layers.iter();
+        let of_call = layers.filter(|entry| entry.name == LayerName::Call);
+        of_call.map(|entry| entry.layer.size()).sum()
+    }
+
+    /// The limits, each the tightest of all layers.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.total.limits
+    }
+
+    /// Whether the tool of that name may be called.
+    #[must_use]
+    pub fn allows_tool(&self, name: &str) -> bool {
+        self.all(|layer| layer.0.sets.has_tool(name))
+    }
+
+    /// Whether files may be written in that mode.
+    #[must_use]
+    pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
+        self.all(|layer| layer.0.sets.has_mode(mode))
+    }
+
+    pub(crate) fn has_verb(&self, verb: Verb) -> bool {
+        self.all(|layer| layer.0.sets.has_verb(verb))
+    }
+
+    fn all(&self, test: impl Fn(&Layer) -> bool) -> bool {
+        self.layers.iter().all(|entry| test(&entry.layer))
+    }
+
+    /// The tools that are allowed, if any layer lists tools.
+    pub(crate) fn tools(&self) -> Option<Vec<&str>> {
+        let mut lists = self
+            .layers
+            .iter()
+            .filter_map(|entry| entry.layer.0.sets.tools.as_ref());
+        let first = lists.next()?.iter().map(String::as_str);
+        Some(first.filter(|tool| self.allows_tool(tool)).collect())
+    }
+
+    /// Whether the configuration sets `allow_escape: true` and no policy sets `false`, so that a policy may set `true`. If a
+    /// configuration or policy sets `false`, paths outside all roots are denied, even if granted.
+    #[must_use]
+    pub fn allows_escape(&self) -> bool {
+        self.total.flags.allow_escape
+    }
+
+    /// Whether links are followed at all.
+    #[must_use]
+    pub fn follows_symlinks(&self) -> bool {
+        self.total.flags.follow_symlinks
+    }
+
+    /// Whether scopes of the resource `network` may be used.
+    #[must_use]
+    pub fn allows_network(&self) -> bool {
+        self.total.flags.network
+    }
+
+    /// Whether nothing may be changed.
+    #[must_use]
+    pub fn read_only(&self) -> bool {
+        self.total.flags.read_only
+    }
+
+    /// Whether files with several hard links are refused.
+    #[must_use]
+    pub fn strict_hardlinks(&self) -> bool {
+        self.total.flags.strict_hardlinks
+    }
+
+    /// Whether a change must have been previewed.
+    #[must_use]
+    pub fn requires_preview(&self) -> bool {
+        self.total.flags.require_preview
+    }
+
+    /// Whether every change requires approval; [`Authority::judge`] returns `Ask` for it.
+    #[must_use]
+    pub fn requires_approval(&self) -> bool {
+        self.total.flags.require_approval
+    }
+
+    /// The access level.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.total.access
+    }
+
+    pub(crate) fn flags(&self) -> Flags {
+        self.total.flags
+    }
+
+    /// Whether anything at or beneath `prefix` could have a verdict other than `Deny`; true when in doubt.
+    #[must_use]
+    pub fn reaches(&self, prefix: &VirtualPath) -> bool {
+        let reaches = |entry: &LayerEntry| entry.layer.0.reaches(prefix, entry.inherited);
+        self.base.reaches(prefix) && self.layers.iter().all(reaches)
+    }
+
+    /// Whether the subtree at `path` is in a root of every layer.
+    pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
+        self.base.lists(path) && self.policies_hold(path)
+    }
+
+    /// Whether the policies of all layers allow the subtree at `path`, in a root or not.
+    pub(crate) fn policies_hold(&self, path: &VirtualPath) -> bool {
+        self.all(|layer| layer.0.roots.holds(path))
+    }
+
+    /// Whether a layer blocks the subtree at `path`.
+    pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
+        let layers = &mut self.layers.iter();
+        self.base.blocks(path) || layers.any(|entry| entry.layer.0.roots.blocks(path))
+    }
+
+    /// Whether all of `wanted` may be delegated.
+    pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
+        let listed = |layer: &Layer| wanted.path().is_none_or(|path| layer.0.roots.holds(path));
+        self.base.holds(wanted) && self.all(|layer| listed(layer) && layer.0.scopes.holds(wanted))
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.base.is_strict()
+    }
+
+    /// Whether changing this file requires a grant that names it.
+    pub(crate) fn protects(&self, need: &Scope) -> bool {
+        self.base.protects(need)
+    }
+
+    /// Why `need` is protected by its name; `None` if it is not.
+    pub(crate) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
+        self.base.protection_reason(need)
+    }
+
+    /// Whether a grant of `pattern` could have any effect under this configuration.
+    pub(crate) fn is_grantable(&self, pattern: &ScopePattern) -> bool {
+        self.base.is_grantable(pattern)
+    }
+
+    /// The widest patterns that a person may grant: the roots, and what is configured as grantable outside them.
+    pub(crate) fn max_grantable(&self) -> Vec<ScopePattern> {
+        self.base.max_grantable()
+    }
+
+    /// The mounts of the served roots.
+    pub(crate) fn served(&self) -> Vec<VirtualPath> {
+        let roots = self.base.listed();
+        roots.map(|root| root.mount.path.clone()).collect()
+    }
+
+    /// The subtrees that are visible to a worker with this authority.
+    pub(crate) fn visible(&self) -> Value {
+        let mounts = self.base.listed().map(|root| root.mount.path.clone());
+        let layers = self.layers.iter();
+        let left = layers.fold(mounts.collect::<Vec<_>>(), |left, entry| {
+            entry.layer.0.roots.narrow(&left)
+        });
+        left.iter().map(VirtualPath::as_str).collect()
+    }
+}
+
+/// The grant that satisfies an `Ask`.
+pub(crate) fn satisfying<'g>(
+    ruling: Ruling,
+    need: &Scope,
+    granted: &'g [Coverage],
+) -> Option<&'g Coverage> {
+    granted.iter().find(|grant| {
+        grant.covers(need)
+            && (!ruling.is_exact() || grant.path().is_some_and(|path| need.path() == Some(path)))
+    })
+}
+
+impl Total {
+    fn of(layer: &Layer) -> Self {
+        Self {
+            limits: layer.0.limits,
+            flags: layer.0.flags,
+            access: layer.0.access,
+        }
+    }
+
+    fn tighter(self, other: Self) -> Self {
+        let Self {
+            limits,
+            flags,
+            access,
+        } = self;
+        Self {
+            limits: limits.tighter(other.limits),
+            flags: flags.tighter(other.flags),
+            access: access.min(other.access),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Outermost layer, compiled from the configuration.
+
+use std::sync::Arc;
+
+use super::access::Access;
+use super::error::PolicyError;
+use super::globs::{Globs, Reading};
+use super::need::{MountPoint, Need};
+use super::patterns::PatternBudget;
+use super::protect;
+use super::roots::{PolicyRoot, Subtree, blocks, depth_of, touch};
+use super::verdict::{Rule, Ruling, Verdict};
+use crate::config::{Config, RootConfig};
+use crate::path::VirtualPath;
+use crate::scope::{Resource, Scope, ScopePattern, Verb};
+
+/// The configuration: the only layer that grants anything.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Base {
+    roots: Box<[BaseRoot]>,
+    /// Roots of earlier sources, which only restrict.
+    restrictions: Box<[Box<[BaseRoot]>]>,
+    /// All mounts, including blocked ones.
+    mounts: Box<[MountPoint]>,
+    allow: Box<[ScopePattern]>,
+    grantable: Box<[ScopePattern]>,
+    protected: Option<Arc<Globs>>,
+    strict: bool,
+    /// Host paths that no grant may cover, nor an ancestor of them.
+    ungrantable: Box<[VirtualPath]>,
+}
+
+/// Top-level directories with files of the kernel.
+const KERNEL: [&str; 3] = ["dev", "proc", "sys"];
+
+#[derive(Debug)]
+struct BaseRoot {
+    subtree: Subtree,
+    writable: bool,
+}
+
+impl Base {
+    pub(crate) fn compile(
+        config: &Config,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, PolicyError> {
+        let Config {
+            roots,
+            grantable,
+            allow,
+            protect,
+            strict,
+            policy: _,
+            restrictions,
+        } = config;
+        let compiled = BaseRoot::compile_all(roots, budget)?;
+        let earlier = restrictions
+            .iter()
+            .map(|earlier| BaseRoot::compile_all(&earlier.roots, budget))
+            .collect::<Result<_, _>>()?;
+        let protected: Vec<String> = protect::globs()
+            .map(str::to_owned)
+            .chain(protect.iter().cloned())
+            .collect();
+        Ok(Self {
+            roots: compiled,
+            restrictions: earlier,
+            mounts: roots
+                .iter()
+                .map(|root| MountPoint::new(root.mount.clone()))
+                .collect(),
+            allow: allow.as_slice().into(),
+            grantable: grantable.as_slice().into(),
+            protected: Globs::intern(Reading::Deny, &protected, "/protect", budget)?,
+            strict: *strict,
+            ungrantable: Box::default(),
+        })
+    }
+
+    /// Sets the host paths that no grant may cover, nor an ancestor of them.
+    pub(crate) fn with_ungrantable(self, ungrantable: Vec<VirtualPath>) -> Self {
+        Self {
+            ungrantable: ungrantable.into(),
+            ..self
+        }
+    }
+
+    pub(crate) fn judge(&self, need: &Need<'_>) -> Ruling {
+        if !need.is_file() {
+            return self.resource(need);
+        }
+        let Some(path) = need.path() else {
+            return Ruling::deny(Rule::NoPath);
+        };
+        let taken = self
+            .entries()
+            .map(|subtree| subtree.globs(need))
+            .fold(Ruling::OPEN, Ruling::tighter);
+        let earlier = self.restrictions.iter();
+        let restricted = earlier.filter_map(|roots| self.innermost(roots, need, path));
+        taken
+            .tighter(self.judge_roots(need, path))
+            .tighter(restricted.fold(Ruling::OPEN, Ruling::tighter))
+            .tighter(self.protection(need))
+    }
+
+    /// The ruling of the innermost root that contains the file; without one, whether it is grantable.
+    fn judge_roots(&self, need: &Need<'_>, path: &VirtualPath) -> Ruling {
+        let depth = depth_of(self.subtrees(), path);
+        let outside = || match depth {
+            None if self.is_ungrantable(need.verb(), path) => Ruling::deny(Rule::Ungrantable),
+            None | Some(_) => self.by_grant(need, Rule::Outside),
+        };
+        let no_root = depth.is_none().then(outside);
+        let rulings = no_root
+            .into_iter()
+            .chain(self.innermost(&self.roots, need, path));
+        rulings.reduce(Ruling::tighter).unwrap_or_else(outside)
+    }
+
+    /// The ruling of the innermost of `roots` that contains the file, if any.
+    fn innermost(&self, roots: &[BaseRoot], need: &Need<'_>, path: &VirtualPath) -> Option<Ruling> {
+        let depth = depth_of(roots.iter().map(|root| &root.subtree), path);
+        let rulings = roots.iter().filter_map(|root| {
+            let spelling = root.subtree.decides(need, path, depth)?;
+            Some(match root.subtree.leaves(spelling) {
+                Ok(()) if root.permits(need.verb()) => Ruling::new(Verdict::Allow, Rule::Base),
+                Ok(()) => self.by_grant(need, Rule::Outside),
+                Err(rule) => Ruling::deny(rule),
+            })
+        });
+        rulings.reduce(Ruling::tighter)
+    }
+
+    /// Whether no grant may cover a host path outside all roots: the top of the file system, ungrantable paths with their
+    /// ancestors and numbered files, files of the kernel, and for writing also top-level entries.
+    fn is_ungrantable(&self, verb: Verb, path: &VirtualPath) -> bool {
+        let first = path.names().next();
+        path.is_top()
+            || path.depth() == 1 && verb == Verb::Write
+            || first.is_some_and(|name| KERNEL.contains(&name))
+            || self
+                .ungrantable
+                .iter()
+                .any(|ungrantable| ungrantable.starts_with(path) || is_numbered(ungrantable, path))
+    }
+
+    fn resource(&self, need: &Need<'_>) -> Ruling {
+        if covers(&self.allow, need) {
+            Ruling::new(Verdict::Allow, Rule::Base)
+        } else {
+            self.by_grant(need, Rule::Unnamed)
+        }
+    }
+
+    fn by_grant(&self, need: &Need<'_>, rule: Rule) -> Ruling {
+        if covers(&self.grantable, need) {
+            Ruling::new(Verdict::Ask, rule)
+        } else {
+            Ruling::deny(rule)
+        }
+    }
+
+    fn protection(&self, need: &Need<'_>) -> Ruling {
+        let last = need.folded().rsplit('/').next().unwrap_or_default();
+        let protected = || {
+            protect::is_protected_name(last)
+                || self
+                    .protected
+                    .as_ref()
+                    .is_some_and(|globs| need.any_beneath(&self.mounts, |path| globs.denies(path)))
+        };
+        if need.changes_file() && protected() {
+            Ruling::new(Verdict::Ask, Rule::Protected)
+        } else {
+            Ruling::OPEN
+        }
+    }
+
+    /// Whether `need` would change a protected file.
+    pub(crate) fn protects(&self, need: &Scope) -> bool {
+        self.protection(&Need::new(need)).verdict == Verdict::Ask
+    }
+
+    /// Why `need` is protected by its name; none if it is not.
+    pub(crate) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
+        let need = Need::new(need);
+        let protected = self.protection(&need).verdict == Verdict::Ask;
+        protected.then(|| protect::reason(&need, &self.mounts))
+    }
+
+    /// The roots, and what is grantable outside them.
+    pub(crate) fn max_grantable(&self) -> Vec<ScopePattern> {
+        let held = self
+            .roots
+            .iter()
+            .filter(|root| !root.subtree.blocked)
+            .flat_map(|root| {
+                let verbs = Verb::ALL.into_iter().filter(|verb| root.permits(*verb));
+                verbs.map(|verb| {
+                    ScopePattern::of(&Scope::file(verb, root.subtree.mount.path.clone()))
+                })
+            });
+        held.chain(self.grantable.iter().cloned()).collect()
+    }
+
+    /// Whether a grant of `pattern` could have any effect: a person may grant some of it, or a policy may ask for some.
+    pub(crate) fn is_grantable(&self, pattern: &ScopePattern) -> bool {
+        let max_grantable = self.max_grantable();
+        let mut reached = max_grantable.iter().chain(&self.allow);
+        reached.any(|reached| reached.overlaps(pattern))
+    }
+
+    /// Whether a file is outside all roots, including blocked ones.
+    pub(crate) fn is_outside(&self, path: &VirtualPath) -> bool {
+        !self
+            .mounts
+            .iter()
+            .any(|mount| path.starts_with(&mount.path))
+    }
+
+    pub(crate) fn mounts(&self) -> &[MountPoint] {
+        &self.mounts
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    fn subtrees(&self) -> impl Iterator<Item = &Subtree> + Clone {
+        self.roots.iter().map(|root| &root.subtree)
+    }
+
+    /// The roots that are not blocked.
+    #[doc(hidden)]
+    pub fn listed(&self) -> impl Iterator<Item = &Subtree> {
+        self.subtrees().filter(|subtree| !subtree.blocked)
+    }
+
+    /// All roots, including those of earlier sources.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Subtree> {
+        let earlier = self.restrictions.iter().flatten();
+        let earlier = earlier.map(|root| &root.subtree);
+        self.subtrees().chain(earlier)
+    }
+
+    /// Whether a configured root contains the subtree at `path`.
+    pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
+        self.listed().any(|root| path.starts_with(&root.mount.path))
+    }
+
+    /// Whether something that `wanted` covers could be allowed.
+    pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
+        let named = |list: &[ScopePattern]| list.iter().any(|held| held.covers_pattern(wanted));
+        match (wanted.resource(), wanted.path()) {
+            (_, Some(path)) => self.lists(path) || named(&self.grantable),
+            (Some(Resource::Other(_)), None) => named(&self.allow) || named(&self.grantable),
+            (Some(Resource::File) | None, None) => true,
+        }
+    }
+
+    /// Whether a blocked root decides on the subtree at `path`.
+    pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
+        blocks(self.subtrees(), path)
+    }
+
+    /// Whether something at or beneath `prefix` may be allowed, now or by a grant.
+    pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
+        let grantable = |pattern: &ScopePattern| {
+            pattern
+                .resource()
+                .is_none_or(|resource| *resource == Resource::File)
+                && pattern.path().is_none_or(|path| touch(path, prefix))
+        };
+        let beneath = |root: &Subtree| root.mount.path.starts_with(prefix);
+        self.listed().any(beneath)
+            || !self.blocks(prefix)
+                && (self.listed().any(|root| touch(&root.mount.path, prefix))
+                    || self.grantable.iter().any(grantable))
+    }
+}
+
+impl BaseRoot {
+    fn compile_all(
+        roots: &[RootConfig],
+        budget: &mut PatternBudget,
+    ) -> Result<Box<[Self]>, PolicyError> {
+        let roots = roots.iter().enumerate();
+        roots
+            .map(|(index, root)| Self::compile(root, &format!("/roots/{index}"), budget))
+            .collect()
+    }
+
+    fn compile(
+        root: &RootConfig,
+        at: &str,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, PolicyError> {
+        let RootConfig {
+            mount,
+            default: _,
+            optional: _,
+            access,
+            allow,
+            deny,
+            immutable,
+            blocked,
+        } = root;
+        let entry = PolicyRoot {
+            path: mount.clone(),
+            blocked: Some(*blocked),
+            // In a configuration, an empty list counts as unset.
+            allow: Some(allow.clone()).filter(|allow| !allow.is_empty()),
+            deny: deny.clone(),
+            immutable: immutable.clone(),
+        };
+        Ok(Self {
+            subtree: Subtree::compile(&entry, at, budget)?,
+            writable: *access != Access::Read,
+        })
+    }
+
+    fn permits(&self, verb: Verb) -> bool {
+        match verb {
+            Verb::Read => true,
+            Verb::Write => self.writable,
+            // A root does not allow executing its files.
+            Verb::Execute => false,
+        }
+    }
+}
+
+/// Whether `path` is `ungrantable` with a numeric suffix, such as a segment of an audit.
+fn is_numbered(ungrantable: &VirtualPath, path: &VirtualPath) -> bool {
+    let suffix = path.as_str().strip_prefix(ungrantable.as_str());
+    let number = suffix.and_then(|suffix| suffix.strip_prefix('.'));
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
+fn covers(list: &[ScopePattern], need: &Need<'_>) -> bool {
+    list.iter().any(|pattern| pattern.covers(need.scope()))
+}

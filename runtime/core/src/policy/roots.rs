@@ -1,0 +1,365 @@
+//! Listed and blocked subtrees of a policy.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::Policy;
+use super::authority::Authority;
+use super::error::PolicyError;
+use super::globs::{Globs, Reading};
+use super::need::{MountPoint, Need, Spelling};
+use super::patterns::PatternBudget;
+use super::strict;
+use super::verdict::{Rule, Ruling};
+use crate::path::VirtualPath;
+
+/// One entry of a policy's `roots`: a listed or blocked subtree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PolicyRoot {
+    /// The subtree, inside those of the issuer.
+    pub path: VirtualPath,
+    /// Whether the subtree is blocked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<bool>,
+    /// Only what these globs cover is allowed; everything if absent, nothing if empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// What these globs cover is denied.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// What these globs cover cannot be changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub immutable: Vec<String>,
+}
+
+impl PolicyRoot {
+    /// Creates an entry for the whole subtree at `path`.
+    #[must_use]
+    pub fn new(path: VirtualPath) -> Self {
+        Self {
+            path,
+            blocked: None,
+            allow: None,
+            deny: Vec::new(),
+            immutable: Vec::new(),
+        }
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.blocked == Some(true)
+    }
+}
+
+impl Policy {
+    /// Whether it names any subtrees.
+    pub(crate) fn names_subtrees(&self) -> bool {
+        self.roots.as_ref().is_some_and(|roots| !roots.is_empty())
+    }
+
+    /// Resolves links in `roots`: for an entry that is a link, adds an entry for its target if `issuer` lists that. `real`
+    /// resolves a path.
+    pub(crate) fn through_links(
+        mut self,
+        issuer: &Authority,
+        real: impl Fn(&VirtualPath) -> Option<VirtualPath>,
+    ) -> Self {
+        let named = self.roots.as_deref().unwrap_or_default();
+        let led = |root: &PolicyRoot| {
+            let path = real(&root.path).filter(|path| issuer.lists(path))?;
+            let known = named.iter().any(|named| named.path == path);
+            (!known).then(|| PolicyRoot {
+                path,
+                ..root.clone()
+            })
+        };
+        let led: Vec<_> = named.iter().filter_map(led).collect();
+        if let Some(roots) = &mut self.roots {
+            roots.extend(led);
+        }
+        self
+    }
+}
+
+/// Which paths an allow list leaves.
+#[derive(Clone, Debug)]
+enum AllowSet {
+    All,
+    None,
+    Matching(Arc<Globs>),
+}
+
+/// One compiled entry; the configuration's roots are such entries too.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Subtree {
+    #[doc(hidden)]
+    pub mount: MountPoint,
+    pub(crate) blocked: bool,
+    allowed: AllowSet,
+    deny: Option<Arc<Globs>>,
+    immutable: Option<Arc<Globs>>,
+}
+
+impl Subtree {
+    pub(crate) fn compile(
+        root: &PolicyRoot,
+        at: &str,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, PolicyError> {
+        let allowed = match &root.allow {
+            None => AllowSet::All,
+            Some(texts) => Globs::intern(Reading::Allow, texts, &format!("{at}/allow"), budget)?
+                .map_or(AllowSet::None, AllowSet::Matching),
+        };
+        Ok(Self {
+            mount: MountPoint::new(root.path.clone()),
+            blocked: root.is_blocked(),
+            allowed,
+            deny: Globs::intern(Reading::Deny, &root.deny, &format!("{at}/deny"), budget)?,
+            immutable: Globs::intern(
+                Reading::Deny,
+                &root.immutable,
+                &format!("{at}/immutable"),
+                budget,
+            )?,
+        })
+    }
+
+    /// The path of the need relative to this entry, if this entry decides on it. `depth` is that of the innermost entries
+    /// that contain `path`: those decide, and deeper ones whose name is another spelling of the path, since a file system
+    /// may treat both as the same.
+    pub(crate) fn decides<'n>(
+        &self,
+        need: &'n Need<'_>,
+        path: &VirtualPath,
+        depth: Option<usize>,
+    ) -> Option<Spelling<'n>> {
+        let here = Some(self.mount.depth);
+        let decides = here > depth || here == depth && path.starts_with(&self.mount.path);
+        need.beneath(&self.mount).filter(|_| decides)
+    }
+
+    /// Checks that this entry allows a path.
+    ///
+    /// # Errors
+    /// The rule that denies it.
+    pub(crate) fn leaves(&self, path: Spelling<'_>) -> Result<(), Rule> {
+        let allowed = match &self.allowed {
+            AllowSet::All => true,
+            AllowSet::None => false,
+            AllowSet::Matching(globs) => globs.allows(path.as_written()),
+        };
+        match (self.blocked, allowed) {
+            (true, _) => Err(Rule::Blocked),
+            (false, false) => Err(Rule::AllowGlobs),
+            (false, true) => Ok(()),
+        }
+    }
+
+    /// The ruling of the deny and immutable globs of this entry, which also apply to entries inside it.
+    pub(crate) fn globs(&self, need: &Need<'_>) -> Ruling {
+        let Some(path) = need.beneath(&self.mount) else {
+            return Ruling::OPEN;
+        };
+        let covers = |globs: &Option<Arc<Globs>>| globs.as_ref().is_some_and(|g| g.denies(path));
+        if covers(&self.deny) {
+            Ruling::deny(Rule::DenyGlob)
+        } else {
+            Ruling::deny_if(
+                need.changes_file() && covers(&self.immutable),
+                Rule::ImmutableGlob,
+            )
+        }
+    }
+
+    pub(crate) fn allow_texts(&self) -> Option<&[String]> {
+        match &self.allowed {
+            AllowSet::All => None,
+            AllowSet::None => Some(&[]),
+            AllowSet::Matching(globs) => Some(globs.texts()),
+        }
+    }
+
+    /// The glob that denies `need`.
+    pub(crate) fn matching_glob(&self, need: &Need<'_>, rule: Rule) -> Option<&str> {
+        let path = need.beneath(&self.mount)?;
+        let globs = match rule {
+            Rule::ImmutableGlob => &self.immutable,
+            _ => &self.deny,
+        };
+        globs.as_ref()?.matching_glob(path)
+    }
+}
+
+/// All compiled entries of one policy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Roots {
+    /// Whether paths that are not listed are denied.
+    closed: bool,
+    list: Box<[Subtree]>,
+}
+
+impl Roots {
+    pub(crate) fn compile(
+        roots: Option<&[PolicyRoot]>,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, PolicyError> {
+        let Some(roots) = roots else {
+            return Ok(Self::default());
+        };
+        let list = roots
+            .iter()
+            .enumerate()
+            .map(|(index, root)| Subtree::compile(root, &format!("/roots/{index}"), budget))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            closed: roots.is_empty() || !roots.iter().all(PolicyRoot::is_blocked),
+            list,
+        })
+    }
+
+    pub(crate) fn judge(&self, need: &Need<'_>) -> Ruling {
+        let Some(path) = need.path().filter(|_| need.is_file()) else {
+            return Ruling::deny_if(self.closed && need.is_file(), Rule::Unlisted);
+        };
+        let globs = self.list.iter().map(|entry| entry.globs(need));
+        let taken = globs.fold(Ruling::OPEN, Ruling::tighter);
+        taken.tighter(
+            self.left(need, path)
+                .map_or_else(Ruling::deny, |()| Ruling::OPEN),
+        )
+    }
+
+    /// The ruling of the innermost entries that contain the path.
+    fn left(&self, need: &Need<'_>, path: &VirtualPath) -> Result<(), Rule> {
+        let depth = depth_of(self.list.iter(), path);
+        let mut left = match (depth, self.closed) {
+            (None, true) => return Err(Rule::Unlisted),
+            (None, false) => Ok(()),
+            // One of several entries for the same subtree is enough, unless one of them is blocked.
+            (Some(_), _) => Err(Rule::AllowGlobs),
+        };
+        for entry in &self.list {
+            let Some(spelling) = entry.decides(need, path, depth) else {
+                continue;
+            };
+            let otherwise_spelt = depth != Some(entry.mount.depth);
+            match entry.leaves(spelling) {
+                Err(rule) if otherwise_spelt || rule == Rule::Blocked => return Err(rule),
+                Ok(()) if !otherwise_spelt => left = Ok(()),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        left
+    }
+
+    /// The entries that are not blocked.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &Subtree> {
+        self.list.iter().filter(|entry| !entry.blocked)
+    }
+
+    pub(crate) fn entries(&self) -> &[Subtree] {
+        &self.list
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether the whole subtree at `path` is inside a listed one.
+    pub(crate) fn holds(&self, path: &VirtualPath) -> bool {
+        !self.closed
+            || self
+                .listed()
+                .any(|entry| path.starts_with(&entry.mount.path))
+    }
+
+    /// Whether a blocked entry decides on the subtree at `path`.
+    pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
+        blocks(self.list.iter(), path)
+    }
+
+    /// Whether something at or beneath `prefix` may be allowed.
+    pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
+        let beneath = |entry: &Subtree| entry.mount.path.starts_with(prefix);
+        let touches = |entry: &Subtree| touch(&entry.mount.path, prefix);
+        self.listed().any(beneath)
+            || !self.blocks(prefix) && (!self.closed || self.listed().any(touches))
+    }
+
+    /// The allowed parts of the subtrees `visible`.
+    pub(crate) fn narrow(&self, visible: &[VirtualPath]) -> Vec<VirtualPath> {
+        if !self.closed {
+            return visible.to_vec();
+        }
+        let pairs = visible
+            .iter()
+            .flat_map(|held| self.listed().map(move |entry| (held, &entry.mount.path)));
+        let mut left: Vec<_> = pairs
+            .filter(|(held, listed)| touch(held, listed))
+            .map(|(held, listed)| {
+                if held.starts_with(listed) {
+                    held
+                } else {
+                    listed
+                }
+            })
+            .cloned()
+            .collect();
+        left.sort_unstable();
+        left.dedup();
+        left
+    }
+}
+
+/// The depth of the innermost entries that contain `path`.
+pub(crate) fn depth_of<'e>(
+    entries: impl Iterator<Item = &'e Subtree>,
+    path: &VirtualPath,
+) -> Option<usize> {
+    let holding = entries.filter(|entry| path.starts_with(&entry.mount.path));
+    holding.map(|entry| entry.mount.depth).max()
+}
+
+/// Whether a blocked entry is among the innermost ones that contain `path`.
+pub(crate) fn blocks<'e>(
+    entries: impl Iterator<Item = &'e Subtree> + Clone,
+    path: &VirtualPath,
+) -> bool {
+    let depth = depth_of(entries.clone(), path);
+    let mut blocked = entries.filter(|entry| entry.blocked && Some(entry.mount.depth) == depth);
+    blocked.any(|entry| path.starts_with(&entry.mount.path))
+}
+
+/// Whether one of two subtrees contains the other.
+pub(crate) fn touch(a: &VirtualPath, b: &VirtualPath) -> bool {
+    a.starts_with(b) || b.starts_with(a)
+}
+
+/// Rejects entries that the issuer does not list or that it blocks.
+pub(crate) fn admit(roots: Option<&[PolicyRoot]>, issuer: &Authority) -> Result<(), PolicyError> {
+    for (index, root) in roots.unwrap_or_default().iter().enumerate() {
+        let at = format!("/roots/{index}");
+        if !issuer.lists(&root.path) {
+            return Err(PolicyError::expansion(
+                format!("{at}/path"),
+                "is outside the configured roots",
+                root.path.as_str(),
+                issuer.visible(),
+            ));
+        }
+        if root.blocked == Some(false) && issuer.blocks(&root.path) {
+            return Err(PolicyError::expansion(
+                format!("{at}/blocked"),
+                "would open what is blocked",
+                false,
+                true,
+            ));
+        }
+        if let Some(allow) = root.allow.as_deref().filter(|_| issuer.is_strict()) {
+            strict::admit(&root.path, allow, issuer, &format!("{at}/allow"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! Worker lifecycle: workers are spawned under admitted policies, restarted when they die, and revoked with their subtrees.
+
+mod restart;
+mod spawn;
+mod tree;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+use foldhash::fast::FixedState;
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use crate::artifact::ArtifactStore;
+use crate::audit::{Audit, Step as AuditStep};
+use crate::capability::GRACE;
+use crate::config::Namespace;
+use crate::id::{CallId, WorkerId};
+use crate::permission::Broker;
+use crate::pipeline::PreviewKey;
+use crate::policy::Authority;
+use crate::root::RootTable;
+use crate::tool::Tools;
+use crate::worker::{Admission, Deadlines, PathLocks, Pool, Shared, WorkerActor};
+use restart::Restarts;
+use tree::Tree;
+
+pub use spawn::SpawnError;
+
+/// State shared by all workers of a runtime.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) tools: Tools,
+    /// Notifies of changes of the tools of third-party servers.
+    pub(crate) changes: Option<tokio::sync::watch::Receiver<()>>,
+    pub(crate) names: Namespace,
+    pub(crate) authority: Authority,
+    pub(crate) roots: RootTable,
+    /// Files of the host that no root and no grant may contain.
+    pub(crate) kept_out: Vec<PathBuf>,
+    pub(crate) audit: Audit,
+    pub(crate) broker: Broker,
+    pub(crate) artifacts: ArtifactStore,
+    /// Whether there is an approver.
+    pub(crate) asks: bool,
+    pub(crate) admission: Admission,
+    /// Time limit of calls.
+    pub(crate) call_limit: Duration,
+    /// Maximum delegation depth.
+    pub(crate) max_depth: usize,
+    pub(crate) io: Pool,
+    pub(crate) cpu: Pool,
+    pub(crate) deadlines: Deadlines,
+    /// The key of preview tokens.
+    pub(crate) previews: PreviewKey,
+    pub(crate) path_locks: PathLocks,
+    pub(crate) calls: AtomicU64,
+    pub(crate) workers: AtomicU64,
+    pub(crate) registry: DashMap<WorkerId, Arc<Shared>, FixedState>,
+    pub(crate) actors: DashMap<ActorId, WorkerId, FixedState>,
+    pub(crate) tree: TreeLock,
+    /// One supervisor per CPU core, so that a hundred thousand workers do not share one map and mailbox.
+    pub(crate) supervisors: OnceLock<Vec<ActorRef<NoMessage>>>,
+}
+
+/// The delegation tree behind a lock, which is taken when workers start and end, never on a call.
+#[derive(Debug, Default)]
+pub(crate) struct TreeLock(Mutex<Tree>);
+
+impl TreeLock {
+    fn lock(&self) -> MutexGuard<'_, Tree> {
+        // Nothing that can panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Result of a revocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    /// Workers that this call revoked, including the worker itself.
+    pub workers: usize,
+    /// Workers with an effect that had begun before and did not end in time. They begin no other.
+    pub unfinished: usize,
+}
+
+/// Supervisors receive no messages, only supervision events.
+#[derive(Debug)]
+pub(crate) enum NoMessage {}
+
+// These messages never leave the process.
+#[cfg(feature = "ractor-cluster")]
+impl ractor::Message for NoMessage {}
+
+/// Restarts workers that die.
+#[derive(Debug)]
+pub(crate) struct Supervisor;
+
+/// State of a supervisor.
+#[derive(Debug)]
+pub(crate) struct SupervisorState {
+    core: std::sync::Weak<Core>,
+    began: Instant,
+    restarts: HashMap<WorkerId, Restarts, FixedState>,
+}
+
+#[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
+impl Actor for Supervisor {
+    type Msg = NoMessage;
+    type State = SupervisorState;
+    type Arguments = std::sync::Weak<Core>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<NoMessage>,
+        core: Self::Arguments,
+    ) -> Result<SupervisorState, ActorProcessingErr> {
+        Ok(SupervisorState {
+            core,
+            began: Instant::now(),
+            restarts: HashMap::default(),
+        })
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        me: ActorRef<NoMessage>,
+        event: SupervisionEvent,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorFailed(who, _) | SupervisionEvent::ActorTerminated(who, ..) => {
+                state.restart(who.get_id(), me.get_cell()).await;
+            }
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+            #[cfg(feature = "ractor-cluster")]
+            SupervisionEvent::PidLifecycleEvent(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl SupervisorState {
+    /// Restarts a worker with the same authority, unless it was revoked or dies too often.
+    async fn restart(&mut self, actor: ActorId, me: ActorCell) {
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        let Some((_, id)) = core.actors.remove(&actor) else {
+            return;
+        };
+        let shared = core.registry.get(&id).map(|entry| Arc::clone(&entry));
+        let Some(shared) = shared.filter(|shared| !shared.gate().is_closed()) else {
+            self.restarts.remove(&id);
+            return;
+        };
+        let again = self
+            .restarts
+            .entry(id)
+            .or_default()
+            .allow(self.began.elapsed());
+        if again
+            && Actor::spawn_linked(None, WorkerActor, Arc::clone(&shared), me)
+                .await
+                .is_ok()
+        {
+            if shared.gate().is_closed() {
+                // It was revoked meanwhile, and its previous actor could not be closed.
+                shared.close();
+            } else {
+                shared.note(AuditStep::Restarted);
+            }
+            return;
+        }
+        self.restarts.remove(&id);
+        // Not awaited: other workers of this supervisor may have died, too.
+        tokio::spawn(async move {
+            core.revoke(id).await;
+            shared.note(AuditStep::WorkerStopped);
+        });
+    }
+}
+
+impl Core {
+    pub(crate) fn next_call(&self) -> CallId {
+        CallId(self.calls.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Time limit of a call: what its host requested, at most that of the runtime.
+    pub(crate) fn limit(&self, asked: Option<Duration>) -> Duration {
+        asked.map_or(self.call_limit, |asked| asked.min(self.call_limit))
+    }
+
+    /// The supervisor that a worker is linked to; `None` once the runtime has ended.
+    pub(crate) fn supervisor_of(&self, id: WorkerId) -> Option<ActorCell> {
+        let supervisors = self.supervisors.get()?;
+        let index = usize::try_from(id.0)
+            .unwrap_or_default()
+            .checked_rem(supervisors.len())?;
+        supervisors.get(index).map(ActorRef::get_cell)
+    }
+
+    /// The workers of `ids` that have not ended yet.
+    fn registered(&self, ids: impl IntoIterator<Item = WorkerId>) -> Vec<Arc<Shared>> {
+        ids.into_iter()
+            .filter_map(|id| self.registry.get(&id).map(|entry| Arc::clone(&entry)))
+            .collect()
+    }
+
+    /// Revokes a worker and its descendants. This continues if the caller stops waiting.
+    pub(crate) async fn revoke(self: &Arc<Self>, id: WorkerId) -> Revoked {
+        let subtree = self.tree.lock().revoke(id);
+        self.end(subtree).await
+    }
+
+    /// Revokes all workers, and starts none from now on.
+    pub(crate) async fn revoke_all(self: &Arc<Self>) -> Revoked {
+        let all = self.tree.lock().close();
+        self.end(all).await
+    }
+
+    /// Ends workers whose gates are closed.
+    async fn end(self: &Arc<Self>, revoked: Vec<tree::Revoked>) -> Revoked {
+        let newly = revoked.iter().filter(|worker| worker.newly);
+        let newly: Vec<WorkerId> = newly.map(|worker| worker.id).collect();
+        for shared in self.registered(newly.iter().copied()) {
+            shared.note(AuditStep::Revoked);
+            shared.close();
+        }
+        let core = Arc::clone(self);
+        let unfinished = tokio::spawn(async move { core.settle(revoked).await }).await;
+        Revoked {
+            workers: newly.len(),
+            // The task fails only if the executor shuts down, which ends all effects.
+            unfinished: unfinished.unwrap_or_default(),
+        }
+    }
+
+    /// Waits at most [`GRACE`] until the effects and actors of revoked workers have ended; returns how many workers still
+    /// have an effect.
+    async fn settle(self: &Arc<Self>, revoked: Vec<tree::Revoked>) -> usize {
+        let end = tokio::time::Instant::now() + GRACE;
+        let mut unfinished = Vec::new();
+        let mut ids = Vec::with_capacity(revoked.len());
+        for tree::Revoked { id, gate, .. } in revoked {
+            if tokio::time::timeout_at(end, gate.idle()).await.is_err() {
+                unfinished.push((id, gate));
+            }
+            self.broker.forget_worker(id).await;
+            ids.push(id);
+        }
+        for shared in self.registered(ids.iter().copied()) {
+            // A worker that has not ended by then is audited later.
+            let _ = tokio::time::timeout_at(end, shared.ended()).await;
+        }
+        for id in ids {
+            self.registry.remove(&id);
+            if unfinished.iter().all(|(other, _)| *other != id) {
+                self.tree.lock().ended(id);
+            }
+        }
+        let left = unfinished.len();
+        for (id, gate) in unfinished {
+            // It stays in the tree while its effect runs, so that a later revocation waits for it, too.
+            let core = Arc::clone(self);
+            tokio::spawn(async move {
+                gate.idle().await;
+                core.tree.lock().ended(id);
+            });
+        }
+        left
+    }
+
+    /// Revokes all workers without waiting.
+    pub(crate) fn close(&self) {
+        // The gates stay in the tree, so that a later revocation of one of these workers still waits for its effects.
+        let all = self.tree.lock().close();
+        for worker in all {
+            if let Some((_, shared)) = self.registry.remove(&worker.id) {
+                shared.close();
+            }
+        }
+        for supervisor in self.supervisors.get().into_iter().flatten() {
+            supervisor.stop(None);
+        }
+        self.broker.stop();
+        self.io.close();
+        self.cpu.close();
+        self.deadlines.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! Tool traits: a read tool returns a reply; a write tool plans, then applies.
+
+mod formats;
+mod notes;
+mod parameters;
+mod registry;
+mod remote;
+mod schema;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::config::Namespace;
+use crate::effect::{ExcludedHunks, Output, Plan, Reply};
+use crate::error::{CallError, Code};
+use crate::scope::Scope;
+
+pub use crate::capability::{BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit};
+pub use crate::id::ToolName;
+pub use notes::{Example, Failure, Reverse};
+pub(crate) use registry::{AnyPlan, ReadJob, WriteJob};
+#[doc(hidden)]
+pub use registry::{Arguments, Entry, Job};
+pub use registry::{RegistryError, ToolSet};
+pub(crate) use remote::Tools;
+#[doc(hidden)]
+pub use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE};
+#[doc(hidden)]
+pub use remote::{
+    Remote, RemoteContext, RemoteFuture, RemoteJob, RemoteReply, RemoteServers, RemoteTools,
+};
+
+/// Specification of a tool. Its schemas are derived from its types.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ToolSpec {
+    /// The name: `[a-z0-9_]{1,64}`; names of third-party tools may also have capitals and `-`.
+    pub name: Cow<'static, str>,
+    /// A short name for people.
+    pub title: Cow<'static, str>,
+    /// What it does and when to use it, for the model.
+    pub description: Cow<'static, str>,
+    /// One sentence for people, with placeholders for arguments: `Edit {path}`. An [`IntentTemplate`](crate::intent::IntentTemplate);
+    /// if empty, people see the title and the paths.
+    pub intent: &'static str,
+    /// Whether it may destroy data.
+    pub destructive: bool,
+    /// Whether repeating a call has no further effect.
+    pub idempotent: bool,
+    /// Whether it accesses things outside the configuration, such as the network.
+    pub open_world: bool,
+    /// The kinds of scope that its calls need, such as `read:file`.
+    pub scopes: &'static [&'static str],
+    /// The family of tools that it belongs to, such as `search`; empty for none.
+    pub group: &'static str,
+    /// Its priority among the tools of its family, from 0 to 1.
+    pub priority: Option<f64>,
+    /// Whether it only deletes.
+    pub deletes: bool,
+    /// Side effects of a call, one short phrase each.
+    pub side_effects: &'static [&'static str],
+    /// The reverse operation.
+    pub reverse: Option<Reverse>,
+    /// A POSIX shell command with the same effect as a call that has only the arguments in the template: an
+    /// [`IntentTemplate`](crate::intent::IntentTemplate), rendered by [`shell`](crate::intent::IntentTemplate::shell). Empty where
+    /// there is none.
+    pub command_line: &'static str,
+    /// Example calls with their results.
+    pub examples: &'static [Example],
+    /// Its specific error codes.
+    pub failures: &'static [Failure],
+    /// Whether it is for views only, and not offered to models.
+    pub app_only: bool,
+    /// The page that shows its calls, such as `ui://hr/dashboard`; if empty, mutating tools use the review page.
+    pub page: Cow<'static, str>,
+}
+
+/// Definition of a tool for a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolInfo {
+    /// The specification of the tool.
+    pub spec: ToolSpec,
+    /// JSON Schema of the arguments.
+    pub input_schema: Value,
+    /// JSON Schema of the structured output.
+    pub output_schema: Value,
+    /// Whether it is mutating.
+    pub mutates: bool,
+    /// Whether it can be previewed: always, except for third-party tools without previews.
+    pub previews: bool,
+    /// The third-party server or app that provides it.
+    pub provider: Option<String>,
+}
+
+impl ToolSpec {
+    /// Creates the specification of a tool that is neither destructive nor idempotent.
+    #[must_use]
+    pub const fn new(name: &'static str, title: &'static str, description: &'static str) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            title: Cow::Borrowed(title),
+            description: Cow::Borrowed(description),
+            intent: "",
+            destructive: false,
+            idempotent: false,
+            open_world: false,
+            scopes: &[],
+            group: "",
+            priority: None,
+            deletes: false,
+            side_effects: &[],
+            reverse: None,
+            command_line: "",
+            examples: &[],
+            failures: &[],
+            app_only: false,
+            page: Cow::Borrowed(""),
+        }
+    }
+
+    /// Sets the intent template.
+    #[must_use]
+    pub const fn intent(mut self, template: &'static str) -> Self {
+        self.intent = template;
+        self
+    }
+
+    /// Sets the kinds of scope that its calls need.
+    #[must_use]
+    pub const fn scopes(mut self, scopes: &'static [&'static str]) -> Self {
+        self.scopes = scopes;
+        self
+    }
+
+    /// Marks it as destructive.
+    #[must_use]
+    pub const fn destructive(mut self) -> Self {
+        self.destructive = true;
+        self
+    }
+
+    /// Marks it as idempotent.
+    #[must_use]
+    pub const fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    /// Sets its family, and its priority there from 0 to 1.
+    #[must_use]
+    pub const fn group(mut self, group: &'static str, priority: f64) -> Self {
+        self.group = group;
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Marks it as only deleting.
+    #[must_use]
+    pub const fn deletes(mut self) -> Self {
+        self.deletes = true;
+        self
+    }
+
+    /// Sets its side effects.
+    #[must_use]
+    pub const fn side_effects(mut self, effects: &'static [&'static str]) -> Self {
+        self.side_effects = effects;
+        self
+    }
+
+    /// Sets the reverse operation.
+    #[must_use]
+    pub const fn reverse(mut self, reverse: Reverse) -> Self {
+        self.reverse = Some(reverse);
+        self
+    }
+
+    /// Sets the equivalent shell command.
+    #[must_use]
+    pub const fn command_line(mut self, template: &'static str) -> Self {
+        self.command_line = template;
+        self
+    }
+
+    /// Sets the example calls.
+    #[must_use]
+    pub const fn examples(mut self, examples: &'static [Example]) -> Self {
+        self.examples = examples;
+        self
+    }
+
+    /// Sets its specific error codes.
+    #[must_use]
+    pub const fn failures(mut self, failures: &'static [Failure]) -> Self {
+        self.failures = failures;
+        self
+    }
+
+    /// Sets the page that shows its calls, which the gateway serves (`GatewayBuilder::page`).
+    #[must_use]
+    pub fn page(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
+        self.page = uri.into();
+        self
+    }
+
+    /// Offers it to views only, not to models. It must not be mutating.
+    #[must_use]
+    pub const fn app_only(mut self) -> Self {
+        self.app_only = true;
+        self
+    }
+}
+
+impl ToolInfo {
+    /// Who may call it, in terms of MCP Apps: `model`, `app` (a view), or both. Mutating tools are not for views.
+    #[must_use]
+    pub fn visibility(&self) -> &'static [&'static str] {
+        match (self.spec.app_only, self.mutates) {
+            (true, _) => &["app"],
+            (false, true) => &["model"],
+            (false, false) => &["model", "app"],
+        }
+    }
+}
+
+/// A prepared call: its needs, and the job to run once they are allowed.
+#[derive(Debug)]
+pub struct Prepared<J> {
+    /// All scopes that the arguments are known to need.
+    pub needs: Vec<Scope>,
+    /// Input of [`ReadTool::read`] or [`WriteTool::plan`], with parsed paths.
+    pub job: J,
+}
+
+/// A tool that changes nothing.
+///
+/// `read` runs on a thread that may block. It must access everything through its permit, and call
+/// [`ReadPermit::checkpoint`] between units of work.
+pub trait ReadTool: Send + Sync + 'static {
+    /// The arguments. Deny unknown fields, so that a typo is an error.
+    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    /// The structured output.
+    type Output: Output + JsonSchema;
+    /// The parsed arguments. For typed calls people see its `Debug` form, which must be complete.
+    type Job: Send + Sync + fmt::Debug + 'static;
+
+    /// Returns the specification of the tool.
+    fn spec(&self) -> ToolSpec;
+
+    /// Parses the arguments, without I/O.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` for arguments that match the schema but are invalid.
+    fn prepare(
+        &self,
+        args: Self::Args,
+        names: &Namespace,
+    ) -> Result<Prepared<Self::Job>, CallError>;
+
+    /// Answers within a few microseconds and without blocking, or returns `None`.
+    fn read_now(&self, _job: &Self::Job, _permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
+        None
+    }
+
+    /// Runs the job.
+    ///
+    /// # Errors
+    /// [`Interrupt`]
+    fn read(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Reply, Interrupt>;
+}
+
+/// A mutating tool, which must be able to plan its changes.
+///
+/// `plan` and `apply` run on a thread that may block. Preview and apply use the same `plan`.
+pub trait WriteTool: Send + Sync + 'static {
+    /// The arguments. Deny unknown fields, so that a typo is an error.
+    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    /// The structured output, the same for preview and apply.
+    type Output: Output + JsonSchema;
+    /// The parsed arguments. For typed calls people see its `Debug` form, which must be complete.
+    type Job: Send + Sync + fmt::Debug + 'static;
+    /// The steps of a plan, for `apply`.
+    type Steps: Send + fmt::Debug + 'static;
+
+    /// Returns the specification of the tool.
+    fn spec(&self) -> ToolSpec;
+
+    /// Parses the arguments, without I/O.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` for arguments that match the schema but are invalid.
+    fn prepare(
+        &self,
+        args: Self::Args,
+        names: &Namespace,
+    ) -> Result<Prepared<Self::Job>, CallError>;
+
+    /// Returns further needs that depend on what the worker may do, so that a person is asked about everything at once. It
+    /// must only use verdicts, no files.
+    fn also_needs(&self, _job: &Self::Job, _permit: &ReadPermit) -> Vec<Scope> {
+        Vec::new()
+    }
+
+    /// Computes what the call would do, without changing anything.
+    ///
+    /// # Errors
+    /// [`Interrupt`]
+    fn plan(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Plan<Self::Steps>, Interrupt>;
+
+    /// Whether hunks can be excluded from this tool's plans.
+    const DIVISIBLE: bool = false;
+
+    /// Removes excluded hunks from a plan, and says so in its reply. Called only with hunks of the plan, and only if
+    /// [`WriteTool::DIVISIBLE`].
+    ///
+    /// # Errors
+    /// [`CallError`]
+    fn divide(
+        &self,
+        _plan: Plan<Self::Steps>,
+        _left_out: &[ExcludedHunks],
+    ) -> Result<Plan<Self::Steps>, CallError> {
+        let message = "what this tool changes cannot be divided";
+        Err(CallError::new(Code::InvalidArguments, message))
+    }
+
+    /// Carries out the plan, or fails with `STALE_PREVIEW` without changes if the files no longer match it.
+    ///
+    /// # Errors
+    /// [`CallError`]
+    fn apply(&self, steps: Self::Steps, permit: WritePermit) -> Result<(), CallError>;
+}

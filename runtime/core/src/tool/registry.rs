@@ -1,0 +1,475 @@
+//! Table of tools by name.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::parameters::Parameters;
+use super::remote::{Remote, RemoteJob};
+use super::{ReadTool, ToolInfo, ToolSpec, WriteTool, schema};
+use crate::call::Origin;
+use crate::capability::{Interrupt, ReadPermit, WritePermit};
+use crate::config::Namespace;
+use crate::effect::{ExcludedHunks, Plan, Reply};
+use crate::error::{CallError, Code};
+use crate::id::ToolName;
+use crate::intent::{IntentError, IntentTemplate};
+use crate::scope::Scope;
+
+/// A type-erased plan of a tool.
+pub(crate) type AnyPlan = Plan<Box<dyn Any + Send>>;
+
+/// Arguments of a call: JSON, or the tool's own type.
+#[derive(Debug)]
+#[doc(hidden)]
+pub enum Arguments<'c> {
+    Json(&'c Value),
+    Typed(Box<dyn Any + Send>),
+}
+
+/// A prepared call of a read tool.
+#[doc(hidden)]
+pub trait ReadJob: Send + Sync + fmt::Debug {
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>>;
+    fn read(&self, permit: &ReadPermit) -> Result<Reply, Interrupt>;
+}
+
+/// A prepared call of a write tool.
+#[doc(hidden)]
+pub trait WriteJob: Send + Sync + fmt::Debug {
+    fn also_needs(&self, permit: &ReadPermit) -> Vec<Scope>;
+    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Interrupt>;
+    fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError>;
+    fn divisible(&self) -> bool;
+    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError>;
+}
+
+/// A prepared call.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub enum Job {
+    Read(Arc<dyn ReadJob>),
+    Write(Arc<dyn WriteJob>),
+    Remote(Arc<dyn RemoteJob>),
+}
+
+/// Parses the arguments of one tool.
+type Prepare =
+    dyn Fn(Arguments<'_>, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync;
+
+/// One registered tool.
+#[doc(hidden)]
+pub struct Entry {
+    #[doc(hidden)]
+    pub name: ToolName,
+    #[doc(hidden)]
+    pub spec: ToolSpec,
+    /// The intent template, if the tool has one.
+    #[doc(hidden)]
+    pub intent: Option<IntentTemplate>,
+    #[doc(hidden)]
+    pub input_schema: Value,
+    #[doc(hidden)]
+    pub output_schema: Value,
+    #[doc(hidden)]
+    pub mutates: bool,
+    /// Its remote properties, if it is a third-party tool.
+    #[doc(hidden)]
+    pub remote: Option<Remote>,
+    #[doc(hidden)]
+    pub prepare: Box<Prepare>,
+}
+
+impl Entry {
+    pub(crate) fn prepare(
+        &self,
+        arguments: Arguments,
+        names: &Namespace,
+    ) -> Result<(Vec<Scope>, Job), CallError> {
+        (self.prepare)(arguments, names)
+    }
+
+    /// Whether calls of that origin may use it: models may not use tools for views, and views may not use mutating tools,
+    /// except for previews and calls that a person confirms (`watched`). Views may not use third-party tools that are hidden
+    /// from views.
+    pub(crate) fn is_for(&self, origin: Origin, watched: bool) -> bool {
+        let views = self.remote.as_ref().is_none_or(|it| it.views);
+        match origin {
+            Origin::Human | Origin::Host => true,
+            Origin::Model => !self.spec.app_only,
+            Origin::View => views && (watched || !self.mutates),
+        }
+    }
+
+    /// The definition of the tool for a model.
+    pub(crate) fn info(&self) -> ToolInfo {
+        ToolInfo {
+            spec: self.spec.clone(),
+            input_schema: self.input_schema.clone(),
+            output_schema: self.output_schema.clone(),
+            mutates: self.mutates,
+            previews: self.previews(),
+            provider: self.remote.as_ref().map(|it| it.server.to_string()),
+        }
+    }
+
+    /// Whether it can be previewed.
+    pub(crate) fn previews(&self) -> bool {
+        self.mutates && self.remote.as_ref().is_none_or(|it| it.previews)
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a set of tools is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// Two tools have the same name.
+    #[error("two tools are named `{0}`")]
+    Duplicate(String),
+    /// The name is not `[a-z0-9_]{1,64}`.
+    #[error("`{0}` is no tool name; use [a-z0-9_]{{1,64}}")]
+    Name(String),
+    /// A mutating tool is for views only, which may not change anything.
+    #[error("`{0}` changes something, so it cannot be for views alone")]
+    AppOnly(String),
+    /// The intent template is invalid.
+    #[error("the intent of `{tool}` is no template: {source}")]
+    Intent {
+        /// The tool.
+        tool: String,
+        /// Where, and why.
+        source: IntentError,
+    },
+    /// The shell template is invalid.
+    #[error("the command line of `{tool}` is no template: {source}")]
+    CommandLine {
+        /// The tool.
+        tool: String,
+        /// Where, and why.
+        source: IntentError,
+    },
+}
+
+/// The tools that a runtime offers to its workers.
+///
+/// ```
+/// use bailiwick::ToolSet;
+/// assert_eq!(ToolSet::new().names().count(), 0);
+/// ```
+#[derive(Debug, Default)]
+pub struct ToolSet {
+    tools: BTreeMap<ToolName, Arc<Entry>>,
+    faults: Vec<RegistryError>,
+}
+
+impl ToolSet {
+    /// An empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a read tool.
+    #[must_use]
+    pub fn reader<T: ReadTool>(self, tool: T) -> Self {
+        let spec = tool.spec();
+        let tool = Arc::new(tool);
+        let input_schema = schema::input::<T::Args>();
+        let parameters = Parameters {
+            schema: input_schema.clone(),
+            examples: spec.examples,
+        };
+        let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
+            let prepared = tool.prepare(read::<T::Args>(&parameters, arguments)?, names);
+            let prepared = prepared.map_err(|error| parameters.with_example(error))?;
+            let job = Reading {
+                tool: Arc::clone(&tool),
+                job: prepared.job,
+            };
+            Ok((prepared.needs, Job::Read(Arc::new(job))))
+        };
+        self.insert(Entry {
+            name: ToolName::new(&spec.name),
+            spec,
+            intent: None,
+            input_schema,
+            output_schema: schema::output::<T::Output>(),
+            mutates: false,
+            remote: None,
+            prepare: Box::new(prepare),
+        })
+    }
+
+    /// Adds a write tool.
+    #[must_use]
+    pub fn writer<T: WriteTool>(self, tool: T) -> Self {
+        let spec = tool.spec();
+        let tool = Arc::new(tool);
+        let input_schema = schema::input::<T::Args>();
+        let parameters = Arc::new(Parameters {
+            schema: input_schema.clone(),
+            examples: spec.examples,
+        });
+        let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
+            let prepared = tool.prepare(read::<T::Args>(&parameters, arguments)?, names);
+            let prepared = prepared.map_err(|error| parameters.with_example(error))?;
+            let job = Writing {
+                tool: Arc::clone(&tool),
+                parameters: Arc::clone(&parameters),
+                job: prepared.job,
+            };
+            Ok((prepared.needs, Job::Write(Arc::new(job))))
+        };
+        self.insert(Entry {
+            name: ToolName::new(&spec.name),
+            spec,
+            intent: None,
+            input_schema,
+            output_schema: schema::output::<T::Output>(),
+            mutates: true,
+            remote: None,
+            prepare: Box::new(prepare),
+        })
+    }
+
+    /// Adds the tools of another set.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.faults.extend(other.faults);
+        other.tools.into_values().fold(self, Self::keep)
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(ToolName::as_str)
+    }
+
+    /// The tools with their schemas, sorted by name.
+    #[must_use]
+    pub fn infos(&self) -> Vec<ToolInfo> {
+        self.entries().map(|entry| entry.info()).collect()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.tools.get(name)
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.tools.values()
+    }
+
+    /// Returns the first fault of the set.
+    pub(crate) fn check(&self) -> Result<(), RegistryError> {
+        self.faults.first().cloned().map_or(Ok(()), Err)
+    }
+
+    fn insert(mut self, mut entry: Entry) -> Self {
+        let name = &*entry.spec.name;
+        let plain = name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        if name.is_empty() || name.len() > 64 || !plain {
+            self.faults.push(RegistryError::Name(name.to_owned()));
+        }
+        if entry.spec.app_only && entry.mutates {
+            self.faults.push(RegistryError::AppOnly(name.to_owned()));
+        }
+        if !entry.spec.intent.is_empty() {
+            match IntentTemplate::parse(entry.spec.intent) {
+                Ok(template) => entry.intent = Some(template),
+                Err(source) => self.faults.push(RegistryError::Intent {
+                    tool: name.to_owned(),
+                    source,
+                }),
+            }
+        }
+        if let Err(source) = IntentTemplate::parse(entry.spec.command_line) {
+            self.faults.push(RegistryError::CommandLine {
+                tool: name.to_owned(),
+                source,
+            });
+        }
+        self.keep(Arc::new(entry))
+    }
+
+    fn keep(mut self, entry: Arc<Entry>) -> Self {
+        if let Some(twin) = self.tools.insert(entry.name.clone(), entry) {
+            self.faults
+                .push(RegistryError::Duplicate(twin.spec.name.to_string()));
+        }
+        self
+    }
+}
+
+fn read<A: DeserializeOwned + 'static>(
+    parameters: &Parameters,
+    arguments: Arguments<'_>,
+) -> Result<A, CallError> {
+    match arguments {
+        // A call without arguments may leave them out.
+        Arguments::Json(Value::Null) => parameters.read(&Value::Object(serde_json::Map::new())),
+        Arguments::Json(value) => parameters.read(value),
+        Arguments::Typed(value) => match value.downcast() {
+            Ok(args) => Ok(*args),
+            Err(_) => Err(CallError::new(
+                Code::InvalidArguments,
+                "the arguments are of another tool's type",
+            )),
+        },
+    }
+}
+
+struct Reading<T: ReadTool> {
+    tool: Arc<T>,
+    job: T::Job,
+}
+
+impl<T: ReadTool> fmt::Debug for Reading<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(f)
+    }
+}
+
+impl<T: ReadTool> ReadJob for Reading<T> {
+    fn read_now(&self, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
+        self.tool.read_now(&self.job, permit)
+    }
+
+    fn read(&self, permit: &ReadPermit) -> Result<Reply, Interrupt> {
+        self.tool.read(&self.job, permit)
+    }
+}
+
+struct Writing<T: WriteTool> {
+    tool: Arc<T>,
+    parameters: Arc<Parameters>,
+    job: T::Job,
+}
+
+impl<T: WriteTool> fmt::Debug for Writing<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(f)
+    }
+}
+
+impl<T: WriteTool> WriteJob for Writing<T> {
+    fn also_needs(&self, permit: &ReadPermit) -> Vec<Scope> {
+        self.tool.also_needs(&self.job, permit)
+    }
+
+    fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Interrupt> {
+        let plan = self
+            .tool
+            .plan(&self.job, permit)
+            .map_err(|interrupt| match interrupt {
+                Interrupt::Failed(error) => Interrupt::Failed(self.parameters.with_example(error)),
+                interrupt => interrupt,
+            });
+        plan.map(any)
+    }
+
+    fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError> {
+        self.tool.apply(own::<T>(steps)?, permit)
+    }
+
+    fn divisible(&self) -> bool {
+        T::DIVISIBLE
+    }
+
+    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError> {
+        let own = Plan {
+            changes: plan.changes,
+            reply: plan.reply,
+            cost: plan.cost,
+            steps: own::<T>(plan.steps)?,
+            inverse: plan.inverse.map(own::<T>).transpose()?,
+        };
+        self.tool.divide(own, left_out).map(any)
+    }
+}
+
+/// Erases the type of a plan.
+fn any<S: Send + 'static>(plan: Plan<S>) -> AnyPlan {
+    let inverse = plan
+        .inverse
+        .map(|steps| Box::new(steps) as Box<dyn Any + Send>);
+    Plan {
+        changes: plan.changes,
+        reply: plan.reply,
+        cost: plan.cost,
+        steps: Box::new(plan.steps),
+        inverse,
+    }
+}
+
+fn own<T: WriteTool>(steps: Box<dyn Any + Send>) -> Result<T::Steps, CallError> {
+    let foreign = |_| CallError::new(Code::Internal, "the plan belongs to another tool");
+    steps.downcast().map(|steps| *steps).map_err(foreign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intent::IntentFault;
+    use serde_json::json;
+
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+
+    /// A tool with this sentence for people.
+    struct Saying(&'static str);
+
+    impl ReadTool for Saying {
+        type Args = Nothing;
+        type Output = Value;
+        type Job = ();
+
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::new("saying", "Saying", "Says nothing.").intent(self.0)
+        }
+
+        fn prepare(
+            &self,
+            _: Nothing,
+            _: &Namespace,
+        ) -> Result<super::super::Prepared<()>, CallError> {
+            Ok(super::super::Prepared {
+                needs: Vec::new(),
+                job: (),
+            })
+        }
+
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
+            Ok(Reply::text("", json!({})))
+        }
+    }
+
+    #[test]
+    fn a_sentence_that_is_no_template_is_refused() {
+        let fault = RegistryError::Intent {
+            tool: "saying".to_owned(),
+            source: IntentError {
+                at: 5,
+                fault: IntentFault::UnclosedPlaceholder,
+            },
+        };
+        let check = |sentence| ToolSet::new().reader(Saying(sentence)).check();
+        assert_eq!(check("Open {path"), Err(fault.clone()));
+        assert_eq!(check("Open {path}"), Ok(()));
+        assert_eq!(check(""), Ok(()));
+        let joined = ToolSet::new().and(ToolSet::new().reader(Saying("Open {path")));
+        assert_eq!(joined.check(), Err(fault));
+    }
+}

@@ -1,0 +1,390 @@
+//! Workers: each serves one sub-agent task under an authority that can only shrink.
+
+mod actor;
+mod admission;
+mod approval;
+mod apps;
+mod blocking;
+mod call_table;
+mod compile;
+mod deadline;
+mod delegation;
+mod granted_call;
+mod jobs;
+mod lock_queue;
+mod offered;
+mod path_locks;
+mod pending;
+mod prepare;
+mod preview_arguments;
+mod remote;
+mod shared;
+mod views;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::Value;
+
+use crate::artifact::{Artifact, Reader};
+use crate::budget::Budget;
+use crate::call::{Call, CallMeta, Origin};
+use crate::effect::{ArtifactRef, Outcome, Preview};
+use crate::error::{CallError, Code};
+use crate::id::ToolName;
+use crate::path::VirtualPath;
+use crate::pipeline::Mode;
+use crate::policy::{Access, Explanation, OpenFolder, Policy};
+use crate::root::Root;
+
+pub use crate::id::WorkerId;
+pub use crate::supervisor::{Revoked, SpawnError};
+pub(crate) use actor::WorkerActor;
+pub use admission::Admission;
+use admission::CallOptions;
+#[doc(hidden)]
+pub use admission::Done;
+pub(crate) use blocking::{Pool, PoolSize};
+pub(crate) use deadline::Deadlines;
+#[doc(hidden)]
+pub use offered::ToolsChanges;
+pub(crate) use path_locks::PathLocks;
+#[doc(hidden)]
+pub use pending::{CallEvent, RunningCall};
+pub use pending::{CallProgress, PendingCall};
+pub(crate) use shared::Shared;
+
+/// How to start a worker.
+///
+/// Every call of a worker without a policy needs approval.
+#[derive(Clone, Debug)]
+pub struct WorkerSpec {
+    pub(crate) name: String,
+    pub(crate) session: Option<String>,
+    pub(crate) cwd: Option<String>,
+    pub(crate) policy: Option<Policy>,
+    pub(crate) budget: Budget,
+    pub(crate) origin: Origin,
+    /// The name is that of an MCP client.
+    pub(crate) of_client: bool,
+}
+
+/// Prefix of the names of workers that serve MCP clients.
+#[doc(hidden)]
+pub const OF_CLIENTS: char = '~';
+
+impl WorkerSpec {
+    /// Creates the specification of a worker called `name`, which people see in questions and in the audit: 1 to 64 visible
+    /// characters without `/`. The first must not be `~`, which is the prefix of workers that serve MCP clients.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            session: None,
+            cwd: None,
+            policy: None,
+            budget: Budget::default(),
+            origin: Origin::Human,
+            of_client: false,
+        }
+    }
+
+    /// Creates the specification of a worker named after an MCP client.
+    #[doc(hidden)]
+    pub fn of_client(name: String) -> Self {
+        Self {
+            of_client: true,
+            ..Self::new(name)
+        }
+    }
+
+    /// Sets the policy. The worker is not started if it requests more than its parent has.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Sets the working directory: where relative paths begin, and what tools such as `find` search without a path. The
+    /// default is that of the parent if the worker may read it, else the only folder that is open to the worker, else none.
+    ///
+    /// ```
+    /// # async fn example(runtime: bailiwick::Runtime) -> Result<(), Box<dyn std::error::Error>> {
+    /// use bailiwick::{Policy, WorkerSpec};
+    /// let policy = Policy::inherit().root("/repo/src").root("/repo/docs");
+    /// let worker = runtime.spawn(WorkerSpec::new("fixer").policy(policy).cwd("/repo/src")).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cwd(mut self, path: impl Into<String>) -> Self {
+        self.cwd = Some(path.into());
+        self
+    }
+
+    /// Sets who wrote the policy; the default is a person. Keys that are reserved for people are rejected in a model's policy.
+    #[must_use]
+    pub fn written_by(mut self, origin: Origin) -> Self {
+        self.origin = origin;
+        self
+    }
+
+    /// Sets the budget of the worker and its descendants.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Sets the session that session grants belong to. By default a top-level worker has a session of its own, and a child
+    /// shares its parent's.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<String>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+}
+
+/// State of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Calls in flight, including those that wait for approval.
+    pub in_flight: u32,
+    /// Threads that are still blocked by abandoned jobs; the worker is degraded if there are any.
+    pub lost_threads: u32,
+    /// Whether the worker was revoked or stopped.
+    pub revoked: bool,
+}
+
+/// Handle of a worker. Cloning it is cheap; dropping it does not end the worker.
+///
+/// A worker lives until it, an ancestor or the runtime is revoked or stopped.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Returns the id of the worker, as in the audit.
+    #[must_use]
+    pub fn id(&self) -> WorkerId {
+        self.shared.id
+    }
+
+    /// Returns the path of worker names, such as `main/tests`.
+    #[must_use]
+    pub fn agent(&self) -> &str {
+        &self.shared.agent
+    }
+
+    /// Calls a tool as a model does and waits for the result. People are asked if the policy says so.
+    ///
+    /// Dropping the future cancels the call; only an effect that has already begun is completed.
+    ///
+    /// # Errors
+    /// [`CallError`] with the code of the refusal or failure.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Outcome, CallError> {
+        self.submit(Call::new(tool, arguments)).await
+    }
+
+    /// Like [`Worker::call`], with metadata.
+    ///
+    /// # Errors
+    /// [`CallError`]
+    pub async fn submit(&self, call: Call) -> Result<Outcome, CallError> {
+        outcome(admission::submit(&self.shared, call, CallOptions::new(Mode::Apply)).await?)
+    }
+
+    /// Like [`Worker::call`], with arguments of the tool's own type instead of JSON.
+    ///
+    /// # Errors
+    /// [`CallError`]
+    pub async fn call_typed(
+        &self,
+        tool: &ToolName,
+        arguments: impl Any + Send,
+    ) -> Result<Outcome, CallError> {
+        let call = Call {
+            tool: tool.clone(),
+            arguments: Value::Null,
+            meta: CallMeta::default(),
+        };
+        let options = CallOptions {
+            typed: Some(Box::new(arguments)),
+            ..CallOptions::new(Mode::Apply)
+        };
+        outcome(admission::submit(&self.shared, call, options).await?)
+    }
+
+    /// Previews a mutating call. Nothing changes, and nobody is asked if the worker may read the targets.
+    ///
+    /// # Errors
+    /// The same [`CallError`] as that of the call; `INVALID_ARGUMENTS` for a tool that only reads.
+    pub async fn preview(&self, tool: &str, arguments: Value) -> Result<Preview, CallError> {
+        self.submit_preview(Call::new(tool, arguments)).await
+    }
+
+    /// Like [`Worker::preview`], with metadata.
+    ///
+    /// # Errors
+    /// [`CallError`]
+    pub async fn submit_preview(&self, call: Call) -> Result<Preview, CallError> {
+        preview(admission::submit(&self.shared, call, CallOptions::new(Mode::Preview)).await?)
+    }
+
+    /// Starts a child of this worker.
+    ///
+    /// # Errors
+    /// [`SpawnError::Policy`] if its policy requests more than this worker has; see [`SpawnError`] for the others.
+    pub async fn spawn(&self, spec: WorkerSpec) -> Result<Self, SpawnError> {
+        self.shared
+            .core
+            .spawn(Some(&self.shared), spec)
+            .await
+            .map(Self::new)
+    }
+
+    /// Revokes this worker and its descendants. When this returns, no effect can begin any more, and those that had begun or
+    /// were being prepared have ended, except for [`Revoked::unfinished`]. This also holds for concurrent callers.
+    pub async fn revoke(&self) -> Revoked {
+        self.shared.core.revoke(self.shared.id).await
+    }
+
+    /// Waits until this worker is revoked.
+    pub async fn revoked(&self) {
+        self.shared.gate().closed().await;
+    }
+
+    /// Returns the access level for descriptions: `read` if nothing can be changed, `full` if people may grant paths outside
+    /// all roots, else `interact`. It is informative only.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.shared.authority.level()
+    }
+
+    /// Returns the folders that are open to the worker, in path order, and what it may do there.
+    #[must_use]
+    pub fn open_folders(&self) -> &[OpenFolder] {
+        self.shared.names.open_folders()
+    }
+
+    /// Returns the working directory, if there is one.
+    #[must_use]
+    pub fn cwd(&self) -> Option<&VirtualPath> {
+        self.shared.names.default_root()
+    }
+
+    /// Explains which layer and rule decides on each need of a call, and the smallest grant that would allow it. Only the
+    /// needs that are known from the arguments are explained: the file system is not read, so links are not followed and
+    /// the contents of directories are unknown. A policy of the call is compiled here, which takes a while if it is large.
+    ///
+    /// # Errors
+    /// [`CallError`] if the call is invalid.
+    pub fn explain(&self, call: &Call) -> Result<Vec<Explanation>, CallError> {
+        prepare::explain(&self.shared, call)
+    }
+
+    /// Returns the state of the worker.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            in_flight: self.shared.load.calls(),
+            lost_threads: self.shared.lost.load(Ordering::Acquire),
+            revoked: self.shared.gate().is_closed(),
+        }
+    }
+
+    /// Returns the stored artifacts of this worker and its descendants, the newest first.
+    #[must_use]
+    pub fn artifacts(&self) -> Vec<ArtifactRef> {
+        self.shared
+            .core
+            .artifacts
+            .list(Reader::Worker(self.shared.id))
+    }
+
+    /// Reads an artifact of this worker or of a descendant.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, whether it does not exist or belongs to another worker.
+    pub fn artifact(&self, uri: &str) -> Result<Artifact, CallError> {
+        self.shared
+            .core
+            .artifacts
+            .get(uri, Reader::Worker(self.shared.id))
+    }
+}
+
+impl Worker {
+    /// The root that contains `path`, and the path relative to it.
+    #[doc(hidden)]
+    pub fn root_of<'p>(&self, path: &'p VirtualPath) -> Option<(&Root, &'p str)> {
+        self.shared.handles.roots.find(path)
+    }
+
+    /// One or two sentences that tell a model where it may work.
+    #[doc(hidden)]
+    pub fn orientation(&self) -> String {
+        self.shared.names.orientation()
+    }
+
+    /// Whether no path can be used at all.
+    #[doc(hidden)]
+    pub fn has_no_root(&self) -> bool {
+        self.shared.names.is_empty()
+    }
+
+    /// A name that is unique in this process; ids are unique in a runtime only.
+    #[doc(hidden)]
+    pub fn name_in_process(&self) -> String {
+        format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
+    }
+
+    /// The review at `uri` or belonging to the artifact there, if this worker may read it.
+    #[doc(hidden)]
+    pub fn review(&self, uri: &str) -> Option<Arc<crate::artifact::Review>> {
+        let reader = Reader::Worker(self.shared.id);
+        self.shared.core.artifacts.review(uri, reader)
+    }
+
+    /// Audits that grants sent with a call were ignored.
+    #[doc(hidden)]
+    pub fn note_ignored_grants(&self, call: &Call, brought: &[crate::scope::ScopePattern]) {
+        self.shared.ignored_grants(call, brought);
+    }
+}
+
+#[cfg(test)]
+impl Worker {
+    /// Kills the actor, as a panic in it would.
+    pub(crate) fn kill_actor(&self) {
+        self.shared.kill();
+    }
+}
+
+fn preview(done: Done) -> Result<Preview, CallError> {
+    match done {
+        Done::Preview(preview) => Ok(preview),
+        Done::Outcome(_) => Err(CallError::new(
+            Code::InvalidArguments,
+            "this tool only reads; call it",
+        )),
+    }
+}
+
+fn outcome(done: Done) -> Result<Outcome, CallError> {
+    match done {
+        Done::Outcome(outcome) => Ok(outcome),
+        // The arguments of the call requested a preview.
+        Done::Preview(preview) => Ok(Outcome {
+            reply: preview.reply,
+            changes: Vec::new(),
+            artifacts: preview.artifacts,
+            recorded: true,
+        }),
+    }
+}

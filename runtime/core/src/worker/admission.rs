@@ -1,0 +1,324 @@
+//! Admission control: bounds calls before they are posted to the worker's mailbox.
+//!
+//! Mailboxes of ractor are unbounded, so calls are bounded before they are posted.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::Shared;
+use super::actor::WorkerMsg;
+use super::prepare::Request;
+use super::preview_arguments;
+use crate::call::{Asks, Call};
+use crate::capability::{StopFlag, StopReason, revoked};
+use crate::effect::{Outcome, Preview};
+use crate::error::{CallError, Code};
+use crate::id::CallId;
+use crate::permission::QuestionSender;
+use crate::pipeline::{CallInfo, Mode};
+use crate::scope::ScopePattern;
+
+/// Maximum nesting of arguments, the same as for JSON text, so that recursion over them cannot overflow the stack.
+pub(super) const MAX_NESTING: usize = 128;
+
+/// Bounds on the calls in flight of one worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Calls in flight, including those that wait for people.
+    pub calls: u32,
+    /// Bytes of arguments in flight.
+    pub bytes: u64,
+    /// Concurrent jobs on pool threads.
+    pub jobs: u32,
+    /// The `retry_after_ms` of refused calls.
+    pub retry_after_ms: u64,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self {
+            calls: 256,
+            bytes: 64 << 20,
+            jobs: 4,
+            retry_after_ms: 50,
+        }
+    }
+}
+
+/// Calls in flight and the bytes of their arguments.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    calls: AtomicU32,
+    bytes: AtomicU64,
+}
+
+impl Load {
+    pub(super) fn calls(&self) -> u32 {
+        self.calls.load(Ordering::Acquire)
+    }
+}
+
+/// A call's share of the worker's bounds; released when dropped.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
+
+impl Admitted {
+    fn new(shared: &Arc<Shared>, bytes: u64) -> Result<Self, CallError> {
+        let bounds = shared.core.admission;
+        let calls = shared.load.calls.fetch_add(1, Ordering::AcqRel);
+        let queued = shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let admitted = Self {
+            shared: Arc::clone(shared),
+            bytes,
+        };
+        if calls >= bounds.calls || queued.saturating_add(bytes) > bounds.bytes {
+            return Err(over_bounds(bounds));
+        }
+        Ok(admitted)
+    }
+
+    /// Charges further bytes that the call holds while it waits for a person.
+    pub(super) fn hold(&mut self, bytes: u64) -> Result<(), CallError> {
+        let bounds = self.shared.core.admission;
+        let held = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.bytes = self.bytes.saturating_add(bytes);
+        if held.saturating_add(bytes) > bounds.bytes {
+            return Err(over_bounds(bounds));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.shared.load.calls.fetch_sub(1, Ordering::AcqRel);
+        self.shared
+            .load
+            .bytes
+            .fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// Result of a call.
+#[derive(Debug)]
+#[doc(hidden)]
+pub enum Done {
+    Outcome(Outcome),
+    Preview(Preview),
+}
+
+impl Done {
+    /// Bytes of content in the result.
+    pub(super) fn bytes(&self) -> u64 {
+        let reply = match self {
+            Self::Outcome(outcome) => &outcome.reply,
+            Self::Preview(preview) => &preview.reply,
+        };
+        reply
+            .content
+            .iter()
+            .map(|content| content.len() as u64)
+            .sum()
+    }
+}
+
+/// Options of a call that its metadata does not have.
+#[derive(Debug)]
+pub(super) struct CallOptions {
+    pub(super) mode: Mode,
+    /// Arguments of the tool's own type, in place of JSON.
+    pub(super) typed: Option<Box<dyn Any + Send>>,
+    /// Grants for this call alone, given before it was made.
+    pub(super) offered: Vec<ScopePattern>,
+    /// Receives each question that the call waits for.
+    pub(super) question_tx: Option<QuestionSender>,
+}
+
+impl CallOptions {
+    pub(super) fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            typed: None,
+            offered: Vec::new(),
+            question_tx: None,
+        }
+    }
+}
+
+pub(super) type ReplySender = oneshot::Sender<Result<Done, CallError>>;
+
+/// An admitted call in the mailbox.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(super) request: Request,
+    pub(super) deadline: Option<Duration>,
+    pub(super) asks: Asks,
+    pub(super) question_tx: Option<QuestionSender>,
+    pub(super) admitted: Admitted,
+    pub(super) port: ReplySender,
+}
+
+/// Cancels the call when dropped before the answer.
+struct Waiter {
+    shared: Arc<Shared>,
+    call: CallId,
+    stop: Arc<StopFlag>,
+    answered: bool,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.stop.raise(StopReason::Cancelled);
+            self.shared.post(WorkerMsg::Cancel(self.call));
+        }
+    }
+}
+
+/// Admits a call, posts it and waits for its result. Calls that are not posted are audited here.
+pub(super) async fn submit(
+    shared: &Arc<Shared>,
+    mut call: Call,
+    mut options: CallOptions,
+) -> Result<Done, CallError> {
+    if let Some(meant) = shared.meant(&call) {
+        (call.tool, call.arguments) = meant;
+    }
+    let previewed = preview_arguments::take(shared, &mut call);
+    let shows = matches!(previewed, Ok(true));
+    if shows {
+        options.mode = Mode::Preview;
+    }
+    let done = post(shared, call, options, previewed.map(drop)).await;
+    if shows {
+        return done.map(preview_arguments::for_model);
+    }
+    done
+}
+
+/// Posts a call, unless its preview arguments were invalid.
+async fn post(
+    shared: &Arc<Shared>,
+    call: Call,
+    options: CallOptions,
+    understood: Result<(), CallError>,
+) -> Result<Done, CallError> {
+    let admitted = if shared.gate().is_closed() {
+        Err(revoked())
+    } else {
+        let measured = understood.and_then(|()| call_size(&call));
+        measured.and_then(|bytes| Admitted::new(shared, bytes))
+    };
+    let Call {
+        tool,
+        arguments,
+        meta,
+    } = call;
+    let info = Arc::new(CallInfo {
+        id: shared.core.next_call(),
+        worker: shared.id,
+        tool,
+        origin: meta.origin,
+        mode: options.mode,
+        token: meta.preview_token,
+        key: shared.core.previews,
+        confirm: meta.confirm,
+        arguments,
+        stop: Arc::new(StopFlag::counting(meta.progress)),
+        requests: meta.requests,
+    });
+    let admitted = admitted.inspect_err(|error| shared.refused(&info, error))?;
+    let request = Request {
+        info: Arc::clone(&info),
+        typed: options.typed,
+        policy: meta.policy,
+        offered: options.offered,
+    };
+    let (port, answer) = oneshot::channel();
+    let mut waiter = Waiter {
+        shared: Arc::clone(shared),
+        call: info.id,
+        stop: Arc::clone(&info.stop),
+        answered: false,
+    };
+    let posted = shared.post(WorkerMsg::Call(Box::new(Incoming {
+        request,
+        deadline: meta.deadline,
+        asks: meta.asks,
+        question_tx: options.question_tx,
+        admitted,
+        port,
+    })));
+    let answer = if posted { answer.await.ok() } else { None };
+    waiter.answered = true;
+    answer.unwrap_or_else(|| {
+        let error = lost(shared);
+        shared.refused(&info, &error);
+        Err(error)
+    })
+}
+
+/// The error for a call that its worker did not answer.
+pub(super) fn lost(shared: &Shared) -> CallError {
+    if shared.gate().is_closed() {
+        return revoked();
+    }
+    let message =
+        "the worker was restarted while the call was in flight; look before you try again";
+    CallError::new(Code::WorkerRestarted, message)
+}
+
+/// The error for a call that exceeds the bounds of its worker.
+fn over_bounds(bounds: Admission) -> CallError {
+    let message = format!(
+        "this worker has too much under way: at most {} calls with {} bytes of arguments (`RuntimeBuilder::admission`); \
+         try again later",
+        bounds.calls, bounds.bytes
+    );
+    CallError::new(Code::Busy, message).with("retry_after_ms", bounds.retry_after_ms)
+}
+
+/// The error for work that no thread is free for.
+pub(super) fn busy(retry_after_ms: u64) -> CallError {
+    let message = "all threads of the runtime are busy and too many jobs wait (`RuntimeBuilder::io_threads`); try again later";
+    CallError::new(Code::Busy, message).with("retry_after_ms", retry_after_ms)
+}
+
+/// Approximate size of a call in bytes.
+fn call_size(call: &Call) -> Result<u64, CallError> {
+    let policy = call.meta.policy.as_ref().unwrap_or(&Value::Null);
+    let arguments = json_size(&call.arguments, MAX_NESTING);
+    let both = arguments.zip(json_size(policy, MAX_NESTING));
+    let nested = || {
+        let message = format!("the call nests deeper than {MAX_NESTING} levels");
+        CallError::new(Code::InvalidArguments, message)
+    };
+    both.map(|(arguments, policy)| arguments + policy)
+        .ok_or_else(nested)
+}
+
+/// Approximate size of a value in bytes; `None` if it nests deeper than `levels`.
+pub(super) fn json_size(value: &Value, levels: usize) -> Option<u64> {
+    let within = levels.checked_sub(1)?;
+    let held = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items
+            .iter()
+            .map(|item| json_size(item, within))
+            .sum::<Option<u64>>()?,
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| Some(key.len() as u64 + json_size(value, within)?))
+            .sum::<Option<u64>>()?,
+    };
+    Some(held + 8)
+}

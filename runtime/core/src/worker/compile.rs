@@ -1,0 +1,66 @@
+//! Compiles the policies of requests that are no calls, on pool threads and within a time limit.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::admission::busy;
+use super::prepare::{explained, narrowed};
+use super::{Shared, Worker};
+use crate::call::{Call, Origin};
+use crate::capability::{StopFlag, StopReason};
+use crate::error::CallError;
+use crate::policy::{Authority, Explanation};
+
+impl Worker {
+    /// This worker's authority narrowed by the policy of one request, if it has one.
+    ///
+    /// A worker compiles one such policy at a time, so that its requests do not delay those of others.
+    ///
+    /// # Errors
+    /// `POLICY_INVALID` or `POLICY_EXPANSION`, `BUSY` or `DEADLINE`.
+    #[doc(hidden)]
+    pub async fn authority_under(
+        &self,
+        policy: Option<&Value>,
+        origin: Origin,
+    ) -> Result<Authority, CallError> {
+        let Some(policy) = policy else {
+            return Ok(self.shared.authority.clone());
+        };
+        let limit = self.shared.core.limit(None);
+        let compiled = compiled(&self.shared, policy.clone(), origin);
+        match tokio::time::timeout(limit, compiled).await {
+            Ok(authority) => authority,
+            Err(_) => {
+                let stop = StopFlag::default();
+                stop.raise(StopReason::Expired);
+                stop.check().map(|()| self.shared.authority.clone())
+            }
+        }
+    }
+
+    /// Like [`Worker::explain`], with the call's own policy compiled on a pool thread.
+    #[doc(hidden)]
+    pub async fn explain_later(&self, call: &Call) -> Result<Vec<Explanation>, CallError> {
+        let (policy, origin) = (call.meta.policy.as_ref(), call.meta.origin);
+        let authority = self.authority_under(policy, origin).await?;
+        explained(&self.shared, call, authority)
+    }
+}
+
+async fn compiled(
+    shared: &Arc<Shared>,
+    policy: Value,
+    origin: Origin,
+) -> Result<Authority, CallError> {
+    let turn = Arc::clone(&shared.compiling).lock_owned().await;
+    let worker = Arc::clone(shared);
+    let work = move || {
+        let compiled = narrowed(&worker, &policy, origin);
+        drop(turn);
+        compiled
+    };
+    let compiled = shared.core.cpu.run(&shared.lost, work).await;
+    compiled.unwrap_or_else(|| Err(busy(shared.core.admission.retry_after_ms)))
+}

@@ -1,0 +1,284 @@
+//! Jobs that run on pool threads: plan, preview, apply.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Shared;
+use super::admission::Done;
+use crate::artifact::{self, Kind, Parts};
+use crate::artifact::{OldTexts, Review};
+use crate::audit::{ChangeSummary, Step as AuditStep};
+use crate::budget::Budget;
+use crate::capability::{BudgetExceeded, Interrupt, ReadPermit, revoked};
+use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Outcome, Preview, PreviewToken, Reply};
+use crate::error::{CallError, Code};
+use crate::pipeline::{CallInfo, Cleared, Mode, Planned, Step, Work, token_of};
+use crate::tool::{AnyPlan, WriteJob};
+
+/// How a job ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It has a result.
+    Done(Result<Done, CallError>),
+    /// The tool interrupted it.
+    Interrupted(Step<Cleared>, Interrupt),
+}
+
+/// Runs code of a tool and turns a panic into an error.
+pub(super) fn catch_tool_panic<T>(
+    run: impl FnOnce() -> Result<T, Interrupt>,
+) -> Result<T, Interrupt> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Interrupt::Failed(panicked())))
+}
+
+pub(super) fn outcome(reply: Reply) -> Done {
+    Done::Outcome(Outcome {
+        reply,
+        changes: Vec::new(),
+        artifacts: Vec::new(),
+        recorded: true,
+    })
+}
+
+/// Answers a read call on the worker's own task, if its tool needs no I/O for it.
+pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
+    let Work::Read(job, permit) = step.work() else {
+        return None;
+    };
+    if let Err(error) = permit.checkpoint() {
+        return Some(Err(Interrupt::Failed(error)));
+    }
+    let answer = catch_unwind(AssertUnwindSafe(|| job.read_now(&permit)));
+    let answer = answer.unwrap_or_else(|_| Some(Err(Interrupt::Failed(panicked()))))?;
+    Some(answer.map(outcome))
+}
+
+pub(super) fn panicked() -> CallError {
+    CallError::new(
+        Code::Internal,
+        "the tool failed; this call did not end in an orderly way",
+    )
+}
+
+/// Runs a job and reports a panic as its failure.
+pub(super) fn catch_panic<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallError) -> T) -> T {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| failed(panicked()))
+}
+
+/// The plan that a person approved.
+#[derive(Debug)]
+pub(super) struct Approved {
+    pub(super) plan: AnyPlan,
+    /// The hunks that they excluded.
+    pub(super) left_out: Vec<ExcludedHunks>,
+}
+
+/// Runs a cleared call, by the approved plan if there is one.
+pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Approved>) -> Ended {
+    match step.work() {
+        Work::Read(job, permit) => match catch_tool_panic(|| {
+            permit
+                .checkpoint()
+                .map_err(Interrupt::from)
+                .and_then(|()| job.read(&permit))
+        }) {
+            Ok(reply) => Ended::Done(Ok(outcome(reply))),
+            Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
+            Err(interrupt) => Ended::Interrupted(step, interrupt),
+        },
+        // Remote calls are sent, not run.
+        Work::Remote(..) => Ended::Done(Err(panicked())),
+        Work::Write(job, permit) => {
+            let fresh = || {
+                permit.checkpoint()?;
+                Ok(Approved {
+                    plan: job.plan(&permit)?,
+                    left_out: Vec::new(),
+                })
+            };
+            match approved.map_or_else(|| catch_tool_panic(fresh), Ok) {
+                Ok(Approved { plan, left_out }) => Ended::Done(
+                    step.planned(plan)
+                        .and_then(|planned| planned.without(&left_out))
+                        .and_then(|planned| carry_out(shared, planned)),
+                ),
+                Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
+                Err(interrupt) => Ended::Interrupted(step, interrupt),
+            }
+        }
+    }
+}
+
+fn carry_out(shared: &Shared, step: Step<Planned>) -> Result<Done, CallError> {
+    let (info, token) = (Arc::clone(step.info()), step.token());
+    shared.audit_commit(&info, planned_step(token, step.plan()))?;
+    match info.mode {
+        Mode::Preview => {
+            affordable(shared, step.limits().budget, step.plan().cost)?;
+            shared.audit_commit(&info, AuditStep::Previewed { token })?;
+            Ok(Done::Preview(preview(shared, &info, step.plan(), token)))
+        }
+        Mode::Apply => apply(shared, &info, step).map(Done::Outcome),
+    }
+}
+
+/// Plans a change for the question about it, which shows the preview.
+pub(super) fn plan(
+    shared: &Shared,
+    info: &CallInfo,
+    job: &dyn WriteJob,
+    permit: &ReadPermit,
+) -> Result<(AnyPlan, Preview), Interrupt> {
+    let plan = catch_tool_panic(|| job.plan(permit))?;
+    let token = token_of(info, &plan)?;
+    shared.audit_commit(info, planned_step(token, &plan))?;
+    // Nobody is asked about a change that exceeds the budget.
+    affordable(shared, permit.limits().budget, plan.cost)?;
+    shared.audit_commit(info, AuditStep::Previewed { token })?;
+    let preview = preview(shared, info, &plan, token);
+    Ok((plan, preview))
+}
+
+/// Checks that the budget suffices for a change, without charging it.
+fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallError> {
+    BudgetExceeded::check(budget, cost)
+        .and_then(|()| shared.meter.affords(cost))
+        .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))
+}
+
+fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
+    AuditStep::Planned {
+        token,
+        changes: plan.changes.iter().map(ChangeSummary::from).collect(),
+    }
+}
+
+fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken) -> Preview {
+    let artifacts = artifacts(shared, info, plan, Mode::Preview);
+    Preview {
+        intent: shared.intent(info, &[]),
+        base: shared.base(&plan.changes),
+        changes: plan.changes.clone(),
+        reply: plan.reply.clone(),
+        token,
+        artifacts,
+    }
+}
+
+fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcome, CallError> {
+    let (token, budget) = (step.token(), step.limits().budget);
+    let (job, mut plan, permit) = step.permit();
+    let cost = plan.cost;
+    let mut charge = BudgetExceeded::check(budget, cost)
+        .and_then(|()| shared.meter.charge_effect(cost))
+        .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
+    // An effect is audited before it begins.
+    shared.audit_commit(
+        info,
+        AuditStep::Applying {
+            token,
+            bytes: cost.bytes,
+            files: cost.files,
+        },
+    )?;
+    let steps = std::mem::replace(&mut plan.steps, Box::new(()));
+    // A revocation waits for the tool, which may write temporary files before its effect begins.
+    let gates = permit.gates();
+    let passes: Option<Vec<_>> = gates.iter().map(|gate| gate.pass()).collect();
+    let _passes = passes.ok_or_else(revoked)?;
+    if let Err(error) = catch_tool_panic(|| Ok(job.apply(steps, permit)?)) {
+        let error = CallError::from(error);
+        if info.stop.has_begun() {
+            charge.keep(made(cost, &error));
+        }
+        return Err(error);
+    }
+    charge.keep(cost);
+    // The effect is complete, so nothing after it may fail the call.
+    let recorded = shared.audit_effect(info, AuditStep::Applied { token });
+    if let Err(error) = &recorded {
+        tracing::error!(%error, call = %info.id, "an effect was made and could not be recorded");
+    }
+    let by_products = || artifacts(shared, info, &plan, Mode::Apply);
+    let artifacts = catch_unwind(AssertUnwindSafe(by_products)).unwrap_or_default();
+    Ok(Outcome {
+        reply: plan.reply,
+        changes: plan.changes,
+        artifacts,
+        recorded: recorded.is_ok(),
+    })
+}
+
+/// The cost of an effect that failed with `error`, as reported by its tool. Without a report nothing was done, unless the
+/// tool panicked: then the whole cost is assumed.
+fn made(cost: Cost, error: &CallError) -> Cost {
+    if error.code() == Code::Internal {
+        return cost;
+    }
+    let count = |key: &str| {
+        let count = error.details().get(key).and_then(Value::as_u64);
+        count.unwrap_or_default()
+    };
+    let done = count("done");
+    Cost {
+        bytes: if done == 0 { 0 } else { cost.bytes },
+        files: done.saturating_add(count("removed")).min(cost.files),
+    }
+}
+
+/// Stores the diff for people. If it cannot be stored, the reason is audited and the call succeeds without it.
+fn artifacts(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
+    if plan.changes.is_empty() {
+        return Vec::new();
+    }
+    let diff = (
+        Kind::Diff,
+        artifact::diff(&plan.changes, &shared.base(&plan.changes)).into(),
+    );
+    let json = artifact::json(&plan.changes).map(|json| (Kind::Json, json.into()));
+    let parts = Parts {
+        kept: std::iter::once(diff).chain(json).collect(),
+        review: Some(review(shared, info, plan, mode)),
+    };
+    let kept = shared
+        .core
+        .artifacts
+        .put(&info.tool, shared.id, Arc::clone(&shared.lineage), parts);
+    let (refs, steps) = match kept {
+        Ok(refs) => {
+            let steps = refs
+                .iter()
+                .map(|kept| AuditStep::Artifact {
+                    uri: kept.uri.as_str().into(),
+                })
+                .collect();
+            (refs, steps)
+        }
+        Err(error) => {
+            let step = AuditStep::ArtifactFailed {
+                code: error.code(),
+                message: error.message().into(),
+            };
+            (Vec::new(), vec![step])
+        }
+    };
+    for step in steps {
+        // The changes were audited before, so an unrecorded artifact does no harm.
+        let _ = shared.audit(info, step);
+    }
+    refs
+}
+
+/// The review; its page is rendered when it is read.
+fn review(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> (Arc<Review>, OldTexts) {
+    let about = artifact::About {
+        tool: info.tool.clone(),
+        agent: Arc::clone(&shared.agent),
+        intent: shared.intent(info, &[]),
+        preview: mode == Mode::Preview,
+    };
+    let (review, around) = Review::new(about, plan.changes.clone());
+    (Arc::new(review), around)
+}

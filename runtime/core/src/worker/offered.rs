@@ -1,0 +1,163 @@
+//! Tools that a worker's policy leaves, for its model and for views.
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::{Worker, prepare, preview_arguments};
+use crate::call::Origin;
+use crate::error::CallError;
+use crate::policy::Authority;
+use crate::policy::Verdict;
+use crate::tool::{Catalog, CatalogItem};
+use crate::tool::{Entry, ToolInfo};
+
+impl Worker {
+    /// Returns the tools that this worker's policy allows, as definitions for a model. A tool is omitted if everything that
+    /// its calls could do is denied. If changes must be previewed, mutating tools take the arguments `preview` and
+    /// `preview_token`.
+    #[must_use]
+    pub fn tools(&self) -> Vec<ToolInfo> {
+        self.left(&self.shared.authority, false)
+    }
+
+    /// Returns the tools for views only ([`ToolSpec::app_only`](crate::ToolSpec::app_only)) that this worker's policy allows.
+    /// They accept calls of [`Origin::View`] and [`Origin::Human`]; do not offer them to a model.
+    #[must_use]
+    pub fn tools_for_views(&self) -> Vec<ToolInfo> {
+        self.left(&self.shared.authority, true)
+    }
+
+    /// Like [`Worker::tools`], for calls with a policy of their own, which is compiled here.
+    ///
+    /// # Errors
+    /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
+    pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
+        let authority = prepare::narrowed(&self.shared, policy, origin)?;
+        Ok(self.left(&authority, false))
+    }
+
+    fn left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
+        let entries = self.shared.tools();
+        let entries = entries.iter();
+        let left = entries
+            .filter(|entry| entry.spec.app_only == app_only && prepare::is_left(entry, authority));
+        left.map(|entry| info(entry, authority)).collect()
+    }
+}
+
+fn info(entry: &Entry, authority: &Authority) -> ToolInfo {
+    let mut info = entry.info();
+    if authority.requires_preview() {
+        preview_arguments::describe(&mut info);
+    }
+    info
+}
+
+/// Notifies of changes of the tools of servers and apps.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ToolsChanges {
+    servers: Option<watch::Receiver<()>>,
+    apps: watch::Receiver<()>,
+}
+
+impl ToolsChanges {
+    /// Waits for the next change; `None` if there will be none. Dropping the future loses no change.
+    #[doc(hidden)]
+    pub async fn next(&mut self) -> Option<()> {
+        let Some(servers) = &mut self.servers else {
+            return self.apps.changed().await.ok();
+        };
+        let changed = tokio::select! {
+            changed = servers.changed() => changed,
+            changed = self.apps.changed() => changed,
+        };
+        changed.ok()
+    }
+
+    /// Marks all changes so far as seen.
+    #[doc(hidden)]
+    pub fn mark_seen(&mut self) {
+        self.apps.mark_unchanged();
+        if let Some(servers) = &mut self.servers {
+            servers.mark_unchanged();
+        }
+    }
+}
+
+impl Worker {
+    /// Notifies of changes of [`Worker::tools`] from now on.
+    #[doc(hidden)]
+    pub fn tools_changes(&self) -> ToolsChanges {
+        let mut changes = ToolsChanges {
+            servers: self.shared.core.changes.clone(),
+            apps: self.shared.apps.changes(),
+        };
+        changes.mark_seen();
+        changes
+    }
+
+    /// The resources and prompts of servers that this worker's policy allows.
+    #[doc(hidden)]
+    pub fn own_catalogs(&self) -> Vec<Catalog> {
+        self.catalogs(&self.shared.authority)
+    }
+
+    /// The resources and prompts of servers that `authority` allows.
+    #[doc(hidden)]
+    pub fn catalogs(&self, authority: &Authority) -> Vec<Catalog> {
+        let left = |it: &CatalogItem| authority.judge(&it.need, &[]) != Verdict::Deny;
+        let catalogs = self.shared.core.tools.catalogs();
+        let narrowed = catalogs.iter().map(|catalog| {
+            let mut catalog = Catalog::clone(catalog);
+            let resources = authority.allows_tool(&catalog.resource_reader());
+            let prompts = authority.allows_tool(&catalog.prompt_reader());
+            catalog.resources.retain(|it| resources && left(it));
+            catalog.templates.retain(|it| resources && left(it));
+            catalog.prompts.retain(|_, (_, it)| prompts && left(it));
+            catalog
+        });
+        narrowed.collect()
+    }
+
+    /// The tools that `authority` allows, for the model or for views only.
+    #[doc(hidden)]
+    pub fn tools_left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
+        self.left(authority, app_only)
+    }
+
+    /// The tool of that name in [`Worker::tools`].
+    #[doc(hidden)]
+    pub fn tool(&self, name: &str) -> Option<ToolInfo> {
+        let entry = self.shared.tool(name)?;
+        let offered = prepare::is_left(&entry, &self.shared.authority) && !entry.spec.app_only;
+        offered.then(|| info(&entry, &self.shared.authority))
+    }
+
+    /// Whether there is a tool of that name, for models or views.
+    #[doc(hidden)]
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.shared.tool(name).is_some()
+    }
+
+    /// Whether a tool of that name is for views only.
+    #[doc(hidden)]
+    pub fn is_app_only(&self, tool: &str) -> bool {
+        let entry = self.shared.tool(tool);
+        entry.is_some_and(|entry| entry.spec.app_only)
+    }
+
+    /// Whether a tool of that name changes something.
+    #[doc(hidden)]
+    pub fn mutates(&self, tool: &str) -> bool {
+        let entry = self.shared.tool(tool);
+        entry.is_some_and(|entry| entry.mutates)
+    }
+
+    /// Whether it is a tool of a third-party server.
+    #[doc(hidden)]
+    pub fn is_remote(&self, tool: &str) -> bool {
+        let entry = self.shared.tool(tool);
+        entry.is_some_and(|entry| entry.remote.is_some())
+    }
+}

@@ -1,0 +1,126 @@
+//! Calls in progress: a call ends or waits for a question.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::admission::{self, CallOptions, Done};
+use super::{Worker, outcome};
+use crate::call::Call;
+use crate::effect::Outcome;
+use crate::error::CallError;
+use crate::permission::Question;
+use crate::pipeline::Mode;
+
+/// Progress of a call.
+#[derive(Debug)]
+pub enum CallProgress {
+    /// The call has ended.
+    Ended(Box<Outcome>),
+    /// The call waits for approval.
+    Pending(Box<PendingCall>),
+}
+
+/// A call that waits for approval; dropping it cancels the call and withdraws its question.
+#[derive(Debug)]
+pub struct PendingCall {
+    question: Question,
+    underway: RunningCall,
+}
+
+impl PendingCall {
+    /// Returns the question that the call waits for. Equal calls share a question.
+    #[must_use]
+    pub fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// Waits until the question has ended, and then until the call ends or needs another answer.
+    ///
+    /// # Errors
+    /// [`CallError`], as from [`Worker::submit`].
+    pub async fn resume(self) -> Result<CallProgress, CallError> {
+        self.underway.begun().await
+    }
+}
+
+impl Worker {
+    /// Begins a call and returns when it has ended or waits for approval.
+    ///
+    /// # Errors
+    /// [`CallError`], as from [`Worker::submit`].
+    pub async fn begin(&self, call: Call) -> Result<CallProgress, CallError> {
+        self.underway(call, Mode::Apply).begun().await
+    }
+
+    #[doc(hidden)]
+    pub fn underway(&self, call: Call, mode: Mode) -> RunningCall {
+        let (question_tx, questions) = mpsc::unbounded_channel();
+        let options = CallOptions {
+            question_tx: Some(question_tx),
+            ..CallOptions::new(mode)
+        };
+        let shared = Arc::clone(&self.shared);
+        RunningCall {
+            call: Box::pin(async move { admission::submit(&shared, call, options).await }),
+            questions,
+        }
+    }
+}
+
+/// Event of a running call.
+#[derive(Debug)]
+#[doc(hidden)]
+pub enum CallEvent {
+    End(Box<Done>),
+    Question(Box<Question>),
+}
+
+/// A call in flight; dropping it cancels the call.
+#[doc(hidden)]
+pub struct RunningCall {
+    call: Pin<Box<dyn Future<Output = Result<Done, CallError>> + Send>>,
+    questions: mpsc::UnboundedReceiver<Question>,
+}
+
+impl RunningCall {
+    /// A call that asks no questions.
+    #[doc(hidden)]
+    pub fn without_questions(
+        call: impl Future<Output = Result<Done, CallError>> + Send + 'static,
+    ) -> Self {
+        let (_, questions) = mpsc::unbounded_channel();
+        Self {
+            call: Box::pin(call),
+            questions,
+        }
+    }
+
+    /// Waits until the call ends or asks a question. Cancel safe; must not be called after the end.
+    #[doc(hidden)]
+    pub async fn next(&mut self) -> Result<CallEvent, CallError> {
+        tokio::select! {
+            biased;
+            done = &mut self.call => Ok(CallEvent::End(Box::new(done?))),
+            Some(question) = self.questions.recv() => Ok(CallEvent::Question(Box::new(question))),
+        }
+    }
+
+    async fn begun(mut self) -> Result<CallProgress, CallError> {
+        Ok(match self.next().await? {
+            CallEvent::End(done) => CallProgress::Ended(Box::new(outcome(*done)?)),
+            CallEvent::Question(question) => CallProgress::Pending(Box::new(PendingCall {
+                question: *question,
+                underway: self,
+            })),
+        })
+    }
+}
+
+impl fmt::Debug for RunningCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningCall").finish_non_exhaustive()
+    }
+}

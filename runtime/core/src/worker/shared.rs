@@ -1,0 +1,316 @@
+//! State of a worker that survives restarts of its actor; messages and audit events go through it.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwapOption;
+use ractor::ActorRef;
+use serde_json::Value;
+
+use super::actor::WorkerMsg;
+use super::admission::{Done, Load, ReplySender};
+use super::deadline::DeadlineGuard;
+use super::remote::Previews;
+use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
+use crate::call::{Call, Origin};
+use crate::capability::{Gate, Meter, revoked};
+use crate::config::Namespace;
+use crate::effect::Change;
+use crate::error::CallError;
+use crate::id::{ToolName, WorkerId};
+use crate::path::VirtualPath;
+use crate::permission::UsedGrants;
+use crate::pipeline::{CallInfo, Judged, Parsed, Step, WorkerHandles};
+use crate::policy::Authority;
+use crate::root::Root;
+use crate::scope::Scope;
+use crate::scope::ScopePattern;
+use crate::supervisor::Core;
+use crate::tool::Entry;
+
+/// How many ignored grants of one call are audited.
+const MOST_IGNORED: usize = 16;
+
+/// State of one worker that outlives its actor.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) id: WorkerId,
+    /// Path of worker names, such as `main/tests`.
+    pub(crate) agent: Arc<str>,
+    pub(crate) session: Arc<str>,
+    /// Its ancestors, from the nearest to the outermost.
+    pub(crate) lineage: Arc<[WorkerId]>,
+    pub(crate) authority: Authority,
+    /// How the paths of its calls are read.
+    pub(crate) names: Namespace,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) handles: Arc<WorkerHandles>,
+    pub(super) load: Load,
+    pub(super) lost: Arc<AtomicU32>,
+    /// Held while the policy of a request other than a call is compiled.
+    pub(super) compiling: Arc<tokio::sync::Mutex<()>>,
+    /// Previews that it received from third-party servers.
+    pub(super) previews: Previews,
+    /// The apps that are open beside it.
+    pub(super) apps: super::apps::Apps,
+    /// Deadline of the worker, if its policy sets one.
+    end: OnceLock<DeadlineGuard>,
+    actor: ArcSwapOption<ActorRef<WorkerMsg>>,
+}
+
+impl Shared {
+    #[expect(clippy::too_many_arguments, reason = "called in one place only")]
+    pub(crate) fn new(
+        id: WorkerId,
+        name: &str,
+        session: Option<String>,
+        parent: Option<&Arc<Self>>,
+        authority: Authority,
+        names: Namespace,
+        handles: WorkerHandles,
+        meter: Meter,
+        core: &Arc<Core>,
+    ) -> Self {
+        let agent = parent.map_or_else(
+            || name.into(),
+            |parent| format!("{}/{name}", parent.agent).into(),
+        );
+        let session = match (session, parent) {
+            (Some(session), _) => session.into(),
+            (None, Some(parent)) => Arc::clone(&parent.session),
+            (None, None) => id.to_string().into(),
+        };
+        let lineage = parent.map_or_else(
+            || Arc::from([]),
+            |parent| {
+                std::iter::once(parent.id)
+                    .chain(parent.lineage.iter().copied())
+                    .collect()
+            },
+        );
+        Self {
+            id,
+            agent,
+            session,
+            lineage,
+            authority,
+            names,
+            meter: Arc::new(meter),
+            core: Arc::clone(core),
+            handles: Arc::new(handles),
+            load: Load::default(),
+            lost: Arc::default(),
+            compiling: Arc::default(),
+            previews: Previews::default(),
+            apps: super::apps::Apps::default(),
+            end: OnceLock::new(),
+            actor: ArcSwapOption::empty(),
+        }
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.handles.gate
+    }
+
+    /// The tool of that name: of the runtime or a third-party server, else of an app.
+    pub(crate) fn tool(&self, name: &str) -> Option<Arc<Entry>> {
+        let tool = self.core.tools.get(name);
+        let tool = tool.or_else(|| self.apps.get(name, &self.authority));
+        tool
+    }
+
+    /// The tool and arguments of a call that names them in its arguments.
+    pub(super) fn meant(&self, call: &Call) -> Option<(ToolName, Value)> {
+        self.apps.meant(&self.core.tools, call)
+    }
+
+    /// All tools, those of apps last.
+    pub(super) fn tools(&self) -> Vec<Arc<Entry>> {
+        let tools = self.core.tools.entries();
+        let tools = self.apps.after(tools, &self.authority);
+        tools
+    }
+
+    /// Sets the deadline of the worker, which holds across restarts of its actor.
+    pub(crate) fn end_with(&self, end: DeadlineGuard) {
+        // A worker is started once, so none is set yet.
+        let _ = self.end.set(end);
+    }
+
+    /// Attaches a new actor.
+    pub(super) fn attach(&self, me: ActorRef<WorkerMsg>) {
+        self.core.actors.insert(me.get_id(), self.id);
+        self.actor.store(Some(Arc::new(me)));
+    }
+
+    /// Posts a message; false if the actor has ended.
+    pub(super) fn post(&self, msg: WorkerMsg) -> bool {
+        self.actor
+            .load()
+            .as_ref()
+            .is_some_and(|actor| actor.send_message(msg).is_ok())
+    }
+
+    /// Ends the actor once all calls are answered; those whose effect has begun are answered when it ends.
+    pub(crate) fn close(&self) {
+        self.post(WorkerMsg::Close);
+    }
+
+    /// Waits until the actor has ended and its end was sent to the audit.
+    pub(crate) async fn ended(&self) {
+        if let Some(actor) = self.actor.load_full() {
+            // Without a timeout it cannot fail.
+            let _ = actor.wait(None).await;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn kill(&self) {
+        self.actor.load().as_ref().unwrap().kill();
+    }
+
+    /// Judges a call and audits the verdict before it takes effect.
+    pub(super) fn judge(&self, step: Step<Parsed>) -> Judged {
+        if self.gate().is_closed() {
+            return Judged::Refused(revoked());
+        }
+        let (info, needs) = (Arc::clone(step.info()), Arc::from(step.needs()));
+        let (judged, why) = step.judge();
+        let verdict = judged.verdict();
+        let CallInfo { id: call, tool, .. } = &*info;
+        tracing::debug!(worker = %self.id, %call, %tool, verdict = verdict.as_str(), "checked");
+        let step = AuditStep::Judged {
+            verdict,
+            needs,
+            rule: why.map(|why| why.to_string().into()),
+        };
+        match self.audit(&info, step) {
+            Ok(()) => judged,
+            Err(error) => Judged::Refused(error),
+        }
+    }
+
+    /// Audits the use of grants sent with a call. The broker audits uses of live grants, and answers are audited already.
+    pub(super) fn audit_used_grants(
+        &self,
+        info: &CallInfo,
+        granted: &UsedGrants,
+    ) -> Result<(), CallError> {
+        if granted.brought.is_empty() {
+            return Ok(());
+        }
+        let grants = [].into();
+        let brought = granted.brought.as_slice().into();
+        self.audit(info, AuditStep::GrantUsed { grants, brought })
+    }
+
+    /// Audits how a call ended and answers it. It is not an error if the caller is gone.
+    pub(super) fn finished(
+        &self,
+        info: &CallInfo,
+        port: ReplySender,
+        result: Result<Done, CallError>,
+    ) {
+        let CallInfo { id: call, tool, .. } = info;
+        let code = result
+            .as_ref()
+            .map_or_else(|error| error.code().as_str(), |_| "OK");
+        tracing::debug!(worker = %self.id, %call, %tool, code, "ended");
+        match &result {
+            Err(error) => self.refused(info, error),
+            Ok(done) => {
+                let bytes = done.bytes();
+                // The result is valid even if the audit is full: verdict and effect were audited before, and the audit counts
+                // missing records.
+                let _ = self.audit(info, AuditStep::Finished { code: None, bytes });
+            }
+        }
+        drop(port.send(result));
+    }
+
+    /// Audits that a call was denied or failed. The answer is valid even if the audit is full.
+    pub(super) fn refused(&self, info: &CallInfo, error: &CallError) {
+        let begun = info.stop.has_begun() || info.stop.was_sent();
+        let code = Some(error.code());
+        let steps = [
+            AuditStep::without_result(error, begun),
+            AuditStep::Finished { code, bytes: 0 },
+        ];
+        let events = steps.map(|step| self.event(Some(info), step)).into();
+        let audit = &self.core.audit;
+        let _ = if begun {
+            audit.record_effect(events)
+        } else {
+            audit.record_all(events)
+        };
+    }
+
+    /// Audits that grants of an untrusted client were ignored; the audit counts missing records.
+    pub(super) fn ignored_grants(&self, call: &Call, brought: &[ScopePattern]) {
+        let brought = brought.iter().take(MOST_IGNORED).cloned().collect();
+        let event = AuditEvent {
+            tool: Some(call.tool.clone()),
+            origin: call.meta.origin,
+            ..self.event(None, AuditStep::IgnoredGrants { brought })
+        };
+        let _ = self.core.audit.record(event);
+    }
+
+    fn event(&self, info: Option<&CallInfo>, step: AuditStep) -> AuditEvent {
+        AuditEvent {
+            worker: Some(self.id),
+            agent: Arc::clone(&self.agent),
+            call: info.map(|info| info.id),
+            tool: info.map(|info| info.tool.clone()),
+            origin: info.map_or(Origin::Human, |info| info.origin),
+            step,
+        }
+    }
+
+    /// Audits a step of a call; on an error the step must not happen.
+    pub(super) fn audit(&self, info: &CallInfo, step: AuditStep) -> Result<(), CallError> {
+        self.core
+            .audit
+            .record(self.event(Some(info), step))
+            .map_err(CallError::from)
+    }
+
+    /// Audits a step of a call and waits until it is written; only on pool threads.
+    pub(super) fn audit_commit(&self, info: &CallInfo, step: AuditStep) -> Result<(), CallError> {
+        self.core
+            .audit
+            .commit(self.event(Some(info), step))
+            .map_err(CallError::from)
+    }
+
+    /// Audits a step that has happened and waits until it is written; only on pool threads. After an error the step is
+    /// written later.
+    pub(super) fn audit_effect(&self, info: &CallInfo, step: AuditStep) -> Result<(), AuditError> {
+        self.core.audit.commit_effect(self.event(Some(info), step))
+    }
+
+    /// Audits a step of the worker; on an error the step must not happen.
+    pub(crate) fn record(&self, step: AuditStep) -> Result<(), AuditError> {
+        self.core.audit.record(self.event(None, step))
+    }
+
+    /// Audits a step of the worker that happens in any case; the audit counts missing records.
+    pub(crate) fn note(&self, step: AuditStep) {
+        let _ = self.record(step);
+    }
+
+    /// The root that contains all changes of a call, or the top of the namespace.
+    pub(super) fn base(&self, changes: &[Change]) -> VirtualPath {
+        crate::artifact::base(changes, self.handles.roots.iter().map(Root::mount))
+    }
+
+    /// The root of the first path that a call needs.
+    pub(super) fn root_of(&self, needs: &[Scope]) -> Option<VirtualPath> {
+        let path = needs.iter().find_map(Scope::path)?;
+        self.handles
+            .roots
+            .find(path)
+            .map(|(root, _)| root.mount().clone())
+    }
+}

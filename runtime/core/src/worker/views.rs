@@ -1,0 +1,168 @@
+//! Calls of views, audited as such.
+
+use std::sync::Arc;
+
+use ractor::ActorCell;
+use serde_json::{Value, json};
+
+use super::apps::Apps;
+use super::{Worker, prepare};
+use crate::audit::Step;
+use crate::call::Origin;
+use crate::capability::{StopFlag, revoked};
+use crate::error::{CallError, Code};
+use crate::id::{QuestionId, ToolName};
+use crate::pipeline::{CallInfo, Mode, arguments_hash};
+use crate::policy::Verdict;
+use crate::scope::Scope;
+use crate::tool::{Entry, RemoteTools};
+
+/// Name in the audit of a page's reads from its server.
+const READ: &str = "resources/read";
+
+impl Worker {
+    #[doc(hidden)]
+    pub fn apps(&self) -> &Apps {
+        &self.shared.apps
+    }
+
+    /// The supervisor that its actor is linked to.
+    #[doc(hidden)]
+    pub fn supervisor(&self) -> Option<ActorCell> {
+        self.shared.core.supervisor_of(self.shared.id)
+    }
+
+    /// Whether a question waits for an answer; true if the broker has ended.
+    #[doc(hidden)]
+    pub async fn is_asked(&self, question: QuestionId) -> bool {
+        let asked = self.shared.core.broker.question(question).await;
+        !matches!(asked, Ok(None))
+    }
+
+    /// Whether the runtime was built with these remote tools.
+    #[doc(hidden)]
+    pub fn is_offered(&self, remote: &Arc<RemoteTools>) -> bool {
+        self.shared.core.tools.are_of(remote)
+    }
+
+    /// The tool of that name of the runtime, or of a server by its name there.
+    #[doc(hidden)]
+    pub fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
+        let tools = &self.shared.core.tools;
+        let entry = match server {
+            Some(server) => tools.of_server(server, tool),
+            None => tools.own(tool),
+        };
+        let reached = |entry: &Arc<Entry>| {
+            entry.is_for(Origin::View, true) && prepare::is_left(entry, &self.shared.authority)
+        };
+        entry.filter(reached)
+    }
+
+    /// Audits a call of an unknown tool.
+    #[doc(hidden)]
+    pub fn refuse_unknown(&self, tool: &str, origin: Origin) -> CallError {
+        self.refuse(tool, origin, CallError::unknown_tool(tool))
+    }
+
+    /// Audits that a call exceeded the rate limit of its connection.
+    #[doc(hidden)]
+    pub fn refuse_pace(&self, tool: &str, retry_after_ms: u64) -> CallError {
+        let message = "calls come too fast; wait and try again";
+        let error = CallError::new(Code::RateLimited, message);
+        let error = error.with("retry_after_ms", retry_after_ms);
+        self.refuse(tool, Origin::Model, error)
+    }
+
+    fn refuse(&self, tool: &str, origin: Origin, error: CallError) -> CallError {
+        let info = CallInfo {
+            origin,
+            ..self.of_view(tool, Value::Null)
+        };
+        self.shared.refused(&info, &error);
+        error
+    }
+
+    /// Audits that a view's call was refused before its tool was known.
+    #[doc(hidden)]
+    pub fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
+        self.shared.refused(&self.of_view(tool, arguments), &error);
+        error
+    }
+
+    /// Judges and audits a page's read from its server, which is called `label` in scopes. Nobody is asked about it.
+    /// Call [`Worker::view_read`] with its result.
+    #[doc(hidden)]
+    pub fn view_reads(&self, server: &str, label: &str, uri: &str) -> Result<CallInfo, CallError> {
+        let info = self.of_view(READ, json!({ "uri": uri }));
+        let judged = self.judge_reading(&info, server, label);
+        judged.inspect_err(|error| self.shared.refused(&info, error))?;
+        Ok(info)
+    }
+
+    fn judge_reading(&self, info: &CallInfo, server: &str, label: &str) -> Result<(), CallError> {
+        if self.shared.gate().is_closed() {
+            return Err(revoked());
+        }
+        let need: Scope = format!("read:mcp:{label}")
+            .parse()
+            .map_err(|_| CallError::new(Code::Internal, "the server has no name"))?;
+        let why = self.shared.authority.explain(&need, &[]);
+        let verdict = why.verdict;
+        let step = Step::Judged {
+            verdict,
+            needs: [need.clone()].into(),
+            rule: (verdict != Verdict::Allow).then(|| why.to_string().into()),
+        };
+        self.shared.audit(info, step)?;
+        match verdict {
+            Verdict::Allow => {}
+            Verdict::Ask => {
+                let message =
+                    "reading what the server has is not allowed, and nobody is asked about it";
+                return Err(CallError::new(Code::ScopeRequired, message).requesting(vec![need]));
+            }
+            Verdict::Deny => {
+                let message = format!("the policy denies `{}`", need.without_marks());
+                return Err(CallError::new(Code::PermissionDenied, message));
+            }
+        }
+        let step = Step::RemoteCall {
+            server: server.into(),
+            tool_there: READ.into(),
+            preview: false,
+            arguments_sha256: arguments_hash(&info.arguments),
+        };
+        self.shared.audit(info, step)
+    }
+
+    /// Audits how a page's read ended: the number of bytes, or an error.
+    #[doc(hidden)]
+    pub fn view_read(&self, info: &CallInfo, ended: Result<u64, &CallError>) {
+        match ended {
+            Ok(bytes) => {
+                // The read was audited before; the audit counts missing records.
+                let _ = self
+                    .shared
+                    .audit(info, Step::Finished { code: None, bytes });
+            }
+            Err(error) => self.shared.refused(info, error),
+        }
+    }
+
+    fn of_view(&self, tool: &str, arguments: Value) -> CallInfo {
+        CallInfo {
+            id: self.shared.core.next_call(),
+            worker: self.shared.id,
+            tool: ToolName::new(tool),
+            origin: Origin::View,
+            mode: Mode::Apply,
+            token: None,
+            key: self.shared.core.previews,
+            confirm: false,
+            arguments,
+            stop: Arc::new(StopFlag::counting(None)),
+            requests: None,
+        }
+    }
+}

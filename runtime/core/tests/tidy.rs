@@ -1,0 +1,112 @@
+//! Checks of the sources that neither crate boundaries nor clippy make.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read the sources must fail"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it reads the repository, not a root"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Modules that decide: they use no clock, file, thread or async function.
+const PURE: &[&str] = &[
+    "budget", "call", "config", "describe", "effect", "error", "escape", "id", "intent", "json",
+    "path", "pipeline", "policy", "scope",
+];
+
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::env",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::io::stdin",
+    "Instant::now",
+    "SystemTime",
+    "tokio::",
+    "ractor::",
+    "async fn",
+    ".await",
+];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The lines of code of a file before its tests; none in a file of tests.
+fn production(path: &Path) -> Vec<String> {
+    let is_test = |part: &str| part == "tests" || part == "testing" || part == "fixtures";
+    if path
+        .with_extension("")
+        .iter()
+        .any(|part| is_test(part.to_str().unwrap()))
+    {
+        return Vec::new();
+    }
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("mod tests {"));
+    let lines = lines
+        .map(str::trim_start)
+        .filter(|line| !line.starts_with("//"));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn deciding_modules_do_no_io() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut breaches = Vec::new();
+    for module in PURE {
+        let folder = src.join(module);
+        let mut files = if folder.is_dir() {
+            sources(&folder)
+        } else {
+            Vec::new()
+        };
+        files.push(folder.with_extension("rs"));
+        for file in files {
+            let lines = production(&file).into_iter();
+            let impure = lines.filter(|line| IMPURE.iter().any(|word| line.contains(word)));
+            breaches.extend(impure.map(|line| format!("{}: {line}", file.display())));
+        }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn ambient_authority_is_taken_in_one_file() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let crates = [
+        "runtime/core",
+        "runtime/http",
+        "runtime/mcp",
+        "runtime/console",
+        "runtime/cli",
+        "fs-actor",
+    ];
+    let files = crates
+        .iter()
+        .flat_map(|name| sources(&top.join(name).join("src")));
+    let taking = files.filter(|path| production(path).concat().contains("ambient_authority"));
+    let taking: Vec<PathBuf> = taking.collect();
+    assert_eq!(taking.len(), 1, "{taking:#?}");
+    assert!(
+        taking
+            .iter()
+            .all(|path| path.ends_with("runtime/core/src/root.rs")),
+        "{taking:#?}"
+    );
+}

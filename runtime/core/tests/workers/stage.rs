@@ -1,0 +1,96 @@
+//! A runtime for tests, with its tools and its audit.
+
+use super::tools::{Board, Echo, Gather, Hangs, Latch, Panics, Peek, Post, Strays};
+use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
+use serde_json::{Value, json};
+
+/// A runtime over one empty root `/r`, its board, its latch and its audit.
+pub(super) struct Stage {
+    pub(super) runtime: Runtime,
+    pub(super) grants: bailiwick::GrantAuthority,
+    pub(super) board: Board,
+    pub(super) latch: Latch,
+    pub(super) audit: MemoryAudit,
+    _root: tempfile::TempDir,
+}
+
+pub(super) async fn stage(configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Stage {
+    stage_with(Board::default(), configure).await
+}
+
+pub(super) async fn stage_with(
+    board: Board,
+    configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
+) -> Stage {
+    let root = tempfile::tempdir().unwrap();
+    let latch = Latch::default();
+    let tools = ToolSet::new()
+        .reader(Echo)
+        .reader(Gather)
+        .reader(Panics)
+        .reader(Peek)
+        .reader(Hangs(latch.clone()))
+        .writer(Post(board.clone()))
+        .writer(Strays(board.clone()));
+    let audit = MemoryAudit::new(100_000);
+    let builder = Runtime::builder()
+        .root("r", root.path())
+        .tools(tools)
+        .audit(audit.clone());
+    let (runtime, grants) = configure(builder).build().await.unwrap();
+    Stage {
+        runtime,
+        grants,
+        board,
+        latch,
+        audit,
+        _root: root,
+    }
+}
+
+impl Stage {
+    /// A worker that may do everything in the root.
+    pub(super) async fn open(&self) -> Worker {
+        self.worker(Policy::new()).await
+    }
+
+    pub(super) async fn worker(&self, policy: Policy) -> Worker {
+        self.runtime
+            .spawn(WorkerSpec::new("main").policy(policy))
+            .await
+            .unwrap()
+    }
+
+    /// The text at `pointer` of every `step` in the audit so far.
+    pub(super) async fn texts(&self, step: &str, pointer: &str) -> Vec<Option<String>> {
+        self.runtime.flush_audit().await.unwrap();
+        let lines = self.audit.records().into_iter();
+        let lines = lines.map(|record| serde_json::from_str::<Value>(record.line()).unwrap());
+        lines
+            .filter(|line| line.pointer("/event/step") == Some(&Value::from(step)))
+            .map(|line| line.pointer(pointer)?.as_str().map(str::to_owned))
+            .collect()
+    }
+
+    /// The steps of the audit so far, as `step` or `step CODE`.
+    pub(super) async fn steps(&self) -> Vec<String> {
+        self.runtime.flush_audit().await.unwrap();
+        let steps = self.audit.records().into_iter().map(|record| {
+            let line: Value = serde_json::from_str(record.line()).unwrap();
+            let text = |key: &str| line.pointer(key).and_then(Value::as_str);
+            let step = text("/event/step").unwrap();
+            text("/event/code").map_or(step.to_owned(), |code| format!("{step} {code}"))
+        });
+        steps.collect()
+    }
+}
+
+/// How often a race is run.
+pub(super) fn rounds(default: u32) -> u32 {
+    let asked = std::env::var("BAILIWICK_CASES").ok();
+    asked.map_or(default, |rounds| rounds.parse().unwrap())
+}
+
+pub(super) fn at(path: &str) -> Value {
+    json!({ "path": path })
+}

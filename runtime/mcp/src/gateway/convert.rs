@@ -1,0 +1,342 @@
+//! Conversions from the runtime's types to MCP types.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::ErrorData;
+use rmcp::model::{
+    Annotations, CallToolResult, ContentBlock, JsonObject, MetaObject, Resource, ResourceContents,
+    Role, Tool, ToolAnnotations,
+};
+use serde_json::{Map, Value, json};
+
+use bailiwick::describe;
+use bailiwick::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
+use bailiwick::error::{CallError, Code};
+use bailiwick::tool::ToolInfo;
+
+/// A tool for clients that support views.
+pub(super) fn tool_for_views(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
+    let mut tool = tool(info, offered);
+    super::apps::add_ui_meta(&mut tool, info);
+    tool
+}
+
+/// A tool of the gateway itself, for views.
+pub(super) fn gateway_tool(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    input: JsonObject,
+) -> Tool {
+    let mut tool = Tool::new(name, description, input);
+    tool.title = Some(title.to_owned());
+    let (reads, destroys, repeats, reaches_out) =
+        (Some(true), Some(false), Some(true), Some(false));
+    let title = Some(title.to_owned());
+    tool.annotations = Some(ToolAnnotations::from_raw(
+        title,
+        reads,
+        destroys,
+        repeats,
+        reaches_out,
+    ));
+    tool.with_meta(MetaObject(object(json!({"ui": {"visibility": ["app"]}}))))
+}
+
+/// A tool for `tools/list`, next to those that are `offered`.
+pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
+    let spec = &info.spec;
+    let mut tool = Tool::new(
+        spec.name.clone(),
+        spec.description.clone(),
+        object(input_schema(info)),
+    );
+    tool.title = Some(spec.title.to_string());
+    tool.output_schema = output_schema(info).map(|schema| object(schema).into());
+    tool.annotations = Some(ToolAnnotations::from_raw(
+        None,
+        Some(!info.mutates),
+        Some(spec.destructive),
+        Some(spec.idempotent || !info.mutates),
+        Some(spec.open_world),
+    ));
+    let mut meta = Map::new();
+    if info.previews {
+        meta.insert("previews".into(), true.into());
+    }
+    if !spec.intent.is_empty() {
+        meta.insert("intentTemplate".into(), spec.intent.into());
+    }
+    if !spec.scopes.is_empty() {
+        meta.insert("scopes".into(), spec.scopes.into());
+    }
+    if !spec.group.is_empty() {
+        meta.insert("group".into(), spec.group.into());
+    }
+    if let Some(priority) = spec.priority {
+        meta.insert("priority".into(), priority.into());
+    }
+    meta.insert("dashdash".into(), describe::listed(info, offered));
+    tool.with_meta(MetaObject(meta))
+}
+
+fn input_schema(info: &ToolInfo) -> Value {
+    let mut schema = info.input_schema.clone();
+    strip_dialect(&mut schema);
+    if let Value::Object(map) = &mut schema {
+        // MCP requires an object schema, also for tools without arguments.
+        map.entry("type").or_insert_with(|| "object".into());
+        map.entry("properties").or_insert_with(|| json!({}));
+    }
+    schema
+}
+
+/// The schema of successful results without descriptions, which `ai_help` has; `None` if the tool has none.
+///
+/// No member is required, since some clients check errors against the schema, too.
+fn output_schema(info: &ToolInfo) -> Option<Value> {
+    let mut schema = info.output_schema.clone();
+    strip_dialect(&mut schema);
+    let root = schema.as_object_mut()?;
+    root.get("properties")?
+        .as_object()
+        .filter(|it| !it.is_empty())?;
+    root.shift_remove("required");
+    root.shift_remove("additionalProperties");
+    strip_descriptions(&mut schema);
+    Some(schema)
+}
+
+/// Removes descriptions from a schema.
+fn strip_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(node) => {
+            for (key, inner) in &mut *node {
+                match (key.as_str(), inner) {
+                    // Names of members and definitions are not keywords.
+                    ("properties" | "$defs", Value::Object(members)) => {
+                        members.values_mut().for_each(strip_descriptions);
+                    }
+                    (_, inner) => strip_descriptions(inner),
+                }
+            }
+            node.shift_remove("description");
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip_descriptions),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Removes the dialect's name and non-standard formats, which some validators reject.
+fn strip_dialect(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.remove("$schema");
+            let rust = |format: &str| {
+                format.starts_with("uint") || format.starts_with("int") || format == "double"
+            };
+            if map.get("format").and_then(Value::as_str).is_some_and(rust) {
+                map.remove("format");
+            }
+            map.values_mut().for_each(strip_dialect);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip_dialect),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn object(schema: Value) -> JsonObject {
+    match schema {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Which links and artifacts a result contains.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResultLinks {
+    /// The client's revision has resource links.
+    pub(crate) supported: bool,
+    /// Links the review page.
+    pub(crate) review: bool,
+    /// Names artifacts that are not linked in `_meta`. Some clients pass all of `_meta` to their model.
+    pub(crate) artifacts: bool,
+}
+
+impl ResultLinks {
+    pub(crate) const ALL: Self = Self {
+        supported: true,
+        review: true,
+        artifacts: true,
+    };
+}
+
+/// Converts the outcome of a call.
+pub(crate) fn outcome(outcome: &Outcome, links: ResultLinks) -> Result<CallToolResult, CallError> {
+    let mut result = match result(&outcome.reply, &outcome.artifacts, links) {
+        // The change was made even if its output cannot be converted.
+        Err(_) if !outcome.changes.is_empty() => {
+            CallToolResult::success(blocks(&outcome.reply, links))
+        }
+        result => result?,
+    };
+    if !outcome.recorded {
+        result.content.push(ContentBlock::text(
+            "The change was made, but the audit could not record it. Further calls are refused until it can.",
+        ));
+        let meta = result.meta.get_or_insert_default();
+        meta.0.insert("recorded".into(), false.into());
+    }
+    Ok(result)
+}
+
+/// Converts a preview.
+pub(super) fn preview(preview: &Preview, links: ResultLinks) -> Result<CallToolResult, CallError> {
+    let mut result = result(&preview.reply, &preview.artifacts, links)?;
+    let meta = result.meta.get_or_insert_default();
+    meta.0.insert("preview".into(), true.into());
+    meta.0
+        .insert("preview_token".into(), preview.token.to_string().into());
+    Ok(result)
+}
+
+fn result(
+    reply: &Reply,
+    artifacts: &[ArtifactRef],
+    links: ResultLinks,
+) -> Result<CallToolResult, CallError> {
+    let mut blocks = blocks(reply, links);
+    let mut meta = None;
+    let review = artifacts.iter().find(|made| made.name == "review");
+    match review.or(artifacts.first()).filter(|_| links.review) {
+        Some(shown) => {
+            let others = artifacts.iter().filter(|made| made.uri != shown.uri);
+            blocks.push(resource_link(shown, others));
+        }
+        None if links.artifacts && !artifacts.is_empty() => {
+            meta = Some(MetaObject(artifacts_meta(artifacts.iter())));
+        }
+        None => {}
+    }
+    let mut result = CallToolResult::success(blocks);
+    result.structured_content = Some(reply.structured()?).filter(|output| !output.is_null());
+    result.meta = meta;
+    Ok(result)
+}
+
+/// The artifacts in `_meta` form.
+fn artifacts_meta<'a>(artifacts: impl Iterator<Item = &'a ArtifactRef>) -> JsonObject {
+    let artifacts: Value = artifacts
+        .map(|made| json!({"uri": made.uri, "name": made.name, "mimeType": super::apps::artifact_mime(made.mime)}))
+        .collect();
+    Map::from_iter([("artifacts".to_owned(), artifacts)])
+}
+
+/// The content blocks of a reply.
+fn blocks(reply: &Reply, links: ResultLinks) -> Vec<ContentBlock> {
+    let content = reply.content.iter();
+    content.map(|content| block(content, links)).collect()
+}
+
+fn block(content: &Content, links: ResultLinks) -> ContentBlock {
+    match content {
+        Content::Link {
+            server,
+            uri,
+            name,
+            mime,
+        } => {
+            let address = crate::upstream::address(server, uri);
+            if !links.supported {
+                return ContentBlock::text(format!("[{name}: {address}]"));
+            }
+            let mut resource = Resource::new(address, name.clone());
+            resource.mime_type.clone_from(mime);
+            ContentBlock::resource_link(resource)
+        }
+        Content::Text(text) => ContentBlock::text(text.as_str()),
+        Content::Image { bytes, mime } => ContentBlock::image(STANDARD.encode(bytes), *mime),
+        Content::Audio { bytes, mime } => ContentBlock::audio(STANDARD.encode(bytes), *mime),
+        Content::Blob { path, bytes } => ContentBlock::resource(
+            ResourceContents::blob(STANDARD.encode(bytes), super::uri::from_path(path))
+                .with_mime_type("application/octet-stream"),
+        ),
+        _ => ContentBlock::text("[content that this server cannot send]"),
+    }
+}
+
+fn resource_link<'a>(
+    shown: &ArtifactRef,
+    others: impl Iterator<Item = &'a ArtifactRef>,
+) -> ContentBlock {
+    let mut resource = artifact(shown);
+    resource
+        .meta
+        .get_or_insert_default()
+        .0
+        .extend(artifacts_meta(others));
+    ContentBlock::resource_link(resource)
+}
+
+/// An artifact as a resource; its audience is people.
+pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
+    let for_people = Annotations::default()
+        .with_audience(vec![Role::User])
+        .with_priority(0.5);
+    Resource::new(artifact.uri.clone(), artifact.name)
+        .with_title(artifact.title.clone())
+        .with_mime_type(super::apps::artifact_mime(artifact.mime))
+        .with_annotations(for_people)
+        .with_meta(super::describe::resource_meta("artifact", false))
+}
+
+/// Converts an error to an error result for the model, or to a protocol error if the request itself is invalid.
+pub(crate) fn failure(error: &CallError) -> Result<CallToolResult, ErrorData> {
+    match error.code() {
+        Code::PolicyExpansion | Code::PolicyInvalid | Code::UnknownTool => {
+            return Err(request_error(error));
+        }
+        _ => {}
+    }
+    let mut structured = Map::new();
+    structured.insert("code".into(), error.code().as_str().into());
+    structured.insert("message".into(), error.message().into());
+    for (key, value) in error.details() {
+        structured
+            .entry(key.as_str())
+            .or_insert_with(|| value.clone());
+    }
+    if let Some(ms) = error
+        .details()
+        .get("retry_after_ms")
+        .and_then(Value::as_u64)
+    {
+        structured.insert("retryAfter".into(), ms.div_ceil(1000).into());
+    }
+    let mut meta = Map::new();
+    if !error.requested_scopes().is_empty() {
+        let scopes: Vec<_> = error
+            .requested_scopes()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        meta.insert("requested_scopes".into(), scopes.into());
+    }
+    if error.code() == Code::PermissionDenied {
+        let by = error.details().get("denied_by").cloned();
+        meta.insert("denied_by".into(), by.unwrap_or_else(|| "policy".into()));
+    }
+    let mut result = CallToolResult::error(vec![ContentBlock::text(error.to_string())]);
+    result.structured_content = Some(Value::Object(structured));
+    Ok(result.with_meta((!meta.is_empty()).then_some(MetaObject(meta))))
+}
+
+/// Converts an error to a protocol error.
+pub(super) fn request_error(error: &CallError) -> ErrorData {
+    let mut data = error.details().clone();
+    data.insert("code".into(), error.code().as_str().into());
+    if matches!(error.code(), Code::PolicyExpansion | Code::PolicyInvalid) {
+        data.insert("layer".into(), "call".into());
+    }
+    ErrorData::invalid_params(error.message().to_owned(), Some(Value::Object(data)))
+}

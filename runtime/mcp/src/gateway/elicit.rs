@@ -1,0 +1,305 @@
+//! Elicitation: permission questions, and requests of third-party servers, for the user of a client.
+//!
+//! Connections of trust [`Agent`](super::Trust::Agent) are never asked, since the agent could answer itself. Stateful
+//! clients are sent `elicitation/create`. Stateless clients get the form as an input-required result with sealed state
+//! that identifies the call, and send the call again with the answer. The broker owns the questions: it joins equal
+//! ones and applies limits.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmcp::model::{
+    CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult, InputResponses,
+    RequestId, RequestStateCodec, SealOptions, ServerRequest,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::form::{FormKind, FormResponse, form, read};
+use super::forward::{ClientCall, ForwardedRequest};
+use super::meta::RequestOptions;
+use bailiwick::effect::ContentHash;
+use bailiwick::permission::Question;
+use bailiwick::pipeline::canonical;
+
+/// Key of a permission question in an input-required result.
+const PERMISSION: &str = "permission";
+/// Key of a request of a third-party server in an input-required result.
+const SERVER: &str = "server";
+/// How long a request of a third-party server waits for a stateless client.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
+/// Maximum number of suspended calls.
+const MAX_SUSPENDED: usize = 256;
+
+/// What identifies a call: an answer is valid for the same call only.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallIdentity<'a> {
+    /// Identifies the worker among those of all runtimes of this process.
+    pub(super) worker: &'a str,
+    pub(super) tool: &'a str,
+    pub(super) arguments: &'a Value,
+    /// Options in `_meta`, such as a policy or preview token.
+    pub(super) options: &'a RequestOptions,
+}
+
+impl CallIdentity<'_> {
+    fn digest(self) -> ContentHash {
+        let RequestOptions {
+            preview,
+            policy,
+            origin,
+            preview_token,
+            confirm,
+            // A call with grants asks nobody.
+            granted: _,
+            ignored_grants: _,
+            uses_extensions: _,
+        } = self.options;
+        let identity = json!([
+            self.worker,
+            self.tool,
+            canonical(self.arguments),
+            preview,
+            policy.as_ref().map(canonical),
+            origin,
+            preview_token,
+            confirm,
+        ]);
+        ContentHash::of(identity.to_string().as_bytes())
+    }
+}
+
+/// Sealed state that a stateless client sends back.
+#[derive(Debug, Serialize, Deserialize)]
+struct SealedState {
+    id: u64,
+    call: ContentHash,
+}
+
+/// A call that waits until its client sends it again.
+#[derive(Debug)]
+struct SuspendedCall {
+    pending: PendingInput,
+    running: ClientCall,
+    /// When the question or request ends.
+    expires_at: Instant,
+}
+
+/// What a call waits for.
+#[derive(Debug)]
+pub(super) enum PendingInput {
+    /// A permission question.
+    Question(Box<Question>),
+    /// A request of the call's server.
+    Request(ForwardedRequest),
+}
+
+impl PendingInput {
+    /// Key in an input-required result.
+    fn key(&self) -> &'static str {
+        match self {
+            Self::Question(_) => PERMISSION,
+            Self::Request(_) => SERVER,
+        }
+    }
+
+    fn input(&self) -> Option<InputRequest> {
+        match self {
+            Self::Question(question) => {
+                let asked = form(question, FormKind::Call)?;
+                Some(InputRequest::Elicitation(ElicitRequest::new(asked)))
+            }
+            Self::Request(request) => request.input(),
+        }
+    }
+
+    /// How long it waits.
+    fn timeout(&self) -> Duration {
+        match self {
+            Self::Question(question) => question.expires_at.saturating_sub(question.asked_at),
+            Self::Request(_) => REQUEST_TIMEOUT,
+        }
+    }
+}
+
+/// A call that its client has resumed, with the answer.
+pub(super) struct ResumedCall {
+    pub(super) running: ClientCall,
+    pub(super) pending: PendingInput,
+    pub(super) action: ElicitationAction,
+    pub(super) content: Value,
+}
+
+/// Suspended calls of stateless clients.
+#[derive(Debug, Default)]
+pub(super) struct SuspendedCalls {
+    codec: OnceLock<RequestStateCodec>,
+    calls: Mutex<HashMap<u64, SuspendedCall>>,
+}
+
+impl SuspendedCalls {
+    /// The codec that seals state.
+    ///
+    /// # Errors
+    /// The system's, if it has no random bytes for a key.
+    pub(super) fn codec(&self) -> Result<&RequestStateCodec, getrandom::Error> {
+        if let Some(codec) = self.codec.get() {
+            return Ok(codec);
+        }
+        let mut key = [0; RequestStateCodec::MIN_KEY_LENGTH];
+        getrandom::fill(&mut key)?;
+        Ok(self
+            .codec
+            .get_or_init(|| RequestStateCodec::new_unchecked(key)))
+    }
+
+    /// Suspends a call and returns its input-required result; `None` if too many calls are suspended.
+    pub(super) fn suspend(
+        &self,
+        call: CallIdentity<'_>,
+        pending: PendingInput,
+        running: ClientCall,
+    ) -> Option<InputRequiredResult> {
+        let (key, input) = (pending.key(), pending.input()?);
+        let id = u64::from_le_bytes(random_bytes()?);
+        let sealed = SealedState {
+            id,
+            call: call.digest(),
+        };
+        let timeout = pending.timeout();
+        let seal = SealOptions::new().ttl(timeout);
+        let codec = self.codec().ok()?;
+        let state = codec.seal_json_with(&sealed, &seal).ok()?;
+        let mut calls = self.lock();
+        let now = Instant::now();
+        calls.retain(|_, call| now < call.expires_at);
+        if calls.len() >= MAX_SUSPENDED {
+            return None;
+        }
+        let call = SuspendedCall {
+            pending,
+            running,
+            expires_at: now.checked_add(timeout)?,
+        };
+        calls.insert(id, call);
+        let requests = InputRequests::from([(key.to_owned(), input)]);
+        Some(InputRequiredResult::new(Some(requests), Some(state)))
+    }
+
+    /// Takes the suspended call that a stateless client resumes, if it `may_answer` what the call waits for.
+    ///
+    /// State that is invalid, expired or of another call is an error.
+    pub(super) fn resume(
+        &self,
+        call: CallIdentity<'_>,
+        state: &str,
+        responses: Option<&InputResponses>,
+        may_answer: impl Fn(&PendingInput) -> bool,
+    ) -> Result<ResumedCall, ErrorData> {
+        let mismatch = || {
+            let reason = "requestState is not that of an open question about this call; make the call without it";
+            ErrorData::invalid_params(reason, Some(json!({"field": "/requestState"})))
+        };
+        let codec = self.codec().map_err(|_| mismatch())?;
+        let sealed: SealedState = codec.open_json(state).map_err(|_| mismatch())?;
+        if sealed.call != call.digest() {
+            return Err(mismatch());
+        }
+        let mut calls = self.lock();
+        let call = calls.get(&sealed.id);
+        let call = call.filter(|call| may_answer(&call.pending));
+        let key = call.ok_or_else(mismatch)?.pending.key();
+        let Some(answer) = responses.and_then(|responses| responses.get(key)) else {
+            let reason = format!("inputResponses lacks the answer to `{key}`");
+            return Err(ErrorData::invalid_params(reason, None));
+        };
+        let action = answer.get("action").cloned().unwrap_or_default();
+        let action: ElicitationAction = serde_json::from_value(action)
+            .map_err(|_| ErrorData::invalid_params("the answer has no valid `action`", None))?;
+        let content = answer.get("content").cloned().unwrap_or_default();
+        let SuspendedCall {
+            running, pending, ..
+        } = calls.remove(&sealed.id).ok_or_else(mismatch)?;
+        Ok(ResumedCall {
+            running,
+            pending,
+            action,
+            content,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, SuspendedCall>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn random_bytes<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Cancels an elicitation request if it is dropped before the answer.
+struct CancelGuard {
+    peer: Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let why = Some("the answer is not needed any more".to_owned());
+        let cancelled = CancelledNotificationParam::new(Some(id), why);
+        let peer = self.peer.clone();
+        // Without a tokio runtime there is no connection.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { peer.notify_cancelled(cancelled).await });
+        }
+    }
+}
+
+/// Sends an elicitation request to a stateful client. Dropping the future cancels the request.
+pub(super) async fn elicit(
+    context: &RequestContext<RoleServer>,
+    params: ElicitRequestParams,
+) -> Result<ElicitResult, ServiceError> {
+    let peer = context.peer.clone();
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+    let options = PeerRequestOptions::no_options();
+    let handle = peer.send_cancellable_request(request, options).await?;
+    let mut guard = CancelGuard {
+        id: Some(handle.id.clone()),
+        peer,
+    };
+    let answered = handle.await_response().await;
+    guard.id = None;
+    match answered? {
+        ClientResult::ElicitResult(result) => Ok(result),
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
+}
+
+/// Asks a question of the user of a stateful client.
+pub(super) async fn ask_question(
+    context: &RequestContext<RoleServer>,
+    question: &Question,
+) -> FormResponse {
+    let Some(form) = form(question, FormKind::Connection) else {
+        return FormResponse::Dismissed;
+    };
+    match elicit(context, form).await {
+        Ok(answer) => read(
+            question,
+            FormKind::Connection,
+            &answer.action,
+            &answer.content.unwrap_or_default(),
+        ),
+        Err(error) => {
+            tracing::warn!(%error, "the person behind a client could not be asked");
+            FormResponse::Dismissed
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! Elicitation forms for permission questions.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
+use serde_json::{Map, Value, json};
+
+use bailiwick::call::Origin;
+use bailiwick::permission::{Answer, Choice, DeniedCalls, Lifetime, Question};
+use bailiwick::scope::{Coverage, Verb};
+
+/// Maximum characters of the arguments. If they are cut, only the call itself can be allowed.
+const MAX_ARGUMENTS: usize = 2000;
+/// The decision that denies all calls of this kind until the session ends.
+const DENY_KIND: &str = "deny all of this kind";
+/// Suffix after the number of waiting calls in a lifetime choice.
+const WAITING_CALLS: &str = " waiting calls";
+/// Maximum characters of the intent.
+const MAX_INTENT: usize = 300;
+/// Maximum numbers of changes and of directory entries, and characters of a path.
+const MAX_CHANGES: usize = 5;
+const MAX_ENTRIES: usize = 10;
+const MAX_PATH: usize = 200;
+/// Maximum bytes of a choice; longer ones are not offered, since people could not read what they cover.
+const MAX_CHOICE: usize = 1000;
+/// Maximum characters of a note to the agent.
+const MAX_NOTE: usize = 500;
+
+/// What a form may allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FormKind {
+    /// The one call, since its worker also serves other clients.
+    Call,
+    /// Also later calls of the connection's worker.
+    Connection,
+}
+
+/// A client's response to a form.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum FormResponse {
+    /// The user's answer.
+    Answer(Answer),
+    /// The form was dismissed or could not be shown.
+    Dismissed,
+    /// Not a valid response to the form. This is the client's error, not a denial.
+    Unusable,
+}
+
+/// Parses the response to a form.
+pub(super) fn read(
+    question: &Question,
+    kind: FormKind,
+    action: &ElicitationAction,
+    content: &Value,
+) -> FormResponse {
+    let text = |key: &str| content.get(key).and_then(Value::as_str);
+    let denied = |rest_of_session| {
+        let note = text("note").filter(|note| !note.trim().is_empty());
+        FormResponse::Answer(Answer::Deny {
+            note: note.map(|note| truncated(note, MAX_NOTE)),
+            rest_of_session,
+        })
+    };
+    match (action, text("decision")) {
+        (ElicitationAction::Cancel, _) => FormResponse::Dismissed,
+        (ElicitationAction::Decline, _) | (ElicitationAction::Accept, Some("deny")) => denied(None),
+        (ElicitationAction::Accept, Some(DENY_KIND)) if kind == FormKind::Connection => {
+            denied(Some(DeniedCalls::Kind))
+        }
+        (ElicitationAction::Accept, Some("allow")) => allow_answer(question, kind, content)
+            .map_or(FormResponse::Unusable, FormResponse::Answer),
+        _ => FormResponse::Unusable,
+    }
+}
+
+/// The answer that allows the call; `None` if it was not offered.
+fn allow_answer(question: &Question, kind: FormKind, content: &Value) -> Option<Answer> {
+    if kind == FormKind::Call || !is_whole(question) {
+        return Some(Answer::ONCE);
+    }
+    let (patterns, choice) = match content.get("breadth") {
+        None | Some(Value::Null) => (Vec::new(), question.request.choices.first()?),
+        Some(Value::String(chosen)) => {
+            let (_, choice) = choices(question).find(|(text, _)| text == chosen)?;
+            (choice.patterns.clone(), choice)
+        }
+        Some(_) => return None,
+    };
+    let lifetime = match content.get("lifetime") {
+        None | Some(Value::Null) => Lifetime::Once,
+        Some(Value::String(chosen)) => lifetimes()
+            .find(|(name, _)| name == chosen)
+            .map(|(_, lifetime)| lifetime)
+            .or_else(|| waiting_calls(chosen))?,
+        Some(_) => return None,
+    };
+    // A form cannot confirm and offers no such choice.
+    if choice.needs_confirmation(lifetime) {
+        return None;
+    }
+    Some(Answer::Allow {
+        patterns,
+        lifetime,
+        descendants: false,
+        left_out: Vec::new(),
+    })
+}
+
+/// The choices with the sentences that select them.
+fn choices(question: &Question) -> impl Iterator<Item = (String, &Choice)> {
+    let roots = &question.request.roots;
+    let all = question.lasting_choices().map(|(number, choice)| {
+        let sentence = bailiwick::escape(&choice.sentence(roots)).into_owned();
+        if number == 0 && sentence.len() > MAX_CHOICE {
+            return ("exactly the needs above".to_owned(), choice);
+        }
+        (sentence, choice)
+    });
+    all.filter(|(text, _)| text.len() <= MAX_CHOICE)
+}
+
+/// The lifetimes with the names that select them.
+fn lifetimes() -> impl Iterator<Item = (&'static str, Lifetime)> {
+    const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+    [
+        ("once", Lifetime::Once),
+        ("ten uses", Lifetime::Uses(TEN)),
+        ("one hour", Lifetime::For(Duration::from_secs(3600))),
+        ("session", Lifetime::Session),
+    ]
+    .into_iter()
+}
+
+/// The lifetime choice that allows all equal waiting calls.
+fn all_waiting(question: &Question) -> Option<String> {
+    let calls = question.all_waiting()?;
+    Some(format!("{calls}{WAITING_CALLS}"))
+}
+
+/// Parses such a choice; the number may have changed since it was shown.
+fn waiting_calls(chosen: &str) -> Option<Lifetime> {
+    let calls = chosen.strip_suffix(WAITING_CALLS)?;
+    calls.parse().ok().map(Lifetime::Waiting)
+}
+
+/// The form of a question.
+pub(super) fn form(question: &Question, kind: FormKind) -> Option<ElicitRequestParams> {
+    let mut properties = properties(question, kind);
+    if kind == FormKind::Call || !is_whole(question) {
+        properties.retain(|key, _| !matches!(key.as_str(), "breadth" | "lifetime"));
+    }
+    let schema = json!({"type": "object", "properties": properties, "required": ["decision"]});
+    let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
+    Some(ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: message(question),
+        requested_schema,
+    })
+}
+
+fn message(question: &Question) -> String {
+    let request = &question.request;
+    let mut text = String::new();
+    // Line breaks in text of an agent are escaped, so it cannot forge a line.
+    let mut line = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    let escaped = |text: &str, max| truncated(&bailiwick::escape(text), max);
+    if request.sensitive {
+        let why = match request.protected_because.join("; ") {
+            why if why.is_empty() => why,
+            why => format!(" ({})", escaped(&why, MAX_INTENT)),
+        };
+        line(format!(
+            "CAREFUL: this changes what agents or tools may do{why}."
+        ));
+    }
+    if let Some(warning) = request.page_warning() {
+        line(warning.to_owned());
+    } else if request.origin == Origin::View {
+        // Only the client knows which of the two made the call.
+        let from = "The agent's client asks for this, for a page that it shows or for the agent.";
+        line(from.to_owned());
+    }
+    if let Some(calls) = question.all_waiting() {
+        line(format!(
+            "{calls} equal calls wait; `once` lets one of them through."
+        ));
+    }
+    let agents = request.agent_path.join(" > ");
+    line(format!("Agent: {}", escaped(&agents, MAX_INTENT)));
+    line(format!(
+        "Tool: {}",
+        bailiwick::escape(request.tool.as_str())
+    ));
+    line("Needs:".to_owned());
+    for need in &request.needs {
+        // Needs are few and bounded in length, so each is shown in full.
+        line(format!(
+            "  {}",
+            bailiwick::escape(&Coverage::of(need).sentence())
+        ));
+    }
+    if request.preview.is_none() && request.needs.iter().any(|need| need.verb() != Verb::Read) {
+        line("No preview: what would change is not known before it is allowed.".to_owned());
+    }
+    let changes = request.preview.iter().flat_map(|preview| &preview.changes);
+    let count = changes.clone().count();
+    if count > 0 {
+        line("Changes:".to_owned());
+    }
+    for change in changes.take(MAX_CHANGES) {
+        line(format!("  {}", change.summary(MAX_PATH)));
+        for entry in change.listing(MAX_ENTRIES, MAX_PATH) {
+            line(format!("    {entry}"));
+        }
+    }
+    if count > MAX_CHANGES {
+        line(format!("  ... and {} more", count - MAX_CHANGES));
+    }
+    line(format!("Intent: {}", escaped(&request.intent, MAX_INTENT)));
+    let arguments = request.arguments.to_string();
+    let arguments = escaped(&arguments, MAX_ARGUMENTS);
+    text.push_str(&format!("Arguments: {arguments}"));
+    text
+}
+
+/// Whether the form shows all arguments.
+fn is_whole(question: &Question) -> bool {
+    let arguments = question.request.arguments.to_string();
+    bailiwick::escape(&arguments).chars().count() <= MAX_ARGUMENTS
+}
+
+fn properties(question: &Question, kind: FormKind) -> Map<String, Value> {
+    let mut properties = Map::new();
+    let title = "Allow this call?";
+    // Other clients share the worker.
+    let decision = if kind == FormKind::Call {
+        json!({"type": "string", "title": title, "enum": ["allow", "deny"]})
+    } else {
+        let kinds = truncated(&bailiwick::escape(&question.request.kinds()), MAX_INTENT);
+        let about = format!(
+            "`{DENY_KIND}` denies this agent, until the session ends and without asking, to {kinds}."
+        );
+        json!({
+            "type": "string", "title": title, "description": about,
+            "enum": ["allow", "deny", DENY_KIND],
+        })
+    };
+    properties.insert("decision".into(), decision);
+    let offered: Vec<String> = choices(question).map(|(text, _)| text).collect();
+    if offered.len() > 1 {
+        let narrowest = offered.first().cloned();
+        properties.insert(
+            "breadth".into(),
+            json!({
+                "type": "string", "title": "How much?",
+                "description": "What is allowed; the first is exactly what the call needs.",
+                "enum": offered, "default": narrowest,
+            }),
+        );
+    }
+    let lasting = question.lasting_choices().next().is_some();
+    let offered_lifetimes =
+        lifetimes().filter(|(_, lifetime)| lasting || lifetime.waiting_calls().is_some());
+    let names = offered_lifetimes.map(|(name, _)| name.to_owned());
+    let names: Vec<String> = names.chain(all_waiting(question)).collect();
+    properties.insert(
+        "lifetime".into(),
+        json!({
+            "type": "string", "title": "For how long?",
+            "description": "`once` is this call alone; the others hold for this connection's worker.",
+            "enum": names, "default": "once",
+        }),
+    );
+    properties.insert(
+        "note".into(),
+        json!({
+            "type": "string", "title": "Note", "description": "If denied: what the agent is told.",
+            "maxLength": MAX_NOTE,
+        }),
+    );
+    properties
+}
+
+fn truncated(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    let more = text.chars().count() - max;
+    let kept: String = text.chars().take(max).collect();
+    format!("{kept}… ({more} more characters are not shown)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bailiwick::fixtures::{changing, request};
+    use bailiwick::path::VirtualPath;
+    use bailiwick::scope::{Operation, Scope};
+
+    const FOLDER: &str = "change /r/a and everything in it; protected names stay closed";
+
+    fn question() -> Question {
+        bailiwick::fixtures::question(changing(request(1, 1, &["write:file:/r/a/x"])))
+    }
+
+    #[track_caller]
+    fn check(action: &str, content: &Value, expected: &Answer) {
+        let action: ElicitationAction = serde_json::from_value(json!(action)).unwrap();
+        let answer = read(&question(), FormKind::Connection, &action, content);
+        assert_eq!(answer, FormResponse::Answer(expected.clone()), "{content}");
+    }
+
+    #[test]
+    fn form_defaults_to_the_narrowest_choice_once() {
+        check("accept", &json!({"decision": "allow"}), &Answer::ONCE);
+        let wider = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
+        let patterns = question().request.choices[2].patterns.clone();
+        let expected = Answer::Allow {
+            patterns,
+            lifetime: Lifetime::Session,
+            descendants: false,
+            left_out: Vec::new(),
+        };
+        check("accept", &wider, &expected);
+        let note = json!({"decision": "deny", "note": "use /r/b"});
+        check("accept", &note, &Answer::deny(Some("use /r/b".to_owned())));
+        let kind = json!({"decision": DENY_KIND, "note": "no changes"});
+        let expected_denial = Answer::Deny {
+            note: Some("no changes".to_owned()),
+            rest_of_session: Some(DeniedCalls::Kind),
+        };
+        check("accept", &kind, &expected_denial);
+    }
+
+    #[test]
+    fn form_can_allow_all_waiting_calls() {
+        let question = question();
+        question.calls.set(64);
+        let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
+        let message = form["message"].as_str().unwrap();
+        assert!(message.contains("64 equal calls wait"), "{message}");
+        let offered = &form["requestedSchema"]["properties"]["lifetime"]["enum"];
+        assert_eq!(offered[4], "64 waiting calls");
+        let all = json!({"decision": "allow", "lifetime": "64 waiting calls"});
+        let answer = read(
+            &question,
+            FormKind::Connection,
+            &ElicitationAction::Accept,
+            &all,
+        );
+        let FormResponse::Answer(Answer::Allow { lifetime, .. }) = answer else {
+            panic!("{answer:?}");
+        };
+        assert_eq!(lifetime.waiting_calls().unwrap().get(), 64);
+    }
+
+    #[test]
+    fn each_need_is_on_its_own_line() {
+        let mut question = question();
+        let forged = "read:file:/r/a, read:file:/r/b";
+        let path = |path| VirtualPath::parse(path, None).unwrap();
+        question.request.needs = vec![
+            Scope::doing(Operation::Change, path("/r/a")),
+            Scope::doing(Operation::Delete, path("/r/dir")).beneath(),
+            forged.parse().unwrap(),
+        ];
+        let message = message(&question);
+        let needs: Vec<&str> = message
+            .lines()
+            .skip_while(|line| *line != "Needs:")
+            .skip(1)
+            .take_while(|line| line.starts_with("  "))
+            .collect();
+        let expected = [
+            "  change /r/a",
+            "  delete /r/dir and everything in it",
+            "  read \"/r/a, read:file:/r/b\"",
+        ];
+        assert_eq!(needs, expected);
+    }
+
+    #[test]
+    fn a_form_is_bounded_and_shows_every_need_whole() {
+        let mut question = question();
+        let path = format!("{0}/{0}", "d".repeat(190));
+        let needs = (0..20).map(|n| format!("read:file:/{n}/{path}/secret{n}"));
+        let needs: Vec<String> = needs.collect();
+        let request = &mut question.request;
+        request.needs = needs.iter().map(|need| need.parse().unwrap()).collect();
+        let ceiling = [bailiwick::scope::ScopePattern::ANY];
+        request.choices = bailiwick::permission::choices(&request.needs, &ceiling, &[], false);
+        request.intent = "i".repeat(1024);
+        request.arguments = json!({ "path": "\u{202e}".repeat(1 << 20) });
+        let mut shown = bailiwick::fixtures::shown(request.clone());
+        let preview = shown.preview.as_mut().unwrap();
+        let folder = format!("/r{}", format!("/{}", "d".repeat(200)).repeat(15));
+        preview.changes = vec![bailiwick::fixtures::deleted_directory(&folder, 99, 50); 100];
+        question.request = shown;
+        let form = serde_json::to_string(&form(&question, FormKind::Connection).unwrap()).unwrap();
+        assert!(form.len() < 24 << 10, "{}", form.len());
+        let message = message(&question);
+        for need in &needs {
+            let path = need.strip_prefix("read:file:").unwrap();
+            assert!(message.contains(&format!("\n  read {path}\n")), "{need}");
+        }
+        assert!(message.contains("... and 95 more\n"), "{message}");
+    }
+
+    #[test]
+    fn form_lists_the_contents_of_a_deleted_directory() {
+        let mut question = question();
+        question.request = bailiwick::fixtures::shown(question.request);
+        let preview = question.request.preview.as_mut().unwrap();
+        preview.changes = vec![bailiwick::fixtures::deleted_directory("/r/old", 12, 12)];
+        let message = message(&question);
+        let expected = "Changes:\n  delete directory /r/old with everything in it: 12 files, 0 directories, 12 bytes\n    \
+            f0 (1 byte)\n";
+        assert!(message.contains(expected), "{message}");
+        assert!(message.contains("    ... and 2 more\n"), "{message}");
+    }
+
+    #[test]
+    fn broad_choices_are_offered_for_the_call_only() {
+        let mut question = question();
+        question.request = changing(request(1, 1, &["write:file:/tmp/x"]));
+        let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
+        let offered = &form["requestedSchema"]["properties"];
+        assert_eq!(offered["lifetime"]["enum"], json!(["once"]));
+        assert_eq!(offered["breadth"], Value::Null);
+        let accept = ElicitationAction::Accept;
+        let parsed = |lifetime: &str| {
+            let content = json!({"decision": "allow", "lifetime": lifetime});
+            read(&question, FormKind::Connection, &accept, &content)
+        };
+        assert_eq!(parsed("once"), FormResponse::Answer(Answer::ONCE));
+        assert_eq!(parsed("session"), FormResponse::Unusable);
+    }
+
+    #[test]
+    fn response_that_was_not_offered_is_unusable() {
+        let accept = ElicitationAction::Accept;
+        for content in [
+            json!({}),
+            json!({"decision": true}),
+            json!({"decision": "yes"}),
+            json!({"decision": "allow", "breadth": "write"}),
+            json!({"decision": "allow", "breadth": 1}),
+            json!({"decision": "allow", "lifetime": "agent"}),
+            json!({"decision": "allow", "lifetime": []}),
+            json!({"decision": "allow", "lifetime": "0 waiting calls"}),
+            json!("allow"),
+            Value::Null,
+        ] {
+            let read = read(&question(), FormKind::Connection, &accept, &content);
+            assert_eq!(read, FormResponse::Unusable, "{content}");
+        }
+        check("decline", &json!({"decision": "allow"}), &Answer::DENY);
+        check("decline", &Value::Null, &Answer::DENY);
+        check("accept", &json!({"decision": "deny"}), &Answer::DENY);
+    }
+
+    #[test]
+    fn form_for_one_call_allows_once() {
+        let wide = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
+        let accept = ElicitationAction::Accept;
+        let answer = read(&question(), FormKind::Call, &accept, &wide);
+        assert_eq!(answer, FormResponse::Answer(Answer::ONCE));
+        let cancel = ElicitationAction::Cancel;
+        let read = read(&question(), FormKind::Call, &cancel, &wide);
+        assert_eq!(read, FormResponse::Dismissed);
+        let form = form(&question(), FormKind::Call).unwrap();
+        let form = serde_json::to_value(form).unwrap();
+        let offered = form["requestedSchema"]["properties"].as_object().unwrap();
+        assert!(offered.keys().eq(["decision", "note"]), "{form}");
+        assert_eq!(offered["decision"]["enum"], json!(["allow", "deny"]));
+        let kind = json!({"decision": DENY_KIND});
+        let read = super::read(&question(), FormKind::Call, &accept, &kind);
+        assert_eq!(read, FormResponse::Unusable);
+    }
+
+    #[test]
+    fn form_offers_choices_without_confirmation() {
+        let ElicitRequestParams::FormElicitationParams {
+            message,
+            requested_schema,
+            ..
+        } = form(&question(), FormKind::Connection).unwrap()
+        else {
+            panic!("no form");
+        };
+        assert!(message.contains("Needs:\n  change /r/a/x\n"), "{message}");
+        let schema = serde_json::to_value(requested_schema).unwrap();
+        let decision = &schema["properties"]["decision"];
+        assert_eq!(decision["enum"], json!(["allow", "deny", DENY_KIND]));
+        let expected_denial = decision["description"].as_str().unwrap();
+        assert!(
+            expected_denial.ends_with("to create, change, delete or move any file."),
+            "{expected_denial}"
+        );
+        assert_eq!(
+            schema["properties"]["breadth"]["enum"],
+            json!(["change /r/a/x", FOLDER])
+        );
+        assert_eq!(
+            schema["properties"]["lifetime"]["enum"],
+            json!(["once", "ten uses", "one hour", "session"])
+        );
+    }
+}

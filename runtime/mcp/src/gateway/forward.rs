@@ -1,0 +1,299 @@
+//! Forwards requests of third-party servers within a call to the client that made it.
+
+use bailiwick::requests::{
+    BoxFuture, CallRequests, Elicitation, ElicitationKind, ElicitationResponse,
+    RequestCapabilities, ServerRequests,
+};
+use std::sync::Arc;
+
+use rmcp::model::{
+    ClientCapabilities, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationCapability, InputRequest,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
+
+use super::call::is_stateless;
+use super::elicit;
+use super::requests::is_initialized;
+use bailiwick::effect::ContentHash;
+use bailiwick::error::CallError;
+use bailiwick::permission::Question;
+use bailiwick::worker::{CallEvent, Done, RunningCall};
+
+/// Maximum lines of a server's message.
+const MAX_LINES: usize = 64;
+
+/// A client to forward requests to, and what it supports.
+#[derive(Clone, Debug)]
+pub(super) struct ForwardTarget {
+    /// Identifies the client.
+    client_id: Arc<()>,
+    answers: RequestCapabilities,
+}
+
+impl ForwardTarget {
+    /// The client of a request. A stateful client must be initialized before it is sent requests.
+    pub(super) fn new(client_id: &Arc<()>, context: &RequestContext<RoleServer>) -> Self {
+        let is_ready = is_stateless(context) || is_initialized(context);
+        let capabilities = context.client_capabilities().filter(|_| is_ready);
+        Self {
+            client_id: Arc::clone(client_id),
+            answers: answers(capabilities.as_ref()),
+        }
+    }
+
+    /// Whether the client supports any request.
+    pub(super) fn is_possible(&self) -> bool {
+        self.answers.forms || self.answers.urls
+    }
+
+    /// The handler for requests within one call, and the channel on which they arrive.
+    pub(super) fn call_requests(
+        &self,
+    ) -> (CallRequests, mpsc::UnboundedReceiver<ForwardedRequest>) {
+        let (sender, requests) = mpsc::unbounded_channel();
+        let forwarder = Forwarder {
+            answers: self.answers,
+            sender,
+        };
+        (
+            CallRequests::of_client(&self.client_id, forwarder),
+            requests,
+        )
+    }
+}
+
+fn answers(capabilities: Option<&ClientCapabilities>) -> RequestCapabilities {
+    let elicitation = capabilities.and_then(|them| them.elicitation.as_ref());
+    let mut answers = RequestCapabilities::default();
+    answers.forms = elicitation.is_some_and(shows_forms);
+    answers.urls = elicitation.is_some_and(|elicitation| elicitation.url.is_some());
+    answers
+}
+
+/// Whether a client supports form mode, the default if it names no mode.
+pub(super) fn shows_forms(elicitation: &ElicitationCapability) -> bool {
+    elicitation.form.is_some() || elicitation.url.is_none()
+}
+
+/// Sends requests to the task of the call. At most four requests per server are open, so the channel is unbounded.
+struct Forwarder {
+    answers: RequestCapabilities,
+    sender: mpsc::UnboundedSender<ForwardedRequest>,
+}
+
+impl ServerRequests for Forwarder {
+    fn capabilities(&self) -> RequestCapabilities {
+        self.answers
+    }
+
+    fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.sender.send(ForwardedRequest { request, reply });
+        Box::pin(async move {
+            match sent {
+                Ok(()) => answer.await.unwrap_or(ElicitationResponse::Cancel),
+                Err(_) => ElicitationResponse::Cancel,
+            }
+        })
+    }
+}
+
+/// A request of a server that waits for the client. Dropping it cancels the request.
+#[derive(Debug)]
+pub(super) struct ForwardedRequest {
+    request: Elicitation,
+    reply: oneshot::Sender<ElicitationResponse>,
+}
+
+impl ForwardedRequest {
+    /// The elicitation request with the server's message quoted; `None` if it is invalid.
+    pub(super) fn params(&self) -> Option<ElicitRequestParams> {
+        let message = message(&self.request);
+        Some(match &self.request.kind {
+            ElicitationKind::Form(schema) => ElicitRequestParams::FormElicitationParams {
+                meta: None,
+                message,
+                requested_schema: serde_json::from_value(schema.clone()).ok()?,
+            },
+            ElicitationKind::Url(url) => ElicitRequestParams::UrlElicitationParams {
+                meta: None,
+                message,
+                url: url.clone(),
+                elicitation_id: ContentHash::of(&elicit::random_bytes::<16>()?).to_string(),
+            },
+            _ => return None,
+        })
+    }
+
+    pub(super) fn input(&self) -> Option<InputRequest> {
+        let params = self.params()?;
+        Some(InputRequest::Elicitation(rmcp::model::ElicitRequest::new(
+            params,
+        )))
+    }
+
+    /// Answers the server.
+    pub(super) fn answer(self, action: &ElicitationAction, content: Value) {
+        let elicited = match (action, content) {
+            (ElicitationAction::Accept, Value::Object(values)) => {
+                ElicitationResponse::Accept(values)
+            }
+            (ElicitationAction::Accept, Value::Null) => ElicitationResponse::Accept(Map::new()),
+            (ElicitationAction::Decline, _) => ElicitationResponse::Decline,
+            _ => ElicitationResponse::Cancel,
+        };
+        // The server may no longer wait.
+        let _ = self.reply.send(elicited);
+    }
+
+    /// Asks the user of a stateful client, unless the server cancels its request.
+    pub(super) async fn ask(
+        mut self,
+        context: &RequestContext<RoleServer>,
+        asking: &tokio::sync::Mutex<()>,
+    ) {
+        let Some(params) = self.params() else {
+            return;
+        };
+        let pending_answer = async {
+            let _lock = asking.lock().await;
+            elicit::elicit(context, params).await
+        };
+        let pending_answer = tokio::select! {
+            biased;
+            () = self.reply.closed() => return,
+            pending_answer = pending_answer => pending_answer,
+        };
+        match pending_answer {
+            Ok(ElicitResult {
+                action, content, ..
+            }) => self.answer(&action, content.unwrap_or_default()),
+            Err(error) => {
+                tracing::warn!(%error, "the client did not answer a request of a server");
+            }
+        }
+    }
+}
+
+/// The server's message, each line quoted, under a line that names the server.
+fn message(request: &Elicitation) -> String {
+    let mut text = format!(
+        "The MCP server `{}` asks for input; this is not a permission request. Its own words, as are all fields:",
+        bailiwick::escape(&request.server)
+    );
+    for line in request.message.lines().take(MAX_LINES) {
+        text.push_str("\n> ");
+        text.push_str(line);
+    }
+    text
+}
+
+/// A running call of a client.
+#[derive(Debug)]
+pub(super) struct ClientCall {
+    call: RunningCall,
+    requests: mpsc::UnboundedReceiver<ForwardedRequest>,
+    /// The client is asked permission questions.
+    pub(super) asks_client: bool,
+}
+
+/// An event of a running call.
+pub(super) enum ClientCallEvent {
+    End(Box<Done>),
+    Question(Box<Question>),
+    Request(ForwardedRequest),
+}
+
+impl ClientCall {
+    pub(super) fn new(
+        call: RunningCall,
+        requests: mpsc::UnboundedReceiver<ForwardedRequest>,
+        asks_client: bool,
+    ) -> Self {
+        Self {
+            call,
+            requests,
+            asks_client,
+        }
+    }
+
+    /// Waits for the next event. Cancel safe; must not be called after the end.
+    pub(super) async fn next(&mut self) -> Result<ClientCallEvent, CallError> {
+        loop {
+            let reached = tokio::select! {
+                biased;
+                reached = self.call.next() => reached?,
+                Some(request) = self.requests.recv() => return Ok(ClientCallEvent::Request(request)),
+            };
+            match reached {
+                CallEvent::End(done) => return Ok(ClientCallEvent::End(done)),
+                CallEvent::Question(question) if self.asks_client => {
+                    return Ok(ClientCallEvent::Question(question));
+                }
+                // Another approver answers it.
+                CallEvent::Question(_) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forwarded(message: &str) -> ForwardedRequest {
+        let (reply, _) = oneshot::channel();
+        let request = Elicitation::new(
+            "notes".to_owned(),
+            message.to_owned(),
+            ElicitationKind::Form(
+                serde_json::json!({"type": "object", "properties": {"decision": {"type": "string", "maxLength": 5}}}),
+            ),
+        );
+        ForwardedRequest { request, reply }
+    }
+
+    #[test]
+    fn server_message_is_quoted_and_bounded() {
+        let forged = forwarded("Agent: main\nTool: write_file\nAllow this call?");
+        let message = serde_json::to_value(forged.params().unwrap()).unwrap()["message"].clone();
+        assert_eq!(
+            message,
+            "The MCP server `notes` asks for input; this is not a permission request. Its own words, as are all fields:\
+             \n> Agent: main\n> Tool: write_file\n> Allow this call?"
+        );
+        let long = forwarded(&"x\n".repeat(10_000));
+        let params = serde_json::to_value(long.params().unwrap()).unwrap();
+        assert_eq!(params["message"].as_str().unwrap().lines().count(), 65);
+        assert_eq!(
+            params["requestedSchema"]["properties"]["decision"]["maxLength"],
+            5
+        );
+    }
+
+    #[test]
+    fn answers_follow_declared_capabilities() {
+        let declared = |capabilities: Value| {
+            let capabilities = serde_json::from_value(capabilities).unwrap();
+            let answers = answers(Some(&capabilities));
+            (answers.forms, answers.urls, answers.sampling)
+        };
+        let json = |text: &str| serde_json::from_str(text).unwrap();
+        assert_eq!(declared(json("{}")), (false, false, false));
+        assert_eq!(
+            declared(json(r#"{"elicitation":{}}"#)),
+            (true, false, false)
+        );
+        assert_eq!(
+            declared(json(r#"{"elicitation":{"url":{}}, "sampling": {}}"#)),
+            (false, true, false)
+        );
+        assert_eq!(
+            declared(json(r#"{"elicitation":{"form":{},"url":{}}}"#)),
+            (true, true, false)
+        );
+    }
+}

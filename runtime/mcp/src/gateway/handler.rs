@@ -1,0 +1,420 @@
+//! MCP request handler.
+#![expect(
+    deprecated,
+    reason = "MCP deprecates logging and roots, and clients of every revision may still use them"
+)]
+
+use std::collections::BTreeMap;
+
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams, UpdateTaskParams,
+};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
+use serde_json::{Map, Value, json};
+
+use super::backend::Backend;
+use super::call::is_stateless;
+use super::meta::{PREFIX, RequestOptions};
+use super::pagination::listed;
+use super::resources::authority;
+use super::{Gateway, apps, client_roots, convert, describe, prompts};
+
+/// Methods of MCP; one that arrives as a custom request had invalid parameters.
+const METHODS: &[&str] = &[
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+    "logging/setLevel",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+];
+
+/// Methods that the stateless revisions do not have.
+const STATEFUL_METHODS: &[&str] = &[
+    "initialize",
+    "ping",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "logging/setLevel",
+];
+
+impl ServerHandler for Gateway {
+    fn get_info(&self) -> ServerConfig {
+        let identity = &self.state.info;
+        let mut info = InitializeResult::new(self.capabilities(false));
+        info.server_info = Implementation::new(identity.name.clone(), identity.version.clone())
+            .with_title(identity.title.clone());
+        let backend = self.open_backend();
+        info.instructions = Some(self.instructions(backend.as_deref()));
+        let mut meta = Map::new();
+        if let Some(schema) = &self.state.schema {
+            meta.insert("configSchema".into(), schema.clone());
+        }
+        let described = backend.and_then(|backend| self.description(backend.worker()));
+        if let Some(described) = described {
+            meta.insert("dashdash".into(), described.dashdash());
+        }
+        info.meta = (!meta.is_empty()).then_some(MetaObject(meta));
+        info
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        if self.has_begun() {
+            let reason = "this connection had its handshake already";
+            return Err(ErrorData::invalid_request(reason, None));
+        }
+        let mut info = self.negotiate_initialize(&request)?;
+        let experimental = request.capabilities.experimental.as_ref();
+        let declares = |key: &str| experimental.is_some_and(|keys| keys.contains_key(key));
+        info.capabilities = self.capabilities(declares("policy") || declares("configuration"));
+        let configuration = experimental
+            .and_then(|keys| keys.get("configuration"))
+            .cloned();
+        let client = &request.client_info.name;
+        self.begin_session(client, configuration, &request.capabilities)
+            .await?;
+        // The backend that the description depends on exists only now.
+        let described = self.get_info();
+        (info.meta, info.instructions) = (described.meta, described.instructions);
+        // The peer's protocol version must be the negotiated one.
+        let mut peer = request;
+        peer.protocol_version = info.protocol_version.clone();
+        context.peer.set_peer_info(peer);
+        Ok(info)
+    }
+
+    async fn discover(
+        &self,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        // If the backend cannot be created, the next request returns the error.
+        let _ = self.backend().await;
+        Ok(DiscoverResult::from_server_info(
+            self.supported_protocol_versions().into_owned(),
+            self.get_info(),
+        ))
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        let backend = self.backend().await?;
+        let worker = backend.worker();
+        let views = apps::shows_views(context.client_capabilities().as_ref());
+        let authority = authority(worker, &options).await?;
+        let tools = worker.tools_left(&authority, false);
+        let show = if views {
+            convert::tool_for_views
+        } else {
+            convert::tool
+        };
+        let mut shown: Vec<Tool> = tools.iter().map(|tool| show(tool, &tools)).collect();
+        if views {
+            let for_views = worker.tools_left(&authority, true);
+            shown.extend(
+                for_views
+                    .iter()
+                    .map(|tool| convert::tool_for_views(tool, &tools)),
+            );
+            // A policy that lists tools does not list these.
+            if options.policy.is_none() {
+                let own = super::view_tools::tools()
+                    .into_iter()
+                    .chain(self.file_browser_tools());
+                shown.extend(own.filter(|tool| !backend.worker().has_tool(&tool.name)));
+            }
+        }
+        Ok(listed!(ListToolsResult, shown, request.as_ref()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let backend = self.open_backend()?;
+        let tool = backend.worker().tool(name)?;
+        // Of other tools its schema needs only the one that undoes it.
+        let undo_tool = tool.spec.reverse;
+        let undo_tool = undo_tool.and_then(|undo_tool| backend.worker().tool(undo_tool.tool));
+        Some(convert::tool(&tool, undo_tool.as_slice()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.call(request, context).await
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        let views = apps::shows_views(context.client_capabilities().as_ref());
+        self.resources(request, views, &options).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        self.resource_templates(request.as_ref(), &options).await
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        self.resource(&request.uri, &options).await.map(Into::into)
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        self.subscribe_file(&request.uri, &options, context.peer)
+            .await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.unsubscribe_file(&request.uri);
+        Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if self.session.roots.are_expected() {
+            self.request_roots(&context.peer).await;
+        }
+        self.notify_list_changes(context.peer).await;
+    }
+
+    async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
+        if !self.session.roots.are_expected() {
+            return;
+        }
+        self.request_roots(&context.peer).await;
+        self.notify_list_changes(context.peer.clone()).await;
+        // A failure to send shows at the next message.
+        let _ = context.peer.notify_resource_list_changed().await;
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(self.supported_filter(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.serve_subscription(context).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let backend = self.backend().await?;
+        let task = self.state.tasks.get(&request.task_id, backend.name())?;
+        Ok(GetTaskResult::new(task))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let backend = self.backend().await?;
+        self.state.tasks.update(&request.task_id, backend.name())
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let backend = self.backend().await?;
+        self.state.tasks.cancel(&request.task_id, backend.name())
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if is_stateless(&context) {
+            return Err(method_not_found("logging/setLevel"));
+        }
+        self.session.log_level.set(request.level);
+        Ok(())
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        let mut prompts = prompts::list();
+        for catalog in self.catalogs(&options).await? {
+            prompts.extend(prompts::server_prompts(&catalog));
+        }
+        Ok(listed!(ListPromptsResult, prompts, request.as_ref()))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        if let Some(prompt) = self.server_prompt(&request, &options).await? {
+            return Ok(prompt.into());
+        }
+        // A policy has no effect here, but must be valid.
+        if options.policy.is_some() {
+            authority(self.backend().await?.worker(), &options).await?;
+        }
+        prompts::get(&request.name, request.arguments.as_ref()).map(Into::into)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        self.completion(&request, &options).await
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method.as_str();
+        if method == describe::METHOD && self.state.manual.is_some() {
+            return self.ai_help(request.params.as_ref(), &context).await;
+        }
+        let gone = is_stateless(&context) && STATEFUL_METHODS.contains(&method);
+        if gone || !METHODS.contains(&method) {
+            return Err(method_not_found(method));
+        }
+        let reason = format!("the parameters do not fit `{method}`");
+        Err(ErrorData::invalid_params(reason, None))
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).collect()
+}
+
+fn method_not_found(method: &str) -> ErrorData {
+    let reason = format!("there is no method `{}`", bailiwick::escape(method));
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None)
+}
+
+impl Gateway {
+    /// Instructions for the model: those of the host, and the worker's open folders.
+    fn instructions(&self, backend: Option<&Backend>) -> String {
+        let text = &self.state.info.instructions;
+        if self.session.roots.are_expected() {
+            return format!(
+                "{text}\nOpen to you: the roots of your client, which `list_roots` names."
+            );
+        }
+        match backend.filter(|_| self.state.files.is_some()) {
+            Some(backend) => {
+                let orientation = capitalized(&backend.worker().orientation());
+                if self.state.client_roots && backend.worker().has_no_root() {
+                    format!("{text}\n{orientation}. {}.", client_roots::HINT)
+                } else {
+                    format!("{text}\n{orientation}.")
+                }
+            }
+            None => text.clone(),
+        }
+    }
+
+    /// The server's capabilities. `literal` is for clients of the proposals' dialect, which expect a plain `true` where
+    /// MCP requires an object.
+    fn capabilities(&self, literal: bool) -> ServerCapabilities {
+        let object = |value: Value| match value {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        };
+        let policy = if literal {
+            json!({"enabled": true, "literal": true})
+        } else {
+            json!({"enabled": true})
+        };
+        let mut experimental = BTreeMap::from([("policy".to_owned(), object(policy))]);
+        let configures = self.state.trust.is_host() || self.state.client_roots;
+        if configures && self.state.schema.is_some() {
+            experimental.insert("configuration".into(), Map::new());
+        }
+        let own = ["policy", "preview", "scopes"].map(|name| format!("{PREFIX}{name}"));
+        let names = own.into_iter().chain([apps::APPS_EXTENSION.to_owned()]);
+        let extensions = names.map(|name| (name, Map::new()));
+        let mut capabilities = ServerCapabilities::builder()
+            .enable_experimental_with(experimental)
+            .enable_extensions_with(extensions.collect())
+            .enable_completions()
+            .enable_logging()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_resources_list_changed()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_tasks()
+            .build();
+        // Only files can be subscribed to.
+        if self.state.files.is_none()
+            && let Some(resources) = &mut capabilities.resources
+        {
+            resources.subscribe = None;
+        }
+        capabilities
+    }
+}

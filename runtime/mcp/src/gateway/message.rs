@@ -1,0 +1,819 @@
+//! Parses and checks messages of a client.
+//!
+//! The first pass builds no values: it counts them, and rejects objects with duplicate keys. Parsers differ in which of
+//! two values they use, so a proxy could have checked another policy or other arguments. The number of values is
+//! limited before they are built, since they take many times the memory of their text.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use rmcp::model::{
+    ClientRequest, ErrorData, InitializeRequestParams, JsonRpcMessage, NumberOrString, Request,
+};
+use rmcp::service::RxJsonRpcMessage;
+use rmcp::{RoleServer, model::CustomRequest};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value, json};
+
+/// Maximum number of values in a message: numbers, strings, arrays, objects and their members.
+pub(super) const MAX_VALUES: usize = 50_000;
+/// Maximum nesting depth.
+const MAX_DEPTH: usize = 100;
+/// Maximum number of messages in a batch.
+pub(super) const MAX_BATCH: usize = 100;
+const NO_BATCH: &str = "a message must be a JSON object; batches are accepted only after `initialize` has agreed on 2025-03-26";
+/// Maximum bytes of a member that are kept while scanning for the id.
+const MAX_MEMBER_BYTES: usize = 4096;
+/// Key of a stateless client's capabilities in `_meta`.
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// A rejected message: the error, and the id to answer to if there is one.
+#[derive(Debug)]
+pub(super) struct RejectedMessage {
+    pub(super) id: Option<NumberOrString>,
+    pub(super) error: Box<ErrorData>,
+}
+
+impl RejectedMessage {
+    pub(super) fn new(id: Option<NumberOrString>, error: ErrorData) -> Self {
+        let error = Box::new(error);
+        Self { id, error }
+    }
+
+    fn invalid(id: Option<NumberOrString>, reason: &str) -> Self {
+        Self::new(id, ErrorData::invalid_request(reason.to_owned(), None))
+    }
+
+    /// The error for a batch in a revision without batches.
+    pub(super) fn batch() -> Self {
+        Self::invalid(None, NO_BATCH)
+    }
+
+    /// The error for a message of more than `max` bytes that `ids` has scanned. Only requests are answered by their id.
+    pub(super) fn too_long(ids: &IdScanner, max: usize) -> Self {
+        let id = ids.id().filter(|_| ids.is_whole() && ids.has_method);
+        Self::invalid(id, &format!("a message has at most {max} bytes"))
+    }
+}
+
+/// The messages of a line.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) messages: Vec<Message>,
+    /// The messages are answered together.
+    pub(super) is_batch: bool,
+}
+
+/// A message, or why it is rejected.
+pub(super) type Message = Result<RxJsonRpcMessage<RoleServer>, RejectedMessage>;
+
+/// Parses a message, or a batch if `batches` is set.
+pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
+    let alone = |message| Parsed {
+        messages: vec![message],
+        is_batch: false,
+    };
+    if !batches || !is_batch(text) {
+        return alone(parse(text));
+    }
+    match split(text) {
+        Ok(texts) => {
+            let mut values = 0;
+            let messages = texts.iter().map(|text| parse_within(text, &mut values));
+            Parsed {
+                messages: messages.collect(),
+                is_batch: true,
+            }
+        }
+        Err(rejected) => alone(Err(rejected)),
+    }
+}
+
+/// Whether a JSON text is an array.
+pub(super) fn is_batch(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"[")
+}
+
+/// Splits a batch into the texts of its messages.
+pub(super) fn split(text: &[u8]) -> Result<Vec<&[u8]>, RejectedMessage> {
+    let parsed = serde_json::from_slice::<IgnoredAny>(text);
+    parsed.map_err(|error| {
+        let reason = format!("invalid JSON: {}", bailiwick::escape(&error.to_string()));
+        RejectedMessage::new(None, ErrorData::parse_error(reason, None))
+    })?;
+    let inner = text.trim_ascii();
+    let inner = inner
+        .strip_prefix(b"[")
+        .and_then(|it| it.strip_suffix(b"]"));
+    let inner = inner.unwrap_or_default().trim_ascii();
+    if inner.is_empty() {
+        return Err(RejectedMessage::invalid(
+            None,
+            "a batch has at least one message",
+        ));
+    }
+    let mut found = Vec::new();
+    let (mut depth, mut at, mut start) = (0_usize, 0, 0);
+    while let Some(byte) = inner.get(at) {
+        match byte {
+            b'"' => {
+                at = string_end(inner, at);
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                found.push(inner.get(start..at).unwrap_or_default().trim_ascii());
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found.push(inner.get(start..).unwrap_or_default().trim_ascii());
+    if found.len() > MAX_BATCH {
+        let reason = format!("a batch has at most {MAX_BATCH} messages");
+        return Err(RejectedMessage::invalid(None, &reason));
+    }
+    Ok(found)
+}
+
+/// Parses one message.
+pub(super) fn parse(text: &[u8]) -> Message {
+    parse_within(text, &mut 0)
+}
+
+/// Parses one message; `values` counts the values of all messages of a batch.
+fn parse_within(text: &[u8], values: &mut usize) -> Message {
+    let replacement = repair(text, values)?;
+    let text = replacement.as_deref().unwrap_or(text);
+    let parsed = serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text);
+    let mut message = parsed.map_err(|_| diagnose(text))?;
+    if let JsonRpcMessage::Request(request) = &mut message
+        && let ClientRequest::CustomRequest(custom) = &request.request
+        && custom.method == "initialize"
+    {
+        let id = request.id.clone();
+        request.request =
+            initialize(custom).map_err(|error| RejectedMessage::new(Some(id), error))?;
+    }
+    Ok(message)
+}
+
+/// Checks a message that the SDK will parse. Returns replacement text if it needs to be normalized. `values` counts the
+/// values of all messages of a batch.
+pub(super) fn check(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
+    let replacement = repair(text, values)?;
+    let text = replacement.as_deref().unwrap_or(text);
+    match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
+        Ok(_) => Ok(replacement),
+        Err(_) => Err(diagnose(text)),
+    }
+}
+
+/// Checks a message without building it. Returns replacement text if it uses the dialect of the proposals, which has
+/// plain `true` where MCP requires an object.
+fn repair(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
+    let scan = scan(text, values)?;
+    if !scan.experimental {
+        return Ok(None);
+    }
+    let Ok(mut message) = serde_json::from_slice::<Value>(text) else {
+        return Ok(None);
+    };
+    let mut changed = false;
+    for pointer in [
+        "/params/capabilities".to_owned(),
+        format!("/params/_meta/{}", CAPABILITIES.replace('/', "~1")),
+    ] {
+        if let Some(Value::Object(capabilities)) = message.pointer_mut(&pointer) {
+            changed |= normalize_capabilities(capabilities)
+                .map_err(|error| RejectedMessage::new(scan_ids(text).id(), error))?;
+        }
+    }
+    Ok(changed.then(|| serde_json::to_vec(&message).ok()).flatten())
+}
+
+/// Replaces plain `true` among the experimental capabilities by objects, and removes values that enable nothing.
+/// Returns whether anything changed.
+fn normalize_capabilities(capabilities: &mut Map<String, Value>) -> Result<bool, ErrorData> {
+    let Some(experimental) = capabilities.get_mut("experimental") else {
+        return Ok(false);
+    };
+    let Value::Object(keys) = experimental else {
+        if !experimental.is_null() {
+            return Err(not_an_object("/capabilities/experimental"));
+        }
+        return Ok(capabilities.remove("experimental").is_some());
+    };
+    if let Some(configuration) = keys.get("configuration")
+        && !configuration.is_object()
+        && !configuration.is_null()
+    {
+        return Err(not_an_object("/capabilities/experimental/configuration"));
+    }
+    let before = keys.values().filter(|value| value.is_object()).count();
+    let changed = before != keys.len();
+    keys.retain(|_, value| {
+        if *value == Value::Bool(true) {
+            *value = Value::Object(Map::new());
+        }
+        value.is_object()
+    });
+    Ok(changed)
+}
+
+fn not_an_object(field: &str) -> ErrorData {
+    let data =
+        json!({"kind": "invalid_configuration", "code": "INVALID_ARGUMENTS", "field": field});
+    ErrorData::invalid_params(format!("`{field}` must be an object"), Some(data))
+}
+
+/// Parses a handshake that the SDK did not recognize.
+fn initialize(custom: &CustomRequest) -> Result<ClientRequest, ErrorData> {
+    let params = custom.params.clone().unwrap_or_default();
+    let params = serde_json::from_value::<InitializeRequestParams>(params);
+    match params {
+        Ok(params) => Ok(ClientRequest::InitializeRequest(Request::new(params))),
+        Err(error) => {
+            let reason = format!(
+                "invalid parameters of `initialize`: {}",
+                bailiwick::escape(&error.to_string())
+            );
+            Err(ErrorData::invalid_params(reason, None))
+        }
+    }
+}
+
+/// The error for a text that passed the first pass but is not a valid message.
+fn diagnose(text: &[u8]) -> RejectedMessage {
+    let id = scan_ids(text).id();
+    let value: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();
+    let reason = match value.get("method") {
+        None => "a request has a `method`",
+        Some(Value::String(_)) if value.contains_key("id") && id.is_none() => {
+            "`id` must be a string or an integer"
+        }
+        Some(Value::String(_)) => "`params` must be an object",
+        Some(_) => "`method` must be a string",
+    };
+    RejectedMessage::invalid(id, reason)
+}
+
+/// The first pass: checks limits and duplicate keys, and counts values.
+fn scan(text: &[u8], values: &mut usize) -> Result<Scan, RejectedMessage> {
+    let mut scan = Scan {
+        values: *values,
+        depth: 0,
+        problem: None,
+        object: false,
+        version: false,
+        experimental: false,
+    };
+    let mut parser = serde_json::Deserializer::from_slice(text);
+    let seed = ScanSeed {
+        scan: &mut scan,
+        member: Member::Other,
+    };
+    let scanned = seed.deserialize(&mut parser).and_then(|()| parser.end());
+    *values = scan.values;
+    match (&scan.problem, scanned) {
+        (Some(Problem::DuplicateKey(key)), _) => {
+            let reason = format!("one object has `{}` twice", bailiwick::escape(key));
+            let error = ErrorData::invalid_params(reason, None);
+            Err(RejectedMessage::new(scan_ids(text).id(), error))
+        }
+        (Some(Problem::Values), _) => {
+            let reason = format!("a message has at most {MAX_VALUES} values");
+            Err(RejectedMessage::invalid(scan_ids(text).id(), &reason))
+        }
+        (Some(Problem::Depth), _) => {
+            let reason = format!("a message is nested at most {MAX_DEPTH} deep");
+            Err(RejectedMessage::invalid(scan_ids(text).id(), &reason))
+        }
+        (None, Err(error)) => {
+            // Truncated or concatenated messages have no reliable id.
+            let ids = scan_ids(text);
+            let id = ids.id().filter(|_| ids.is_whole());
+            let reason = format!("invalid JSON: {}", bailiwick::escape(&error.to_string()));
+            Err(RejectedMessage::new(
+                id,
+                ErrorData::parse_error(reason, None),
+            ))
+        }
+        (None, Ok(())) if !scan.object => Err(RejectedMessage::invalid(None, NO_BATCH)),
+        (None, Ok(())) if !scan.version => {
+            let reason = "`jsonrpc` must be \"2.0\"";
+            Err(RejectedMessage::invalid(scan_ids(text).id(), reason))
+        }
+        (None, Ok(())) => Ok(scan),
+    }
+}
+
+/// State of the first pass.
+#[derive(Debug)]
+struct Scan {
+    values: usize,
+    depth: usize,
+    problem: Option<Problem>,
+    /// The message is an object.
+    object: bool,
+    /// The message has `"jsonrpc": "2.0"`.
+    version: bool,
+    /// Some object has the key `experimental`.
+    experimental: bool,
+}
+
+#[derive(Debug)]
+enum Problem {
+    DuplicateKey(String),
+    Values,
+    Depth,
+}
+
+/// Which member of the message a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Version,
+    Other,
+}
+
+struct ScanSeed<'s> {
+    scan: &'s mut Scan,
+    member: Member,
+}
+
+impl ScanSeed<'_> {
+    /// Enters an array or object.
+    fn enter<E: Error>(&mut self) -> Result<(), E> {
+        self.scan.depth += 1;
+        if self.scan.depth > MAX_DEPTH {
+            self.scan.problem = Some(Problem::Depth);
+            return Err(E::custom("nested too deep"));
+        }
+        Ok(())
+    }
+
+    fn child(&mut self, member: Member) -> ScanSeed<'_> {
+        ScanSeed {
+            scan: self.scan,
+            member,
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ScanSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        self.scan.values += 1;
+        if self.scan.values > MAX_VALUES {
+            self.scan.problem = Some(Problem::Values);
+            return Err(D::Error::custom("too many values"));
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ScanSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        if self.member == Member::Version {
+            self.scan.version = text == "2.0";
+        }
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+        self.enter()?;
+        while items
+            .next_element_seed(self.child(Member::Other))?
+            .is_some()
+        {}
+        self.scan.depth -= 1;
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+        self.enter()?;
+        let top = self.scan.depth == 1;
+        self.scan.object |= top;
+        let mut keys = HashSet::new();
+        while let Some(key) = members.next_key::<String>()? {
+            let member = match key.as_str() {
+                "jsonrpc" if top => Member::Version,
+                _ => Member::Other,
+            };
+            self.scan.experimental |= key == "experimental";
+            if let Some(key) = keys.replace(key) {
+                self.scan.problem = Some(Problem::DuplicateKey(key));
+                return Err(A::Error::custom("a key is there twice"));
+            }
+            members.next_value_seed(self.child(member))?;
+        }
+        self.scan.depth -= 1;
+        Ok(())
+    }
+}
+
+/// The id of a message, if it is unambiguous.
+pub(super) fn id(text: &[u8]) -> Option<NumberOrString> {
+    scan_ids(text).id()
+}
+
+/// Finds the id of a message that cannot be parsed, by brackets and strings only. Accepts the text in pieces.
+#[derive(Debug, Default)]
+pub(super) struct IdScanner {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// Whether the text begins with `{`.
+    is_object: Option<bool>,
+    /// The outermost object or array has ended.
+    ended: bool,
+    /// There is text after it.
+    trailing: bool,
+    /// Key of the current member of the outermost object.
+    key: Option<String>,
+    /// Beginning of the current key or value of the outermost object.
+    token: Vec<u8>,
+    /// Number of `id` members of the outermost object, and the last one.
+    ids: usize,
+    last_id: Option<NumberOrString>,
+    has_method: bool,
+}
+
+impl IdScanner {
+    pub(super) fn feed(&mut self, text: &[u8]) {
+        for byte in text {
+            self.next(*byte);
+        }
+    }
+
+    /// The id, if there is exactly one.
+    fn id(&self) -> Option<NumberOrString> {
+        let id = self.last_id.clone();
+        id.filter(|_| self.ids == 1 && self.is_object == Some(true))
+    }
+
+    /// Whether the object ends at the end of the text.
+    fn is_whole(&self) -> bool {
+        self.ended && !self.trailing
+    }
+
+    fn next(&mut self, byte: u8) {
+        if self.in_string {
+            self.keep(byte);
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return;
+        }
+        if byte.is_ascii_whitespace() {
+            if !self.token.is_empty() {
+                self.keep(byte);
+            }
+            return;
+        }
+        self.is_object.get_or_insert(byte == b'{');
+        self.trailing |= self.ended;
+        match byte {
+            b'{' | b'[' => {
+                self.keep(byte);
+                self.depth += 1;
+            }
+            b'}' | b']' => {
+                if self.depth == 1 {
+                    self.end_member();
+                    self.ended = true;
+                }
+                self.depth = self.depth.saturating_sub(1);
+            }
+            b':' if self.depth == 1 => {
+                let key = serde_json::from_slice(&self.token).ok();
+                self.key = key.filter(|_| self.key.is_none());
+                self.token.clear();
+            }
+            b',' if self.depth == 1 => self.end_member(),
+            _ => {
+                self.in_string = byte == b'"';
+                self.keep(byte);
+            }
+        }
+    }
+
+    fn keep(&mut self, byte: u8) {
+        if self.depth == 1 && self.token.len() < MAX_MEMBER_BYTES {
+            self.token.push(byte);
+        }
+    }
+
+    fn end_member(&mut self) {
+        match self.key.take().as_deref() {
+            Some("id") => {
+                self.ids += 1;
+                self.last_id = serde_json::from_slice(&self.token).ok();
+            }
+            Some("method") => self.has_method = true,
+            _ => {}
+        }
+        self.token.clear();
+    }
+}
+
+/// Scans a whole text.
+fn scan_ids(text: &[u8]) -> IdScanner {
+    let mut ids = IdScanner::default();
+    ids.feed(text);
+    ids
+}
+
+/// End of the string that begins at `start`.
+fn string_end(text: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(params: &str) -> String {
+        format!(r#"{{"jsonrpc":"2.0","method":"m","params":{params},"id":5}}"#)
+    }
+
+    #[track_caller]
+    fn check_duplicate_key(text: &str, expected: Option<&str>) {
+        let found = match scan(text.as_bytes(), &mut 0) {
+            Err(rejected) => Some(rejected.error.message.into_owned()),
+            Ok(_) => None,
+        };
+        let expected = expected.map(|key| format!("one object has `{key}` twice"));
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn duplicate_key_is_found_at_any_depth_and_escaping() {
+        check_duplicate_key(&message(r#"{"a":1,"a":1}"#), Some("a"));
+        check_duplicate_key(
+            &message(r#"{"x":[0,-1,1.5,null,true,"s",{"y":{"b":{},"c":2,"b":3}}]}"#),
+            Some("b"),
+        );
+        check_duplicate_key(
+            &message(r#"{"policy":{},"polic\u0079":{}}"#),
+            Some("policy"),
+        );
+    }
+
+    #[test]
+    fn equal_keys_in_several_objects_are_accepted() {
+        check_duplicate_key(&message(r#"{"a":{"a":[{"a":1},{"a":"a"}]},"b":"a"}"#), None);
+        check_duplicate_key(&message(r#"{"a":1,"A":2}"#), None);
+    }
+
+    fn values(count: usize) -> String {
+        // The message, its version, method, id and params, and the array.
+        let array = vec!["1"; count - 6].join(",");
+        message(&format!(r#"{{"a":[{array}]}}"#))
+    }
+
+    #[test]
+    fn values_and_depth_are_bounded_and_the_refusal_has_the_id() {
+        assert!(parse(values(MAX_VALUES).as_bytes()).is_ok());
+        let rejected = parse(values(MAX_VALUES + 1).as_bytes()).unwrap_err();
+        assert_eq!(rejected.id, Some(NumberOrString::Number(5)));
+        assert!(rejected.error.message.contains("50000 values"));
+        let nested = |depth: usize| {
+            let depth = depth - 2;
+            message(&format!(
+                r#"{{"a":{}{}}}"#,
+                "[".repeat(depth),
+                "]".repeat(depth)
+            ))
+        };
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+        for depth in [MAX_DEPTH + 1, 100_000] {
+            let rejected = parse(nested(depth).as_bytes()).unwrap_err();
+            assert_eq!(rejected.id, Some(NumberOrString::Number(5)), "{depth}");
+            assert!(rejected.error.message.contains("100 deep"), "{depth}");
+        }
+    }
+
+    #[test]
+    fn invalid_json_is_answered_by_its_id() {
+        for (text, id) in [
+            (message(r#"{"a":"\ud800"}"#), true),
+            (message(r#"{"a":"}\"\\",}"#), true),
+            (message(r#"{"a":tru}"#), true),
+            (message(r#"{"id":7,"a":tru}"#), true),
+            (message(r#"{"a":1"#), false),
+            (message("{}").replace("{}", "}{"), false),
+            (message("{}") + "x", false),
+            (message("{}") + &message("{}"), false),
+            (message("tru").replace("5}", r#"5,"id":6}"#), false),
+            (r#"["id":5]"#.into(), false),
+        ] {
+            let rejected = parse(text.as_bytes()).unwrap_err();
+            assert_eq!(rejected.id.is_some(), id, "{text}");
+            if id {
+                assert_eq!(rejected.id, Some(NumberOrString::Number(5)), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn batch_is_split_into_its_messages() {
+        let split = |text: &str| -> Result<Vec<String>, i32> {
+            let found = split(text.as_bytes()).map_err(|rejected| rejected.error.code.0)?;
+            Ok(found
+                .iter()
+                .map(|one| String::from_utf8_lossy(one).into_owned())
+                .collect())
+        };
+        let one = r#"{"a":[1,{"b":"],[\"{"}],"c":"\ud800"}"#;
+        assert_eq!(
+            split(&format!(" [ {one} , 7,\n[1,2] ] ")).unwrap(),
+            [one, "7", "[1,2]"]
+        );
+        for (text, code) in [
+            ("[]", -32600),
+            ("[ ]", -32600),
+            ("[1,]", -32700),
+            ("[1 2]", -32700),
+            ("[1", -32700),
+            ("[1]]", -32700),
+        ] {
+            assert_eq!(split(text), Err(code), "{text}");
+        }
+        let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
+        assert_eq!(split(&many(MAX_BATCH)).unwrap().len(), MAX_BATCH);
+        assert_eq!(split(&many(MAX_BATCH + 1)), Err(-32600));
+    }
+
+    #[test]
+    fn values_of_all_messages_of_a_batch_are_bounded_together() {
+        let batch = format!("[{},{}]", values(MAX_VALUES - 6), message("{}"));
+        let messages = |text: &str| {
+            let parsed = read(text.as_bytes(), true);
+            assert!(parsed.is_batch);
+            parsed.messages
+        };
+        assert!(messages(&batch).iter().all(Result::is_ok));
+        let batch = format!("[{},{}]", values(MAX_VALUES - 4), message("{}"));
+        let refused = messages(&batch).pop().unwrap().unwrap_err();
+        assert_eq!(refused.id, Some(NumberOrString::Number(5)));
+        let alone = read(batch.as_bytes(), false);
+        assert!(!alone.is_batch && alone.messages[0].is_err());
+    }
+
+    #[test]
+    fn oversized_request_is_answered_by_its_id() {
+        let id = |text: &str| RejectedMessage::too_long(&scan_ids(text.as_bytes()), 1).id;
+        let long = "x".repeat(100_000);
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":9,"method":"m","params":{{"a":"{long}"}}}}"#),
+            format!(r#"{{"method":"m","params":{{"a":"{long}"}},"jsonrpc":"2.0","id":9}}"#),
+            format!(r#"{{"method":"m","params":{{"a":"{long}"}},"id" : 9 ,"z":"{long}"}}"#)
+                + "\r\n",
+            format!(
+                r#" {{"method":"m","params":{{"id":7,"a":["{long}",{{"id":8}}]}},"\u0069d":9}}"#
+            ),
+            format!(r#"{{"method":"m","params":{{"a":"{long},\"id\":7,\\"}},"id":9}}"#),
+            format!(r#"{{"method":"id","{long}":"id","params":["id",7],"id":9}}"#),
+        ] {
+            assert_eq!(id(&text), Some(NumberOrString::Number(9)), "{}", text.len());
+        }
+        let text = format!(r#"{{"method":"m","params":["{long}"],"id":"a\"b"}}"#);
+        assert_eq!(id(&text), Some(NumberOrString::String("a\"b".into())));
+    }
+
+    #[test]
+    fn oversized_message_with_ambiguous_id_is_answered_without() {
+        let long = "x".repeat(100_000);
+        for text in [
+            // A nested id, two ids, or none.
+            format!(r#"{{"method":"m","params":{{"id":9,"a":"{long}"}}}}"#),
+            format!(r#"{{"method":"m","params":"{long}\",\"id\":9"}}"#),
+            format!(r#"{{"id":9,"method":"m","params":"{long}","id":9}}"#),
+            format!(r#"{{"id":9,"method":"m","params":"{long}","\u0069d":8}}"#),
+            format!(r#"{{"id":"{long}","method":"m"}}"#),
+            format!(r#"{{"id":1.5,"method":"m","params":"{long}"}}"#),
+            format!(r#"{{"id":{{"id":9}},"method":"m","params":"{long}"}}"#),
+            format!(r#"{{"id":9 8,"method":"m","params":"{long}"}}"#),
+            // A response.
+            format!(r#"{{"jsonrpc":"2.0","id":9,"result":{{"method":"{long}"}}}}"#),
+            // Truncated, concatenated, a batch, not JSON.
+            format!(r#"{{"method":"m","id":9,"params":"{long}"#),
+            format!(r#"{{"method":"m","id":9,"params":{{"a":"{long}"}}"#),
+            format!(r#"{{"method":"m","id":9,"params":"{long}"}}{{"id":9}}"#),
+            format!(r#"[{{"method":"m","id":9,"params":"{long}"}}]"#),
+            format!(r#"["method":"m","id":9,"params":"{long}"]"#),
+            long,
+        ] {
+            let text = text.as_bytes();
+            assert_eq!(
+                RejectedMessage::too_long(&scan_ids(text), 1).id,
+                None,
+                "{}",
+                text.len()
+            );
+        }
+    }
+
+    #[test]
+    fn id_scanner_accepts_text_in_pieces() {
+        let text = r#" {"method":"m\"","params":{"id":1,"a":"\\"},"id":"nine"} "#.as_bytes();
+        for size in 1..text.len() {
+            let mut ids = IdScanner::default();
+            text.chunks(size).for_each(|piece| ids.feed(piece));
+            let id = RejectedMessage::too_long(&ids, 1).id;
+            assert_eq!(id, Some(NumberOrString::String("nine".into())), "{size}");
+        }
+    }
+
+    #[test]
+    fn other_json_rpc_version_is_refused_by_its_id() {
+        for version in [r#""1.0""#, "2.0", "2", "null", r#"{"jsonrpc":"2.0"}"#] {
+            let text = message("{}").replace(r#""2.0""#, version);
+            let rejected = parse(text.as_bytes()).unwrap_err();
+            assert_eq!(rejected.id, Some(NumberOrString::Number(5)), "{text}");
+            assert!(rejected.error.message.contains("jsonrpc"), "{text}");
+        }
+    }
+
+    fn handshake(experimental: &str) -> Result<RxJsonRpcMessage<RoleServer>, RejectedMessage> {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":5,"method":"initialize","params":{{"protocolVersion":"2025-11-25",
+            "clientInfo":{{"name":"a","version":"1"}},"capabilities":{{"experimental":{experimental}}}}}}}"#
+        );
+        parse(text.as_bytes())
+    }
+
+    #[test]
+    fn experimental_capabilities_may_be_plain_true() {
+        for (experimental, kept_bytes) in [
+            (r#"{"policy":true,"configuration":{"a":1}}"#, 2),
+            (r#"{"policy":{},"other":false,"configuration":null}"#, 1),
+            ("null", 0),
+        ] {
+            let message = handshake(experimental).unwrap();
+            let JsonRpcMessage::Request(request) = message else {
+                panic!("no request");
+            };
+            let ClientRequest::InitializeRequest(request) = request.request else {
+                panic!("no handshake");
+            };
+            let keys = request.params.capabilities.experimental;
+            assert_eq!(keys.unwrap_or_default().len(), kept_bytes, "{experimental}");
+        }
+    }
+
+    #[test]
+    fn error_names_a_configuration_that_is_not_an_object() {
+        for configuration in ["true", "7", r#""x""#, "[]"] {
+            let rejected = handshake(&format!(r#"{{"configuration":{configuration}}}"#));
+            let rejected = rejected.unwrap_err();
+            assert_eq!(rejected.id, Some(NumberOrString::Number(5)));
+            let data = rejected.error.data.unwrap();
+            assert_eq!(data["field"], "/capabilities/experimental/configuration");
+        }
+        let rejected = handshake("7").unwrap_err();
+        let data = rejected.error.data.unwrap();
+        assert_eq!(data["field"], "/capabilities/experimental");
+    }
+}

@@ -1,0 +1,312 @@
+//! Tools of the gateway for views: review rows, previews, and calls that need confirmation.
+
+use std::borrow::Cow;
+
+use rmcp::ErrorData;
+use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, JsonObject, Tool};
+use rmcp::service::{RequestContext, RoleServer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::call::cancelled;
+use super::meta::RequestOptions;
+use super::requests::request_cancelled;
+use super::resources::shows_only_readable;
+use super::{Gateway, convert};
+use bailiwick::call::{Asks, Call, CallMeta, Origin};
+use bailiwick::effect::{Change, Entry, Op};
+use bailiwick::error::{CallError, Code};
+use bailiwick::path::VirtualPath;
+use bailiwick::policy::Verdict;
+use bailiwick::worker::Worker;
+
+const REVIEW_ROWS: &str = "review_rows";
+const PREVIEW_CALL: &str = "preview_call";
+const COMMIT_CALL: &str = "commit_call";
+/// Suffix of a review's URI that requests the state of its files.
+const STATE_SUFFIX: &str = ".state";
+/// Maximum number of files per review whose state is checked.
+const MAX_FILES: usize = 32;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReviewArgs {
+    uri: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreviewArgs {
+    tool: String,
+    #[serde(default)]
+    arguments: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommitArgs {
+    tool: String,
+    #[serde(default)]
+    arguments: JsonObject,
+    preview_token: Option<String>,
+}
+
+/// The tools.
+pub(super) fn tools() -> [Tool; 3] {
+    let read = json!({
+        "type": "object",
+        "properties": {"uri": {"type": "string", "description": "Such an address"}},
+        "required": ["uri"],
+        "additionalProperties": false,
+    });
+    let preview = json!({
+        "type": "object",
+        "properties": {
+            "tool": {"type": "string", "description": "The tool that would be called"},
+            "arguments": {"type": "object", "description": "With these arguments"},
+        },
+        "required": ["tool"],
+        "additionalProperties": false,
+    });
+    let mut commit = preview.clone();
+    if let Some(properties) = commit.get_mut("properties").and_then(Value::as_object_mut) {
+        let token = json!({"type": "string", "description": "Of the preview that is carried out; STALE_PREVIEW if it would do anything else now"});
+        properties.insert("preview_token".into(), token);
+    }
+    let mut tools = [
+        (REVIEW_ROWS, "Read a review", "Reads `ui://TOOL/ID.rows` or `ui://TOOL/ID.state`, for views whose host offers them no resources.", read),
+        (PREVIEW_CALL, "Preview a call", "Says what a call would change, and changes nothing.", preview),
+        (COMMIT_CALL, "Ask for a call", "Asks a person to allow a call that changes something, and makes it if they do.", commit),
+    ]
+    .map(|(name, title, description, schema)| {
+        let schema = match schema {
+            Value::Object(schema) => schema,
+            _ => JsonObject::new(),
+        };
+        convert::gateway_tool(name, title, description, schema)
+    });
+    if let Some(annotations) = tools.last_mut().and_then(|tool| tool.annotations.as_mut()) {
+        annotations.read_only_hint = Some(false);
+        annotations.destructive_hint = Some(true);
+        annotations.idempotent_hint = Some(false);
+    }
+    tools
+}
+
+/// If the request is `commit_call` of a client with `views`, the call that it contains, which a person must allow;
+/// otherwise the request itself.
+pub(super) fn commit_request(
+    mut request: CallToolRequestParams,
+    views: bool,
+    backend: &Backend,
+    options: &mut RequestOptions,
+) -> Result<CallToolRequestParams, CallError> {
+    let worker = backend.worker();
+    if !views || request.name != COMMIT_CALL || worker.has_tool(COMMIT_CALL) {
+        return Ok(request);
+    }
+    let commit = Value::Object(request.arguments.take().unwrap_or_default());
+    let commit: CommitArgs = parse_arguments(commit)?;
+    require_mutating(worker, &commit.tool)?;
+    if let Some(token) = commit.preview_token {
+        let invalid = |_| CallError::new(Code::InvalidArguments, "that is no token of a preview");
+        options.preview_token = Some(token.parse().map_err(invalid)?);
+    }
+    options.origin = Origin::View;
+    options.confirm = true;
+    request.name = commit.tool.into();
+    request.arguments = Some(commit.arguments);
+    Ok(request)
+}
+
+/// Rejects tools that are unknown or only read.
+fn require_mutating(worker: &Worker, tool: &str) -> Result<(), CallError> {
+    if worker.tool(tool).is_none() {
+        return Err(CallError::unknown_tool(tool));
+    }
+    if worker.mutates(tool) {
+        return Ok(());
+    }
+    let message = "this tool changes nothing, so there is nothing to preview or to allow";
+    Err(CallError::new(Code::InvalidArguments, message))
+}
+
+impl Gateway {
+    /// Calls one of [`tools`], until the client cancels; `None` for any other name.
+    pub(super) async fn call_view_tool(
+        &self,
+        request: &CallToolRequestParams,
+        backend: &Backend,
+        options: &RequestOptions,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<Result<CallToolResult, ErrorData>> {
+        tokio::select! {
+            biased;
+            answer = self.run_view_tool(request, backend, options) => answer,
+            () = request_cancelled(context) => Some(Err(cancelled())),
+        }
+    }
+
+    async fn run_view_tool(
+        &self,
+        request: &CallToolRequestParams,
+        backend: &Backend,
+        options: &RequestOptions,
+    ) -> Option<Result<CallToolResult, ErrorData>> {
+        let worker = backend.worker();
+        let name: &str = &request.name;
+        if worker.has_tool(name) {
+            return None;
+        }
+        let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+        let answer = match name {
+            REVIEW_ROWS => self.read_review(backend, arguments, options).await,
+            PREVIEW_CALL => preview_call(backend, arguments, options).await,
+            _ => self.call_file_browser_tool(worker, name, &arguments, options)?,
+        };
+        let result = answer.map(|value| {
+            let mut result = CallToolResult::success(vec![ContentBlock::text(name)]);
+            result.structured_content = Some(value);
+            result
+        });
+        Some(result.or_else(|error| convert::failure(&error)))
+    }
+
+    async fn read_review(
+        &self,
+        backend: &Backend,
+        arguments: Value,
+        options: &RequestOptions,
+    ) -> Result<Value, CallError> {
+        let ReviewArgs { uri } = parse_arguments(arguments)?;
+        let worker = backend.worker();
+        let gone = || {
+            CallError::new(
+                Code::NotFound,
+                "there is no such review; it may no longer be kept",
+            )
+        };
+        if let Some(policy) = &options.policy {
+            let authority = worker.authority_under(Some(policy), options.origin).await?;
+            if !shows_only_readable(worker, &authority, &uri) {
+                return Err(gone());
+            }
+        }
+        if let Some(state) = self.review_state(backend, &uri).await {
+            return Ok(state);
+        }
+        let rows = uri.contains(".rows");
+        let artifact = worker.artifact(&uri).ok().filter(|_| rows);
+        let read = artifact.and_then(|artifact| serde_json::from_slice(&artifact.bytes).ok());
+        read.ok_or_else(gone)
+    }
+
+    /// Compares the files of a call with its review: with their state before the call for a preview, else after it.
+    /// `None` if `uri` is not for that.
+    ///
+    /// The worker's own read tool checks them, so the result has no more than the worker may know, and `unknown`
+    /// otherwise. Each check is a normal call: authorized, audited and counted.
+    pub(super) async fn review_state(&self, backend: &Backend, uri: &str) -> Option<Value> {
+        let review = backend.worker().review(uri.strip_suffix(STATE_SUFFIX)?)?;
+        let mut states = Vec::new();
+        for change in review.changes() {
+            states.push(if states.len() < MAX_FILES {
+                self.state(backend, change, review.is_preview()).await
+            } else {
+                "unknown"
+            });
+        }
+        Some(json!({ "changes": states }))
+    }
+
+    async fn state(&self, backend: &Backend, change: &Change, preview: bool) -> &'static str {
+        let (path, expected) = match (preview, change.op, &change.to) {
+            (true, ..) => (&change.path, change.before),
+            (false, Op::Move | Op::Copy, Some(to)) => (to, change.after),
+            (false, ..) => (&change.path, change.after),
+        };
+        if change.diff.hidden || !self.may_read(backend, path) {
+            return "unknown";
+        }
+        match expected {
+            Entry::File { hash, .. } => match self.has_hash(path, &hash.to_string()).await {
+                Ok(true) => "same",
+                Ok(false) => "changed",
+                Err(error) if error.code() == Code::NotFound => "changed",
+                Err(_) => "unknown",
+            },
+            Entry::Absent => match self.has_hash(path, "").await {
+                Err(error) if error.code() == Code::NotFound => "same",
+                Ok(_) => "changed",
+                Err(error) if error.code() == Code::NotRegular => "changed",
+                Err(_) => "unknown",
+            },
+            Entry::Directory { .. } => "unknown",
+        }
+    }
+
+    /// Whether the worker may read the path, so that a missing file is known to be missing.
+    fn may_read(&self, backend: &Backend, path: &VirtualPath) -> bool {
+        let Some(files) = &self.state.files else {
+            return false;
+        };
+        let call = Call::new(files.read, json!({"path": path.as_str()}));
+        let explained = backend.worker().explain(&call);
+        explained.is_ok_and(|needs| needs.iter().all(|need| need.verdict == Verdict::Allow))
+    }
+
+    /// Whether the file has that hash; no file has the empty hash.
+    async fn has_hash(&self, path: &VirtualPath, hash: &str) -> Result<bool, CallError> {
+        let files = self.state.files.as_ref();
+        let read = files.ok_or_else(|| CallError::new(Code::Internal, "no files are served"))?;
+        let mut arguments = json!({"path": path.as_str(), "limit": 1});
+        if let (false, Value::Object(arguments)) = (hash.is_empty(), &mut arguments) {
+            arguments.insert("known_hash".into(), hash.into());
+        }
+        let options = RequestOptions {
+            origin: Origin::View,
+            ..RequestOptions::default()
+        };
+        let read = self.run_tool(read.read, arguments, &options).await?;
+        let output = read.structured()?;
+        Ok(output.pointer("/files/0/unchanged") == Some(&Value::Bool(true)))
+    }
+}
+
+/// The review of a previewed call.
+async fn preview_call(
+    backend: &Backend,
+    arguments: Value,
+    options: &RequestOptions,
+) -> Result<Value, CallError> {
+    let PreviewArgs { tool, arguments } = parse_arguments(arguments)?;
+    let worker = backend.worker();
+    require_mutating(worker, &tool)?;
+    let call = Call::new(&tool, arguments).meta(CallMeta {
+        origin: Origin::View,
+        policy: options.policy.clone(),
+        preview_token: None,
+        deadline: None,
+        progress: None,
+        asks: Asks::Refuse,
+        confirm: false,
+        requests: None,
+    });
+    let preview = worker.submit_preview(call).await?;
+    let mut artifacts = preview.artifacts.iter();
+    let uri = artifacts
+        .find(|made| made.name == "review")
+        .map(|made| &made.uri);
+    Ok(json!({
+        "intent": preview.intent,
+        "review": uri,
+        "output": preview.reply.structured()?,
+        "preview_token": preview.token,
+    }))
+}
+
+fn parse_arguments<T: for<'de> Deserialize<'de>>(arguments: Value) -> Result<T, CallError> {
+    let read = serde_json::from_value(arguments);
+    read.map_err(|error| CallError::new(Code::InvalidArguments, Cow::from(error.to_string())))
+}

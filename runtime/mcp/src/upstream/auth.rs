@@ -1,0 +1,182 @@
+//! OAuth 2.1 sign-in at third-party servers.
+//!
+//! A server names its authorisation server, which names its endpoints. The host chooses none of them, so `fetch` limits
+//! the addresses, the number of requests and the size of responses. A person opens one URL in their browser, and the
+//! host returns the redirected URL. The log output of rmcp is discarded meanwhile, because it contains codes.
+
+mod account;
+mod authenticated_client;
+mod authorization_response;
+mod credentials;
+mod fetch;
+mod flow;
+mod loopback;
+mod sign_in_audit;
+
+use bailiwick::requests::BoxFuture;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::spec::{ServerSpec, SpecError};
+
+pub(super) use account::{Account, SignInOutcome};
+pub(super) use authenticated_client::AuthenticatedClient;
+pub use loopback::LoopbackRedirect;
+pub(super) use sign_in_audit::SignInAudit;
+
+/// OAuth configuration for servers that require a sign-in. Without it, or without [`ServerRequests::sign_in`], such a
+/// server is not connected. The same question is asked at most once in five minutes, unless [`retry`] is called.
+///
+/// [`ServerRequests::sign_in`]: super::ServerRequests::sign_in
+/// [`retry`]: super::Upstreams::retry
+#[derive(Clone)]
+pub struct OAuth {
+    redirect_uri: String,
+    name: String,
+    client_id_metadata_url: Option<String>,
+    preregistered: BTreeMap<String, (String, Option<String>)>,
+    issuers: BTreeMap<String, String>,
+    store: Option<Arc<dyn TokenStore>>,
+    allow_private: bool,
+}
+
+impl fmt::Debug for OAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuth").finish_non_exhaustive()
+    }
+}
+
+impl OAuth {
+    /// `redirect_uri` is where browsers are redirected: a loopback address ([`LoopbackRedirect::redirect_uri`]), an
+    /// `https` URL, or a custom scheme that opens the host's application.
+    #[must_use]
+    pub fn new(redirect_uri: impl Into<String>) -> Self {
+        Self {
+            redirect_uri: redirect_uri.into(),
+            name: "bailiwick".to_owned(),
+            client_id_metadata_url: None,
+            preregistered: BTreeMap::new(),
+            issuers: BTreeMap::new(),
+            store: None,
+            allow_private: false,
+        }
+    }
+
+    /// Sets the client name that authorisation servers show to people.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the `https://` URL of the host's client ID metadata document, for authorisation servers that support it.
+    #[must_use]
+    pub fn client_id_metadata_url(mut self, url: impl Into<String>) -> Self {
+        self.client_id_metadata_url = Some(url.into());
+        self
+    }
+
+    /// Sets the issuer of the authorisation server for a server; the default is the one that the server names. The
+    /// endpoints of a configured issuer may be on other hosts.
+    #[must_use]
+    pub fn issuer(mut self, server: impl Into<String>, issuer: impl Into<String>) -> Self {
+        self.issuers.insert(server.into(), issuer.into());
+        self
+    }
+
+    /// Sets the client ID that the host is registered with for a server, and the client secret, if it has one. A secret
+    /// for a server that is not on this machine requires an [`issuer`], which receives it.
+    ///
+    /// [`issuer`]: Self::issuer
+    #[must_use]
+    pub fn preregistered_client(
+        mut self,
+        server: impl Into<String>,
+        client: impl Into<String>,
+        secret: Option<String>,
+    ) -> Self {
+        let client = (client.into(), secret);
+        self.preregistered.insert(server.into(), client);
+        self
+    }
+
+    /// Sets the store for tokens. Without it, tokens are lost when the process ends.
+    #[must_use]
+    pub fn store(mut self, store: impl TokenStore) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Lets servers on the public network name authorisation servers on private networks.
+    #[must_use]
+    pub fn private_networks(mut self) -> Self {
+        self.allow_private = true;
+        self
+    }
+
+    /// Rejects an insecure redirect URI, and a client secret for a remote server without a configured issuer.
+    pub(super) fn check(&self, specs: &[ServerSpec]) -> Result<(), SpecError> {
+        let insecure = specs.iter().find(|spec| {
+            let secret = self.preregistered.get(&spec.name);
+            let secret = secret.is_some_and(|(_, secret)| secret.is_some());
+            secret && !self.issuers.contains_key(&spec.name) && !spec.is_loopback()
+        });
+        if let Some(spec) = insecure {
+            return Err(SpecError::Issuer(spec.name.clone()));
+        }
+        let redirect_uri = reqwest::Url::parse(&self.redirect_uri);
+        let safe = redirect_uri.is_ok_and(|url| {
+            let web = matches!(url.scheme(), "http" | "https");
+            url.fragment().is_none() && !(web && super::address::is_insecure(&url))
+        });
+        if safe {
+            Ok(())
+        } else {
+            Err(SpecError::RedirectUri(
+                bailiwick::escape(&self.redirect_uri).into(),
+            ))
+        }
+    }
+}
+
+/// Storage for OAuth credentials, such as a keychain. The stored text is secret and opaque to the host.
+pub trait TokenStore: Send + Sync + 'static {
+    /// Loads the text saved for a server. `server` is its [`label`](super::Upstreams::label), which changes with the
+    /// address.
+    fn load(&self, server: String) -> BoxFuture<'_, Option<String>>;
+
+    /// Replaces the saved text of a server; `None` deletes it.
+    fn save(&self, server: String, kept: Option<String>) -> BoxFuture<'_, ()>;
+}
+
+/// Why a sign-in failed. It contains no text of servers, which may repeat secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum SignInError {
+    #[error("the person declined to sign in")]
+    Declined,
+    #[error("no person could be asked to sign in, or none answered")]
+    Unavailable,
+    #[error("the authorisation server refused the request to sign in")]
+    Rejected,
+    #[error("what the person said cannot be recorded, so it does not count")]
+    Unrecorded,
+    #[error("a sign-in was asked for already, and the server is not content with it")]
+    AlreadyAsked,
+    #[error("the authorisation server of this server is not found, or cannot be trusted")]
+    Discovery,
+    #[error("the authorisation server does not know this host and lets it not register")]
+    NotRegistered,
+    #[error("the server wants more than a person can be shown")]
+    TooManyScopes,
+    #[error("the authorisation server does not protect codes by S256")]
+    Pkce,
+    #[error("what the browser was led back with is not the answer to what was asked")]
+    State,
+    #[error("the answer is by another authorisation server than was asked")]
+    Issuer,
+    #[error("the authorisation server gives no token")]
+    Token,
+    #[error("the authorisation server did not answer in time")]
+    TimedOut,
+}

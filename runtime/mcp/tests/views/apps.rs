@@ -1,0 +1,563 @@
+//! Tests of well-behaved apps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bailiwick::permission::Lifetime;
+use bailiwick::{Answer, Code, Origin, Policy, Scripted};
+use bailiwick_mcp::view::{DenyView, View, ViewError, ViewEvent, ViewSpec, ViewState};
+use serde_json::{Value, json};
+
+use super::guest::{
+    Host, PATIENCE, apps, echo, listed, names, offered, offering, opened, quick, says, tool, until,
+    worker, yes,
+};
+use super::{at, rounds};
+
+#[tokio::test]
+async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
+    let (approver, asked) = yes();
+    let stage = apps(|builder| builder.approver(approver)).await;
+    let worker = worker(&stage).await;
+    let tools = vec![tool("get-view", true), tool("go_to", false)];
+    let (view, _guest) = offered(&worker, "files", offering(tools, echo)).await;
+    assert_eq!(view.app(), Some(("board", "2")));
+    assert_eq!(names(&worker), ["app_files__get-view", "app_files__go_to"]);
+    let listed = worker.tools();
+    let get = listed
+        .iter()
+        .find(|tool| tool.spec.name == "app_files__get-view")
+        .unwrap();
+    assert!(
+        get.spec
+            .description
+            .starts_with("A tool of the app `app_files` (board 2), in words that nobody checked:")
+    );
+    assert_eq!(get.input_schema, json!({"type": "object"}));
+
+    let read = worker
+        .call("app_files__get-view", json!({"a": 1}))
+        .await
+        .unwrap();
+    assert_eq!(read.text(), r#"{"a":1}"#);
+    assert!(
+        asked.lock().unwrap().is_empty(),
+        "what only reads was asked about"
+    );
+    let moved = worker.call("app_files__go_to", Value::Null).await.unwrap();
+    assert_eq!(moved.text(), "{}");
+    let sentence = "Call `go_to` of the app `app_files`";
+    assert_eq!(*asked.lock().unwrap(), [sentence]);
+    let sent = stage.texts("remote_call", "/event/server").await;
+    assert_eq!(sent, vec![Some("app_files".to_owned()); 2]);
+    let preview = worker.preview("app_files__go_to", json!({})).await;
+    assert_eq!(preview.unwrap_err().code(), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn without_a_person_an_app_is_read_and_not_driven() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let tools = vec![tool("look", true), tool("push", false)];
+    let (_view, _guest) = offered(&worker, "files", offering(tools, echo)).await;
+    assert!(worker.call("app_files__look", json!({})).await.is_ok());
+    let refused = worker.call("app_files__push", json!({})).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ScopeRequired);
+    let needs = refused.requested_scopes()[0].to_string();
+    assert!(needs.starts_with("write:mcp:app_files~"), "{needs}");
+}
+
+#[tokio::test]
+async fn a_policy_speaks_of_apps_by_their_names() {
+    let stage = apps(|builder| builder).await;
+    let some = Policy::new()
+        .allow("read:mcp:app_files:look")
+        .allow("write:mcp:app_files");
+    let worker = stage.worker(some).await;
+    let tools = || vec![tool("look", true), tool("see", true)];
+    let (_one, _guest) = offered(&worker, "files", offering(tools(), echo)).await;
+    let (_other, _other_guest) = offered(&worker, "other", offering(tools(), echo)).await;
+    assert_eq!(names(&worker), ["app_files__look"]);
+    assert!(worker.call("app_files__look", json!({})).await.is_ok());
+    let refused = worker.call("app_files__see", json!({})).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let elsewhere = stage.worker(Policy::new()).await;
+    assert!(names(&elsewhere).is_empty(), "a view is one worker's");
+    let unknown = elsewhere
+        .call("app_files__look", json!({}))
+        .await
+        .unwrap_err();
+    assert_eq!(unknown.code(), Code::UnknownTool);
+}
+
+#[tokio::test]
+async fn two_views_of_one_app_are_two() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let whose = |name: &'static str| {
+        let tools = vec![tool("who", true)];
+        offering(tools, move |_, _| Some(json!({"result": says(name)})))
+    };
+    let (_one, _guest) = offered(&worker, "left", whose("the left")).await;
+    let (other, _other_guest) = offered(&worker, "right", whose("the right")).await;
+    let text = async |name| worker.call(name, json!({})).await.unwrap().text();
+    assert_eq!(text("app_left__who").await, "the left");
+    assert_eq!(text("app_right__who").await, "the right");
+    let taken = View::open(&worker, ViewSpec::new("left"), DenyView).await;
+    assert!(matches!(taken, Err(ViewError::Taken(_))));
+    let odd = View::open(&worker, ViewSpec::new("a__b"), DenyView).await;
+    assert!(matches!(odd, Err(ViewError::Name(_))));
+    other.close().await;
+    assert_eq!(names(&worker), ["app_left__who"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    for _ in 0..rounds(50) {
+        let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+        let once = |is: fn(&View) -> bool| {
+            let (view, worker) = (view.clone(), worker.clone());
+            tokio::task::spawn_blocking(move || {
+                let began = Instant::now();
+                while !is(&view) {
+                    assert!(began.elapsed() < PATIENCE, "the call never got there");
+                    std::hint::spin_loop();
+                }
+                names(&worker)
+            })
+        };
+        let offered = once(|view| !view.tools().is_empty());
+        guest.greets(json!({"listChanged": true})).await;
+        let _guest = guest.acts(offering(vec![tool("look", true)], echo));
+        assert_eq!(offered.await.unwrap(), ["app_files__look"]);
+        let closed = once(|view| view.state() == ViewState::Closed);
+        view.close().await;
+        assert!(closed.await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_grant_for_one_view_is_none_for_the_next_of_its_name() {
+    let questions = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&questions);
+    let people = Scripted::new().rule(move |_| {
+        asked.fetch_add(1, Ordering::SeqCst);
+        Some(Answer::Allow {
+            patterns: vec!["write:mcp:app_files".parse().unwrap()],
+            lifetime: Lifetime::Session,
+            descendants: false,
+            left_out: Vec::new(),
+        })
+    });
+    let stage = apps(|builder| builder.approver(people)).await;
+    let worker = worker(&stage).await;
+    let script = || offering(vec![tool("push", false)], echo);
+    let (view, _guest) = offered(&worker, "files", script()).await;
+    let label = view.label().to_owned();
+    let push = async || worker.call("app_files__push", json!({})).await.unwrap();
+    push().await;
+    push().await;
+    assert_eq!(questions.load(Ordering::SeqCst), 1);
+    let granted = stage.grants.grants().await.unwrap();
+    let granted = granted.iter().map(|grant| grant.pattern.to_string());
+    let granted: Vec<_> = granted.collect();
+    assert!(
+        !granted.is_empty() && granted.iter().all(|pattern| pattern.contains(&label)),
+        "{granted:?}"
+    );
+    view.close().await;
+    let (next, _next_guest) = offered(&worker, "files", script()).await;
+    assert_ne!(next.label(), label);
+    push().await;
+    assert_eq!(questions.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_list_that_changes_is_looked_at_again() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(json!({"listChanged": true})).await;
+    let sender = guest.sender();
+    let mut looks = 0;
+    let _guest = guest.acts(move |method, _| {
+        looks += usize::from(method == "tools/list");
+        let name = if looks == 1 { "first" } else { "second" };
+        Some(json!({"result": {"tools": [tool(name, true)]}}))
+    });
+    listed(&view).await;
+    assert_eq!(names(&worker), ["app_files__first"]);
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    sender.send(changed.to_string()).await;
+    until(|| names(&worker) == ["app_files__second"]).await;
+    let gone = worker
+        .call("app_files__first", json!({}))
+        .await
+        .unwrap_err();
+    assert_eq!(gone.code(), Code::UnknownTool);
+}
+
+#[tokio::test]
+async fn an_app_without_tools_is_never_asked_for_them() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    view.tool_input(serde_json::Map::new());
+    assert!(view.reached(ViewState::Mounted).await);
+    let seen = guest.acts(|_, _| Some(json!({"result": {}})));
+    view.close().await;
+    let seen = seen.await.unwrap();
+    let methods: Vec<_> = seen
+        .iter()
+        .filter_map(|message| message["method"].as_str())
+        .collect();
+    assert_eq!(
+        methods,
+        ["ui/notifications/tool-input", "ui/resource-teardown"]
+    );
+}
+
+#[tokio::test]
+async fn a_page_hears_of_its_call_once_it_is_ready_and_in_order() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    let input = json!({"path": "/a"});
+    view.tool_result(says("done").as_object().cloned().unwrap());
+    view.tool_input(input.as_object().cloned().unwrap());
+    let dark = json!({"theme": "dark"});
+    view.change_context(dark.as_object().cloned().unwrap());
+    let greeting = guest.greets(Value::Null).await;
+    let told = &greeting["result"];
+    assert_eq!(told["protocolVersion"], "2026-01-26");
+    assert_eq!(told["hostContext"]["theme"], "dark");
+    assert_eq!(told["hostContext"]["displayMode"], "inline");
+    assert_eq!(told["hostCapabilities"]["openLinks"], json!({}));
+    let first = guest.next().await.unwrap();
+    assert_eq!(first["params"]["arguments"], input);
+    assert_eq!(
+        guest.next().await.unwrap()["method"],
+        "ui/notifications/tool-result"
+    );
+    view.change_context(json!({"theme": "light"}).as_object().cloned().unwrap());
+    let changed = guest.next().await.unwrap();
+    assert_eq!(changed["params"], json!({"theme": "light"}));
+}
+
+/// A person who allows changes by pages, once, and nothing else.
+fn person() -> Scripted {
+    let once = Answer::Allow {
+        patterns: Vec::new(),
+        lifetime: Lifetime::Once,
+        descendants: false,
+        left_out: Vec::new(),
+    };
+    Scripted::new().rule(move |question| {
+        let shown = question.request.origin == Origin::View && question.request.preview.is_some();
+        shown.then(|| once.clone())
+    })
+}
+
+#[tokio::test]
+async fn a_page_calls_what_only_reads_and_changes_what_a_person_allows() {
+    let stage = apps(|builder| builder).await;
+    let alone = worker(&stage).await;
+    let (_view, mut guest) = opened(&alone, quick("files"), Host::yes()).await;
+    guest.greets(Value::Null).await;
+    for name in ["echo", "peek"] {
+        let answer = guest.calls(name, at("x")).await;
+        assert_eq!(
+            answer["result"]["structuredContent"],
+            json!({"path": "/r/x"})
+        );
+    }
+    let refused = guest.calls("post", at("x")).await;
+    assert_eq!(
+        refused["result"]["structuredContent"]["code"],
+        "SCOPE_REQUIRED"
+    );
+    assert!(stage.board.posted().is_empty());
+
+    let stage = apps(|builder| builder.approver(person())).await;
+    let watched = worker(&stage).await;
+    let (_view, mut guest) = opened(&watched, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    for asked in 1..=2 {
+        let done = guest.calls("post", at("x")).await;
+        assert_eq!(done["result"]["isError"], json!(false));
+        assert_eq!(stage.texts("asked", "/call").await.len(), asked);
+    }
+    assert_eq!(stage.board.posted(), ["/r/x", "/r/x"]);
+    let origins = stage.texts("finished", "/event/origin").await;
+    assert_eq!(origins, vec![Some("view".to_owned()); 2]);
+}
+
+#[tokio::test]
+async fn what_a_person_allows_is_held_to_the_policy_all_the_same() {
+    let stage = apps(|builder| builder.approver(person())).await;
+    let worker = stage.worker(Policy::new().deny("write:file")).await;
+    let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
+    guest.greets(Value::Null).await;
+    let refused = guest.calls("post", at("x")).await;
+    assert_eq!(
+        refused["result"]["structuredContent"]["code"],
+        "PERMISSION_DENIED"
+    );
+    assert!(stage.board.posted().is_empty());
+    assert_eq!(
+        guest.calls("echo", at("x")).await["result"]["isError"],
+        json!(false)
+    );
+}
+
+#[tokio::test]
+async fn what_a_page_wants_of_people_reaches_them_or_is_refused() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let wishes = [
+        ("ui/open-link", json!({"url": "https://example.org"})),
+        (
+            "ui/message",
+            json!({"content": [{"type": "text", "text": "hi"}]}),
+        ),
+        (
+            "ui/download-file",
+            json!({"contents": [{"type": "resource"}]}),
+        ),
+        ("dev.bailiwick/request-pin", json!({})),
+    ];
+    let host = Host::yes();
+    let (view, mut guest) = opened(&worker, quick("yes"), host.clone()).await;
+    guest.greets(Value::Null).await;
+    for (method, params) in &wishes {
+        let answer = guest.asks(method, params.clone()).await;
+        assert_eq!(answer["result"].get("isError"), None, "{method}");
+    }
+    assert_eq!(host.wishes.lock().unwrap().len(), wishes.len());
+    assert!(matches!(view.suspend().await, Err(ViewError::Pinned)));
+    let script = guest
+        .asks("ui/open-link", json!({"url": "javascript:alert(1)"}))
+        .await;
+    assert_eq!(script["error"]["code"], json!(-32602));
+
+    let (view, mut guest) = opened(&worker, quick("no"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    for (method, params) in &wishes[..3] {
+        let answer = guest.asks(method, params.clone()).await;
+        assert_eq!(answer["result"], json!({"isError": true}), "{method}");
+    }
+    let pinned = guest.asks("dev.bailiwick/request-pin", json!({})).await;
+    assert_eq!(pinned["result"], json!({"pinned": false}));
+    assert!(view.suspend().await.is_ok());
+
+    let (_view, mut guest) = opened(&worker, quick("none"), DenyView).await;
+    guest.greets(Value::Null).await;
+    for (method, params) in &wishes[..3] {
+        let answer = guest.asks(method, params.clone()).await;
+        assert_eq!(answer["error"]["code"], json!(-32601), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_shown_as_its_host_says() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let modes = [
+        bailiwick_mcp::view::DisplayMode::Inline,
+        bailiwick_mcp::view::DisplayMode::Fullscreen,
+    ];
+    let (_view, mut guest) = opened(&worker, quick("files").modes(modes), Host::yes()).await;
+    guest.greets(Value::Null).await;
+    let mut mode = async |wanted: &str| {
+        let answer = guest
+            .asks("ui/request-display-mode", json!({"mode": wanted}))
+            .await;
+        answer["result"]["mode"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(mode("pip").await, "inline");
+    assert_eq!(mode("cinema").await, "inline");
+    assert_eq!(mode("fullscreen").await, "fullscreen");
+    assert_eq!(mode("pip").await, "fullscreen");
+}
+
+#[tokio::test]
+async fn what_a_page_tells_the_model_replaces_what_it_told_before() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let host = Host::default();
+    let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
+    guest.greets(Value::Null).await;
+    assert_eq!(view.model_context(), None);
+    for text in ["one", "tw\u{202e}o"] {
+        let content =
+            json!({"content": [{"type": "text", "text": text}], "structuredContent": {"n": 1}});
+        let told = guest.asks("ui/update-model-context", content).await;
+        assert_eq!(told["result"], json!({}));
+    }
+    assert_eq!(view.model_context().unwrap().text(), "tw\\u{202e}o");
+    let news = host.news.lock().unwrap();
+    assert_eq!(
+        news.iter()
+            .filter(|news| **news == ViewEvent::ModelContextChanged)
+            .count(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn an_app_out_of_sight_is_asked_for_nothing_until_it_is_back() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let script = offering(vec![tool("look", true)], echo);
+    let (view, _guest) = offered(&worker, "files", script).await;
+    view.suspend().await.unwrap();
+    assert_eq!(view.state(), ViewState::Suspended);
+    let refused = worker.call("app_files__look", json!({})).await.unwrap_err();
+    assert_eq!(
+        (refused.code(), &refused.details()["state"]),
+        (Code::ServerGone, &json!("suspended"))
+    );
+    assert_eq!(names(&worker), ["app_files__look"]);
+    view.resume().await;
+    assert!(worker.call("app_files__look", json!({})).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_view_that_closes_under_a_call_says_so_and_takes_its_tools_along() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let called = Arc::new(AtomicBool::new(false));
+    let reached = Arc::clone(&called);
+    let script = offering(vec![tool("look", true)], move |_, _| {
+        reached.store(true, Ordering::SeqCst);
+        None
+    });
+    let (view, guest) = offered(&worker, "files", script).await;
+    let caller = worker.clone();
+    let call = tokio::spawn(async move { caller.call("app_files__look", json!({})).await });
+    until(|| called.load(Ordering::SeqCst)).await;
+    view.close().await;
+    let error = call.await.unwrap().unwrap_err();
+    assert_eq!(
+        (error.code(), &error.details()["state"]),
+        (Code::ServerGone, &json!("closed"))
+    );
+    assert!(names(&worker).is_empty());
+    let seen = guest.await.unwrap();
+    assert_eq!(seen.last().unwrap()["method"], "ui/resource-teardown");
+    let again = worker.call("app_files__look", json!({})).await.unwrap_err();
+    assert_eq!(again.code(), Code::UnknownTool);
+}
+
+#[tokio::test]
+async fn the_end_of_a_worker_or_of_the_page_is_the_end_of_the_view() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let host = Host::default();
+    let (view, guest) = opened(&worker, quick("files"), host.clone()).await;
+    drop(guest);
+    view.reached(ViewState::Closed).await;
+    assert_eq!(*host.news.lock().unwrap(), [ViewEvent::Closed]);
+    let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
+    worker.revoke().await;
+    view.reached(ViewState::Closed).await;
+    assert_eq!(guest.next().await, None);
+    let late = View::open(&worker, quick("late"), DenyView).await;
+    assert!(matches!(late, Err(ViewError::Ended)));
+}
+
+#[tokio::test]
+async fn a_call_that_a_page_made_outlives_the_page() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    let hang = json!({"name": "hangs", "arguments": at("x")});
+    guest
+        .says(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
+        .await;
+    until(|| worker.status().in_flight == 1).await;
+    view.close().await;
+    assert_eq!(worker.status().in_flight, 1);
+    stage.latch.open();
+    until(|| worker.status().in_flight == 0).await;
+    assert_eq!(
+        stage.texts("finished", "/event/tool").await,
+        [Some("hangs".to_owned())]
+    );
+}
+
+#[tokio::test]
+async fn a_page_may_take_its_call_back() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    let hang = json!({"name": "hangs", "arguments": at("x")});
+    guest
+        .says(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
+        .await;
+    until(|| worker.status().in_flight == 1).await;
+    let back =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    guest.says(back).await;
+    until(|| worker.status().in_flight == 0).await;
+    stage.latch.open();
+    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+}
+
+#[tokio::test]
+async fn behind_two_tools_an_app_is_found_called_and_judged_by_its_own() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let spec = quick("files").behind_two_tools();
+    let (view, mut guest) = opened(&worker, spec, Host::default()).await;
+    guest.greets(json!({})).await;
+    let tools = vec![tool("look", true), tool("push", false)];
+    let _guest = guest.acts(offering(tools, echo));
+    listed(&view).await;
+    assert_eq!(names(&worker), ["list_app_tools", "call_app_tool"]);
+    let listed = worker.call("list_app_tools", json!({})).await.unwrap();
+    let listed = listed.structured().unwrap();
+    assert_eq!(listed["tools"][0]["name"], "app_files__look");
+    assert_eq!(listed["tools"][1]["readOnly"], json!(false));
+    let call = async |arguments: Value| worker.call("call_app_tool", arguments).await;
+    let called = call(json!({"name": "app_files__look", "arguments": {"a": 1}}))
+        .await
+        .unwrap();
+    assert_eq!(called.text(), r#"{"a":1}"#);
+    let finished = stage.texts("remote_call", "/event/tool").await;
+    assert_eq!(finished, [Some("app_files__look".to_owned())]);
+    let push = call(json!({"name": "app_files__push"})).await.unwrap_err();
+    assert_eq!(push.code(), Code::ScopeRequired);
+    for none in [
+        json!({"name": "echo", "arguments": at("x")}),
+        json!({}),
+        json!({"name": "app_files__look", "meta": 1}),
+    ] {
+        assert_eq!(call(none).await.unwrap_err().code(), Code::InvalidArguments);
+    }
+    view.close().await;
+    assert!(names(&worker).is_empty());
+    let gone = call(json!({"name": "app_files__look"})).await.unwrap_err();
+    assert_eq!(gone.code(), Code::UnknownTool);
+}
+
+#[tokio::test]
+async fn a_person_uses_the_tools_of_a_page_by_its_view() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let script = offering(vec![tool("push", false)], echo);
+    let (view, _guest) = offered(&worker, "files", script).await;
+    let listed = view.send_list_tools().await.unwrap();
+    assert_eq!(listed["tools"][0]["name"], "push");
+    let called = view
+        .send_call_tool("push", serde_json::Map::new())
+        .await
+        .unwrap();
+    assert_eq!(called["content"][0]["text"], "{}");
+}

@@ -1,0 +1,662 @@
+//! Tests of hostile apps, which must not harm agent, host or runtime.
+
+use std::time::Duration;
+
+use bailiwick::permission::{AuthorityError, GrantHolder, Lifetime, NewGrant};
+use bailiwick::{Answer, Call, Code, Deferred};
+use bailiwick_mcp::upstream::{Upstreams, WithheldReason};
+use bailiwick_mcp::view::{DenyView, View, ViewError, ViewLimits, ViewSpec, ViewState};
+use serde_json::{Value, json};
+
+use super::at;
+use super::guest::{
+    Host, apps, echo, listed, names, offered, offering, opened, quick, says, tool, until, worker,
+};
+
+#[tokio::test]
+async fn nothing_is_answered_before_a_page_is_initialized() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
+    let early = async |guest: &mut super::guest::Guest| {
+        for (method, params) in [
+            ("tools/call", json!({"name": "echo", "arguments": at("x")})),
+            ("ui/message", json!({"content": []})),
+            ("ui/update-model-context", json!({"content": []})),
+        ] {
+            let answer = guest.asks(method, params).await;
+            assert_eq!(answer["error"]["code"], json!(-32000), "{method}");
+        }
+    };
+    early(&mut guest).await;
+    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    guest.notes("ui/notifications/initialized").await;
+    early(&mut guest).await;
+    guest.asks("ui/initialize", json!({})).await;
+    early(&mut guest).await;
+    assert_eq!(view.state(), ViewState::Starting);
+    let call = view
+        .send_call_tool("t", serde_json::Map::new())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (call.code(), &call.details()["state"]),
+        (Code::ServerGone, &json!("starting"))
+    );
+    guest.notes("ui/notifications/initialized").await;
+    let answer = guest.calls("echo", at("x")).await;
+    assert_eq!(answer["result"]["isError"], json!(false));
+    let twice = guest.asks("ui/initialize", json!({})).await;
+    assert_eq!(twice["error"]["code"], json!(-32600));
+    assert_eq!(view.model_context(), None);
+}
+
+#[tokio::test]
+async fn a_page_reaches_no_tool_that_is_not_its_servers_for_apps() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let script = offering(vec![tool("look", true)], echo);
+    let (_app, _other) = offered(&worker, "other", script).await;
+    let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
+    guest.greets(Value::Null).await;
+    for name in ["app_other__look", "no_such", "call_app_tool", "", "look"] {
+        let answer = guest.calls(name, at("x")).await;
+        assert_eq!(answer["error"]["code"], json!(-32602), "{name}");
+        assert_eq!(answer["error"]["data"]["code"], "UNKNOWN_TOOL", "{name}");
+    }
+    assert_eq!(
+        guest.calls("peek", at("x")).await["result"]["isError"],
+        json!(false)
+    );
+    let refused = stage.texts("denied", "/event/origin").await;
+    assert_eq!(refused, vec![Some("view".to_owned()); 5]);
+    assert!(stage.texts("remote_call", "/event/tool").await.is_empty());
+}
+
+#[tokio::test]
+async fn methods_that_nobody_knows_are_refused_by_name() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
+    guest.greets(Value::Null).await;
+    for method in [
+        "sampling/createMessage",
+        "tools/list",
+        "ui/eval",
+        "ui/notifications/tool-input",
+        "",
+    ] {
+        let answer = guest.asks(method, json!({})).await;
+        assert_eq!(answer["error"]["code"], json!(-32601), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn the_fifty_first_tool_is_none() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let tools = (0..51).map(|n| tool(&format!("t{n:02}"), true)).collect();
+    let (view, _guest) = offered(&worker, "files", offering(tools, echo)).await;
+    assert_eq!(names(&worker).len(), 50);
+    assert!(worker.call("app_files__t49", json!({})).await.is_ok());
+    let more = worker.call("app_files__t50", json!({})).await.unwrap_err();
+    assert_eq!(more.code(), Code::UnknownTool);
+    let seen = view.tools();
+    assert_eq!(seen[50].offered, Err(WithheldReason::TooMany));
+}
+
+#[tokio::test]
+async fn a_list_that_never_ends_is_cut() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let mut page = 0;
+    let script = move |method: &str, _: &Value| {
+        page += 1;
+        let tools = [tool(&format!("t{page}"), true)];
+        (method == "tools/list").then(|| json!({"result": {"tools": tools, "nextCursor": "more"}}))
+    };
+    let (_view, _guest) = offered(&worker, "files", script).await;
+    assert_eq!(names(&worker).len(), 50);
+}
+
+#[tokio::test]
+async fn names_that_deceive_or_become_the_same_are_no_tools() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let long = "x".repeat(80);
+    let names_there = ["ok", "a.b", "a/b", "a\u{202e}b", "a b", "", &long];
+    let mut tools: Vec<_> = names_there.iter().map(|name| tool(name, true)).collect();
+    tools.push(json!({"name": 7}));
+    tools.push(json!({"name": "odd", "inputSchema": "none"}));
+    tools.push(
+        json!({"name": "schema", "inputSchema": {"type": "object"}, "outputSchema": {"type": 7}}),
+    );
+    let (_view, _guest) = offered(&worker, "files", offering(tools, echo)).await;
+    assert_eq!(names(&worker), ["app_files__ok"]);
+}
+
+#[tokio::test]
+async fn an_answer_counts_once_and_only_to_what_was_asked() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(json!({})).await;
+    let list = guest.next().await.unwrap();
+    assert_eq!(list["method"], "tools/list");
+    let answer = |id: &Value, name: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"tools": [tool(name, true)]}});
+    for id in [json!(999), json!(0), json!(-1), json!("1"), json!(null)] {
+        guest.says(answer(&id, "forged")).await;
+    }
+    guest.says(answer(&list["id"], "first")).await;
+    guest.says(answer(&list["id"], "second")).await;
+    listed(&view).await;
+    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    assert_eq!(names(&worker), ["app_files__first"]);
+}
+
+#[tokio::test]
+async fn a_request_whose_id_is_taken_is_refused_and_the_first_goes_on() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    let call = |name: &str| {
+        let params = json!({"name": name, "arguments": at("x")});
+        json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
+    };
+    guest.says(call("hangs")).await;
+    guest.says(call("echo")).await;
+    assert_eq!(guest.next().await.unwrap()["error"]["code"], json!(-32600));
+    stage.latch.open();
+    let answer = guest.next().await.unwrap();
+    assert_eq!(
+        (&answer["id"], &answer["result"]["isError"]),
+        (&json!(7), &json!(false))
+    );
+}
+
+#[tokio::test]
+async fn more_requests_than_are_served_are_refused() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    let params = json!({"name": "hangs", "arguments": at("x")});
+    for id in 0..40 {
+        guest
+            .says(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+            .await;
+    }
+    for _ in 32..40 {
+        assert_eq!(guest.next().await.unwrap()["error"]["code"], json!(-32000));
+    }
+    stage.latch.open();
+    for _ in 0..32 {
+        assert_eq!(
+            guest.next().await.unwrap()["result"]["isError"],
+            json!(false)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_page_wants_no_more_of_people_than_they_can_bear() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let host = Host::default();
+    let (_view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
+    guest.greets(Value::Null).await;
+    let wishes = [
+        ("ui/open-link", json!({"url": "https://example.org"})),
+        ("ui/message", json!({"content": []})),
+        ("ui/download-file", json!({"contents": []})),
+        ("ui/request-display-mode", json!({"mode": "inline"})),
+        ("dev.bailiwick/request-pin", json!({})),
+    ];
+    let mut refused = Vec::new();
+    for (method, params) in wishes.iter().cycle().take(1000) {
+        let answer = guest.asks(method, params.clone()).await;
+        refused.extend(answer.get("error").cloned());
+    }
+    let asked = host.wishes.lock().unwrap().len();
+    assert!((8..100).contains(&asked), "people were asked {asked} times");
+    assert_eq!(refused.len() + asked, 1000);
+    for error in &refused {
+        let (code, message) = (&error["code"], &error["message"]);
+        let expected = (&json!(-32000), &json!("people are asked too often; wait"));
+        assert_eq!((code, message), expected);
+        let wait = error["data"]["retry_after_ms"].as_u64().unwrap();
+        assert!((1..=2000).contains(&wait), "{wait}");
+    }
+    // Pages without requests are not affected, nor are requests of other pages.
+    let called = guest.calls("echo", at("x")).await;
+    assert_eq!(called["result"]["isError"], json!(false));
+    let (_view, mut other) = opened(&worker, quick("other"), host.clone()).await;
+    other.greets(Value::Null).await;
+    let (method, params) = &wishes[0];
+    let answer = other.asks(method, params.clone()).await;
+    assert_eq!(answer["result"], json!({"isError": true}));
+}
+
+#[tokio::test]
+async fn list_changes_are_rate_limited() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let spec = ViewSpec::new("files").limits(ViewLimits {
+        pause: Duration::from_secs(3600),
+        ..ViewLimits::default()
+    });
+    let (view, mut guest) = opened(&worker, spec, Host::default()).await;
+    guest.greets(json!({"listChanged": true})).await;
+    let sender = guest.sender();
+    let seen = guest.acts(offering(vec![tool("look", true)], echo));
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    for _ in 0..5000 {
+        assert!(sender.send(changed.to_string()).await);
+    }
+    listed(&view).await;
+    assert!(worker.call("app_files__look", json!({})).await.is_ok());
+    view.close().await;
+    let seen = seen.await.unwrap();
+    let looks = seen
+        .iter()
+        .filter(|message| message["method"] == "tools/list");
+    assert_eq!(looks.count(), 1);
+}
+
+#[tokio::test]
+async fn a_page_that_never_said_that_its_list_changes_is_not_heard_of_it() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(json!({})).await;
+    let sender = guest.sender();
+    let seen = guest.acts(offering(vec![tool("look", true)], echo));
+    listed(&view).await;
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    sender.send(changed.to_string()).await;
+    assert!(worker.call("app_files__look", json!({})).await.is_ok());
+    view.close().await;
+    let looks = seen.await.unwrap();
+    assert_eq!(
+        looks
+            .iter()
+            .filter(|message| message["method"] == "tools/list")
+            .count(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_flood_of_notices_is_cut_before_its_host_hears_it() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let host = Host::default();
+    let (_view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
+    guest.greets(Value::Null).await;
+    for _ in 0..1000 {
+        guest.notes("notifications/message").await;
+    }
+    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    let heard = host.news.lock().unwrap().len();
+    assert!((1..500).contains(&heard), "{heard} were heard");
+}
+
+#[tokio::test]
+async fn eleven_megabytes_are_refused_and_nobody_waits_for_them() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let long = "x".repeat(11 << 20);
+    let tools = vec![tool("long", true), tool("look", true)];
+    let script = offering(tools, move |name, _| {
+        let text = if name == "long" { &long } else { "short" };
+        Some(json!({"result": says(text)}))
+    });
+    let (_view, _guest) = offered(&worker, "files", script).await;
+    let failed = worker.call("app_files__long", json!({})).await.unwrap_err();
+    assert_eq!(failed.code(), Code::ServerFailed);
+    assert!(worker.call("app_files__look", json!({})).await.is_ok());
+
+    let (_other, mut guest) = opened(&worker, quick("other"), Host::yes()).await;
+    guest.greets(Value::Null).await;
+    let text = "x".repeat(11 << 20);
+    let refused = guest.calls("echo", json!({ "path": text })).await;
+    assert_eq!(refused["error"]["code"], json!(-32600));
+}
+
+#[tokio::test]
+async fn a_tool_that_hangs_is_given_up_and_told_so() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let script = offering(
+        vec![tool("hang", true), tool("look", true)],
+        |name, arguments| (name == "look").then(|| echo(name, arguments)).flatten(),
+    );
+    let (view, guest) = offered(&worker, "files", script).await;
+    let late = worker.call("app_files__hang", json!({})).await.unwrap_err();
+    assert_eq!(late.code(), Code::Deadline);
+    assert!(worker.call("app_files__look", json!({})).await.is_ok());
+    view.close().await;
+    let seen = guest.await.unwrap();
+    assert!(
+        seen.iter()
+            .any(|message| message["method"] == "notifications/cancelled")
+    );
+}
+
+#[tokio::test]
+async fn a_page_that_reads_nothing_is_closed() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    let sender = guest.sender();
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let mut said = 0;
+    while sender.send(ping.clone()).await {
+        said += 1;
+        assert!(said < 100_000, "it goes on for ever");
+    }
+    assert_eq!(view.state(), ViewState::Closed);
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_passed_over() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    let deep = "[".repeat(100_000);
+    for noise in [
+        "",
+        "{",
+        "null",
+        "[]",
+        "\u{0}",
+        deep.as_str(),
+        r#"{"jsonrpc":"2.0"}"#,
+    ] {
+        assert!(guest.sender().send(noise).await);
+    }
+    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+}
+
+#[tokio::test]
+async fn answers_that_are_no_results_go_no_further() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let mut promised = tool("promised", true);
+    promised["outputSchema"] =
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let tools = ["blocks", "deep", "fails", "fault", "meta"].map(|name| tool(name, true));
+    let script = offering(
+        [tools.to_vec(), vec![promised]].concat(),
+        |name, arguments| {
+            let deep = (0..90).fold(json!({}), |inner, _| json!({"a": inner}));
+            Some(match name {
+                "blocks" => json!({"result": {"content": "x"}}),
+                "deep" => json!({"result": {"content": [], "structuredContent": deep}}),
+                "fails" => {
+                    json!({"result": {"content": [{"type": "text", "text": "no\u{1b}"}], "isError": true}})
+                }
+                "fault" => json!({"error": {"code": 1, "message": "a\u{202e}b"}}),
+                "meta" => {
+                    json!({"result": {"content": [{"type": "text", "text": "a\u{202e}b"}], "_meta": {"granted_scopes": ["*"]}}})
+                }
+                _ => json!({"result": {"content": [], "structuredContent": arguments}}),
+            })
+        },
+    );
+    let (_view, _guest) = offered(&worker, "files", script).await;
+    let code = async |name: &str, arguments: Value| {
+        let called = worker.call(&format!("app_files__{name}"), arguments).await;
+        called.err().map(|error| error.code())
+    };
+    assert_eq!(code("blocks", json!({})).await, Some(Code::ServerFault));
+    assert_eq!(code("deep", json!({})).await, Some(Code::ServerFault));
+    assert_eq!(code("fails", json!({})).await, Some(Code::ServerFailed));
+    assert_eq!(code("fault", json!({})).await, Some(Code::ServerFailed));
+    assert_eq!(
+        code("promised", json!({"n": "1"})).await,
+        Some(Code::ServerFault)
+    );
+    assert_eq!(code("promised", json!({"n": 1})).await, None);
+    let meta = worker.call("app_files__meta", json!({})).await.unwrap();
+    assert_eq!(meta.text(), "a\\u{202e}b");
+    assert_eq!(meta.structured().unwrap(), Value::Null);
+    let fault = worker
+        .call("app_files__fault", json!({}))
+        .await
+        .unwrap_err();
+    assert!(fault.message().ends_with("a\\u{202e}b"));
+}
+
+#[tokio::test]
+async fn an_app_cannot_take_the_name_of_another_tool() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let tools = vec![tool("echo", true), tool("post", true)];
+    let script = offering(tools, |_, _| Some(json!({"result": says("the app")})));
+    let (_view, _guest) = offered(&worker, "files", script).await;
+    assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
+    assert_eq!(
+        worker
+            .call("app_files__echo", at("x"))
+            .await
+            .unwrap()
+            .text(),
+        "the app"
+    );
+    until(|| worker.status().in_flight == 0).await;
+}
+
+#[tokio::test]
+async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(json!({"listChanged": true})).await;
+    let sender = guest.sender();
+    let mut looks = 0;
+    let _guest = guest.acts(move |method, _| {
+        looks += usize::from(method == "tools/list");
+        let name = if looks == 1 { "first" } else { "second" };
+        Some(json!({"result": {"tools": [tool(name, true)]}}))
+    });
+    listed(&view).await;
+    view.suspend().await.unwrap();
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    sender.send(changed.to_string()).await;
+    // The view handles later messages after it.
+    view.suspend().await.unwrap();
+    assert_eq!(names(&worker), ["app_files__first"]);
+    view.resume().await;
+    until(|| names(&worker) == ["app_files__second"]).await;
+}
+
+#[tokio::test]
+async fn a_look_that_fails_takes_no_tool_away() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(json!({"listChanged": true})).await;
+    let sender = guest.sender();
+    let mut looks = 0;
+    let _guest = guest.acts(move |method, _| {
+        looks += usize::from(method == "tools/list");
+        Some(match (method, looks) {
+            ("tools/list", 1) => json!({"result": {"tools": [tool("first", true)]}}),
+            ("tools/list", 2) => json!({"error": {"code": 1, "message": "no"}}),
+            ("tools/list", _) => json!({"result": {"tools": [tool("third", true)]}}),
+            _ => json!({"result": says(&looks.to_string())}),
+        })
+    });
+    listed(&view).await;
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    sender.send(changed.to_string()).await;
+    let mut looked = String::new();
+    while looked != "2" {
+        looked = worker
+            .call("app_files__first", json!({}))
+            .await
+            .unwrap()
+            .text();
+    }
+    sender.send(changed.to_string()).await;
+    until(|| names(&worker) == ["app_files__third"]).await;
+}
+
+#[tokio::test]
+async fn a_list_of_far_more_than_may_be_offered_is_none() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let many = |count: usize| (0..count).map(|n| tool(&format!("t{n}"), true)).collect();
+    let (view, _guest) = offered(&worker, "files", offering(many(200), echo)).await;
+    assert_eq!((view.tools().len(), names(&worker).len()), (200, 50));
+    view.close().await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(json!({"listChanged": true})).await;
+    let sender = guest.sender();
+    let mut looks = 0;
+    let _guest = guest.acts(move |method, _| {
+        looks += usize::from(method == "tools/list");
+        let tools: Vec<_> = if looks == 1 { many(201) } else { many(1) };
+        (method == "tools/list").then(|| json!({"result": {"tools": tools}}))
+    });
+    assert!(view.reached(ViewState::Mounted).await);
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    sender.send(changed.to_string()).await;
+    listed(&view).await;
+    assert_eq!(view.tools().len(), 1);
+}
+
+#[tokio::test]
+async fn closed_channel_ends_the_view() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    assert!(view.reached(ViewState::Mounted).await);
+    let sender = guest.sender();
+    drop(guest);
+    let closed = tokio::time::timeout(Duration::from_secs(20), view.reached(ViewState::Closed));
+    assert!(closed.await.unwrap());
+    assert!(!sender.send("{}").await);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_person_goes_with_the_page() {
+    let stage = apps(|builder| builder.approver(Deferred)).await;
+    let worker = worker(&stage).await;
+    let post = json!({"name": "post", "arguments": at("x")});
+    let post = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": post});
+    for closes in [true, false] {
+        let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+        guest.greets(Value::Null).await;
+        guest.says(post.clone()).await;
+        let question = loop {
+            if let Some(question) = stage.grants.questions().await.unwrap().pop() {
+                break question.id;
+            }
+            tokio::task::yield_now().await;
+        };
+        if closes {
+            view.close().await;
+            // A question ends once its callers are gone.
+            while !stage.grants.questions().await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            until(|| worker.status().in_flight == 0).await;
+        }
+        let answered = stage.grants.answer(question, Answer::ONCE).await;
+        assert_eq!(answered.is_err(), closes);
+        if !closes {
+            let done = guest.next().await.unwrap();
+            assert_eq!(done["result"]["isError"], json!(false), "{done}");
+        }
+        let posted = stage.board.posted();
+        assert_eq!(posted.is_empty(), closes, "{posted:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_grant_without_a_mark_is_refused_where_it_would_bind_nothing() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let grant = async |pattern: &str| {
+        let grant = NewGrant {
+            pattern: pattern.parse().unwrap(),
+            holder: GrantHolder::Worker(worker.id()),
+            lifetime: Lifetime::Session,
+            descendants: false,
+        };
+        stage.grants.grant(grant).await
+    };
+    for pattern in ["write:mcp:app_files", "write:mcp:app_files:push"] {
+        let refused = grant(pattern).await.unwrap_err();
+        assert!(matches!(refused, AuthorityError::NotThere(name) if name == "app_files"));
+    }
+    assert!(grant("write:file:/r").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_page_of_a_server_that_the_runtime_has_not_is_not_shown() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let others = Upstreams::builder().start().await.unwrap();
+    let spec = quick("files").of_server(&others, "disk");
+    let refused = View::open(&worker, spec, DenyView).await;
+    assert!(matches!(refused, Err(ViewError::Server(name)) if name == "disk"));
+    assert!(View::open(&worker, quick("files"), DenyView).await.is_ok());
+}
+
+#[tokio::test]
+async fn page_that_was_told_to_close_stays_suspended() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
+    guest.greets(Value::Null).await;
+    assert!(view.reached(ViewState::Mounted).await);
+    view.suspend().await.unwrap();
+    let closing = view.clone();
+    let closing = tokio::spawn(async move { closing.close().await });
+    assert_eq!(
+        guest.next().await.unwrap()["method"],
+        "ui/resource-teardown"
+    );
+    let answer = guest.calls("echo", at("x")).await;
+    assert_eq!(answer["error"]["code"], json!(-32000), "{answer}");
+    closing.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_by_two_names_is_explained_as_that_of_the_tool_it_is_for() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let spec = quick("files").behind_two_tools();
+    let (view, mut guest) = opened(&worker, spec, Host::default()).await;
+    guest.greets(json!({})).await;
+    let _guest = guest.acts(offering(vec![tool("push", false)], echo));
+    listed(&view).await;
+    let by_two = Call::new("call_app_tool", json!({"name": "app_files__push"}));
+    let by_two = worker.explain(&by_two).unwrap();
+    let own = Call::new("app_files__push", json!({}));
+    let own = worker.explain(&own).unwrap();
+    assert_eq!((by_two.len(), &by_two[0].need), (1, &own[0].need));
+    let none = worker.explain(&Call::new("call_app_tool", json!({})));
+    assert_eq!(none.unwrap_err().code(), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn a_text_that_no_view_could_read_is_not_taken() {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    let spec = ViewSpec::new("files").limits(ViewLimits {
+        message: 1024,
+        ..ViewLimits::default()
+    });
+    let (_view, mut guest) = opened(&worker, spec, Host::default()).await;
+    guest.greets(Value::Null).await;
+    assert!(!guest.sender().send("x".repeat(2049)).await);
+    assert!(guest.sender().send("x".repeat(2048)).await);
+    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+}

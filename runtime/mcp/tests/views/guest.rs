@@ -1,0 +1,240 @@
+//! Scripted guest pages, well-behaved and hostile.
+
+use bailiwick::requests::BoxFuture;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bailiwick::Answer;
+use bailiwick::{Config, Policy, RuntimeBuilder, Scripted, Worker};
+use bailiwick_mcp::view::{
+    View, ViewCapabilities, ViewEvent, ViewHost, ViewLimits, ViewRequest, ViewSpec, ViewState,
+};
+use bailiwick_mcp::view::{ViewChannel, ViewSender};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{Stage, stage};
+
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One end of a view.
+pub(super) struct Guest {
+    link: ViewChannel,
+}
+
+impl Guest {
+    pub(super) fn sender(&self) -> ViewSender {
+        self.link.sender()
+    }
+
+    pub(super) async fn says(&self, message: Value) {
+        assert!(
+            self.sender().send(message.to_string()).await,
+            "nobody hears"
+        );
+    }
+
+    pub(super) async fn notes(&self, method: &str) {
+        self.says(json!({"jsonrpc": "2.0", "method": method})).await;
+    }
+
+    /// The next message to it.
+    pub(super) async fn next(&mut self) -> Option<Value> {
+        let text = timeout(PATIENCE, self.link.next()).await.unwrap()?;
+        Some(serde_json::from_str(&text).unwrap())
+    }
+
+    /// The answer to one request; other messages are ignored.
+    pub(super) async fn asks(&mut self, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params});
+        self.says(request).await;
+        loop {
+            let message = self.next().await.unwrap();
+            if message.get("id") == Some(&method.into()) {
+                return message;
+            }
+        }
+    }
+
+    /// Calls a tool of its server.
+    pub(super) async fn calls(&mut self, name: &str, arguments: Value) -> Value {
+        let params = json!({"name": name, "arguments": arguments});
+        self.asks("tools/call", params).await
+    }
+
+    /// Initializes, offering these tools.
+    pub(super) async fn greets(&mut self, tools: Value) -> Value {
+        let info = json!({"name": "board", "version": "2"});
+        let params = json!({"appInfo": info, "appCapabilities": {"tools": tools}, "protocolVersion": "2026-01-26"});
+        let greeting = self.asks("ui/initialize", params).await;
+        self.notes("ui/notifications/initialized").await;
+        greeting
+    }
+
+    /// Answers each request by `script`; unanswered requests hang. Returns all received messages once the view is closed.
+    pub(super) fn acts(
+        mut self,
+        mut script: impl FnMut(&str, &Value) -> Option<Value> + Send + 'static,
+    ) -> JoinHandle<Vec<Value>> {
+        tokio::spawn(async move {
+            let mut seen = Vec::new();
+            let sender = self.sender();
+            while let Some(text) = self.link.next().await {
+                let message: Value = serde_json::from_str(&text).unwrap();
+                let nothing = Value::Null;
+                let params = message.get("params").unwrap_or(&nothing);
+                let method = message.get("method").and_then(Value::as_str);
+                let answer = method.and_then(|method| script(method, params));
+                if let (Some(Value::Object(mut answer)), Some(id)) = (answer, message.get("id")) {
+                    answer.insert("jsonrpc".into(), "2.0".into());
+                    answer.insert("id".into(), id.clone());
+                    sender.send(Value::Object(answer).to_string()).await;
+                }
+                seen.push(message);
+            }
+            seen
+        })
+    }
+}
+
+pub(super) fn tool(name: &str, reads: bool) -> Value {
+    json!({"name": name, "description": format!("Does {name}."), "annotations": {"readOnlyHint": reads}})
+}
+
+/// Tools that return their arguments, and other results of `call`.
+pub(super) fn offering(
+    tools: Vec<Value>,
+    mut call: impl FnMut(&str, &Value) -> Option<Value> + Send + 'static,
+) -> impl FnMut(&str, &Value) -> Option<Value> + Send + 'static {
+    move |method, params| match method {
+        "tools/list" => Some(json!({"result": {"tools": tools}})),
+        "tools/call" => {
+            let name = params.get("name").and_then(Value::as_str);
+            call(name.unwrap(), params.get("arguments").unwrap())
+        }
+        _ => Some(json!({"result": {}})),
+    }
+}
+
+pub(super) fn echo(_: &str, arguments: &Value) -> Option<Value> {
+    Some(json!({"result": says(&arguments.to_string())}))
+}
+
+pub(super) fn says(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+/// A host that allows or denies everything, and the messages that it received.
+#[derive(Clone, Default)]
+pub(super) struct Host {
+    pub(super) yes: bool,
+    pub(super) wishes: Arc<Mutex<Vec<ViewRequest>>>,
+    pub(super) news: Arc<Mutex<Vec<ViewEvent>>>,
+    pub(super) messages: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Host {
+    pub(super) fn yes() -> Self {
+        Self {
+            yes: true,
+            ..Self::default()
+        }
+    }
+}
+
+impl ViewHost for Host {
+    fn capabilities(&self) -> ViewCapabilities {
+        ViewCapabilities::ALL
+    }
+
+    fn on_request(&self, wish: ViewRequest) -> BoxFuture<'_, bool> {
+        self.wishes.lock().unwrap().push(wish);
+        Box::pin(std::future::ready(self.yes))
+    }
+
+    fn on_event(&self, news: ViewEvent) {
+        self.news.lock().unwrap().push(news);
+    }
+
+    fn on_message(&self, of_app: bool, _: &str) {
+        self.messages.lock().unwrap().push(of_app);
+    }
+}
+
+/// A policy that allows reading from apps and asks about everything else of theirs.
+pub(super) async fn apps(configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Stage {
+    stage(|builder| {
+        let mut config = Config::new();
+        config.allow = vec!["read:mcp".parse().unwrap()];
+        configure(builder.config(config).grantable("write:mcp"))
+    })
+    .await
+}
+
+/// An approver that allows everything, and the sentences that it read.
+pub(super) fn yes() -> (Scripted, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let approver = Scripted::new().rule(move |question| {
+        let intent = question.request.intent.clone();
+        seen.lock().unwrap().push(intent);
+        Some(Answer::ONCE)
+    });
+    (approver, asked)
+}
+
+pub(super) async fn opened(worker: &Worker, spec: ViewSpec, host: impl ViewHost) -> (View, Guest) {
+    let (view, link) = View::open(&worker, spec, host).await.unwrap();
+    (view, Guest { link })
+}
+
+/// A view `files` with a scripted guest, once its tools are offered.
+pub(super) async fn offered(
+    worker: &Worker,
+    name: &str,
+    script: impl FnMut(&str, &Value) -> Option<Value> + Send + 'static,
+) -> (View, JoinHandle<Vec<Value>>) {
+    let (view, mut guest) = opened(worker, quick(name), Host::default()).await;
+    guest.greets(json!({"listChanged": true})).await;
+    let guest = guest.acts(script);
+    listed(&view).await;
+    (view, guest)
+}
+
+/// Waits until the guest's tools are offered.
+pub(super) async fn listed(view: &View) {
+    assert!(view.reached(ViewState::Mounted).await);
+    until(|| !view.tools().is_empty()).await;
+}
+
+/// Waits until a condition holds.
+pub(super) async fn until(so: impl Fn() -> bool) {
+    let reached = async {
+        while !so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, reached).await.unwrap();
+}
+
+/// A view with short timeouts.
+pub(super) fn quick(name: &str) -> ViewSpec {
+    ViewSpec::new(name).limits(ViewLimits {
+        call: Duration::from_millis(400),
+        pause: Duration::from_millis(100),
+        teardown: Duration::from_millis(50),
+        ..ViewLimits::default()
+    })
+}
+
+pub(super) async fn worker(stage: &Stage) -> Worker {
+    stage.worker(Policy::new()).await
+}
+
+/// The names of the tools of apps that an agent is offered.
+pub(super) fn names(worker: &Worker) -> Vec<String> {
+    let tools = worker.tools().into_iter();
+    let names = tools.map(|tool| tool.spec.name.into_owned());
+    names.filter(|name| name.contains("app_")).collect()
+}
