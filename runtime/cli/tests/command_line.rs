@@ -993,7 +993,7 @@ fn client_commands(document: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn client_configurations_of_the_guide_start_the_program() {
-    let guide = include_str!("../../src/guide/clients.md");
+    let guide = include_str!("../../mcp/src/guide/clients.md");
     let section = guide.split("\n## Add it to a client\n").nth(1).unwrap();
     let section = section.split("\n## ").next().unwrap();
     let commands = client_commands(section);

@@ -186,6 +186,7 @@ impl CallError {
 
     /// `UNKNOWN_TOOL`: the same error whether the tool does not exist or the caller may not use it.
     #[doc(hidden)]
+    #[must_use]
     pub fn unknown_tool(tool: &str) -> Self {
         let tool = crate::escape::escape(tool);
         Self::new(
@@ -233,6 +234,7 @@ impl CallError {
 
     /// The need that a policy denies, if that is known.
     #[doc(hidden)]
+    #[must_use]
     pub fn denied(&self) -> Option<&Scope> {
         self.0.denied.as_ref()
     }

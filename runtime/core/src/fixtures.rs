@@ -1,8 +1,5 @@
 //! Values for the tests of this crate and, with the feature `fixtures`, of the crates around it.
-#![cfg_attr(
-    not(test),
-    expect(clippy::unwrap_used, reason = "only tests use these values")
-)]
+#![expect(clippy::unwrap_used, reason = "only tests use these values")]
 
 use std::sync::Arc;
 use std::time::Duration;

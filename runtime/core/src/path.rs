@@ -58,6 +58,7 @@ pub struct VirtualPath(Arc<str>);
 impl VirtualPath {
     /// The `file://` address of a file or directory.
     #[doc(hidden)]
+    #[must_use]
     pub fn address(&self) -> String {
         let mut uri = String::from("file://");
         for byte in self.as_str().bytes() {

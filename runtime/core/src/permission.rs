@@ -166,6 +166,7 @@ impl Request {
 
     /// What [`DeniedCalls::Kind`] denies, as a sentence for people. Escape it before it is shown.
     #[doc(hidden)]
+    #[must_use]
     pub fn kinds(&self) -> String {
         denied_sentence(&DeniedCalls::Kind.of(&self.needs))
     }

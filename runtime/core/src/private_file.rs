@@ -114,24 +114,28 @@ impl Folder {
 
     /// Path of the file.
     #[doc(hidden)]
+    #[must_use]
     pub fn place(&self) -> &Path {
         &self.place
     }
 
     /// Path of the file, and of those that are created beside it.
     #[doc(hidden)]
+    #[must_use]
     pub fn places(&self) -> Vec<PathBuf> {
         places(&self.place)
     }
 
     /// The folder.
     #[doc(hidden)]
+    #[must_use]
     pub fn directory(&self) -> &File {
         &self.dir
     }
 
     /// Name of the file in the folder.
     #[doc(hidden)]
+    #[must_use]
     pub fn name(&self) -> &OsStr {
         &self.name
     }
@@ -226,6 +230,7 @@ pub struct StoreFile {
 
 impl StoreFile {
     #[doc(hidden)]
+    #[must_use]
     pub fn folder(&self) -> &Folder {
         &self.folder
     }

@@ -92,6 +92,7 @@ impl WorkerSpec {
 
     /// Creates the specification of a worker named after an MCP client.
     #[doc(hidden)]
+    #[must_use]
     pub fn of_client(name: String) -> Self {
         Self {
             of_client: true,
@@ -322,30 +323,35 @@ impl Worker {
 impl Worker {
     /// The root that contains `path`, and the path relative to it.
     #[doc(hidden)]
+    #[must_use]
     pub fn root_of<'p>(&self, path: &'p VirtualPath) -> Option<(&Root, &'p str)> {
         self.shared.handles.roots.find(path)
     }
 
     /// One or two sentences that tell a model where it may work.
     #[doc(hidden)]
+    #[must_use]
     pub fn orientation(&self) -> String {
         self.shared.names.orientation()
     }
 
     /// Whether no path can be used at all.
     #[doc(hidden)]
+    #[must_use]
     pub fn has_no_root(&self) -> bool {
         self.shared.names.is_empty()
     }
 
     /// A name that is unique in this process; ids are unique in a runtime only.
     #[doc(hidden)]
+    #[must_use]
     pub fn name_in_process(&self) -> String {
         format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
     }
 
     /// The review at `uri` or belonging to the artifact there, if this worker may read it.
     #[doc(hidden)]
+    #[must_use]
     pub fn review(&self, uri: &str) -> Option<Arc<crate::artifact::Review>> {
         let reader = Reader::Worker(self.shared.id);
         self.shared.core.artifacts.review(uri, reader)

@@ -31,7 +31,7 @@ async fn asked(link: &mut ViewChannel, method: &str, params: Value) -> Value {
 /// A page of the server `h`.
 async fn page(stage: &Stage, worker: &Worker) -> (View, ViewChannel) {
     let spec = ViewSpec::new("page").of_server(&stage.upstreams, "h");
-    let (view, mut link) = View::open(&worker, spec, DenyView).await.unwrap();
+    let (view, mut link) = View::open(worker, spec, DenyView).await.unwrap();
     asked(&mut link, "ui/initialize", json!({})).await;
     let ready = json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"});
     assert!(link.sender().send(ready.to_string()).await);

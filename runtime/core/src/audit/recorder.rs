@@ -144,6 +144,7 @@ impl Audit {
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub fn downgrade(&self) -> WeakAudit {
         WeakAudit(Arc::downgrade(&self.0))
     }

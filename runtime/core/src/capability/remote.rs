@@ -22,11 +22,13 @@ impl CallPermit {
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub fn is_preview(&self) -> bool {
         self.preview
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         self.scope.stop.progress.clone()
     }

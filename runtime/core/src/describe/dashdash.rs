@@ -168,6 +168,7 @@ pub(super) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
 
 /// The same for tool lists, without examples and errors, which are in `ai_help`.
 #[doc(hidden)]
+#[must_use]
 pub fn listed(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     let mut facts = facts(tool, offered);
     facts.retain(|_, value| value.as_array().is_none_or(|items| !items.is_empty()));
@@ -214,6 +215,7 @@ pub(super) fn failure(failure: &Failure) -> Value {
 
 /// The `dashdash` object of a resource, which must not be cached, since it may change at any time.
 #[doc(hidden)]
+#[must_use]
 pub fn resource(kind: &str, refreshable: bool) -> Value {
     json!({"resourceType": kind, "refreshable": refreshable, "cacheDuration": 0})
 }

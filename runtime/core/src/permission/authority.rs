@@ -154,11 +154,13 @@ impl GrantAuthority {
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub fn broker(&self) -> &Broker {
         &self.broker
     }

@@ -132,6 +132,7 @@ pub fn batches(questions: &[Question]) -> Vec<Batch> {
 
 /// Why a question can be in no batch.
 #[doc(hidden)]
+#[must_use]
 pub fn not_batchable(request: &Request) -> Option<NotBatchable> {
     if request.sensitive {
         Some(NotBatchable::Sensitive)

@@ -254,6 +254,7 @@ fn description(question: &Question) -> String {
 impl Request {
     /// Warning about pages of third-party servers, which can send what they read over the network.
     #[doc(hidden)]
+    #[must_use]
     pub fn page_warning(&self) -> Option<&'static str> {
         let theirs = self.origin == Origin::View && self.server.is_some();
         theirs.then_some(

@@ -130,6 +130,7 @@ impl Question {
 
     /// How many equal calls wait, if there are several.
     #[doc(hidden)]
+    #[must_use]
     pub fn all_waiting(&self) -> Option<NonZeroU32> {
         let calls = u32::try_from(self.waiting()).ok()?;
         NonZeroU32::new(calls).filter(|calls| calls.get() > 1)

@@ -66,6 +66,7 @@ pub fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallErr
 
 /// The token of a server's preview: the same worker, tool, arguments and server token give the same token.
 #[doc(hidden)]
+#[must_use]
 pub fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
     token(info, shown.as_bytes())
 }
@@ -90,6 +91,7 @@ pub(crate) fn of_one_call(one: PreviewToken, other: PreviewToken) -> bool {
 
 /// The hash of arguments in the audit: that of their canonical JSON.
 #[doc(hidden)]
+#[must_use]
 pub fn arguments_hash(arguments: &Value) -> ContentHash {
     ContentHash::of(canonical(arguments).to_string().as_bytes())
 }

@@ -219,6 +219,7 @@ impl Authority {
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub fn base(&self) -> &Base {
         &self.base
     }

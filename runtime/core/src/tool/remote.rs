@@ -144,12 +144,14 @@ pub struct Catalog {
 impl Catalog {
     /// The entry by which a worker reads the resources of the server; no tool has such a name.
     #[doc(hidden)]
+    #[must_use]
     pub fn resource_reader(&self) -> String {
         format!("{}__{READ_RESOURCE}", self.server)
     }
 
     /// The entry by which a worker reads the prompts of the server; no tool has such a name.
     #[doc(hidden)]
+    #[must_use]
     pub fn prompt_reader(&self) -> String {
         format!("{}__{GET_PROMPT}", self.server)
     }

@@ -88,6 +88,7 @@ impl ToolsChanges {
 impl Worker {
     /// Notifies of changes of [`Worker::tools`] from now on.
     #[doc(hidden)]
+    #[must_use]
     pub fn tools_changes(&self) -> ToolsChanges {
         let mut changes = ToolsChanges {
             servers: self.shared.core.changes.clone(),
@@ -99,12 +100,14 @@ impl Worker {
 
     /// The resources and prompts of servers that this worker's policy allows.
     #[doc(hidden)]
+    #[must_use]
     pub fn own_catalogs(&self) -> Vec<Catalog> {
         self.catalogs(&self.shared.authority)
     }
 
     /// The resources and prompts of servers that `authority` allows.
     #[doc(hidden)]
+    #[must_use]
     pub fn catalogs(&self, authority: &Authority) -> Vec<Catalog> {
         let left = |it: &CatalogItem| authority.judge(&it.need, &[]) != Verdict::Deny;
         let catalogs = self.shared.core.tools.catalogs();
@@ -122,12 +125,14 @@ impl Worker {
 
     /// The tools that `authority` allows, for the model or for views only.
     #[doc(hidden)]
+    #[must_use]
     pub fn tools_left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
         self.left(authority, app_only)
     }
 
     /// The tool of that name in [`Worker::tools`].
     #[doc(hidden)]
+    #[must_use]
     pub fn tool(&self, name: &str) -> Option<ToolInfo> {
         let entry = self.shared.tool(name)?;
         let offered = prepare::is_left(&entry, &self.shared.authority) && !entry.spec.app_only;
@@ -136,12 +141,14 @@ impl Worker {
 
     /// Whether there is a tool of that name, for models or views.
     #[doc(hidden)]
+    #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         self.shared.tool(name).is_some()
     }
 
     /// Whether a tool of that name is for views only.
     #[doc(hidden)]
+    #[must_use]
     pub fn is_app_only(&self, tool: &str) -> bool {
         let entry = self.shared.tool(tool);
         entry.is_some_and(|entry| entry.spec.app_only)
@@ -149,6 +156,7 @@ impl Worker {
 
     /// Whether a tool of that name changes something.
     #[doc(hidden)]
+    #[must_use]
     pub fn mutates(&self, tool: &str) -> bool {
         let entry = self.shared.tool(tool);
         entry.is_some_and(|entry| entry.mutates)
@@ -156,6 +164,7 @@ impl Worker {
 
     /// Whether it is a tool of a third-party server.
     #[doc(hidden)]
+    #[must_use]
     pub fn is_remote(&self, tool: &str) -> bool {
         let entry = self.shared.tool(tool);
         entry.is_some_and(|entry| entry.remote.is_some())

@@ -56,6 +56,7 @@ impl Worker {
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub fn underway(&self, call: Call, mode: Mode) -> RunningCall {
         let (question_tx, questions) = mpsc::unbounded_channel();
         let options = CallOptions {

@@ -116,8 +116,8 @@ impl Shared {
     /// The tool of that name: of the runtime or a third-party server, else of an app.
     pub(crate) fn tool(&self, name: &str) -> Option<Arc<Entry>> {
         let tool = self.core.tools.get(name);
-        let tool = tool.or_else(|| self.apps.get(name, &self.authority));
-        tool
+
+        tool.or_else(|| self.apps.get(name, &self.authority))
     }
 
     /// The tool and arguments of a call that names them in its arguments.
@@ -128,8 +128,8 @@ impl Shared {
     /// All tools, those of apps last.
     pub(super) fn tools(&self) -> Vec<Arc<Entry>> {
         let tools = self.core.tools.entries();
-        let tools = self.apps.after(tools, &self.authority);
-        tools
+
+        self.apps.after(tools, &self.authority)
     }
 
     /// Sets the deadline of the worker, which holds across restarts of its actor.

@@ -22,12 +22,14 @@ const READ: &str = "resources/read";
 
 impl Worker {
     #[doc(hidden)]
+    #[must_use]
     pub fn apps(&self) -> &Apps {
         &self.shared.apps
     }
 
     /// The supervisor that its actor is linked to.
     #[doc(hidden)]
+    #[must_use]
     pub fn supervisor(&self) -> Option<ActorCell> {
         self.shared.core.supervisor_of(self.shared.id)
     }
@@ -47,6 +49,7 @@ impl Worker {
 
     /// The tool of that name of the runtime, or of a server by its name there.
     #[doc(hidden)]
+    #[must_use]
     pub fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
         let tools = &self.shared.core.tools;
         let entry = match server {
@@ -61,12 +64,14 @@ impl Worker {
 
     /// Audits a call of an unknown tool.
     #[doc(hidden)]
+    #[must_use]
     pub fn refuse_unknown(&self, tool: &str, origin: Origin) -> CallError {
         self.refuse(tool, origin, CallError::unknown_tool(tool))
     }
 
     /// Audits that a call exceeded the rate limit of its connection.
     #[doc(hidden)]
+    #[must_use]
     pub fn refuse_pace(&self, tool: &str, retry_after_ms: u64) -> CallError {
         let message = "calls come too fast; wait and try again";
         let error = CallError::new(Code::RateLimited, message);
@@ -85,6 +90,7 @@ impl Worker {
 
     /// Audits that a view's call was refused before its tool was known.
     #[doc(hidden)]
+    #[must_use]
     pub fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
         self.shared.refused(&self.of_view(tool, arguments), &error);
         error

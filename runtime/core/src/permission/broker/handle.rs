@@ -93,6 +93,7 @@ impl Broker {
 
     /// The run of the runtime.
     #[doc(hidden)]
+    #[must_use]
     pub fn run(&self) -> Run {
         self.run
     }
