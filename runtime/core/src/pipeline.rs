@@ -1,6 +1,6 @@
 //! Typestate of a call: parsed, authorised, planned, permitted.
 //!
-//! The types enforce the order: only [`Step<Parsed>::judge`] returns a [`Step<Cleared>`], only a cleared step creates
+//! The types enforce the order: only `Step<Parsed>::judge` returns a `Step<Cleared>`, only a cleared step creates
 //! permits, and only a planned one creates a write permit. The pipeline uses no clock and no files.
 
 mod context;

@@ -202,7 +202,7 @@ impl GrantAuthority {
     /// [`GrantStore`](super::GrantStore), a grant to an agent is on disk when this returns.
     ///
     /// Third-party servers and their tools may be named without their marks (`write:mcp:SERVER:TOOL`): the grant then gets
-    /// the current marks, and is void once they change. A page ([`Worker::open_view`](crate::Worker::open_view)) has a mark
+    /// the current marks, and is void once they change. A page (a view of `bailiwick-mcp`) has a mark
     /// of its own and cannot be named without it: a person answers the question that its call asks.
     ///
     /// # Errors

@@ -160,7 +160,7 @@ impl Gateway {
     /// All clients with the token are one trust domain: each can use any session whose id it knows, and all share one
     /// rate. A stateful client gets its own worker. Stateless clients (2026-07-28) cannot be distinguished and share
     /// one worker, with its budget, artifacts and tasks. To isolate clients, give each its own
-    /// [`Worker::endpoint`](bailiwick::Worker::endpoint).
+    /// [`Endpoint`](super::Endpoint).
     ///
     /// # Errors
     /// [`HttpError`] if the listener is not on a loopback address, or fails.
