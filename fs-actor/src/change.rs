@@ -124,9 +124,14 @@ impl StepExecutor {
         view: &dyn ReadView,
         begin: impl Fn() -> Result<P, CallError>,
     ) -> Result<(), CallError> {
+        let context = execute::StepContext {
+            durability: change_set.durability,
+            view,
+            begin: &begin,
+        };
         let mut reached = None;
         for (done, step) in change_set.steps.iter().enumerate() {
-            match self.execute_step(step, change_set.durability, view, &begin) {
+            match self.execute_step(step, &context) {
                 Ok(level) => {
                     reached = Some(reached.map_or(level, |least: Durability| least.min(level)));
                 }

@@ -43,7 +43,6 @@ pub(crate) fn read_old(
         return Ok(None);
     }
     let file = resolve::file(view, path)?;
-    let checkpoint = || view.checkpoint();
     if file.meta.len > MAX_RESTORABLE_BYTES {
         return Ok(Some(OldFile {
             state: State::Object {
@@ -54,7 +53,7 @@ pub(crate) fn read_old(
             meta: file.meta,
         }));
     }
-    let bytes = tree::read_file(&file.file, MAX_RESTORABLE_BYTES, path, &checkpoint)?;
+    let bytes = tree::read_file(&file.file, MAX_RESTORABLE_BYTES, path, view)?;
     Ok(Some(OldFile {
         state: State::of_file(&bytes),
         bytes: Some(bytes.into()),
