@@ -12,6 +12,7 @@ pub(crate) mod tree;
 use std::sync::OnceLock;
 
 use bailiwick::effect::{ContentHash, Entry};
+use bailiwick::tool::WritePermit;
 use bailiwick::{CallError, Code, VirtualPath};
 use bytes::Bytes;
 
@@ -71,23 +72,13 @@ pub(crate) struct ChangeSet {
     pub(crate) reached: ReachedDurability,
 }
 
-impl ChangeSet {
-    pub(crate) fn new(
-        steps: Vec<Step>,
-        durability: Durability,
-        reached: ReachedDurability,
-    ) -> Self {
-        Self {
-            steps,
-            durability,
-            reached,
-        }
-    }
-}
-
 impl From<Vec<Step>> for ChangeSet {
     fn from(steps: Vec<Step>) -> Self {
-        Self::new(steps, Durability::default(), ReachedDurability::default())
+        Self {
+            steps,
+            durability: Durability::default(),
+            reached: ReachedDurability::default(),
+        }
     }
 }
 
@@ -111,6 +102,32 @@ impl StepExecutor {
     /// The requested durability.
     pub(crate) fn durability(&self) -> Durability {
         self.durability
+    }
+
+    /// The durability of a call that changes something.
+    pub(crate) fn reached(&self) -> ReachedDurability {
+        ReachedDurability::at_best(Some(self.durability))
+    }
+
+    /// The changes of one call.
+    pub(crate) fn change_set(&self, steps: Vec<Step>, reached: ReachedDurability) -> ChangeSet {
+        ChangeSet {
+            steps,
+            durability: self.durability,
+            reached,
+        }
+    }
+
+    /// Executes all steps as in [`StepExecutor::execute`].
+    ///
+    /// # Errors
+    /// As [`StepExecutor::execute`].
+    pub(crate) fn apply(
+        &self,
+        change_set: &ChangeSet,
+        permit: &WritePermit,
+    ) -> Result<(), CallError> {
+        self.execute(change_set, permit.reading(), || permit.begin())
     }
 
     /// Executes all steps. `begin` is called before each step, and its result is held during the step.

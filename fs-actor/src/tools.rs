@@ -15,6 +15,7 @@ mod optional;
 mod read_file;
 mod stat;
 mod suggest;
+mod transfer;
 mod write_file;
 
 use bailiwick::ToolSet;

@@ -153,7 +153,7 @@ impl WriteTool for Delete {
         ])?;
         let inverse = restore(permit, &path, &meta, &inspected);
         let (before, described) = self.0.describe(permit, &path, &inspected)?;
-        let reached = ReachedDurability::at_best(Some(self.0.durability()));
+        let reached = self.0.reached();
         let reply = reply(
             &path,
             described.contents.as_ref().filter(|_| !described.hidden),
@@ -179,14 +179,13 @@ impl WriteTool for Delete {
                 bytes: 0,
                 files: inspected.items.len() as u64 + 1,
             },
-            steps: ChangeSet::new(steps, self.0.durability(), reached),
+            steps: self.0.change_set(steps, reached),
             inverse: inverse.map(ChangeSet::from),
         })
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .execute(&change_set, permit.reading(), || permit.begin())
+        self.0.apply(&change_set, &permit)
     }
 }
 

@@ -227,8 +227,7 @@ impl WriteTool for EditFile {
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .execute(&change_set, permit.reading(), || permit.begin())
+        self.0.apply(&change_set, &permit)
     }
 }
 

@@ -122,7 +122,7 @@ impl WriteTool for MakeDirectory {
             }
         };
         target::require_put(permit, &path, &steps, false)?;
-        let reached = ReachedDurability::at_best(Some(self.0.durability()));
+        let reached = self.0.reached();
         let made = MakeDirectoryOutput {
             path: path.to_string(),
             made: steps.len(),
@@ -139,12 +139,11 @@ impl WriteTool for MakeDirectory {
             changes,
             reply: Reply::text(text, made),
             inverse: (!inverse.is_empty()).then(|| inverse.into()),
-            steps: ChangeSet::new(steps, self.0.durability(), reached),
+            steps: self.0.change_set(steps, reached),
         })
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .execute(&change_set, permit.reading(), || permit.begin())
+        self.0.apply(&change_set, &permit)
     }
 }

@@ -217,14 +217,13 @@ impl WriteTool for WriteFile {
             changes,
             reply,
             cost,
-            steps: ChangeSet::new(steps, self.0.durability(), reached),
+            steps: self.0.change_set(steps, reached),
             inverse,
         })
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .execute(&change_set, permit.reading(), || permit.begin())
+        self.0.apply(&change_set, &permit)
     }
 }
 

@@ -70,7 +70,11 @@ impl FileRewrite {
                 bytes: content.len() as u64,
                 files: 1,
             },
-            steps: ChangeSet::new(vec![steps], durability, reached),
+            steps: ChangeSet {
+                steps: vec![steps],
+                durability,
+                reached,
+            },
             inverse: Some(vec![restore].into()),
         }
     }
