@@ -62,6 +62,18 @@ pub(crate) enum Step {
     Remove { path: VirtualPath, state: State },
 }
 
+impl Step {
+    /// The directory that it creates.
+    pub(crate) fn made_directory(&self) -> Option<&VirtualPath> {
+        match self {
+            Self::MakeDirectory { path, .. } => Some(path),
+            Self::Write { .. } | Self::Move { .. } | Self::Copy { .. } | Self::Remove { .. } => {
+                None
+            }
+        }
+    }
+}
+
 /// The changes of one call.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeSet {
@@ -218,7 +230,7 @@ pub(crate) fn stale(path: &VirtualPath) -> CallError {
 fn remove_created_directories(steps: &[Step], view: &dyn ReadView) -> usize {
     let mut left = steps.len();
     for step in steps.iter().rev() {
-        let Step::MakeDirectory { path, .. } = step else {
+        let Some(path) = step.made_directory() else {
             break;
         };
         let Ok((dir, name)) = resolve::parent(view, path) else {

@@ -50,14 +50,15 @@ pub enum MatchStrategy {
     Whitespace,
 }
 
-/// The result of one edit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EditOutcome {
-    pub(crate) strategy: MatchStrategy,
-    /// Number of replaced occurrences.
-    pub(crate) count: usize,
-    /// Line numbers of the first occurrences.
-    pub(crate) lines: Vec<usize>,
+/// How one edit was made.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+pub struct AppliedEdit {
+    /// How the old text was found: `exact`, `line_endings` or `whitespace`.
+    pub strategy: MatchStrategy,
+    /// How many places were changed.
+    pub count: usize,
+    /// The lines where they begin, the first few, as the file was.
+    pub lines: Vec<usize>,
 }
 
 /// The edited text.
@@ -65,7 +66,7 @@ pub(crate) struct EditOutcome {
 pub(crate) struct Edited {
     pub(crate) text: String,
     /// One per edit, in order.
-    pub(crate) applied: Vec<EditOutcome>,
+    pub(crate) applied: Vec<AppliedEdit>,
 }
 
 /// Why no edit was applied. Edits are numbered from 1.
@@ -173,7 +174,7 @@ pub(crate) fn apply_patch<E: From<PatchError>>(
     for (index, hunk) in patch::parse(patch)?.iter().enumerate() {
         pause()?;
         let found = patch::locate_edit(&source, hunk, index + 1)?;
-        applied.push(EditOutcome {
+        applied.push(AppliedEdit {
             strategy: found.strategy,
             count: 1,
             lines: vec![text.number_of(found.start)],
@@ -198,7 +199,7 @@ fn locate_edit(
     source: &locate::SearchText<'_>,
     number: usize,
     edit: &Edit,
-) -> Result<(EditOutcome, Vec<locate::TextMatch>), EditError> {
+) -> Result<(AppliedEdit, Vec<locate::TextMatch>), EditError> {
     if edit.old.is_empty() {
         return Err(EditError::Empty(number));
     }
@@ -249,7 +250,7 @@ fn locate_edit(
     let lines = chosen
         .iter()
         .map(|found| source.text.number_of(found.start));
-    let applied = EditOutcome {
+    let applied = AppliedEdit {
         strategy: locate::least_exact(&chosen),
         count: chosen.len(),
         lines: lines.take(SHOWN).collect(),

@@ -21,15 +21,16 @@ mod text;
 mod tools;
 mod walk;
 
-pub use edit::MatchStrategy;
+pub use edit::{AppliedEdit, MatchStrategy};
 pub use replace::{Durability, ReachedDurability};
 pub use resolve::Kind;
+pub use search::CaseArg;
 pub use tools::{
-    AppliedEdit, CaseArg, CopyArgs, CopyOutput, DeleteArgs, DeleteOutput, DirectoryEntry, EditArgs,
-    EditFileArgs, EditFileOutput, FileContent, FileMatches, FindArgs, FindOutput, GrepArgs,
-    GrepMode, GrepOutput, HashPrefix, IfExists, KindFilter, LazyHash, ListDirectoryArgs,
-    ListDirectoryOutput, ListRootsArgs, ListRootsOutput, MakeDirectoryArgs, MakeDirectoryOutput,
-    MatchLine, MoveArgs, MoveOutput, ParseHashPrefixError, ReadFileArgs, ReadFileOutput, StatArgs,
-    StatOutput, WriteFileArgs, WriteFileOutput,
+    CopyArgs, CopyOutput, DeleteArgs, DeleteOutput, DirectoryEntry, EditArgs, EditFileArgs,
+    EditFileOutput, FileContent, FileMatches, FindArgs, FindOutput, GrepArgs, GrepMode, GrepOutput,
+    HashPrefix, IfExists, KindFilter, LazyHash, ListDirectoryArgs, ListDirectoryOutput,
+    ListRootsArgs, ListRootsOutput, MakeDirectoryArgs, MakeDirectoryOutput, MatchLine, MoveArgs,
+    MoveOutput, ParseHashPrefixError, ReadFileArgs, ReadFileOutput, StatArgs, StatOutput,
+    WriteFileArgs, WriteFileOutput,
 };
 pub use tools::{tools, tools_with};

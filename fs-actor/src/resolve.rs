@@ -57,22 +57,20 @@ impl OpenDir {
 
     /// Opens the directory `name` in it.
     pub(crate) fn enter(&self, name: &str) -> Result<Self, Errno> {
-        let here = UnopenedPath {
-            base: self.as_fd(),
-            names: name,
-            crosses_mounts: self.crosses_mounts,
-        };
-        here.directory()
+        self.at(name).directory()
     }
 
     /// Opens the regular file `name` in it for reading.
     pub(crate) fn read(&self, name: &str) -> Result<OpenFile, Errno> {
-        let here = UnopenedPath {
+        self.at(name).file()
+    }
+
+    fn at<'s>(&'s self, names: &'s str) -> UnopenedPath<'s> {
+        UnopenedPath {
             base: self.as_fd(),
-            names: name,
+            names,
             crosses_mounts: self.crosses_mounts,
-        };
-        here.file()
+        }
     }
 
     pub(crate) fn new(fd: OwnedFd, crosses_mounts: bool) -> Self {

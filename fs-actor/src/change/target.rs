@@ -70,19 +70,18 @@ pub(crate) fn check_expected_hash(
     state: &State,
     expected: Option<&HashPrefix>,
 ) -> Result<(), CallError> {
-    let same = match (state, expected) {
-        (_, None) => true,
-        (State::File { hash, .. }, Some(expected)) => expected.matches(hash),
-        (State::Absent | State::Object { .. } | State::Directory { .. }, Some(_)) => false,
+    let hash = match state {
+        State::File { hash, .. } => Some(hash),
+        State::Absent | State::Object { .. } | State::Directory { .. } => None,
     };
-    if same {
+    if expected.is_none_or(|expected| hash.is_some_and(|hash| expected.matches(hash))) {
         return Ok(());
     }
     let message = format!("`{path}` is not what expected_hash says; read it again");
     let error = CallError::new(Code::Conflict, message);
-    Err(match state {
-        State::File { hash, .. } => error.with("hash", HashPrefix::from(*hash).to_string()),
-        State::Absent | State::Object { .. } | State::Directory { .. } => error,
+    Err(match hash {
+        Some(hash) => error.with("hash", HashPrefix::from(*hash).to_string()),
+        None => error,
     })
 }
 
@@ -227,27 +226,18 @@ pub(crate) fn require_parents(
     path: &VirtualPath,
     steps: &[Step],
 ) -> Result<(), Interrupt> {
-    let made = steps.iter().filter_map(|step| match step {
-        Step::MakeDirectory { path: made, .. } if made != path => Some(made),
-        Step::MakeDirectory { .. }
-        | Step::Write { .. }
-        | Step::Move { .. }
-        | Step::Copy { .. }
-        | Step::Remove { .. } => None,
-    });
-    permit.require_parents(path, made)
+    let made = steps.iter().filter_map(Step::made_directory);
+    permit.require_parents(path, made.filter(|made| *made != path))
 }
 
 /// Steps that remove created directories.
 pub(crate) fn undo_directories(made: &[Step]) -> Vec<Step> {
-    let remove = |step: &Step| match step {
-        Step::MakeDirectory { path, .. } => Some(Step::Remove {
-            path: path.clone(),
-            state: State::empty_directory(),
-        }),
-        Step::Write { .. } | Step::Move { .. } | Step::Copy { .. } | Step::Remove { .. } => None,
-    };
-    made.iter().rev().filter_map(remove).collect()
+    let made = made.iter().rev().filter_map(Step::made_directory);
+    made.map(|path| Step::Remove {
+        path: path.clone(),
+        state: State::empty_directory(),
+    })
+    .collect()
 }
 
 /// Requires that the call may do `operation` to everything beneath `top`; `at` maps each path to the one that is
@@ -345,18 +335,16 @@ pub(crate) fn reject_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(),
 
 /// The changes to report for created parent directories.
 pub(crate) fn directory_changes(steps: &[Step]) -> Vec<Change> {
-    let change = |step: &Step| match step {
-        Step::MakeDirectory { path, .. } => Some(Change {
-            path: path.clone(),
-            op: Op::MakeDirectory,
-            to: None,
-            before: Entry::Absent,
-            after: Entry::Directory { entries: 0 },
-            diff: FileDiff::default(),
-        }),
-        Step::Write { .. } | Step::Move { .. } | Step::Copy { .. } | Step::Remove { .. } => None,
-    };
-    steps.iter().filter_map(change).collect()
+    let made = steps.iter().filter_map(Step::made_directory);
+    made.map(|path| Change {
+        path: path.clone(),
+        op: Op::MakeDirectory,
+        to: None,
+        before: Entry::Absent,
+        after: Entry::Directory { entries: 0 },
+        diff: FileDiff::default(),
+    })
+    .collect()
 }
 
 /// The plan of a call that changes nothing.

@@ -17,7 +17,7 @@ const MIN_SIMILARITY: u8 = 40;
 const CLASSES: usize = 1024;
 
 /// The most similar lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Nearest {
     pub(crate) first_line: usize,
     pub(crate) last_line: usize,

@@ -10,6 +10,7 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::suggest;
 use crate::change::state::Inspected;
 use crate::change::{
     ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository, target,
@@ -125,12 +126,7 @@ impl WriteTool for Delete {
         let path = permit.actual(&job.path).clone();
         target::reject_root(permit, &path)?;
         let Some(meta) = inspected.meta else {
-            return Err(super::suggest::with_suggestions(
-                permit,
-                &path,
-                CallError::not_found(&path),
-            )
-            .into());
+            return Err(suggest::not_found(permit, &path).into());
         };
         let shown = permit.shows(&path);
         let directory = meta.kind == Kind::Directory;

@@ -15,10 +15,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
-use super::optional;
+use super::{optional, suggest};
 use crate::change::target::{self, OldFile};
 use crate::change::{ChangeSet, State, StepExecutor, repository};
-use crate::edit::{self, Edit, EditError, Edited, MatchStrategy, Occurrences, PatchError};
+use crate::edit::{self, AppliedEdit, Edit, EditError, Edited, Occurrences, PatchError};
 use crate::replace::ReachedDurability;
 use crate::text::Text;
 use errors::{edit_error, not_text, patch_error};
@@ -70,17 +70,6 @@ pub struct EditFileArgs {
     /// Fail unless the file still has this `hash` (from `read_file` or `stat`).
     #[serde(default, deserialize_with = "optional::text")]
     pub expected_hash: Option<HashPrefix>,
-}
-
-/// How one edit was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct AppliedEdit {
-    /// How the old text was found: `exact`, `line_endings` or `whitespace`.
-    pub strategy: MatchStrategy,
-    /// How many places were changed.
-    pub count: usize,
-    /// The lines where they begin, the first few, as the file was.
-    pub lines: Vec<usize>,
 }
 
 /// A run of lines that a person did not let change.
@@ -207,10 +196,7 @@ impl WriteTool for EditFile {
             content: Bytes::from(edited.text),
             durability: self.0.durability(),
         };
-        let plan = made.plan(
-            edited.applied.iter().map(AppliedEdit::from).collect(),
-            Vec::new(),
-        );
+        let plan = made.plan(edited.applied, Vec::new());
         target::check_write_modes(permit, &plan.steps.steps, false)?;
         repository::require(permit, &plan.steps.steps, &[])?;
         Ok(plan)
@@ -236,7 +222,8 @@ fn read_target(
     job: &Job,
     permit: &ReadPermit,
 ) -> Result<(VirtualPath, State, Bytes, u64), Interrupt> {
-    let old = target::read_old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
+    let old = target::read_old(permit, &job.path)?
+        .ok_or_else(|| suggest::not_found(permit, &job.path))?;
     let path = permit.actual(&job.path).clone();
     target::reject_temporary_name(&path)?;
     target::check_expected_hash(&path, &old.state, job.expected.as_ref())?;
@@ -274,10 +261,6 @@ fn parse_edit((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {
     })
 }
 
-fn missing(permit: &ReadPermit, path: &VirtualPath) -> CallError {
-    super::suggest::with_suggestions(permit, path, CallError::not_found(path))
-}
-
 fn too_large(path: &VirtualPath, limit: u64) -> CallError {
     CallError::new(
         Code::TooLarge,
@@ -286,23 +269,12 @@ fn too_large(path: &VirtualPath, limit: u64) -> CallError {
 }
 
 /// Why the edits were not applied.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 enum ApplyError {
-    Stopped(CallError),
-    Edit(EditError),
-    Patch(PatchError),
-}
-
-impl From<EditError> for ApplyError {
-    fn from(error: EditError) -> Self {
-        Self::Edit(error)
-    }
-}
-
-impl From<PatchError> for ApplyError {
-    fn from(error: PatchError) -> Self {
-        Self::Patch(error)
-    }
+    Stopped(#[from] CallError),
+    Edit(#[from] EditError),
+    Patch(#[from] PatchError),
 }
 
 fn apply_change(
@@ -313,7 +285,7 @@ fn apply_change(
     permit: &ReadPermit,
 ) -> Result<Edited, CallError> {
     let text = Text::read(bytes).map_err(|reason| not_text(path, reason))?;
-    let pause = || permit.checkpoint().map_err(ApplyError::Stopped);
+    let pause = || Ok(permit.checkpoint()?);
     let made = match &job.change {
         Change::Edits(edits) => edit::apply(&text, edits, limit, pause),
         Change::Patch(patch) => edit::apply_patch(&text, patch, limit, pause),

@@ -14,7 +14,7 @@ use super::{glob, optional, suggest};
 use crate::pagination;
 use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, OpenFile};
-use crate::search::{self, Case, ResultLine, Search, Skipped};
+use crate::search::{self, CaseArg, ResultLine, Search, Skipped};
 use crate::walk::{self, IgnoreRules, WalkControl, WalkSkipped};
 
 /// Maximum number of context lines.
@@ -60,19 +60,6 @@ pub struct GrepArgs {
     /// Include files that `.gitignore` excludes.
     #[serde(default)]
     pub include_ignored: bool,
-}
-
-/// How letters compare.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CaseArg {
-    /// As they are.
-    #[default]
-    Sensitive,
-    /// Without regard to case.
-    Insensitive,
-    /// Without regard to case unless the pattern has a capital.
-    Smart,
 }
 
 /// What is returned.
@@ -213,16 +200,11 @@ impl ReadTool for Grep {
 
     fn prepare(&self, args: GrepArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
-        let case = match args.case {
-            CaseArg::Sensitive => Case::Sensitive,
-            CaseArg::Insensitive => Case::Insensitive,
-            CaseArg::Smart => Case::Smart,
-        };
         let glob = args.glob.as_deref();
         let glob = glob.map(|glob| glob::compile("/glob", glob));
         let job = Job {
             path: path.clone(),
-            matcher: search::compile(&args.pattern, args.literal, case)?,
+            matcher: search::compile(&args.pattern, args.literal, args.case)?,
             glob: glob.transpose()?,
             mode: args.mode,
             context: usize::try_from(args.context.min(MAX_CONTEXT)).unwrap_or(0),
@@ -256,10 +238,6 @@ fn grep(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     Ok(answer.finish())
 }
 
-fn byte_budget(view: &dyn ReadView) -> usize {
-    usize::try_from(view.max_bytes()).unwrap_or(usize::MAX)
-}
-
 /// Collects the results.
 struct Answer<'a> {
     view: &'a dyn ReadView,
@@ -287,7 +265,11 @@ impl<'a> Answer<'a> {
         Self {
             view,
             job,
-            search: Search::new(job.matcher.clone(), context, byte_budget(view)),
+            search: Search::new(
+                job.matcher.clone(),
+                context,
+                usize::try_from(view.max_bytes()).unwrap_or(usize::MAX),
+            ),
             text: String::new(),
             counted: 0,
             end: job.offset.saturating_add(limit),
@@ -459,7 +441,7 @@ mod tests {
     fn job(pattern: &str) -> Job {
         Job {
             path: path("/r"),
-            matcher: search::compile(pattern, false, Case::Sensitive).unwrap(),
+            matcher: search::compile(pattern, false, CaseArg::Sensitive).unwrap(),
             glob: None,
             mode: GrepMode::Content,
             context: 0,

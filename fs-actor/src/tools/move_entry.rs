@@ -142,10 +142,8 @@ impl WriteTool for Move {
 
 /// Rejects a move to another file system before anyone is asked.
 fn same_device(permit: &ReadPermit, moved: &Transfer) -> Result<(), Interrupt> {
-    let first = match moved.steps.first() {
-        Some(Step::MakeDirectory { path, .. }) => path,
-        _ => &moved.to,
-    };
+    let made = moved.steps.first().and_then(Step::made_directory);
+    let first = made.unwrap_or(&moved.to);
     let Some(parent) = first.parent() else {
         return Ok(());
     };

@@ -127,6 +127,14 @@ pub(crate) struct Job {
     binary: bool,
 }
 
+impl Job {
+    /// Whether the caller has the content with this hash.
+    fn knows(&self, hash: &LazyHash) -> bool {
+        let known = self.known_hash.as_ref();
+        known.is_some_and(|known| known.matches(&hash.get()))
+    }
+}
+
 const EXAMPLES: &[Example] = &[
     Example {
         description: "Read a whole file",

@@ -15,11 +15,7 @@ const MAX_SUGGESTED: usize = 3;
 const MIN_SIMILARITY: f32 = 0.6;
 
 /// Adds similar names in the same directory to `error`, if they may be shown.
-pub(crate) fn with_suggestions(
-    view: &dyn ReadView,
-    path: &VirtualPath,
-    error: CallError,
-) -> CallError {
+fn with_suggestions(view: &dyn ReadView, path: &VirtualPath, error: CallError) -> CallError {
     let near = nearest(view, path);
     if near.is_empty() {
         return error;
@@ -30,6 +26,11 @@ pub(crate) fn with_suggestions(
         .collect();
     let message = format!("{}; did you mean {}?", error.message(), listed.join(" or "));
     CallError::new(error.code(), message).with("did_you_mean", near)
+}
+
+/// The error for a missing entry, with similar names.
+pub(crate) fn not_found(view: &dyn ReadView, path: &VirtualPath) -> CallError {
+    with_suggestions(view, path, CallError::not_found(path))
 }
 
 /// Like [`with_suggestions`] for a [`Interrupt`]; only `NOT_FOUND` gets suggestions.
@@ -113,11 +114,7 @@ mod tests {
         assert_eq!(suggest("/r/Mian.rs"), ["/r/main.rs"]);
         assert_eq!(suggest("/r/secret"), Vec::<String>::new());
         assert_eq!(suggest("/r/others"), ["/r/other"]);
-        let error = with_suggestions(
-            &world.view(),
-            &path("/r/others"),
-            CallError::not_found(&path("/r/others")),
-        );
+        let error = not_found(&world.view(), &path("/r/others"));
         assert!(error.message().ends_with("did you mean `/r/other`?"));
         assert_eq!(
             error.details()["did_you_mean"],

@@ -97,14 +97,10 @@ impl Transfer {
         permit: &ReadPermit,
     ) -> Result<Self, Interrupt> {
         mode.reject_roots(permit, &job.from, &job.to)?;
-        let missing = |path| {
-            let error = CallError::not_found(path);
-            Interrupt::from(suggest::with_suggestions(permit, path, error))
-        };
         let temporaries = match mode {
             // A copy follows a link at the end of the path.
             TransferMode::Copy if resolve::entry(permit, &job.from)?.is_none() => {
-                return Err(missing(&job.from));
+                return Err(suggest::not_found(permit, &job.from).into());
             }
             TransferMode::Copy => TemporaryFiles::Excluded,
             TransferMode::Move => TemporaryFiles::Included,
@@ -118,7 +114,9 @@ impl Transfer {
         mode.reject_roots(permit, &from, &to)?;
         target::reject_temporary_name(&to)?;
         target::reject_nested(&from, &to)?;
-        let meta = inspected.meta.ok_or_else(|| missing(&from))?;
+        let meta = inspected
+            .meta
+            .ok_or_else(|| suggest::not_found(permit, &from))?;
         if existing.state != State::Absent && meta.kind == Kind::Directory {
             let message = format!("there is a file at `{to}`; a directory does not replace it");
             return Err(CallError::new(Code::AlreadyExists, message).into());

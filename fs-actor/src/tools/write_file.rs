@@ -183,8 +183,8 @@ impl WriteTool for WriteFile {
         let unchanged = shown && before == after;
         let diff = diff_of(old.as_ref(), &content, shown);
         let reached = ReachedDurability::at_best((!unchanged).then_some(self.0.durability()));
-        let written = written(job, &path, old.as_ref(), &content, shown, unchanged);
-        let reply = reply(written, &reached);
+        let old_file = old.as_ref();
+        let reply = reply(written(job, &path, old_file, &content, shown, &reached));
         if unchanged {
             return Ok(target::empty_plan(reply));
         }
@@ -292,10 +292,10 @@ fn written(
     old: Option<&OldFile>,
     content: &Bytes,
     shown: bool,
-    unchanged: bool,
+    durability: &ReachedDurability,
 ) -> WriteFileOutput {
     let done = match (job.mode, old) {
-        _ if unchanged => "unchanged",
+        _ if durability.get().is_none() => "unchanged",
         (_, None) => "created",
         (IfExists::Append, Some(_)) => "appended",
         (IfExists::Create | IfExists::Overwrite, Some(_)) => "overwritten",
@@ -307,12 +307,11 @@ fn written(
         bytes: content.len() as u64,
         hash: shown.then(|| ContentHash::of(content)),
         warning: before.and_then(|before| elision(before, content)),
-        durability: ReachedDurability::default(),
+        durability: durability.clone(),
     }
 }
 
-fn reply(mut written: WriteFileOutput, reached: &ReachedDurability) -> Reply {
-    written.durability = reached.clone();
+fn reply(written: WriteFileOutput) -> Reply {
     let mut text = format!(
         "{}: {}, {} bytes",
         escape(&written.path),

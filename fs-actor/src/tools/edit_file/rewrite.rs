@@ -4,10 +4,10 @@ use bailiwick::effect::{ContentHash, Cost, Op};
 use bailiwick::{Change, Plan, Reply, VirtualPath, escape};
 use bytes::Bytes;
 
-use super::{AppliedEdit, EditFileOutput, ExcludedEdit};
+use super::{EditFileOutput, ExcludedEdit};
 use crate::change::{ChangeSet, State, Step, target};
 use crate::diff;
-use crate::edit::{EditOutcome, MatchStrategy};
+use crate::edit::{AppliedEdit, MatchStrategy};
 use crate::replace::{Durability, ReachedDurability};
 
 /// The replacement of a file's content.
@@ -76,16 +76,6 @@ impl FileRewrite {
                 reached,
             },
             inverse: Some(vec![restore].into()),
-        }
-    }
-}
-
-impl From<&EditOutcome> for AppliedEdit {
-    fn from(applied: &EditOutcome) -> Self {
-        Self {
-            strategy: applied.strategy,
-            count: applied.count,
-            lines: applied.lines.clone(),
         }
     }
 }

@@ -145,11 +145,7 @@ fn render_binary(
     content: &mut Vec<Content>,
 ) -> FileContent {
     let hash = LazyHash::Of(bytes.clone());
-    if job
-        .known_hash
-        .as_ref()
-        .is_some_and(|known| known.matches(&hash.get()))
-    {
+    if job.knows(&hash) {
         return unchanged(file, hash, content);
     }
     file.hash = Some(hash);
@@ -178,11 +174,7 @@ fn render_text(
     content: &mut Vec<Content>,
 ) -> Result<FileContent, Interrupt> {
     let hash = LazyHash::Of(bytes.clone());
-    if job
-        .known_hash
-        .as_ref()
-        .is_some_and(|known| known.matches(&hash.get()))
-    {
+    if job.knows(&hash) {
         return Ok(unchanged(file, hash, content));
     }
     file.hash = Some(hash);

@@ -63,11 +63,7 @@ pub(super) fn text(
     if read_all && all {
         file.lines = Some(collected.lines);
         let hash = LazyHash::Known(collected.hash);
-        if job
-            .known_hash
-            .as_ref()
-            .is_some_and(|known| known.matches(&hash.get()))
-        {
+        if job.knows(&hash) {
             return Ok(unchanged(file, hash, content));
         }
         file.hash = Some(hash);
