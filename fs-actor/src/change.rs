@@ -2,6 +2,7 @@
 
 mod contents;
 mod execute;
+pub(crate) mod put;
 pub(crate) mod repository;
 pub(crate) mod state;
 pub(crate) mod target;

@@ -1,4 +1,4 @@
-//! File tools for bailiwick workers: read, search and change files.
+//! File tools for bailiwick workers: read, search and change files. [`io`] has the file access for your own tools.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -8,6 +8,7 @@ compile_error!(
 mod change;
 mod diff;
 mod edit;
+pub mod io;
 mod media;
 mod pagination;
 mod read_view;

@@ -290,18 +290,11 @@ impl<'a> Answer<'a> {
             if found.kind != Kind::File || found.raw.is_some() || !wanted {
                 return Ok(WalkControl::Enter);
             }
-            let opened = found.path.name().map(|name| found.holder.read(name));
-            match opened {
-                Some(Ok(opened))
-                    if resolve::check_hard_links(view, &found.path, &opened.meta).is_ok() =>
-                {
-                    self.search(&found.path, opened)
-                }
-                _ => {
-                    self.found.unreadable += 1;
-                    Ok(WalkControl::Enter)
-                }
-            }
+            let Ok(opened) = found.open(view) else {
+                self.found.unreadable += 1;
+                return Ok(WalkControl::Enter);
+            };
+            self.search(&found.path, opened)
         })?;
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! `write_file`: creates, replaces and extends files.
 
 use bailiwick::config::Namespace;
-use bailiwick::effect::{ContentHash, Cost, FileDiff, Op};
+use bailiwick::effect::ContentHash;
 use bailiwick::scope::Operation;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{
-    CallError, Change, Code, Plan, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool, escape,
+    CallError, Code, Plan, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
 use super::optional;
+use crate::change::put::Put;
 use crate::change::target::{self, OldFile};
-use crate::change::{ChangeSet, State, Step, StepExecutor};
-use crate::diff;
+use crate::change::{ChangeSet, State, StepExecutor};
 use crate::replace::ReachedDurability;
 
 /// Writes whole files, and appends to files.
@@ -162,63 +162,23 @@ impl WriteTool for WriteFile {
         let old = target::read_old(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
         target::reject_temporary_name(&path)?;
-        let shown = permit.shows(&path);
-        let before = old.as_ref().map_or(State::Absent, |old| old.state.clone());
-        let meta = old.as_ref().map(|old| old.meta);
+        let before = old.as_ref().map_or(&State::Absent, |old| &old.state);
         if old.is_some() && job.mode == IfExists::Create {
             let message = format!(
                 "there is a file at `{path}` already; change it with `edit_file`, or set mode to `overwrite` or `append`"
             );
             return Err(CallError::new(Code::AlreadyExists, message).into());
         }
-        target::check_expected_hash(&path, &before, job.expected.as_ref())?;
-        let content = content(job, old.as_ref(), &path)?;
-        check_size(&content, permit.limits().write_max_bytes)?;
-        let mut steps = if old.is_none() {
-            target::missing_parents(permit, &path, job.create_parents)?
-        } else {
-            Vec::new()
+        target::check_expected_hash(&path, before, job.expected.as_ref())?;
+        let put = Put {
+            content: content(job, old.as_ref(), &path)?,
+            path,
+            old,
+            create_parents: job.create_parents,
+            appends: job.mode == IfExists::Append,
         };
-        let after = State::of_file(&content);
-        let unchanged = shown && before == after;
-        let diff = diff_of(old.as_ref(), &content, shown);
-        let reached = ReachedDurability::at_best((!unchanged).then_some(self.0.durability()));
-        let old_file = old.as_ref();
-        let reply = reply(written(job, &path, old_file, &content, shown, &reached));
-        if unchanged {
-            return Ok(target::empty_plan(reply));
-        }
-        steps.push(Step::Write {
-            path: path.clone(),
-            content: content.clone(),
-            existing: before.clone(),
-            mode: None,
-        });
-        target::require_put(permit, &path, &steps, job.mode == IfExists::Append)?;
-        let mut changes = target::directory_changes(&steps);
-        changes.push(Change {
-            path: path.clone(),
-            op: old.as_ref().map_or(Op::Create, |_| Op::Modify),
-            to: None,
-            before: self.0.entry(&before, meta.as_ref(), shown)?,
-            after: after.entry(),
-            diff,
-        });
-        let inverse = inverse(&path, old, &after).map(|back| {
-            [vec![back], target::undo_directories(&steps)]
-                .concat()
-                .into()
-        });
-        let cost = Cost {
-            bytes: content.len() as u64,
-            files: changes.len() as u64,
-        };
-        Ok(Plan {
-            changes,
-            reply,
-            cost,
-            steps: self.0.change_set(steps, reached),
-            inverse,
+        put.plan(&self.0, permit, |put, durability| {
+            reply(written(put, job.mode, permit.shows(&put.path), durability))
         })
     }
 
@@ -245,69 +205,27 @@ fn content(job: &Job, old: Option<&OldFile>, path: &VirtualPath) -> Result<Bytes
     }
 }
 
-fn check_size(content: &Bytes, limit: u64) -> Result<(), CallError> {
-    if content.len() as u64 <= limit {
-        return Ok(());
-    }
-    let message = format!(
-        "the file would have {} bytes, more than the {limit} allowed",
-        content.len()
-    );
-    Err(CallError::new(Code::TooLarge, message))
-}
-
-fn diff_of(old: Option<&OldFile>, content: &Bytes, shown: bool) -> FileDiff {
-    match old {
-        Some(_) if !shown => diff::hidden(),
-        Some(OldFile { bytes: None, .. }) => FileDiff {
-            large: true,
-            ..FileDiff::default()
-        },
-        Some(OldFile {
-            bytes: Some(old), ..
-        }) => diff::of_bytes(old, content),
-        None => diff::of_bytes(&Bytes::new(), content),
-    }
-}
-
-/// The step that restores the file, unless it was too large to keep.
-fn inverse(path: &VirtualPath, old: Option<OldFile>, after: &State) -> Option<Step> {
-    let Some(old) = old else {
-        return Some(Step::Remove {
-            path: path.clone(),
-            state: after.clone(),
-        });
-    };
-    Some(Step::Write {
-        path: path.clone(),
-        content: old.bytes?,
-        existing: after.clone(),
-        mode: None,
-    })
-}
-
 fn written(
-    job: &Job,
-    path: &VirtualPath,
-    old: Option<&OldFile>,
-    content: &Bytes,
+    put: &Put,
+    mode: IfExists,
     shown: bool,
-    durability: &ReachedDurability,
+    durability: ReachedDurability,
 ) -> WriteFileOutput {
-    let done = match (job.mode, old) {
+    let done = match (mode, &put.old) {
         _ if durability.get().is_none() => "unchanged",
         (_, None) => "created",
         (IfExists::Append, Some(_)) => "appended",
         (IfExists::Create | IfExists::Overwrite, Some(_)) => "overwritten",
     };
-    let before = old.filter(|_| shown).and_then(|old| old.bytes.as_deref());
+    let old = put.old.as_ref().filter(|_| shown);
+    let before = old.and_then(|old| old.bytes.as_deref());
     WriteFileOutput {
-        path: path.to_string(),
+        path: put.path.to_string(),
         done,
-        bytes: content.len() as u64,
-        hash: shown.then(|| ContentHash::of(content)),
-        warning: before.and_then(|before| elision(before, content)),
-        durability: durability.clone(),
+        bytes: put.content.len() as u64,
+        hash: shown.then(|| ContentHash::of(&put.content)),
+        warning: before.and_then(|before| elision(before, &put.content)),
+        durability,
     }
 }
 
