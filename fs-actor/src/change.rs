@@ -206,7 +206,10 @@ impl StepExecutor {
             None => {
                 let mut key = [0; 32];
                 getrandom::fill(&mut key).map_err(|_| {
-                    CallError::new(Code::Io, "the operating system has no random numbers")
+                    CallError::new(
+                        Code::Io,
+                        "cannot get random numbers from the operating system",
+                    )
                 })?;
                 self.mask_key.get_or_init(|| key)
             }
@@ -222,7 +225,7 @@ impl StepExecutor {
 pub(crate) fn stale(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::StalePreview,
-        format!("`{path}` is no longer what the preview was made from; make a new one"),
+        format!("`{path}` has changed since the preview; preview the call again"),
     )
 }
 

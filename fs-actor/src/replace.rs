@@ -77,13 +77,13 @@ pub(crate) enum ReplaceError {
     #[error("the file changed in the meantime")]
     Changed,
     /// The name exists.
-    #[error("something is there already")]
+    #[error("the name exists")]
     Exists,
     /// The call must stop.
     #[error(transparent)]
     Stopped(#[from] CallError),
     /// The process may not write files of this size.
-    #[error("this process may write files of {0} bytes at most")]
+    #[error("the file size limit of this process is {0} bytes")]
     Limit(u64),
     /// System error.
     #[error("the operating system refused")]
@@ -98,23 +98,20 @@ impl ReplaceError {
                 Code::Conflict,
                 format!("`{path}` changed while it was being written; read it again"),
             ),
-            Self::Exists => (
-                Code::AlreadyExists,
-                format!("there is something at `{path}` already"),
-            ),
+            Self::Exists => (Code::AlreadyExists, format!("`{path}` already exists")),
             Self::Limit(limit) => (
                 Code::Io,
                 format!(
-                    "`{path}` was not written: this process may write files of {limit} bytes at most"
+                    "`{path}` was not written: the file size limit of this process is {limit} bytes"
                 ),
             ),
             Self::System(Errno::NOSPC | Errno::DQUOT) => (
                 Code::Io,
-                format!("`{path}` was not written: the disk is full; what was there is untouched"),
+                format!("`{path}` was not written: the disk is full; the old content is kept"),
             ),
             Self::System(Errno::FBIG) => (
                 Code::Io,
-                format!("`{path}` was not written: it would be larger than a file may be"),
+                format!("`{path}` was not written: it would exceed the maximum file size"),
             ),
             Self::System(errno) => return resolve::to_call_error(*errno, path),
             Self::Stopped(error) => return error.clone(),

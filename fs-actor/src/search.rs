@@ -210,7 +210,7 @@ impl Search {
         if opened.meta.len > MAX_FILE {
             return Ok(Err(Skipped::TooLarge));
         }
-        let mut gather = Collector {
+        let mut collector = Collector {
             skip,
             max_matches,
             byte_budget: self.byte_budget,
@@ -226,13 +226,13 @@ impl Search {
         };
         let searched = self
             .searcher
-            .search_reader(&self.matcher, reader, &mut gather);
+            .search_reader(&self.matcher, reader, &mut collector);
         if let Some(error) = stopped {
             return Err(error.into());
         }
         Ok(match searched {
-            _ if gather.binary => Err(Skipped::Binary),
-            Ok(()) => Ok(gather.found),
+            _ if collector.binary => Err(Skipped::Binary),
+            Ok(()) => Ok(collector.found),
             Err(_) => Err(Skipped::Unreadable),
         })
     }
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_once_its_lines_fill_the_room_and_tells_that_there_is_more() {
+    fn search_stops_at_the_byte_limit_and_reports_more() {
         let found = |byte_budget| {
             let world = World::new(&[]);
             world.write("root/f", "x\n-\n".repeat(1_000).as_bytes());

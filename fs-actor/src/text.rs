@@ -7,10 +7,10 @@ pub(crate) const BOM: char = '\u{feff}';
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotText {
     /// A NUL byte.
-    #[error("it is binary: there is a NUL at byte {0}")]
+    #[error("binary data with a NUL at byte {0}")]
     Nul(usize),
     /// Invalid UTF-8.
-    #[error("it is not UTF-8 from byte {0} on")]
+    #[error("invalid UTF-8 at byte {0}")]
     Encoding(usize),
 }
 

@@ -169,7 +169,7 @@ pub(crate) fn walk(
 ) -> Result<WalkSkipped, Interrupt> {
     let mut skipped = WalkSkipped::default();
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
-    let mut found_meta = 0_u64;
+    let mut visited = 0_u64;
     if let Some(ignore_rules) = &mut ignore_rules {
         ignore_rules.enter(view, &top, at);
     }
@@ -191,8 +191,8 @@ pub(crate) fn walk(
             ascend(&mut stack, &mut levels, &mut ignore_rules);
             continue;
         };
-        found_meta += 1;
-        if found_meta.is_multiple_of(CHECKPOINT_INTERVAL) {
+        visited += 1;
+        if visited.is_multiple_of(CHECKPOINT_INTERVAL) {
             view.checkpoint()?;
         }
         let depth = levels.len();

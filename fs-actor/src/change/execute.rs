@@ -301,9 +301,7 @@ fn rename<P>(
 pub(crate) fn other_device(to: &VirtualPath) -> CallError {
     CallError::new(
         Code::InvalidArguments,
-        format!(
-            "`{to}` is on another file system, where nothing can be moved to in one step; copy it, then delete the original"
-        ),
+        format!("`{to}` is on another file system; copy the source, then delete it"),
     )
 }
 

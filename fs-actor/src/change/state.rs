@@ -99,7 +99,7 @@ pub(crate) fn inspect(
         Err(Interrupt::Failed(error)) if error.code() == bailiwick::Code::NotFound => {
             return Ok(Inspected::ABSENT);
         }
-        Err(halt) => return Err(halt),
+        Err(interrupt) => return Err(interrupt),
     };
     Ok(inspect_in(&dir, &name, path, temporaries, view)?)
 }

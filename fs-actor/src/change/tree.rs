@@ -301,7 +301,7 @@ fn copy_file(
 pub(crate) fn not_copied(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::NotRegular,
-        format!("`{path}` is a link or a special file, which are not copied"),
+        format!("cannot copy `{path}`: it is a link or a special file"),
     )
 }
 
@@ -309,7 +309,7 @@ pub(crate) fn too_large(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::TooLarge,
         format!(
-            "`{path}` holds more, larger or deeper entries than one call may touch ({MAX_ENTRIES} names); take a smaller part"
+            "`{path}` is too large or too deep for one call (at most {MAX_ENTRIES} entries); narrow the path"
         ),
     )
 }
@@ -347,6 +347,8 @@ fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<Str
 fn not_utf8(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::PermissionDenied,
-        format!("`{path}` holds a name that no path can express, so the call cannot be judged"),
+        format!(
+            "`{path}` contains a name that is not valid in a path, so the policy cannot be checked"
+        ),
     )
 }

@@ -41,15 +41,15 @@ pub struct CopyOutput {
     pub from: String,
     /// The copy.
     pub to: String,
-    /// How many files and directories the copy has, itself included.
+    /// Number of files and directories copied, itself included.
     pub entries: u64,
-    /// The bytes of all its files.
+    /// Total size of its files, in bytes.
     pub bytes: u64,
-    /// How many unfinished files of other writers (`.bailiwick-*.tmp`) were left out.
+    /// Number of temporary files (`.bailiwick-*.tmp`) that were not copied.
     #[serde(skip_serializing_if = "super::is_zero")]
     #[schemars(default)]
     pub left_out: u64,
-    /// What the change survives, for the host: it is in no JSON.
+    /// The durability of the change, for the host; not in the JSON.
     #[serde(skip)]
     pub durability: ReachedDurability,
 }
@@ -62,18 +62,18 @@ const EXAMPLES: &[Example] = &[Example {
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::NotFound,
-        when: "nothing is there to copy, or the directory above the copy is missing",
+        when: "the source or the parent of the copy does not exist",
         resolution: "Correct `from`, or set `create_parents`",
     },
     Failure {
         code: Code::AlreadyExists,
-        when: "something is at the path of the copy",
-        resolution: "Choose another, or set `overwrite` to replace a file",
+        when: "the path of the copy exists",
+        resolution: "Choose another path, or set `overwrite` to replace a file",
     },
     Failure {
         code: Code::InvalidArguments,
-        when: "the copy would lie inside what is copied",
-        resolution: "Choose a path elsewhere",
+        when: "the copy would be inside the source",
+        resolution: "Choose another path",
     },
 ];
 
@@ -86,7 +86,7 @@ impl WriteTool for Copy {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "copy",
-            "Copy",
+            "Copy file",
             "Copies a file or a directory with its contents.",
         )
         .intent("Copy {from} to {to} [(overwrite: {overwrite})]")
@@ -94,14 +94,14 @@ impl WriteTool for Copy {
         .destructive()
         .group("files", 0.5)
         .side_effects(&[
-            "makes the copy",
+            "creates the copy",
             "replaces a file if `overwrite` is set",
-            "makes missing directories if `create_parents` is set",
+            "creates missing directories if `create_parents` is set",
         ])
         .reverse(Reverse {
             tool: "delete",
             how: "delete `to`, with `recursive` if it is a directory",
-            unless: "`overwrite` replaced a file, or directories were made for it",
+            unless: "`overwrite` replaced a file, or parent directories were created",
         })
         .command_line("cp -RnT -- {from} {to}")
         .examples(EXAMPLES)

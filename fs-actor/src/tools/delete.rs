@@ -41,15 +41,15 @@ pub struct DeleteArgs {
 /// Output of `delete`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeleteOutput {
-    /// Where it was.
+    /// The deleted path.
     pub path: String,
-    /// Files, links and the like; left out of a directory not all of which may be read.
+    /// Number of entries other than directories; absent if some of them may not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
-    /// Directories, itself included; left out of a directory not all of which may be read.
+    /// Number of directories, itself included; absent if some of them may not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directories: Option<u64>,
-    /// What the change survives, for the host: it is in no JSON.
+    /// The durability of the change, for the host; not in the JSON.
     #[serde(skip)]
     pub durability: ReachedDurability,
 }
@@ -68,7 +68,7 @@ const EXAMPLES: &[Example] = &[
         output: r#"{"files": 1, "directories": 0}"#,
     },
     Example {
-        description: "Remove a directory with what it holds",
+        description: "Remove a directory with its contents",
         input: r#"{"path": "src", "recursive": true}"#,
         output: r#"{"files": 1, "directories": 1}"#,
     },
@@ -76,13 +76,13 @@ const EXAMPLES: &[Example] = &[
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::NotFound,
-        when: "nothing is there",
-        resolution: "Take it as done, or list the directory",
+        when: "the path does not exist",
+        resolution: "Nothing to do, or list the parent directory",
     },
     Failure {
         code: Code::InvalidArguments,
-        when: "the directory holds something",
-        resolution: "Set `recursive` if all of it shall go",
+        when: "the directory is not empty",
+        resolution: "Set `recursive` to delete its contents",
     },
 ];
 
@@ -93,19 +93,23 @@ impl WriteTool for Delete {
     type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("delete", "Delete", "Deletes a file or an empty directory.")
-            .intent("Delete {path} [(recursive: {recursive})]")
-            .scopes(&["write:file"])
-            .destructive()
-            .group("files", 0.4)
-            .side_effects(&[
-                "removes the entry",
-                "removes all it holds if `recursive` is set",
-            ])
-            .deletes()
-            .command_line("rm -d -- {path}")
-            .examples(EXAMPLES)
-            .failures(FAILURES)
+        ToolSpec::new(
+            "delete",
+            "Delete file",
+            "Deletes a file or an empty directory.",
+        )
+        .intent("Delete {path} [(recursive: {recursive})]")
+        .scopes(&["write:file"])
+        .destructive()
+        .group("files", 0.4)
+        .side_effects(&[
+            "removes the entry",
+            "removes its contents if `recursive` is set",
+        ])
+        .deletes()
+        .command_line("rm -d -- {path}")
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
     fn prepare(&self, args: DeleteArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

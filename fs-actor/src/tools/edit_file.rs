@@ -72,10 +72,10 @@ pub struct EditFileArgs {
     pub expected_hash: Option<HashPrefix>,
 }
 
-/// A run of lines that a person did not let change.
+/// A change that a person excluded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExcludedEdit {
-    /// Where it begins in the file as it was; the first line is 1.
+    /// Its first line in the old file, from 1.
     pub line: usize,
     /// Lines that would have been added.
     pub added: usize,
@@ -90,7 +90,7 @@ pub struct EditFileOutput {
     pub path: String,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The hash of its new content, for the host: it is in no JSON.
+    /// The hash of its new content, for the host; not in the JSON.
     #[serde(skip)]
     pub hash: ContentHash,
     /// Lines added.
@@ -99,10 +99,10 @@ pub struct EditFileOutput {
     pub removed: usize,
     /// One for each edit, or for each hunk of the patch.
     pub edits: Vec<AppliedEdit>,
-    /// What a person left out of the change.
+    /// Changes that a person excluded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<ExcludedEdit>,
-    /// What the change survives, for the host: it is in no JSON.
+    /// The durability of the change, for the host; not in the JSON.
     #[serde(skip)]
     pub durability: ReachedDurability,
 }
@@ -130,7 +130,7 @@ impl WriteTool for EditFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "edit_file",
-            "Edit a file",
+            "Edit file",
             "Replaces text in a UTF-8 file. Line endings and everything outside the edits stay as they are.",
         )
         .intent("Edit {path}")

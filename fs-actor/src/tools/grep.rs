@@ -48,13 +48,13 @@ pub struct GrepArgs {
     /// Lines to show before and after each match.
     #[serde(default)]
     pub context: u32,
-    /// Most matches per file.
+    /// Maximum matches per file.
     #[serde(default)]
     pub per_file: Option<u32>,
-    /// Most matches, or files, to return.
+    /// Maximum matches, or files, to return.
     #[serde(default = "page_length")]
     pub limit: u32,
-    /// The `next_offset` of the answer to go on from.
+    /// `next_offset` of the previous result.
     #[serde(default)]
     pub offset: u64,
     /// Include files that `.gitignore` excludes.
@@ -82,12 +82,12 @@ fn page_length() -> u32 {
 /// Output of `grep`.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GrepOutput {
-    /// The files of this answer that match, in the order of the search.
+    /// The matching files, in the order of the search.
     pub files: Vec<FileMatches>,
-    /// How many files were searched, if none matches.
+    /// Number of files searched, if none matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub searched: Option<u64>,
-    /// The `offset` to go on with, if there is more.
+    /// The `offset` of the next result, if there is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
     /// Binary files, which were not searched.
@@ -169,13 +169,13 @@ const EXAMPLES: &[Example] = &[Example {
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::InvalidArguments,
-        when: "the pattern is no regular expression",
+        when: "the regular expression is invalid",
         resolution: "Correct it, or set `literal`",
     },
     Failure {
         code: Code::NotFound,
-        when: "the place to search is missing",
-        resolution: "List the directory above it",
+        when: "the path does not exist",
+        resolution: "List its parent directory",
     },
 ];
 
@@ -185,17 +185,13 @@ impl ReadTool for Grep {
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new(
-            "grep",
-            "Search in files",
-            "Searches the lines of text files.",
-        )
-        .intent("Search for {pattern} [in {path}] [with glob {glob}]")
-        .scopes(&["read:file"])
-        .idempotent()
-        .group("search", 1.0)
-        .examples(EXAMPLES)
-        .failures(FAILURES)
+        ToolSpec::new("grep", "Search files", "Searches the lines of text files.")
+            .intent("Search for {pattern} [in {path}] [with glob {glob}]")
+            .scopes(&["read:file"])
+            .idempotent()
+            .group("search", 1.0)
+            .examples(EXAMPLES)
+            .failures(FAILURES)
     }
 
     fn prepare(&self, args: GrepArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
@@ -233,7 +229,7 @@ fn grep(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
             answer.search(view.actual(&job.path), opened)?;
         }
         Err(Interrupt::Failed(error)) if error.code() == Code::NotRegular => answer.walk()?,
-        Err(halt) => return Err(suggest::on_halt(view, &job.path, halt)),
+        Err(interrupt) => return Err(suggest::on_interrupt(view, &job.path, interrupt)),
     }
     Ok(answer.finish())
 }
@@ -420,7 +416,7 @@ impl<'a> Answer<'a> {
         self.text.push_str(&self.left_out.text());
         self.found.unreadable_directories = self.left_out.directories;
         if let Some(next) = self.found.next_offset {
-            let _ = writeln!(self.text, "[there is more; go on with offset {next}]");
+            let _ = writeln!(self.text, "[there is more; continue with offset {next}]");
         }
         Reply::text(self.text, self.found)
     }
@@ -586,7 +582,7 @@ mod tests {
         let (text, found) = run(&world, &job("a"));
         assert_eq!(
             text,
-            "/r/f\n1:aaaa\n2:aaaa\n[there is more; go on with offset 2]\n"
+            "/r/f\n1:aaaa\n2:aaaa\n[there is more; continue with offset 2]\n"
         );
         assert_eq!(found.next_offset, Some(2));
     }

@@ -37,14 +37,14 @@ pub struct MoveArgs {
 /// Output of `move`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MoveOutput {
-    /// Where it was.
+    /// The old path.
     pub from: String,
-    /// Where it is.
+    /// The new path.
     pub to: String,
-    /// How many files and directories were moved, itself included; left out of a directory not all of which may be read.
+    /// Number of files and directories moved, itself included; absent if some of them may not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
-    /// What the change survives, for the host: it is in no JSON.
+    /// The durability of the change, for the host; not in the JSON.
     #[serde(skip)]
     pub durability: ReachedDurability,
 }
@@ -57,18 +57,18 @@ const EXAMPLES: &[Example] = &[Example {
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::NotFound,
-        when: "nothing is there to move, or the directory above the new path is missing",
+        when: "the source or the parent of the new path does not exist",
         resolution: "Correct `from`, or set `create_parents`",
     },
     Failure {
         code: Code::AlreadyExists,
-        when: "something is at the new path",
-        resolution: "Choose another, or set `overwrite` to replace a file",
+        when: "the new path exists",
+        resolution: "Choose another path, or set `overwrite` to replace a file",
     },
     Failure {
         code: Code::InvalidArguments,
-        when: "the new path lies inside the old one",
-        resolution: "Choose a path elsewhere",
+        when: "the new path is inside the old one",
+        resolution: "Choose another path",
     },
 ];
 
@@ -79,28 +79,24 @@ impl WriteTool for Move {
     type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new(
-            "move",
-            "Move or rename",
-            "Moves or renames a file or directory.",
-        )
-        .intent("Move {from} to {to} [(overwrite: {overwrite})]")
-        .scopes(&["write:file"])
-        .destructive()
-        .group("files", 0.6)
-        .side_effects(&[
-            "moves the entry",
-            "replaces a file if `overwrite` is set",
-            "makes missing directories if `create_parents` is set",
-        ])
-        .reverse(Reverse {
-            tool: "move",
-            how: "swap `from` and `to`",
-            unless: "`overwrite` replaced a file, or directories were made for it",
-        })
-        .command_line("mv -nT -- {from} {to}")
-        .examples(EXAMPLES)
-        .failures(FAILURES)
+        ToolSpec::new("move", "Move file", "Moves or renames a file or directory.")
+            .intent("Move {from} to {to} [(overwrite: {overwrite})]")
+            .scopes(&["write:file"])
+            .destructive()
+            .group("files", 0.6)
+            .side_effects(&[
+                "moves the entry",
+                "replaces a file if `overwrite` is set",
+                "creates missing directories if `create_parents` is set",
+            ])
+            .reverse(Reverse {
+                tool: "move",
+                how: "swap `from` and `to`",
+                unless: "`overwrite` replaced a file, or parent directories were created",
+            })
+            .command_line("mv -nT -- {from} {to}")
+            .examples(EXAMPLES)
+            .failures(FAILURES)
     }
 
     fn prepare(&self, args: MoveArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
@@ -169,7 +165,7 @@ fn check_visibility(permit: &ReadPermit, moved: &Transfer) -> Result<(), Interru
     for item in &inspected.items {
         if permit.shows(&target::relocated(&item.path, from, to)?) && !permit.shows(&item.path) {
             let message = format!(
-                "`{from}` holds what this worker may not read, and could read at `{to}`; name smaller parts of it"
+                "permission denied: the move would make entries of `{from}` readable at `{to}`; narrow the path"
             );
             return Err(CallError::new(Code::PermissionDenied, message).into());
         }

@@ -39,13 +39,13 @@ pub struct StatOutput {
     pub kind: Kind,
     /// Its length in bytes.
     pub bytes: u64,
-    /// When its content last changed, in UTC.
+    /// Modification time, in UTC.
     pub modified: String,
     /// Its permission bits, in octal.
     pub mode: String,
-    /// How many names it has on its file system; other names may lie outside the roots.
+    /// Number of hard links; others may be outside the roots.
     pub hard_links: u64,
-    /// The beginning of the SHA-256 of a file's bytes, if it was asked for.
+    /// Prefix of the SHA-256 of a file, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<HashPrefix>,
 }
@@ -58,14 +58,14 @@ pub(crate) struct Job {
 }
 
 const EXAMPLES: &[Example] = &[Example {
-    description: "Look at a file",
+    description: "Get the metadata of a file",
     input: r#"{"path": "notes.txt"}"#,
     output: r#"{"kind": "file", "bytes": 14}"#,
 }];
 const FAILURES: &[Failure] = &[Failure {
     code: Code::NotFound,
-    when: "nothing is there",
-    resolution: "List the directory above it",
+    when: "the path does not exist",
+    resolution: "List its parent directory",
 }];
 
 impl ReadTool for Stat {
@@ -76,7 +76,7 @@ impl ReadTool for Stat {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "stat",
-            "File facts",
+            "Get metadata",
             "Returns the kind, size, modification time and permission bits of a file or directory.",
         )
         .intent("Look at the size and times of {path}")

@@ -34,12 +34,16 @@ pub(crate) fn not_found(view: &dyn ReadView, path: &VirtualPath) -> CallError {
 }
 
 /// Like [`with_suggestions`] for a [`Interrupt`]; only `NOT_FOUND` gets suggestions.
-pub(crate) fn on_halt(view: &dyn ReadView, path: &VirtualPath, halt: Interrupt) -> Interrupt {
-    match halt {
+pub(crate) fn on_interrupt(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+    interrupt: Interrupt,
+) -> Interrupt {
+    match interrupt {
         Interrupt::Failed(error) if error.code() == Code::NotFound => {
             with_suggestions(view, path, error).into()
         }
-        halt => halt,
+        interrupt => interrupt,
     }
 }
 
@@ -63,9 +67,9 @@ fn nearest(view: &dyn ReadView, path: &VirtualPath) -> Vec<String> {
         // A dangling link has the requested name itself.
         let name = found.path.name();
         let name = name.filter(|name| found.raw.is_none() && *name != wanted);
-        let likeness = name.map_or(0.0, |name| similarity(wanted, name));
-        if likeness >= MIN_SIMILARITY {
-            near.push((likeness, found.path.to_string()));
+        let ratio = name.map_or(0.0, |name| similarity(wanted, name));
+        if ratio >= MIN_SIMILARITY {
+            near.push((ratio, found.path.to_string()));
         }
         Ok(WalkControl::Skip)
     });

@@ -118,7 +118,7 @@ impl Transfer {
             .meta
             .ok_or_else(|| suggest::not_found(permit, &from))?;
         if existing.state != State::Absent && meta.kind == Kind::Directory {
-            let message = format!("there is a file at `{to}`; a directory does not replace it");
+            let message = format!("`{to}` is a file, which a directory cannot replace");
             return Err(CallError::new(Code::AlreadyExists, message).into());
         }
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;

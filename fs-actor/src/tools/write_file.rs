@@ -22,14 +22,14 @@ use crate::replace::ReachedDurability;
 #[derive(Debug)]
 pub(crate) struct WriteFile(pub(super) StepExecutor);
 
-/// What to do if a file is there already.
+/// What to do if the file exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IfExists {
     /// Refuse.
     #[default]
     Create,
-    /// Replace what it holds.
+    /// Replace its content.
     Overwrite,
     /// Add the content at its end.
     Append,
@@ -63,13 +63,13 @@ pub struct WriteFileOutput {
     pub done: &'static str,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The hash of its content, if it may be read; for the host: it is in no JSON.
+    /// The hash of its content, if it may be read, for the host; not in the JSON.
     #[serde(skip)]
     pub hash: Option<ContentHash>,
-    /// Something that looks like a mistake.
+    /// A likely mistake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// What the change survives, for the host: it is in no JSON.
+    /// The durability of the change, for the host; not in the JSON.
     #[serde(skip)]
     pub durability: ReachedDurability,
 }
@@ -99,17 +99,17 @@ const EXAMPLES: &[Example] = &[
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::AlreadyExists,
-        when: "there is a file already",
+        when: "the file exists",
         resolution: "Change it with `edit_file`, or set `mode`",
     },
     Failure {
         code: Code::NotFound,
-        when: "the directory above is missing",
+        when: "the parent directory does not exist",
         resolution: "Set `create_parents`",
     },
     Failure {
         code: Code::Conflict,
-        when: "the file is not what `expected_hash` says",
+        when: "the file does not match `expected_hash`",
         resolution: "Read it again",
     },
 ];
@@ -123,14 +123,14 @@ impl WriteTool for WriteFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "write_file",
-            "Write a file",
+            "Write file",
             "Creates a file, or with `mode` replaces it or appends to it. To change parts of a file, use `edit_file`.",
         )
         .intent("Write {path} [({mode})]")
         .scopes(&["write:file", "read:file"])
         .destructive()
         .group("files", 0.8)
-.side_effects(&["creates the file", "replaces or extends the file if `mode` says so", "makes missing directories if `create_parents` is set"])
+.side_effects(&["creates the file", "replaces or extends the file if `mode` says so", "creates missing directories if `create_parents` is set"])
 .command_line("set -C; printf %s {content} > {path}")
 .examples(EXAMPLES)
 .failures(FAILURES)
@@ -165,7 +165,7 @@ impl WriteTool for WriteFile {
         let before = old.as_ref().map_or(&State::Absent, |old| &old.state);
         if old.is_some() && job.mode == IfExists::Create {
             let message = format!(
-                "there is a file at `{path}` already; change it with `edit_file`, or set mode to `overwrite` or `append`"
+                "`{path}` already exists; change it with `edit_file`, or set `mode` to `overwrite` or `append`"
             );
             return Err(CallError::new(Code::AlreadyExists, message).into());
         }
@@ -197,7 +197,7 @@ fn content(job: &Job, old: Option<&OldFile>, path: &VirtualPath) -> Result<Bytes
         ) => Ok([bytes.as_ref(), &job.content].concat().into()),
         (IfExists::Append, Some(OldFile { bytes: None, .. })) => Err(CallError::new(
             Code::TooLarge,
-            format!("`{path}` is too large to be added to"),
+            format!("`{path}` is too large to append to"),
         )),
         (IfExists::Append, None) | (IfExists::Create | IfExists::Overwrite, _) => {
             Ok(job.content.clone())
@@ -271,6 +271,6 @@ fn elision(before: &[u8], after: &[u8]) -> Option<String> {
         .find(|(_, line)| is_elision(line) && !before.contains(line.trim()))?;
     let number = at + 1;
     Some(format!(
-        "line {number} looks as if it stood for text that is now gone"
+        "line {number} looks like a placeholder for text that is now deleted"
     ))
 }

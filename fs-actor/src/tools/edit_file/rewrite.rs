@@ -98,7 +98,7 @@ fn reply(edited: EditFileOutput) -> Reply {
             .map(|part| format!("line {} (+{} -{})", part.line, part.added, part.removed))
             .collect();
         text.push_str(&format!(
-            "; a person left out what these edits would have changed at {}, so the file does not hold it",
+            "; a person excluded the changes at {}, which were not made",
             parts.join(", ")
         ));
     }
