@@ -155,6 +155,15 @@ struct Stage {
 impl Stage {
     /// A root with an allowed, a denied and a read-only file, a FIFO, and links to the first two and out of the root.
     async fn new() -> Self {
+        let policy = Policy::new()
+            .allow("read:file")
+            .allow("write:file")
+            .deny_glob("**/secret")
+            .deny("write:file:/r/kept");
+        Self::with(policy).await
+    }
+
+    async fn with(policy: Policy) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().join("root");
         fs::create_dir(&root).unwrap();
@@ -177,11 +186,6 @@ impl Stage {
             .build()
             .await
             .unwrap();
-        let policy = Policy::new()
-            .allow("read:file")
-            .allow("write:file")
-            .deny_glob("**/secret")
-            .deny("write:file:/r/kept");
         let spec = WorkerSpec::new("main").policy(policy);
         let worker = runtime.spawn(spec).await.unwrap();
         Self {
@@ -288,4 +292,26 @@ async fn preview_writes_nothing_and_is_stale_after_a_change() {
     let stale = stage.worker.submit(call).await.unwrap_err();
     assert_eq!(stale.code(), Code::StalePreview);
     assert_eq!(stage.content("open"), "changed");
+}
+
+#[tokio::test]
+async fn paths_without_declared_needs_still_need_approval() {
+    let policy = Policy::new()
+        .allow("read:file")
+        .ask("read:file:/r/kept")
+        .ask("write:file");
+    let stage = Stage::with(policy).await;
+    assert_eq!(
+        stage.call("read_one", "/r/open").await.unwrap(),
+        "/r/open open"
+    );
+    assert_eq!(
+        stage.call("read_one", "/r/kept").await,
+        Err(Code::ScopeRequired)
+    );
+    assert_eq!(
+        stage.call("append", "/r/open").await,
+        Err(Code::ScopeRequired)
+    );
+    assert_eq!(stage.content("open"), "open");
 }
