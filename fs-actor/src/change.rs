@@ -2,6 +2,7 @@
 
 mod contents;
 mod execute;
+pub(crate) mod put;
 pub(crate) mod repository;
 pub(crate) mod state;
 pub(crate) mod target;
@@ -12,6 +13,7 @@ pub(crate) mod tree;
 use std::sync::OnceLock;
 
 use bailiwick::effect::{ContentHash, Entry};
+use bailiwick::tool::WritePermit;
 use bailiwick::{CallError, Code, VirtualPath};
 use bytes::Bytes;
 
@@ -61,6 +63,18 @@ pub(crate) enum Step {
     Remove { path: VirtualPath, state: State },
 }
 
+impl Step {
+    /// The directory that it creates.
+    pub(crate) fn made_directory(&self) -> Option<&VirtualPath> {
+        match self {
+            Self::MakeDirectory { path, .. } => Some(path),
+            Self::Write { .. } | Self::Move { .. } | Self::Copy { .. } | Self::Remove { .. } => {
+                None
+            }
+        }
+    }
+}
+
 /// The changes of one call.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeSet {
@@ -71,23 +85,13 @@ pub(crate) struct ChangeSet {
     pub(crate) reached: ReachedDurability,
 }
 
-impl ChangeSet {
-    pub(crate) fn new(
-        steps: Vec<Step>,
-        durability: Durability,
-        reached: ReachedDurability,
-    ) -> Self {
-        Self {
-            steps,
-            durability,
-            reached,
-        }
-    }
-}
-
 impl From<Vec<Step>> for ChangeSet {
     fn from(steps: Vec<Step>) -> Self {
-        Self::new(steps, Durability::default(), ReachedDurability::default())
+        Self {
+            steps,
+            durability: Durability::default(),
+            reached: ReachedDurability::default(),
+        }
     }
 }
 
@@ -113,6 +117,32 @@ impl StepExecutor {
         self.durability
     }
 
+    /// The durability of a call that changes something.
+    pub(crate) fn reached(&self) -> ReachedDurability {
+        ReachedDurability::at_best(Some(self.durability))
+    }
+
+    /// The changes of one call.
+    pub(crate) fn change_set(&self, steps: Vec<Step>, reached: ReachedDurability) -> ChangeSet {
+        ChangeSet {
+            steps,
+            durability: self.durability,
+            reached,
+        }
+    }
+
+    /// Executes all steps as in [`StepExecutor::execute`].
+    ///
+    /// # Errors
+    /// As [`StepExecutor::execute`].
+    pub(crate) fn apply(
+        &self,
+        change_set: &ChangeSet,
+        permit: &WritePermit,
+    ) -> Result<(), CallError> {
+        self.execute(change_set, permit.reading(), || permit.begin())
+    }
+
     /// Executes all steps. `begin` is called before each step, and its result is held during the step.
     ///
     /// # Errors
@@ -124,9 +154,14 @@ impl StepExecutor {
         view: &dyn ReadView,
         begin: impl Fn() -> Result<P, CallError>,
     ) -> Result<(), CallError> {
+        let context = execute::StepContext {
+            durability: change_set.durability,
+            view,
+            begin: &begin,
+        };
         let mut reached = None;
         for (done, step) in change_set.steps.iter().enumerate() {
-            match self.execute_step(step, change_set.durability, view, &begin) {
+            match self.execute_step(step, &context) {
                 Ok(level) => {
                     reached = Some(reached.map_or(level, |least: Durability| least.min(level)));
                 }
@@ -171,7 +206,10 @@ impl StepExecutor {
             None => {
                 let mut key = [0; 32];
                 getrandom::fill(&mut key).map_err(|_| {
-                    CallError::new(Code::Io, "the operating system has no random numbers")
+                    CallError::new(
+                        Code::Io,
+                        "cannot get random numbers from the operating system",
+                    )
                 })?;
                 self.mask_key.get_or_init(|| key)
             }
@@ -187,7 +225,7 @@ impl StepExecutor {
 pub(crate) fn stale(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::StalePreview,
-        format!("`{path}` is no longer what the preview was made from; make a new one"),
+        format!("`{path}` has changed since the preview; preview the call again"),
     )
 }
 
@@ -196,7 +234,7 @@ pub(crate) fn stale(path: &VirtualPath) -> CallError {
 fn remove_created_directories(steps: &[Step], view: &dyn ReadView) -> usize {
     let mut left = steps.len();
     for step in steps.iter().rev() {
-        let Step::MakeDirectory { path, .. } = step else {
+        let Some(path) = step.made_directory() else {
             break;
         };
         let Ok((dir, name)) = resolve::parent(view, path) else {

@@ -1,12 +1,11 @@
 //! Deterministic line diffs.
 
-use std::collections::HashMap;
-
 use bailiwick::effect::{FileDiff, Hunk, HunkLine};
 use bytes::Bytes;
-use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
+use similar::{Algorithm, DiffOp, TextDiff, group_diff_ops};
 
 use crate::media;
+use crate::text::common_ends;
 
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
@@ -111,12 +110,8 @@ struct Window<'t> {
 
 impl<'t> Window<'t> {
     fn around_the_change(old: &'t str, new: &'t str) -> Self {
-        let same = |(a, b): &(u8, u8)| a == b;
-        let before = old.bytes().zip(new.bytes()).take_while(same).count();
+        let (before, after) = common_ends(old.as_bytes(), new.as_bytes());
         let begin = lines_back(old, before, CONTEXT + 1);
-        let rest = old.len().min(new.len()) - before;
-        let backward = old.bytes().rev().zip(new.bytes().rev());
-        let after = backward.take(rest).take_while(same).count();
         // The cut must be at the same offset in both texts.
         let end = old.len() - lines_on(old, old.len() - after, CONTEXT + 1);
         Self {
@@ -163,27 +158,15 @@ fn ops(old: &Lines<'_>, new: &Lines<'_>) -> Vec<DiffOp> {
     if old.0.len() + new.0.len() > MAX_FINE_LINES {
         return coarse(old, new);
     }
-    let mut known = HashMap::new();
-    let old = numbers(&mut known, old);
-    let new = numbers(&mut known, new);
-    capture_diff_slices(Algorithm::Myers, &old, &new)
-}
-
-/// Gives equal lines equal numbers, so that lines are compared as numbers.
-fn numbers<'t>(known: &mut HashMap<&'t str, usize>, lines: &Lines<'t>) -> Vec<usize> {
-    let mut number = |line| {
-        let next = known.len();
-        *known.entry(line).or_insert(next)
-    };
-    lines.0.iter().map(|line| number(*line)).collect()
+    let mut config = TextDiff::configure();
+    let diff = config
+        .algorithm(Algorithm::Myers)
+        .diff_slices(&old.0, &new.0);
+    diff.ops().to_vec()
 }
 
 fn coarse(old: &Lines<'_>, new: &Lines<'_>) -> Vec<DiffOp> {
-    let same = |(a, b): &(&&str, &&str)| a == b;
-    let before = old.0.iter().zip(&new.0).take_while(same).count();
-    let rest = old.0.len().min(new.0.len()) - before;
-    let backward = old.0.iter().rev().zip(new.0.iter().rev());
-    let after = backward.take(rest).take_while(same).count();
+    let (before, after) = common_ends(&old.0, &new.0);
     vec![
         DiffOp::Equal {
             old_index: 0,

@@ -50,14 +50,15 @@ pub enum MatchStrategy {
     Whitespace,
 }
 
-/// The result of one edit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EditOutcome {
-    pub(crate) strategy: MatchStrategy,
+/// How one edit was made.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+pub struct AppliedEdit {
+    /// How the old text was found: `exact`, `line_endings` or `whitespace`.
+    pub strategy: MatchStrategy,
     /// Number of replaced occurrences.
-    pub(crate) count: usize,
-    /// Line numbers of the first occurrences.
-    pub(crate) lines: Vec<usize>,
+    pub count: usize,
+    /// Lines of the first occurrences in the old file.
+    pub lines: Vec<usize>,
 }
 
 /// The edited text.
@@ -65,7 +66,7 @@ pub(crate) struct EditOutcome {
 pub(crate) struct Edited {
     pub(crate) text: String,
     /// One per edit, in order.
-    pub(crate) applied: Vec<EditOutcome>,
+    pub(crate) applied: Vec<AppliedEdit>,
 }
 
 /// Why no edit was applied. Edits are numbered from 1.
@@ -73,11 +74,11 @@ pub(crate) struct Edited {
 pub(crate) enum EditError {
     /// The old text is empty.
     #[error(
-        "edit {0} has an empty old_text; to add to a file use `write_file` with mode append, or name the text beside the new one"
+        "edit {0} has an empty old_text; to append, use `write_file` with mode `append`; to insert, include the adjacent text"
     )]
     Empty(usize),
     /// Old and new text are equal.
-    #[error("old_text and new_text of edit {0} are the same, so it would change nothing")]
+    #[error("old_text and new_text of edit {0} are equal")]
     Same(usize),
     /// The old text does not occur.
     #[error("the old_text of edit {edit} does not occur in the file{}", nearest::sentence(.nearest.as_ref()))]
@@ -93,7 +94,7 @@ pub(crate) enum EditError {
         total: usize,
     },
     /// The old text does not occur as often as stated.
-    #[error("the old_text of edit {edit} occurs {total} times, at lines {}, not {wanted} as was asked", listed(.lines, *.total))]
+    #[error("the old_text of edit {edit} occurs {total} times, at lines {}, expected {wanted}", listed(.lines, *.total))]
     Count {
         edit: usize,
         wanted: usize,
@@ -101,7 +102,7 @@ pub(crate) enum EditError {
         total: usize,
     },
     /// The old text occurs too often, or all edits together are too expensive.
-    #[error("the old_text of edit {0} stands in too many places, or the edits need too long a search; at most {max} places can be changed at once, so make fewer edits, take more of the text around them, give the exact indentation, or write the file anew", max = locate::MAX_MATCHES)]
+    #[error("the old_text of edit {0} occurs too often, or the search takes too long; at most {max} places can be changed at once: make fewer edits, include more of the surrounding text, match the indentation, or rewrite the file", max = locate::MAX_MATCHES)]
     TooMany(usize),
     /// Two edits overlap.
     #[error("edits {first} and {second} overlap at line {line}; make them one edit")]
@@ -173,7 +174,7 @@ pub(crate) fn apply_patch<E: From<PatchError>>(
     for (index, hunk) in patch::parse(patch)?.iter().enumerate() {
         pause()?;
         let found = patch::locate_edit(&source, hunk, index + 1)?;
-        applied.push(EditOutcome {
+        applied.push(AppliedEdit {
             strategy: found.strategy,
             count: 1,
             lines: vec![text.number_of(found.start)],
@@ -198,7 +199,7 @@ fn locate_edit(
     source: &locate::SearchText<'_>,
     number: usize,
     edit: &Edit,
-) -> Result<(EditOutcome, Vec<locate::TextMatch>), EditError> {
+) -> Result<(AppliedEdit, Vec<locate::TextMatch>), EditError> {
     if edit.old.is_empty() {
         return Err(EditError::Empty(number));
     }
@@ -249,7 +250,7 @@ fn locate_edit(
     let lines = chosen
         .iter()
         .map(|found| source.text.number_of(found.start));
-    let applied = EditOutcome {
+    let applied = AppliedEdit {
         strategy: locate::least_exact(&chosen),
         count: chosen.len(),
         lines: lines.take(SHOWN).collect(),
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn text_in_more_places_than_can_be_held_is_refused() {
+    fn text_with_too_many_occurrences_is_refused() {
         let max_places = locate::MAX_MATCHES;
         let all = |old: &str, new: &str| Edit {
             occurrences: Occurrences::All,
@@ -512,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn last_line_without_an_ending_stays_without() {
+    fn missing_final_line_end_stays_missing() {
         check("a\nb", "b\n", "c\n", "a\nc", MatchStrategy::Whitespace);
         check("a\nb", "b", "c", "a\nc", MatchStrategy::Exact);
         check("a\nb", "a\n", "", "b", MatchStrategy::Exact);
@@ -792,9 +793,9 @@ mod tests {
         check_patch(
             "a\n",
             "please apply\n",
-            Err(&at(1, "before the first hunk only file names may stand")),
+            Err(&at(1, "expected a file name or a hunk")),
         );
-        let reason = "a patch is about one file, and a hunk has no more lines than it says";
+        let reason = "expected one file, and no more lines than the hunk states";
         check_patch("a\n", "@@ -1 +1 @@\n-a\n+b\n+c\n", Err(&at(4, reason)));
         check_patch("a\n", "@@ -1 +1 @@\n-a\n+b\n--- a/g\n", Err(&at(4, reason)));
     }
@@ -802,7 +803,7 @@ mod tests {
     proptest! {
         #![proptest_config(crate::testing::full_property_config())]
         #[test]
-        fn bytes_outside_an_edit_stay_as_they_were(
+        fn bytes_outside_an_edit_are_unchanged(
             head in "\u{feff}?([ab ]{0,3}(\r|\n|\r\n)){0,8}", middle in "[xy]{1,3}((\r\n|\n)[xy]{1,3}){0,2}",
             tail in "((\r|\n|\r\n)[ab ]{0,3}){0,8}", new in "[xyz]{0,3}(\r?\n[z]{0,2}){0,2}",
         ) {

@@ -1,4 +1,4 @@
-//! File tools for bailiwick workers: read, search and change files.
+//! File tools for bailiwick workers: read, search and change files. [`io`] has the file access for your own tools.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -8,6 +8,7 @@ compile_error!(
 mod change;
 mod diff;
 mod edit;
+pub mod io;
 mod media;
 mod pagination;
 mod read_view;
@@ -21,15 +22,16 @@ mod text;
 mod tools;
 mod walk;
 
-pub use edit::MatchStrategy;
+pub use edit::{AppliedEdit, MatchStrategy};
 pub use replace::{Durability, ReachedDurability};
 pub use resolve::Kind;
+pub use search::CaseArg;
 pub use tools::{
-    AppliedEdit, CaseArg, CopyArgs, CopyOutput, DeleteArgs, DeleteOutput, DirectoryEntry, EditArgs,
-    EditFileArgs, EditFileOutput, FileContent, FileMatches, FindArgs, FindOutput, GrepArgs,
-    GrepMode, GrepOutput, HashPrefix, IfExists, KindFilter, LazyHash, ListDirectoryArgs,
-    ListDirectoryOutput, ListRootsArgs, ListRootsOutput, MakeDirectoryArgs, MakeDirectoryOutput,
-    MatchLine, MoveArgs, MoveOutput, ParseHashPrefixError, ReadFileArgs, ReadFileOutput, StatArgs,
-    StatOutput, WriteFileArgs, WriteFileOutput,
+    CopyArgs, CopyOutput, DeleteArgs, DeleteOutput, DirectoryEntry, EditArgs, EditFileArgs,
+    EditFileOutput, FileContent, FileMatches, FindArgs, FindOutput, GrepArgs, GrepMode, GrepOutput,
+    HashPrefix, IfExists, KindFilter, LazyHash, ListDirectoryArgs, ListDirectoryOutput,
+    ListRootsArgs, ListRootsOutput, MakeDirectoryArgs, MakeDirectoryOutput, MatchLine, MoveArgs,
+    MoveOutput, ParseHashPrefixError, ReadFileArgs, ReadFileOutput, StatArgs, StatOutput,
+    WriteFileArgs, WriteFileOutput,
 };
 pub use tools::{tools, tools_with};

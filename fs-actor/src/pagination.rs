@@ -21,8 +21,7 @@ impl Cursor {
     pub(crate) fn parse(text: &str) -> Result<Self, CallError> {
         let key = URL_SAFE_NO_PAD.decode(text);
         key.map(Self).map_err(|_| {
-            let reason =
-                "expected the `next_cursor` of an earlier answer; leave it out to begin anew";
+            let reason = "expected the `next_cursor` of an earlier result; omit it to start over";
             CallError::invalid_argument("/cursor", reason)
         })
     }

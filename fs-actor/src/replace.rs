@@ -18,7 +18,8 @@ use std::sync::{Arc, OnceLock};
 
 use bailiwick::{CallError, Code, VirtualPath};
 
-use crate::resolve::{self, Meta};
+use crate::read_view::ReadView;
+use crate::resolve::{self, Meta, OpenFile};
 use crate::sys::{self, AtFlags, Errno, Mode, OFlags, RenameFlags, Resource, getrlimit};
 
 pub(crate) use lock::{DirLock, hold_live_lock};
@@ -76,10 +77,13 @@ pub(crate) enum ReplaceError {
     #[error("the file changed in the meantime")]
     Changed,
     /// The name exists.
-    #[error("something is there already")]
+    #[error("the name exists")]
     Exists,
+    /// The call must stop.
+    #[error(transparent)]
+    Stopped(#[from] CallError),
     /// The process may not write files of this size.
-    #[error("this process may write files of {0} bytes at most")]
+    #[error("the file size limit of this process is {0} bytes")]
     Limit(u64),
     /// System error.
     #[error("the operating system refused")]
@@ -94,25 +98,23 @@ impl ReplaceError {
                 Code::Conflict,
                 format!("`{path}` changed while it was being written; read it again"),
             ),
-            Self::Exists => (
-                Code::AlreadyExists,
-                format!("there is something at `{path}` already"),
-            ),
+            Self::Exists => (Code::AlreadyExists, format!("`{path}` already exists")),
             Self::Limit(limit) => (
                 Code::Io,
                 format!(
-                    "`{path}` was not written: this process may write files of {limit} bytes at most"
+                    "`{path}` was not written: the file size limit of this process is {limit} bytes"
                 ),
             ),
             Self::System(Errno::NOSPC | Errno::DQUOT) => (
                 Code::Io,
-                format!("`{path}` was not written: the disk is full; what was there is untouched"),
+                format!("`{path}` was not written: the disk is full; the old content is kept"),
             ),
             Self::System(Errno::FBIG) => (
                 Code::Io,
-                format!("`{path}` was not written: it would be larger than a file may be"),
+                format!("`{path}` was not written: it would exceed the maximum file size"),
             ),
             Self::System(errno) => return resolve::to_call_error(*errno, path),
+            Self::Stopped(error) => return error.clone(),
         };
         CallError::new(code, message)
     }
@@ -195,35 +197,33 @@ impl<'d> StagedFile<'d> {
         Ok(staged)
     }
 
-    /// Stages a copy of `from` with its mode but not its owner; `checkpoint` is called between pieces.
-    pub(crate) fn copy_of<E: From<ReplaceError>>(
+    /// Stages a copy of `from` with its mode but not its owner.
+    pub(crate) fn copy_of(
         dir: BorrowedFd<'d>,
-        from: &File,
-        mode: u32,
-        limit: u64,
-        mut checkpoint: impl FnMut() -> Result<(), E>,
-    ) -> Result<(Self, u64), E> {
+        from: &OpenFile,
+        view: &dyn ReadView,
+    ) -> Result<Self, ReplaceError> {
         let staged = Self::begin(dir, Mode::RUSR | Mode::WUSR)?;
         let mut buffer = vec![0; CHUNK];
         let mut at = 0;
         loop {
-            checkpoint()?;
-            let read = match sys::pread(from, &mut buffer, at) {
+            view.checkpoint()?;
+            let read = match sys::pread(&from.file, &mut buffer, at) {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(Errno::INTR) => continue,
-                Err(errno) => return Err(ReplaceError::from(errno).into()),
+                Err(errno) => return Err(errno.into()),
             };
             let piece = buffer.get(..read).unwrap_or_default();
             staged.write(piece, at)?;
             at += piece.len() as u64;
             // The file may grow while it is copied.
-            if at > limit {
-                return Err(ReplaceError::Changed.into());
+            if at > from.meta.len {
+                return Err(ReplaceError::Changed);
             }
         }
-        sys::fchmod(&staged.file, Mode::from_raw_mode(mode & 0o777)).map_err(ReplaceError::from)?;
-        Ok((staged, at))
+        sys::fchmod(&staged.file, Mode::from_raw_mode(from.meta.mode & 0o777))?;
+        Ok(staged)
     }
 
     fn write(&self, bytes: &[u8], mut at: u64) -> Result<(), ReplaceError> {

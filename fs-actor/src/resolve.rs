@@ -57,22 +57,20 @@ impl OpenDir {
 
     /// Opens the directory `name` in it.
     pub(crate) fn enter(&self, name: &str) -> Result<Self, Errno> {
-        let here = UnopenedPath {
-            base: self.as_fd(),
-            names: name,
-            crosses_mounts: self.crosses_mounts,
-        };
-        here.directory()
+        self.at(name).directory()
     }
 
     /// Opens the regular file `name` in it for reading.
     pub(crate) fn read(&self, name: &str) -> Result<OpenFile, Errno> {
-        let here = UnopenedPath {
+        self.at(name).file()
+    }
+
+    fn at<'s>(&'s self, names: &'s str) -> UnopenedPath<'s> {
+        UnopenedPath {
             base: self.as_fd(),
-            names: name,
+            names,
             crosses_mounts: self.crosses_mounts,
-        };
-        here.file()
+        }
     }
 
     pub(crate) fn new(fd: OwnedFd, crosses_mounts: bool) -> Self {
@@ -108,7 +106,7 @@ pub(crate) fn check_hard_links(
 ) -> Result<(), CallError> {
     if meta.kind == Kind::File && meta.links > 1 && view.strict_hardlinks() {
         let message = format!(
-            "`{}` has more than one name (hard links), and `strict_hardlinks` refuses such files",
+            "`{}` has several hard links, which `strict_hardlinks` does not allow",
             escape(path.as_str())
         );
         return Err(CallError::new(Code::PermissionDenied, message));
@@ -142,10 +140,7 @@ pub(crate) fn parent(
         .ok_or_else(|| CallError::not_found(path))?;
     let (Some(above), Some(name), false) = (actual.parent(), actual.name(), names.is_empty())
     else {
-        let message = format!(
-            "`{}` is a root; name something in it",
-            escape(path.as_str())
-        );
+        let message = format!("`{}` is a root; name an entry in it", escape(path.as_str()));
         return Err(CallError::new(Code::InvalidArguments, message).into());
     };
     if is_temporary(name) {
@@ -376,11 +371,11 @@ pub(crate) fn to_call_error(errno: Errno, path: &VirtualPath) -> CallError {
         ),
         Errno::XDEV => (
             Code::NotRegular,
-            format!("`{shown}` lies on another file system, which does not belong to the root"),
+            format!("`{shown}` is on another file system, which is not part of the root"),
         ),
         Errno::NOTDIR => (
             Code::NotDirectory,
-            format!("`{shown}`, or a name on the way to it, is not a directory"),
+            format!("`{shown}` or one of its parents is not a directory"),
         ),
         Errno::ISDIR => (
             Code::NotRegular,
@@ -388,11 +383,11 @@ pub(crate) fn to_call_error(errno: Errno, path: &VirtualPath) -> CallError {
         ),
         Errno::ACCESS | Errno::PERM | Errno::ROFS => (
             Code::PermissionDenied,
-            format!("the operating system does not allow this on `{shown}`"),
+            format!("the operating system denied access to `{shown}`"),
         ),
         Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => (
             Code::InvalidArguments,
-            format!("`{shown}` is no path that this file system accepts"),
+            format!("`{shown}` is not a valid path on this file system"),
         ),
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::BUSY => (
             Code::Busy,
@@ -401,7 +396,7 @@ pub(crate) fn to_call_error(errno: Errno, path: &VirtualPath) -> CallError {
         errno => (
             Code::Io,
             format!(
-                "the operating system failed on `{shown}`: {}",
+                "input or output error at `{shown}`: {}",
                 std::io::Error::from(errno)
             ),
         ),

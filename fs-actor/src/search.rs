@@ -14,6 +14,8 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{self, Ast, RepetitionKind, RepetitionRange, Visitor};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::read_view::ReadView;
 use crate::resolve::OpenFile;
@@ -36,17 +38,25 @@ pub(crate) const MAX_FILE: u64 = 64 * 1024 * 1024;
 /// Maximum displayed bytes of a line.
 const MAX_DISPLAYED_BYTES: usize = 4096;
 
-/// Case sensitivity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Case {
+/// How letters compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CaseArg {
+    /// As they are.
+    #[default]
     Sensitive,
+    /// Without regard to case.
     Insensitive,
-    /// Insensitive unless the pattern has an upper-case letter.
+    /// Without regard to case unless the pattern has a capital.
     Smart,
 }
 
 /// Compiles `pattern`, or rejects it within milliseconds.
-pub(crate) fn compile(pattern: &str, literal: bool, case: Case) -> Result<RegexMatcher, CallError> {
+pub(crate) fn compile(
+    pattern: &str,
+    literal: bool,
+    case: CaseArg,
+) -> Result<RegexMatcher, CallError> {
     let refuse = |why: String| Err(CallError::invalid_argument("/pattern", why));
     let length = pattern.len();
     if length == 0 || length > MAX_PATTERN {
@@ -71,8 +81,8 @@ pub(crate) fn compile(pattern: &str, literal: bool, case: Case) -> Result<RegexM
     let mut builder = RegexMatcherBuilder::new();
     builder
         .fixed_strings(literal)
-        .case_insensitive(case == Case::Insensitive)
-        .case_smart(case == Case::Smart)
+        .case_insensitive(case == CaseArg::Insensitive)
+        .case_smart(case == CaseArg::Smart)
         .line_terminator(Some(b'\n'))
         .size_limit(MAX_PROGRAM)
         .dfa_size_limit(MAX_STATES)
@@ -200,7 +210,7 @@ impl Search {
         if opened.meta.len > MAX_FILE {
             return Ok(Err(Skipped::TooLarge));
         }
-        let mut gather = Collector {
+        let mut collector = Collector {
             skip,
             max_matches,
             byte_budget: self.byte_budget,
@@ -216,13 +226,13 @@ impl Search {
         };
         let searched = self
             .searcher
-            .search_reader(&self.matcher, reader, &mut gather);
+            .search_reader(&self.matcher, reader, &mut collector);
         if let Some(error) = stopped {
             return Err(error.into());
         }
         Ok(match searched {
-            _ if gather.binary => Err(Skipped::Binary),
-            Ok(()) => Ok(gather.found),
+            _ if collector.binary => Err(Skipped::Binary),
+            Ok(()) => Ok(collector.found),
             Err(_) => Err(Skipped::Unreadable),
         })
     }
@@ -340,7 +350,7 @@ mod tests {
         world.write("root/f", text);
         let view = world.view();
         let opened = resolve::file(&view, &path("/r/f")).unwrap();
-        let matcher = compile(pattern, false, Case::Sensitive).unwrap();
+        let matcher = compile(pattern, false, CaseArg::Sensitive).unwrap();
         Search::new(matcher, context, usize::MAX)
             .file(&view, opened, skip, max_matches)
             .unwrap()
@@ -388,7 +398,7 @@ mod tests {
         let search = |world: &World| {
             world.run(|view| {
                 let opened = resolve::file(view, &path("/r/f"))?;
-                let matcher = compile("yes", false, Case::Sensitive)?;
+                let matcher = compile("yes", false, CaseArg::Sensitive)?;
                 Search::new(matcher, 0, usize::MAX).file(view, opened, 0, 9)
             })
         };
@@ -405,13 +415,13 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_once_its_lines_fill_the_room_and_tells_that_there_is_more() {
+    fn search_stops_at_the_byte_limit_and_reports_more() {
         let found = |byte_budget| {
             let world = World::new(&[]);
             world.write("root/f", "x\n-\n".repeat(1_000).as_bytes());
             let view = world.view();
             let opened = resolve::file(&view, &path("/r/f")).unwrap();
-            let matcher = compile("x", false, Case::Sensitive).unwrap();
+            let matcher = compile("x", false, CaseArg::Sensitive).unwrap();
             let found = Search::new(matcher, 1, byte_budget).file(&view, opened, 0, 900);
             let found = found.unwrap().unwrap();
             (found.lines.len(), found.matches)
@@ -442,7 +452,7 @@ mod tests {
             "(",
             "",
         ] {
-            let refused = compile(pattern, false, Case::Insensitive).map(drop);
+            let refused = compile(pattern, false, CaseArg::Insensitive).map(drop);
             assert_eq!(
                 refused.map_err(|error| error.code()),
                 Err(Code::InvalidArguments),
@@ -462,9 +472,9 @@ mod tests {
             r"a\{1000}[{1000}]",
             "(some words){1,15}b",
         ] {
-            assert!(compile(pattern, false, Case::Smart).is_ok(), "{pattern}");
+            assert!(compile(pattern, false, CaseArg::Smart).is_ok(), "{pattern}");
         }
-        assert!(compile("(", true, Case::Sensitive).is_ok());
+        assert!(compile("(", true, CaseArg::Sensitive).is_ok());
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl World {
         let mut view = self.view();
         for _ in 0..50 {
             match work(&view) {
-                Err(halt) => view.handle_halt(halt)?,
+                Err(interrupt) => view.handle_interrupt(interrupt)?,
                 Ok(done) => return Ok(done),
             }
         }
@@ -144,8 +144,8 @@ pub(crate) struct TestView<'w> {
 }
 
 impl TestView<'_> {
-    fn handle_halt(&mut self, halt: Interrupt) -> Result<(), Code> {
-        match halt {
+    fn handle_interrupt(&mut self, interrupt: Interrupt) -> Result<(), Code> {
+        match interrupt {
             Interrupt::Moved { from, to } if self.judge(&to) == Verdict::Allow => {
                 self.moved.retain(|(old, _)| *old != from);
                 self.moved.push((from, to));
@@ -154,9 +154,9 @@ impl TestView<'_> {
             Interrupt::Moved { from, .. } => Err(CallError::not_found(&from).code()),
             Interrupt::Failed(error) => Err(error.code()),
             Interrupt::Needs(_) | Interrupt::Protected(_) => Err(Code::ScopeRequired),
-            Interrupt::All(halts) => halts
+            Interrupt::All(interrupts) => interrupts
                 .into_iter()
-                .try_for_each(|halt| self.handle_halt(halt)),
+                .try_for_each(|interrupt| self.handle_interrupt(interrupt)),
         }
     }
 

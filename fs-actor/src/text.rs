@@ -1,7 +1,5 @@
 //! UTF-8 text with its lines and line endings.
 
-use std::fmt;
-
 /// Byte order mark of UTF-8 text.
 pub(crate) const BOM: char = '\u{feff}';
 
@@ -9,10 +7,10 @@ pub(crate) const BOM: char = '\u{feff}';
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotText {
     /// A NUL byte.
-    #[error("it is binary: there is a NUL at byte {0}")]
+    #[error("binary data with a NUL at byte {0}")]
     Nul(usize),
     /// Invalid UTF-8.
-    #[error("it is not UTF-8 from byte {0} on")]
+    #[error("invalid UTF-8 at byte {0}")]
     Encoding(usize),
 }
 
@@ -37,17 +35,6 @@ impl Ending {
             Self::Cr => "\r",
             Self::None => "",
         }
-    }
-}
-
-impl fmt::Display for Ending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lf => "LF",
-            Self::CrLf => "CRLF",
-            Self::Cr => "CR",
-            Self::None => "none",
-        })
     }
 }
 
@@ -155,6 +142,15 @@ impl<'t> Text<'t> {
             .find(|ending| *ending != Ending::None)
             .unwrap_or(Ending::Lf)
     }
+}
+
+/// The number of equal elements at the beginning and, of the rest, at the end.
+pub(crate) fn common_ends<T: PartialEq>(old: &[T], new: &[T]) -> (usize, usize) {
+    let same = |(a, b): &(&T, &T)| a == b;
+    let before = old.iter().zip(new).take_while(same).count();
+    let rest = old.len().min(new.len()) - before;
+    let backward = old.iter().rev().zip(new.iter().rev());
+    (before, backward.take(rest).take_while(same).count())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod optional;
 mod read_file;
 mod stat;
 mod suggest;
+mod transfer;
 mod write_file;
 
 use bailiwick::ToolSet;
@@ -24,9 +25,9 @@ use crate::replace::Durability;
 
 pub use copy::{CopyArgs, CopyOutput};
 pub use delete::{DeleteArgs, DeleteOutput};
-pub use edit_file::{AppliedEdit, EditArgs, EditFileArgs, EditFileOutput};
+pub use edit_file::{EditArgs, EditFileArgs, EditFileOutput};
 pub use find::{FindArgs, FindOutput, KindFilter};
-pub use grep::{CaseArg, FileMatches, GrepArgs, GrepMode, GrepOutput, MatchLine};
+pub use grep::{FileMatches, GrepArgs, GrepMode, GrepOutput, MatchLine};
 pub use hash::{HashPrefix, ParseHashPrefixError};
 pub use list_directory::{DirectoryEntry, ListDirectoryArgs, ListDirectoryOutput};
 pub use list_roots::{ListRootsArgs, ListRootsOutput};

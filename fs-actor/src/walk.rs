@@ -9,12 +9,12 @@ mod tests;
 
 use std::mem::MaybeUninit;
 
-use bailiwick::VirtualPath;
 use bailiwick::tool::Interrupt;
+use bailiwick::{CallError, VirtualPath};
 
 use crate::read_view::ReadView;
 use crate::replace::is_temporary;
-use crate::resolve::{DirStack, Kind, Meta, OpenDir};
+use crate::resolve::{self, DirStack, Kind, Meta, OpenDir, OpenFile};
 use crate::sys::{AtFlags, Errno, FileType, RawDir, statat};
 
 pub(crate) use gitignore::IgnoreRules;
@@ -26,9 +26,9 @@ const CHECKPOINT_INTERVAL: u64 = 256;
 /// Size of the directory buffer, for about a thousand names.
 const BUFFER_SIZE: usize = 32 * 1024;
 
-/// A visited entry.
+/// An entry beneath the directory of a walk, which the worker may read.
 #[derive(Debug)]
-pub(crate) struct WalkEntry<'w> {
+pub struct WalkEntry<'w> {
     /// Its path; if `raw` is set, an approximation that does not open it.
     pub(crate) path: VirtualPath,
     /// Its name, if it is not a valid path: not UTF-8, or with control characters.
@@ -43,6 +43,38 @@ pub(crate) struct WalkEntry<'w> {
 }
 
 impl WalkEntry<'_> {
+    /// Returns its virtual path. The path of an entry whose name is not UTF-8 is an approximation.
+    #[must_use]
+    pub fn path(&self) -> &VirtualPath {
+        &self.path
+    }
+
+    /// Returns its kind. Links are not followed.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns its depth: 1 for the entries of the directory itself.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Opens the regular file.
+    ///
+    /// # Errors
+    /// `NOT_REGULAR` for another kind, `NOT_FOUND` if it no longer exists or is a link, and as
+    /// [`resolve::check_hard_links`].
+    pub(crate) fn open(&self, view: &dyn ReadView) -> Result<OpenFile, CallError> {
+        let name = self.path.name().filter(|_| self.raw.is_none());
+        let name = name.ok_or_else(|| CallError::not_found(&self.path))?;
+        let opened = self.holder.read(name);
+        let opened = opened.map_err(|errno| resolve::to_call_error(errno, &self.path))?;
+        resolve::check_hard_links(view, &self.path, &opened.meta)?;
+        Ok(opened)
+    }
+
     /// Its metadata, if it still exists.
     pub(crate) fn meta(&self) -> Option<Meta> {
         let stat = statat(self.holder.as_fd(), self.name, AtFlags::SYMLINK_NOFOLLOW);
@@ -50,9 +82,9 @@ impl WalkEntry<'_> {
     }
 }
 
-/// How to continue the walk.
+/// How to continue a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WalkControl {
+pub enum WalkControl {
     /// Enter it, if it is a directory.
     Enter,
     /// Do not enter it.
@@ -137,7 +169,7 @@ pub(crate) fn walk(
 ) -> Result<WalkSkipped, Interrupt> {
     let mut skipped = WalkSkipped::default();
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
-    let mut found_meta = 0_u64;
+    let mut visited = 0_u64;
     if let Some(ignore_rules) = &mut ignore_rules {
         ignore_rules.enter(view, &top, at);
     }
@@ -159,8 +191,8 @@ pub(crate) fn walk(
             ascend(&mut stack, &mut levels, &mut ignore_rules);
             continue;
         };
-        found_meta += 1;
-        if found_meta.is_multiple_of(CHECKPOINT_INTERVAL) {
+        visited += 1;
+        if visited.is_multiple_of(CHECKPOINT_INTERVAL) {
             view.checkpoint()?;
         }
         let depth = levels.len();
@@ -254,6 +286,6 @@ pub(crate) fn start(
     view: &dyn ReadView,
     path: &VirtualPath,
 ) -> Result<(OpenDir, VirtualPath), Interrupt> {
-    let dir = crate::resolve::directory(view, path)?;
+    let dir = resolve::directory(view, path)?;
     Ok((dir, view.actual(path).clone()))
 }

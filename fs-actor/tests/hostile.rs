@@ -146,7 +146,7 @@ async fn special_and_endless_files_are_refused_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_counted_change_is_lost_between_writers() {
+async fn concurrent_writers_lose_no_update() {
     const WRITERS: usize = 8;
     let asked = std::env::var("BAILIWICK_CASES").ok();
     let cases: usize = asked.and_then(|text| text.parse().ok()).unwrap_or(20_000);
@@ -189,7 +189,7 @@ async fn no_counted_change_is_lost_between_writers() {
 }
 
 #[tokio::test]
-async fn no_refusal_repeats_a_name_that_deceives() {
+async fn errors_escape_deceptive_names() {
     let temp = tempfile::tempdir().unwrap();
     let name = "a\u{202e}b\u{200b}c";
     fs::write(temp.path().join(name), "text").unwrap();

@@ -133,7 +133,11 @@ async fn excluded_hunks_are_not_applied_and_reported() {
         (told["added"].clone(), told["removed"].clone()),
         (json!(2), json!(2))
     );
-    assert!(outcome.text().contains("left out"), "{}", outcome.text());
+    assert!(
+        outcome.text().contains("a person excluded"),
+        "{}",
+        outcome.text()
+    );
     assert_eq!(outcome.changes[0].diff.hunks.len(), 2);
 }
 

@@ -231,7 +231,7 @@ async fn calls_without_a_root_say_what_to_do() {
     }
     let listed = worker.call("list_roots", json!({})).await.unwrap();
     assert!(
-        listed.text().contains("name a directory when it starts"),
+        listed.text().contains("start it with a directory"),
         "{}",
         listed.text()
     );

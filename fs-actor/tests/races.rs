@@ -182,13 +182,13 @@ fn writing() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_race_shows_a_reader_what_is_not_the_workers() {
+async fn no_race_lets_a_reader_read_foreign_files() {
     race("out", &reading()).await;
     race("secret", &reading()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_race_lets_a_writer_touch_what_is_not_the_workers() {
+async fn no_race_lets_a_writer_change_foreign_files() {
     race("out", &writing()).await;
     race("secret", &writing()).await;
 }

@@ -311,7 +311,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 
     #[test]
-    fn text_and_structured_content_say_the_same(
+    fn text_and_structured_content_are_equivalent(
         text in "([a-z ]{0,6}\n){0,5}", calls in prop::collection::vec(call(), 1..8),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -239,7 +239,7 @@ async fn unmatched_edits_are_refused_with_advice() {
 }
 
 #[tokio::test]
-async fn a_denied_name_inside_refuses_the_whole_tree_without_being_named() {
+async fn tree_with_denied_entry_is_refused_without_naming_it() {
     let stage = Stage::new(&FILES, Policy::new().deny_glob("**/.env")).await;
     for (tool, arguments) in [
         ("move", json!({"from": "/r/d", "to": "/r/x"})),
@@ -273,7 +273,7 @@ async fn denied_destination_is_not_written_by_any_tool() {
 }
 
 #[tokio::test]
-async fn a_move_that_would_make_a_file_readable_is_refused() {
+async fn move_that_makes_a_file_readable_is_refused() {
     let open = Policy::new().allow("write:file").allow("read:file:/r/open");
     let stage = Stage::new(
         &[
@@ -301,7 +301,7 @@ async fn a_move_that_would_make_a_file_readable_is_refused() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_read_is_not_told_by_overwriting_it() {
+async fn overwriting_does_not_reveal_unreadable_content() {
     let blind = Policy::new().allow("write:file");
     let stage = Stage::new(&[("f", "secret")], blind).await;
     let over = json!({"path": "/r/f", "content": "secret", "mode": "overwrite"});
@@ -329,7 +329,7 @@ async fn what_may_not_be_read_is_not_told_by_overwriting_it() {
 }
 
 #[tokio::test]
-async fn roots_and_places_inside_themselves_are_refused() {
+async fn roots_and_nested_destinations_are_refused() {
     let stage = Stage::new(&FILES, Policy::new()).await;
     for path in ["/r", "/r/", "/r/.", "/r/d/..", "."] {
         let delete = json!({"path": path, "recursive": true});
@@ -375,7 +375,7 @@ async fn roots_and_places_inside_themselves_are_refused() {
 }
 
 #[tokio::test]
-async fn nothing_is_replaced_unless_asked_and_then_only_files() {
+async fn only_files_are_replaced_and_only_on_request() {
     let stage = Stage::new(&FILES, Policy::new()).await;
     for tool in ["move", "copy"] {
         stage
@@ -845,7 +845,7 @@ const BARE: [(&str, &str); 5] = [
 ];
 
 #[tokio::test]
-async fn a_bare_repository_is_not_completed_in_any_order_without_a_person() {
+async fn completing_a_bare_repository_needs_approval_in_any_order() {
     for first in 0..4 {
         let stage = Stage::new(&[("config", "")], Policy::new()).await;
         stage.grant("/r/bare").await;
@@ -871,7 +871,7 @@ async fn a_bare_repository_is_not_completed_in_any_order_without_a_person() {
 }
 
 #[tokio::test]
-async fn the_configuration_and_hooks_of_a_bare_repository_take_a_grant_of_their_own() {
+async fn bare_repository_configuration_and_hooks_need_their_own_grant() {
     let stage = Stage::new(&BARE, Policy::new()).await;
     fs::write(stage.host("root/evil"), "").unwrap();
     stage.grant("/r/bare").await;
@@ -923,7 +923,7 @@ async fn the_configuration_and_hooks_of_a_bare_repository_take_a_grant_of_their_
 }
 
 #[tokio::test]
-async fn a_copy_or_move_of_a_repository_is_protected_under_its_new_name() {
+async fn copied_or_moved_repository_is_protected() {
     let git = BARE.map(|(name, content)| (name.replace("bare", "p/.git"), content));
     let git = git.each_ref().map(|(name, content)| (&**name, *content));
     let stage = Stage::new(&git, Policy::new()).await;

@@ -5,8 +5,8 @@ mod remove;
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, Code, VirtualPath};
 
-use super::state::{State, inspect_in};
-use super::tree::{self, Checkpoint, CopyError, TemporaryFiles};
+use super::state::{Inspected, State, inspect_in};
+use super::tree::{self, TemporaryFiles};
 use super::{Step, StepExecutor, repository, stale};
 use crate::read_view::ReadView;
 use crate::replace::{
@@ -17,15 +17,25 @@ use crate::resolve::{self, OpenDir, OpenFile};
 use crate::sys::{self, Errno, Mode, RenameFlags};
 use remove::{remove_directory, remove_file};
 
+/// How the steps of a call are executed.
+pub(super) struct StepContext<'c, P> {
+    pub(super) durability: Durability,
+    pub(super) view: &'c dyn ReadView,
+    /// Called right before the effect; its result is held during the effect.
+    pub(super) begin: &'c dyn Fn() -> Result<P, CallError>,
+}
+
 impl StepExecutor {
     pub(super) fn execute_step<P>(
         &self,
         step: &Step,
-        durability: Durability,
-        view: &dyn ReadView,
-        begin: &impl Fn() -> Result<P, CallError>,
+        context: &StepContext<'_, P>,
     ) -> Result<Durability, CallError> {
-        let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
+        let StepContext {
+            durability,
+            view,
+            begin,
+        } = *context;
         match step {
             Step::Write {
                 path,
@@ -34,14 +44,14 @@ impl StepExecutor {
                 mode,
             } => {
                 let entry = self.entry_ref(view, path)?;
-                if *existing != State::Absent {
-                    return rewrite(&entry, content, existing, durability, view, begin);
-                }
-                let staged = StagedFile::new_file(entry.dir.as_fd(), content, *mode);
+                let old = entry.existing(existing, view)?;
+                let dir = entry.dir.as_fd();
+                let staged = match &old {
+                    None => StagedFile::new_file(dir, content, *mode),
+                    Some(old) => StagedFile::in_place_of(dir, content, &old.file),
+                };
                 let staged = staged.map_err(|error| error.to_call_error(path))?;
-                let _lock = entry.lock_repository(view)?;
-                let _commit = begin()?;
-                entry.create(staged, durability)
+                entry.put(staged, old.as_ref(), context)
             }
             Step::MakeDirectory { path, mode } => {
                 let entry = self.entry_ref(view, path)?;
@@ -59,7 +69,7 @@ impl StepExecutor {
                 let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
                 // The new name must not reach the disk before the content.
                 from.flush_first(durability)?;
-                rename(&from, &to, (state, existing), view, begin)?;
+                rename(&from, &to, (state, existing), context)?;
                 Ok(
                     sync_dir(from.dir.as_fd(), durability)
                         .min(sync_dir(to.dir.as_fd(), durability)),
@@ -72,18 +82,18 @@ impl StepExecutor {
                 existing,
             } => {
                 let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
-                if let State::Directory { .. } = state {
-                    copy_directory(&from, &to, state, durability, view, begin)
+                if let State::Directory { content_only, .. } = state {
+                    copy_directory(&from, &to, (state, *content_only), context)
                 } else {
-                    copy_file(&from, &to, (state, existing), durability, view, begin)
+                    copy_file(&from, &to, (state, existing), context)
                 }
             }
             Step::Remove { path, state } => {
                 let entry = self.entry_ref(view, path)?;
                 if let State::Directory { .. } = state {
-                    remove_directory(&entry, state, checkpoint, begin)?;
+                    remove_directory(&entry, state, context)?;
                 } else {
-                    remove_file(&entry, state, checkpoint, begin)?;
+                    remove_file(&entry, state, context)?;
                 }
                 Ok(sync_dir(entry.dir.as_fd(), durability))
             }
@@ -100,15 +110,7 @@ impl StepExecutor {
             Ok(found) => found,
             Err(Interrupt::Failed(error)) if error.code() != Code::NotFound => return Err(error),
             // The planned directory is gone or has been replaced by a link.
-            Err(
-                Interrupt::Failed(_)
-                | Interrupt::Moved { .. }
-                | Interrupt::Needs(_)
-                | Interrupt::Protected(_)
-                | Interrupt::All(_),
-            ) => {
-                return Err(stale(path));
-            }
+            Err(_) => return Err(stale(path)),
         };
         self.sweeper.sweep_once(dir.as_fd());
         Ok(DirEntryRef { path, dir, name })
@@ -164,17 +166,38 @@ impl DirEntryRef<'_> {
     }
 
     /// Checks that the entry is in the planned state.
-    fn expect(&self, state: &State, checkpoint: Checkpoint<'_>) -> Result<(), CallError> {
-        let all = TemporaryFiles::Included;
-        if inspect_in(&self.dir, &self.name, self.path, all, checkpoint)?.state == *state {
-            Ok(())
+    fn expect(
+        &self,
+        state: &State,
+        temporaries: TemporaryFiles,
+        view: &dyn ReadView,
+    ) -> Result<Inspected, CallError> {
+        let inspected = inspect_in(&self.dir, &self.name, self.path, temporaries, view)?;
+        if inspected.state == *state {
+            Ok(inspected)
         } else {
             Err(stale(self.path))
         }
     }
 
+    /// Opens the directory.
+    fn enter(&self) -> Result<OpenDir, CallError> {
+        let opened = self.dir.enter(&self.name);
+        opened.map_err(|errno| self.to_call_error(errno))
+    }
+
+    /// Opens the file that is to be replaced, if there is one.
+    fn existing(&self, state: &State, view: &dyn ReadView) -> Result<Option<OpenFile>, CallError> {
+        match state {
+            State::Absent => Ok(None),
+            State::File { .. } | State::Object { .. } | State::Directory { .. } => {
+                self.file(state, view).map(Some)
+            }
+        }
+    }
+
     /// Opens the file if it is in the planned state.
-    fn file(&self, state: &State, checkpoint: Checkpoint<'_>) -> Result<OpenFile, CallError> {
+    fn file(&self, state: &State, view: &dyn ReadView) -> Result<OpenFile, CallError> {
         let file = match self.dir.read(&self.name) {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
@@ -189,7 +212,7 @@ impl DirEntryRef<'_> {
                 bytes,
             },
             State::Absent | State::File { .. } | State::Directory { .. } => {
-                let (hash, bytes) = tree::hash_file(&file.file, bytes, self.path, checkpoint)
+                let (hash, bytes) = tree::hash_file(&file.file, bytes, self.path, view)
                     .map_err(|error| changed_if_too_large(error, self.path))?;
                 State::File { hash, bytes }
             }
@@ -209,16 +232,29 @@ impl DirEntryRef<'_> {
         }
     }
 
-    fn create(
+    /// Gives `staged` the name of the entry, in place of `old`.
+    fn put<P>(
         &self,
         staged: StagedFile<'_>,
-        durability: Durability,
+        old: Option<&OpenFile>,
+        context: &StepContext<'_, P>,
     ) -> Result<Durability, CallError> {
-        let done = staged.create(&self.name, durability);
-        done.map_err(|error| match error {
-            ReplaceError::Exists => stale(self.path),
-            error => error.to_call_error(self.path),
-        })
+        let Some(old) = old else {
+            let _lock = self.lock_repository(context.view)?;
+            let _commit = (context.begin)()?;
+            return staged
+                .create(&self.name, context.durability)
+                .map_err(|error| match error {
+                    ReplaceError::Exists => stale(self.path),
+                    error => error.to_call_error(self.path),
+                });
+        };
+        let _lock = self.lock()?;
+        self.check_repository(context.view)?;
+        let _commit = (context.begin)()?;
+        staged
+            .replace(&self.name, &old.file, &old.meta, context.durability)
+            .map_err(|error| error.to_call_error(self.path))
     }
 }
 
@@ -231,60 +267,26 @@ fn changed_if_too_large(error: CallError, path: &VirtualPath) -> CallError {
     }
 }
 
-fn rewrite<P>(
-    entry: &DirEntryRef<'_>,
-    content: &[u8],
-    existing: &State,
-    durability: Durability,
-    view: &dyn ReadView,
-    begin: &impl Fn() -> Result<P, CallError>,
-) -> Result<Durability, CallError> {
-    let old = entry.file(existing, &|| view.checkpoint())?;
-    let staged = StagedFile::in_place_of(entry.dir.as_fd(), content, &old.file);
-    let staged = staged.map_err(|error| error.to_call_error(entry.path))?;
-    let _lock = entry.lock()?;
-    entry.check_repository(view)?;
-    let _commit = begin()?;
-    let done = staged.replace(&entry.name, &old.file, &old.meta, durability);
-    done.map_err(|error| error.to_call_error(entry.path))
-}
-
 fn rename<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
     (state, existing): (&State, &State),
-    view: &dyn ReadView,
-    begin: &impl Fn() -> Result<P, CallError>,
+    context: &StepContext<'_, P>,
 ) -> Result<(), CallError> {
-    let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
-    let old = match existing {
-        State::Absent => None,
-        State::File { .. } | State::Object { .. } | State::Directory { .. } => {
-            Some(to.file(existing, checkpoint)?)
-        }
-    };
+    let old = to.existing(existing, context.view)?;
     let _locks = lock_both(from, to)?;
     // All writers of this crate take the lock, so the source that is compared is the one that is moved.
-    from.expect(state, checkpoint)?;
-    to.check_repository(view)?;
-    let _commit = begin()?;
+    from.expect(state, TemporaryFiles::Included, context.view)?;
+    to.check_repository(context.view)?;
+    let _commit = (context.begin)()?;
+    let (from_dir, to_dir) = (from.dir.as_fd(), to.dir.as_fd());
+    let (own, new) = (from.name.as_str(), to.name.as_str());
     let done = match &old {
-        None => sys::renameat_with(
-            from.dir.as_fd(),
-            from.name.as_str(),
-            to.dir.as_fd(),
-            to.name.as_str(),
-            RenameFlags::NOREPLACE,
-        ),
+        None => sys::renameat_with(from_dir, own, to_dir, new, RenameFlags::NOREPLACE),
         Some(old) => {
-            check_unchanged(to.dir.as_fd(), &to.name, &old.file, &old.meta)
+            check_unchanged(to_dir, new, &old.file, &old.meta)
                 .map_err(|error| error.to_call_error(to.path))?;
-            sys::renameat(
-                from.dir.as_fd(),
-                from.name.as_str(),
-                to.dir.as_fd(),
-                to.name.as_str(),
-            )
+            sys::renameat(from_dir, own, to_dir, new)
         }
     };
     match done {
@@ -299,9 +301,7 @@ fn rename<P>(
 pub(crate) fn other_device(to: &VirtualPath) -> CallError {
     CallError::new(
         Code::InvalidArguments,
-        format!(
-            "`{to}` is on another file system, where nothing can be moved to in one step; copy it, then delete the original"
-        ),
+        format!("`{to}` is on another file system; copy the source, then delete it"),
     )
 }
 
@@ -325,94 +325,52 @@ fn copy_file<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
     (state, existing): (&State, &State),
-    durability: Durability,
-    view: &dyn ReadView,
-    begin: &impl Fn() -> Result<P, CallError>,
+    context: &StepContext<'_, P>,
 ) -> Result<Durability, CallError> {
-    let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
-    let source = from.file(state, checkpoint)?;
-    let old = match existing {
-        State::Absent => None,
-        State::File { .. } | State::Object { .. } | State::Directory { .. } => {
-            Some(to.file(existing, checkpoint)?)
-        }
-    };
-    let paused = || checkpoint().map_err(CopyError::Stopped);
-    let (mode, limit) = (source.meta.mode, source.meta.len);
-    let copied = StagedFile::copy_of(to.dir.as_fd(), &source.file, mode, limit, paused);
-    let (staged, _) = copied.map_err(|stopped| stopped.into_call_error(to.path))?;
+    let source = from.file(state, context.view)?;
+    let old = to.existing(existing, context.view)?;
+    let staged = StagedFile::copy_of(to.dir.as_fd(), &source, context.view)
+        .map_err(|error| error.to_call_error(to.path))?;
     if check_unchanged(from.dir.as_fd(), &from.name, &source.file, &source.meta).is_err() {
         return Err(stale(from.path));
     }
-    let Some(old) = old else {
-        let _lock = to.lock_repository(view)?;
-        let _commit = begin()?;
-        return to.create(staged, durability);
-    };
-    let _lock = to.lock()?;
-    to.check_repository(view)?;
-    let _commit = begin()?;
-    let done = staged.replace(&to.name, &old.file, &old.meta, durability);
-    done.map_err(|error| error.to_call_error(to.path))
+    to.put(staged, old.as_ref(), context)
 }
 
 /// Copies to a temporary name, compares, then renames, so that the copy appears completely or not at all.
 fn copy_directory<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
-    state: &State,
-    durability: Durability,
-    view: &dyn ReadView,
-    begin: &impl Fn() -> Result<P, CallError>,
+    (state, content_only): (&State, bool),
+    context: &StepContext<'_, P>,
 ) -> Result<Durability, CallError> {
-    let checkpoint: Checkpoint<'_> = &|| view.checkpoint();
-    let inspect = |dir: &OpenDir, name: &str| {
-        inspect_in(dir, name, from.path, TemporaryFiles::Excluded, checkpoint)
-    };
-    let inspected = inspect(&from.dir, &from.name)?;
-    if inspected.state != *state {
-        return Err(stale(from.path));
-    }
-    let source = from
-        .dir
-        .enter(&from.name)
-        .map_err(|errno| from.to_call_error(errno))?;
+    let (view, to_dir) = (context.view, to.dir.as_fd());
+    let failed = |errno| to.to_call_error(errno);
+    let inspected = from.expect(state, TemporaryFiles::Excluded, view)?;
+    let source = from.enter()?;
     let mode = inspected
         .meta
         .map_or(0o700, |meta| meta.mode & 0o777 | 0o700);
-    let name = temporary_name().map_err(|errno| to.to_call_error(errno))?;
-    sys::mkdirat(to.dir.as_fd(), name.as_str(), Mode::from_raw_mode(mode))
-        .map_err(|errno| to.to_call_error(errno))?;
+    let name = temporary_name().map_err(failed)?;
+    sys::mkdirat(to_dir, name.as_str(), Mode::from_raw_mode(mode)).map_err(failed)?;
     let fill = || {
-        let open = || to.dir.enter(&name).map_err(|errno| to.to_call_error(errno));
+        let open = || to.dir.enter(&name).map_err(failed);
         let (copy, live) = (open()?, open()?);
         hold_live_lock(live.as_fd());
-        tree::copy(source, copy, from.path, &inspected.items, checkpoint)?;
-        let content_only = matches!(
-            state,
-            State::Directory {
-                content_only: true,
-                ..
-            }
-        );
-        if content_only && inspect(&to.dir, &name)?.state != *state {
+        tree::copy(source, copy, from.path, &inspected.items, view)?;
+        let copied = || inspect_in(&to.dir, &name, from.path, TemporaryFiles::Excluded, view);
+        if content_only && copied()?.state != *state {
             return Err(stale(from.path));
         }
-        to.flush_first(durability)?;
+        to.flush_first(context.durability)?;
         let _lock = to.lock_repository(view)?;
-        let _commit = begin()?;
-        let done = sys::renameat_with(
-            to.dir.as_fd(),
-            name.as_str(),
-            to.dir.as_fd(),
-            to.name.as_str(),
-            RenameFlags::NOREPLACE,
-        );
-        match done {
+        let _commit = (context.begin)()?;
+        let new = to.name.as_str();
+        match sys::renameat_with(to_dir, name.as_str(), to_dir, new, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST | Errno::NOTEMPTY) => Err(stale(to.path)),
-            done => done.map_err(|errno| to.to_call_error(errno)),
+            done => done.map_err(failed),
         }?;
-        Ok(sync_dir(to.dir.as_fd(), durability))
+        Ok(sync_dir(to_dir, context.durability))
     };
     fill().inspect_err(|_| {
         // The sweeper removes what remains.

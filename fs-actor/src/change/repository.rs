@@ -92,7 +92,7 @@ pub(crate) fn require(
 ) -> Result<(), Interrupt> {
     let found = protected(permit, steps, items)?;
     if found.len() > MAX_ASKED {
-        let message = "the call would change too many protected files; name smaller parts";
+        let message = "the call would change too many protected files; split it into several calls";
         return Err(CallError::new(Code::PermissionDenied, message).into());
     }
     permit.require_protected(found)
@@ -256,7 +256,7 @@ impl<'c> EntryChange<'c> {
             Err(Interrupt::Failed(error)) if error.code() == Code::NotFound => {
                 Ok(Markers::default())
             }
-            Err(halt) => Err(halt),
+            Err(interrupt) => Err(interrupt),
         }
     }
 }

@@ -4,7 +4,7 @@ use bailiwick::effect::{ContentHash, Entry};
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, VirtualPath};
 
-use super::tree::{self, Checkpoint, Item, TemporaryFiles};
+use super::tree::{self, Item, TemporaryFiles};
 use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, Meta, OpenDir};
 use crate::sys::Errno;
@@ -99,10 +99,9 @@ pub(crate) fn inspect(
         Err(Interrupt::Failed(error)) if error.code() == bailiwick::Code::NotFound => {
             return Ok(Inspected::ABSENT);
         }
-        Err(halt) => return Err(halt),
+        Err(interrupt) => return Err(interrupt),
     };
-    let checkpoint = || view.checkpoint();
-    Ok(inspect_in(&dir, &name, path, temporaries, &checkpoint)?)
+    Ok(inspect_in(&dir, &name, path, temporaries, view)?)
 }
 
 /// Inspects `name` in `dir`, whose virtual path is `path`.
@@ -111,7 +110,7 @@ pub(crate) fn inspect_in(
     name: &str,
     path: &VirtualPath,
     temporaries: TemporaryFiles,
-    checkpoint: Checkpoint<'_>,
+    view: &dyn ReadView,
 ) -> Result<Inspected, CallError> {
     let failed = |errno| resolve::to_call_error(errno, path);
     let meta = match tree::stat(dir.as_fd(), name) {
@@ -132,12 +131,12 @@ pub(crate) fn inspect_in(
     match meta.kind {
         Kind::File if meta.len <= MAX_HASHED => {
             let file = dir.read(name).map_err(failed)?;
-            let (hash, bytes) = tree::hash_file(&file.file, MAX_HASHED, path, checkpoint)?;
+            let (hash, bytes) = tree::hash_file(&file.file, MAX_HASHED, path, view)?;
             inspected.state = State::File { hash, bytes };
         }
         Kind::Directory => {
             let inner = dir.enter(name).map_err(failed)?;
-            let tree = tree::scan(inner, path, temporaries, checkpoint)?;
+            let tree = tree::scan(inner, path, temporaries, view)?;
             inspected.state = State::Directory {
                 digest: tree.digest.unwrap_or_else(|| ContentHash::of(b"")),
                 entries: tree.items.len() as u64,

@@ -43,7 +43,6 @@ pub(crate) fn read_old(
         return Ok(None);
     }
     let file = resolve::file(view, path)?;
-    let checkpoint = || view.checkpoint();
     if file.meta.len > MAX_RESTORABLE_BYTES {
         return Ok(Some(OldFile {
             state: State::Object {
@@ -54,7 +53,7 @@ pub(crate) fn read_old(
             meta: file.meta,
         }));
     }
-    let bytes = tree::read_file(&file.file, MAX_RESTORABLE_BYTES, path, &checkpoint)?;
+    let bytes = tree::read_file(&file.file, MAX_RESTORABLE_BYTES, path, view)?;
     Ok(Some(OldFile {
         state: State::of_file(&bytes),
         bytes: Some(bytes.into()),
@@ -71,19 +70,18 @@ pub(crate) fn check_expected_hash(
     state: &State,
     expected: Option<&HashPrefix>,
 ) -> Result<(), CallError> {
-    let same = match (state, expected) {
-        (_, None) => true,
-        (State::File { hash, .. }, Some(expected)) => expected.matches(hash),
-        (State::Absent | State::Object { .. } | State::Directory { .. }, Some(_)) => false,
+    let hash = match state {
+        State::File { hash, .. } => Some(hash),
+        State::Absent | State::Object { .. } | State::Directory { .. } => None,
     };
-    if same {
+    if expected.is_none_or(|expected| hash.is_some_and(|hash| expected.matches(hash))) {
         return Ok(());
     }
-    let message = format!("`{path}` is not what expected_hash says; read it again");
+    let message = format!("`{path}` does not match `expected_hash`; read it again");
     let error = CallError::new(Code::Conflict, message);
-    Err(match state {
-        State::File { hash, .. } => error.with("hash", HashPrefix::from(*hash).to_string()),
-        State::Absent | State::Object { .. } | State::Directory { .. } => error,
+    Err(match hash {
+        Some(hash) => error.with("hash", HashPrefix::from(*hash).to_string()),
+        None => error,
     })
 }
 
@@ -95,7 +93,7 @@ pub(crate) fn reject_temporary_name(path: &VirtualPath) -> Result<(), CallError>
     if path.names().any(is_temporary) {
         return Err(CallError::new(
             Code::InvalidArguments,
-            format!("`{path}` is a name for temporary files; choose another"),
+            format!("`{path}` is reserved for temporary files; choose another name"),
         ));
     }
     Ok(())
@@ -125,7 +123,7 @@ pub(crate) fn check_write_modes(
     let mut left_out = modes.filter(|mode| !permit.allows_write_mode(*mode));
     left_out.next().map_or(Ok(()), |mode| {
         let message = format!(
-            "this worker's policy leaves out the write mode `{}`",
+            "the policy of this worker does not allow the write mode `{}`",
             mode.as_str()
         );
         Err(CallError::new(Code::PermissionDenied, message))
@@ -145,8 +143,10 @@ pub(crate) fn require_all(
             Ok(()) => {}
             Err(Interrupt::Needs(more)) => needs.extend(more),
             Err(Interrupt::Protected(more)) => protected.extend(more),
-            Err(halt @ (Interrupt::Failed(_) | Interrupt::Moved { .. } | Interrupt::All(_))) => {
-                return Err(halt);
+            Err(
+                interrupt @ (Interrupt::Failed(_) | Interrupt::Moved { .. } | Interrupt::All(_)),
+            ) => {
+                return Err(interrupt);
             }
         }
     }
@@ -191,7 +191,7 @@ pub(crate) fn missing_parents(
     missing.reverse();
     if let Some(first) = missing.first().filter(|_| !create) {
         let message = format!(
-            "{}; set create_parents to make it",
+            "{}; set `create_parents` to create it",
             CallError::not_found(first).message()
         );
         return Err(CallError::new(Code::NotFound, message).into());
@@ -228,27 +228,18 @@ pub(crate) fn require_parents(
     path: &VirtualPath,
     steps: &[Step],
 ) -> Result<(), Interrupt> {
-    let made = steps.iter().filter_map(|step| match step {
-        Step::MakeDirectory { path: made, .. } if made != path => Some(made),
-        Step::MakeDirectory { .. }
-        | Step::Write { .. }
-        | Step::Move { .. }
-        | Step::Copy { .. }
-        | Step::Remove { .. } => None,
-    });
-    permit.require_parents(path, made)
+    let made = steps.iter().filter_map(Step::made_directory);
+    permit.require_parents(path, made.filter(|made| *made != path))
 }
 
 /// Steps that remove created directories.
 pub(crate) fn undo_directories(made: &[Step]) -> Vec<Step> {
-    let remove = |step: &Step| match step {
-        Step::MakeDirectory { path, .. } => Some(Step::Remove {
-            path: path.clone(),
-            state: State::empty_directory(),
-        }),
-        Step::Write { .. } | Step::Move { .. } | Step::Copy { .. } | Step::Remove { .. } => None,
-    };
-    made.iter().rev().filter_map(remove).collect()
+    let made = made.iter().rev().filter_map(Step::made_directory);
+    made.map(|path| Step::Remove {
+        path: path.clone(),
+        state: State::empty_directory(),
+    })
+    .collect()
 }
 
 /// Requires that the call may do `operation` to everything beneath `top`; `at` maps each path to the one that is
@@ -274,9 +265,8 @@ pub(crate) fn require_beneath(
                 needs_approval.push(need)
             }
             Verdict::Ask | Verdict::Deny => {
-                let message = format!(
-                    "`{top}` holds what this worker may not touch; name smaller parts of it"
-                );
+                let message =
+                    format!("permission denied for an entry below `{top}`; narrow the path");
                 return Err(CallError::new(Code::PermissionDenied, message).into());
             }
         }
@@ -337,7 +327,7 @@ pub(crate) fn reject_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(),
         return Err(CallError::new(
             Code::InvalidArguments,
             format!(
-                "`{path}` is or holds a root, which no call moves or removes; name something in it"
+                "`{path}` is or contains a configured root, which cannot be moved, replaced or deleted"
             ),
         ));
     }
@@ -346,18 +336,16 @@ pub(crate) fn reject_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(),
 
 /// The changes to report for created parent directories.
 pub(crate) fn directory_changes(steps: &[Step]) -> Vec<Change> {
-    let change = |step: &Step| match step {
-        Step::MakeDirectory { path, .. } => Some(Change {
-            path: path.clone(),
-            op: Op::MakeDirectory,
-            to: None,
-            before: Entry::Absent,
-            after: Entry::Directory { entries: 0 },
-            diff: FileDiff::default(),
-        }),
-        Step::Write { .. } | Step::Move { .. } | Step::Copy { .. } | Step::Remove { .. } => None,
-    };
-    steps.iter().filter_map(change).collect()
+    let made = steps.iter().filter_map(Step::made_directory);
+    made.map(|path| Change {
+        path: path.clone(),
+        op: Op::MakeDirectory,
+        to: None,
+        before: Entry::Absent,
+        after: Entry::Directory { entries: 0 },
+        diff: FileDiff::default(),
+    })
+    .collect()
 }
 
 /// The plan of a call that changes nothing.
@@ -385,11 +373,11 @@ pub(crate) fn destination(
     let hint = match inspected.meta.map(|meta| meta.kind) {
         None => return Ok(inspected),
         Some(Kind::File) if overwrite => return Ok(inspected),
-        Some(Kind::File) => "set overwrite to replace it",
-        Some(Kind::Directory) => "name the whole new path, last name included",
-        Some(Kind::Link | Kind::Special) => "only regular files are replaced",
+        Some(Kind::File) => "set `overwrite` to replace it",
+        Some(Kind::Directory) => "include the new name in the path",
+        Some(Kind::Link | Kind::Special) => "only regular files can be replaced",
     };
-    let message = format!("there is something at `{path}` already; {hint}");
+    let message = format!("`{path}` already exists; {hint}");
     Err(CallError::new(Code::AlreadyExists, message).into())
 }
 
@@ -401,7 +389,7 @@ pub(crate) fn reject_nested(from: &VirtualPath, to: &VirtualPath) -> Result<(), 
     if to.starts_with(from) || from.starts_with(to) {
         return Err(CallError::new(
             Code::InvalidArguments,
-            format!("`{to}` and `{from}` are the same or lie in each other"),
+            format!("`{to}` and `{from}` are equal, or one contains the other"),
         ));
     }
     Ok(())

@@ -504,7 +504,7 @@ fn move_between_file_systems_is_refused_with_advice() {
         .execute(&vec![step].into(), &world.view(), || Ok(()))
         .unwrap_err();
     assert_eq!(error.code(), Code::InvalidArguments);
-    assert!(error.message().contains("copy it, then delete"));
+    assert!(error.message().contains("copy the source"));
     execute_step(
         &world,
         &[
@@ -540,7 +540,7 @@ fn mount_inside_a_tree_is_not_entered() {
 }
 
 #[test]
-fn a_deep_tree_goes_with_few_descriptors_and_too_deep_a_one_is_refused() {
+fn deep_tree_needs_few_descriptors_and_has_a_depth_limit() {
     let world = World::new(&[]);
     let deep = |levels: usize| vec!["d"; levels].join("/");
     fs::create_dir_all(world.host("root").join(deep(200))).unwrap();
@@ -723,13 +723,13 @@ fn race_with_a_writer(step: impl Fn(State) -> Step, expected_content: &str) -> u
 }
 
 #[test]
-fn a_racing_update_is_neither_moved_nor_removed_with_the_old_file() {
+fn concurrent_update_is_not_moved_or_removed() {
     let moved = |state| relocate("/r/d/f", "/r/g", state, State::Absent);
     race_with_a_writer(moved, "d/f");
     race_with_a_writer(|state| remove("/r/d/f", state), "d/f");
 }
 
 #[test]
-fn a_racing_update_in_a_directory_survives_its_removal() {
+fn concurrent_update_survives_directory_removal() {
     race_with_a_writer(|state| remove("/r/d", state), "d");
 }

@@ -11,7 +11,8 @@ use bailiwick::effect::ContentHash;
 use bailiwick::{CallError, Code, PathError, VirtualPath};
 use sha2::{Digest as _, Sha256};
 
-use crate::replace::{ReplaceError, StagedFile, is_temporary};
+use crate::read_view::ReadView;
+use crate::replace::{Durability, StagedFile, is_temporary};
 use crate::resolve::{self, DirStack, Kind, Meta, OpenDir};
 use crate::sys::{self, AtFlags, Dir, Errno, Mode};
 
@@ -24,9 +25,6 @@ const MAX_HASHED: u64 = 64 << 20;
 
 /// Bytes per read.
 const PIECE: usize = 256 << 10;
-
-/// Fails when the call must stop; called between pieces of work.
-pub(crate) type Checkpoint<'p> = &'p dyn Fn() -> Result<(), CallError>;
 
 /// Whether a scan includes temporary files of writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +78,7 @@ pub(crate) fn scan(
     dir: OpenDir,
     path: &VirtualPath,
     temporaries: TemporaryFiles,
-    checkpoint: Checkpoint<'_>,
+    view: &dyn ReadView,
 ) -> Result<Tree, CallError> {
     let mut tree = Tree {
         content_only: true,
@@ -96,7 +94,7 @@ pub(crate) fn scan(
             stack.pop();
             continue;
         };
-        checkpoint()?;
+        view.checkpoint()?;
         if temporaries == TemporaryFiles::Excluded && is_temporary(&name) {
             tree.left_out += 1;
             continue;
@@ -108,7 +106,7 @@ pub(crate) fn scan(
         let relative = path.as_str().get(skip..).unwrap_or_default();
         digest.update(relative.as_bytes());
         digest.update([0]);
-        digest.update(identity(dir, &name, &path, &meta, &mut tree, checkpoint)?);
+        digest.update(identity(dir, &name, &path, &meta, &mut tree, view)?);
         tree.items.push(Item {
             path: path.clone(),
             meta,
@@ -149,7 +147,7 @@ fn identity(
     path: &VirtualPath,
     meta: &Meta,
     tree: &mut Tree,
-    checkpoint: Checkpoint<'_>,
+    view: &dyn ReadView,
 ) -> Result<[u8; 33], CallError> {
     let (kind, hash) = match meta.kind {
         Kind::Directory => (b'd', ContentHash::of(b"")),
@@ -162,7 +160,7 @@ fn identity(
                 let file = dir
                     .read(name)
                     .map_err(|errno| resolve::to_call_error(errno, path))?;
-                (b'f', hash_file(&file.file, MAX_HASHED, path, checkpoint)?.0)
+                (b'f', hash_file(&file.file, MAX_HASHED, path, view)?.0)
             }
         }
         Kind::Link | Kind::Special => {
@@ -195,10 +193,10 @@ pub(crate) fn hash_file(
     file: &File,
     limit: u64,
     path: &VirtualPath,
-    checkpoint: Checkpoint<'_>,
+    view: &dyn ReadView,
 ) -> Result<(ContentHash, u64), CallError> {
     let mut hash = Sha256::new();
-    let bytes = read(file, limit, path, checkpoint, |piece| hash.update(piece))?;
+    let bytes = read(file, limit, path, view, |piece| hash.update(piece))?;
     Ok((ContentHash::from_bytes(hash.finalize().into()), bytes))
 }
 
@@ -207,10 +205,10 @@ pub(crate) fn read_file(
     file: &File,
     limit: u64,
     path: &VirtualPath,
-    checkpoint: Checkpoint<'_>,
+    view: &dyn ReadView,
 ) -> Result<Vec<u8>, CallError> {
     let mut bytes = Vec::new();
-    read(file, limit, path, checkpoint, |piece| {
+    read(file, limit, path, view, |piece| {
         bytes.extend_from_slice(piece)
     })?;
     Ok(bytes)
@@ -221,13 +219,13 @@ fn read(
     file: &File,
     limit: u64,
     path: &VirtualPath,
-    checkpoint: Checkpoint<'_>,
+    view: &dyn ReadView,
     mut take: impl FnMut(&[u8]),
 ) -> Result<u64, CallError> {
     let mut buffer = vec![0; PIECE];
     let mut at = 0;
     loop {
-        checkpoint()?;
+        view.checkpoint()?;
         match sys::pread(file, &mut buffer, at) {
             Ok(0) => return Ok(at),
             Ok(read) => {
@@ -250,13 +248,13 @@ pub(crate) fn copy(
     to: OpenDir,
     path: &VirtualPath,
     items: &[Item],
-    checkpoint: Checkpoint<'_>,
+    view: &dyn ReadView,
 ) -> Result<(), CallError> {
     let (mut source, mut copy) = (DirStack::new(from), DirStack::new(to));
     // Items come depth first, so the parent of each is the previous directory or above it.
     let mut open = vec![path];
     for item in items {
-        checkpoint()?;
+        view.checkpoint()?;
         let parent = item.path.parent();
         while open.len() > 1 && open.last().copied() != parent.as_ref() {
             open.pop();
@@ -278,7 +276,7 @@ pub(crate) fn copy(
                 copy.enter(name).map_err(failed)?;
                 open.push(&item.path);
             }
-            Kind::File => copy_file(from, to.as_fd(), name, &item.path, checkpoint)?,
+            Kind::File => copy_file(from, to.as_fd(), name, &item.path, view)?,
             Kind::Link | Kind::Special => return Err(not_copied(&item.path)),
         }
     }
@@ -290,46 +288,20 @@ fn copy_file(
     to: BorrowedFd<'_>,
     name: &str,
     path: &VirtualPath,
-    checkpoint: Checkpoint<'_>,
+    view: &dyn ReadView,
 ) -> Result<(), CallError> {
     let source = from
         .read(name)
         .map_err(|errno| resolve::to_call_error(errno, path))?;
-    let paused = || checkpoint().map_err(CopyError::Stopped);
-    let copied = StagedFile::copy_of(to, &source.file, source.meta.mode, source.meta.len, paused);
-    let (staged, _) = copied.map_err(|stopped| stopped.into_call_error(path))?;
-    staged
-        .create(name, crate::replace::Durability::Visible)
-        .map_err(|error| error.to_call_error(path))?;
-    Ok(())
-}
-
-/// Why a copy was not finished.
-#[derive(Debug)]
-pub(crate) enum CopyError {
-    Stopped(CallError),
-    Failed(ReplaceError),
-}
-
-impl From<ReplaceError> for CopyError {
-    fn from(error: ReplaceError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl CopyError {
-    pub(crate) fn into_call_error(self, path: &VirtualPath) -> CallError {
-        match self {
-            Self::Stopped(error) => error,
-            Self::Failed(error) => error.to_call_error(path),
-        }
-    }
+    let copied = StagedFile::copy_of(to, &source, view)
+        .and_then(|staged| staged.create(name, Durability::Visible));
+    copied.map(drop).map_err(|error| error.to_call_error(path))
 }
 
 pub(crate) fn not_copied(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::NotRegular,
-        format!("`{path}` is a link or a special file, which are not copied"),
+        format!("cannot copy `{path}`: it is a link or a special file"),
     )
 }
 
@@ -337,7 +309,7 @@ pub(crate) fn too_large(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::TooLarge,
         format!(
-            "`{path}` holds more, larger or deeper entries than one call may touch ({MAX_ENTRIES} names); take a smaller part"
+            "`{path}` is too large or too deep for one call (at most {MAX_ENTRIES} entries); narrow the path"
         ),
     )
 }
@@ -375,6 +347,8 @@ fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<Str
 fn not_utf8(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::PermissionDenied,
-        format!("`{path}` holds a name that no path can express, so the call cannot be judged"),
+        format!(
+            "`{path}` contains a name that is not valid in a path, so the policy cannot be checked"
+        ),
     )
 }

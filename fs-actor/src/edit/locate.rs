@@ -6,7 +6,7 @@ use std::cell::{Cell, OnceCell};
 use super::indent::{BLANKS, Indent, indent, trimmed};
 use super::line_index::LineIndex;
 use super::{Edit, MatchStrategy, Replacement};
-use crate::text::{Ending, Line, Text};
+use crate::text::{Ending, Line, Text, common_ends};
 
 /// Maximum number of lines that all edits of a call compare while ignoring indentation.
 const MAX_COMPARED: usize = 4_000_000;
@@ -320,7 +320,7 @@ fn with_endings(new: &str, old: &str, matched: &str, fallback: Ending) -> String
     let endings = endings.strip_suffix(&[Ending::None]).unwrap_or(&endings);
     let old: Vec<&str> = old.split('\n').collect();
     let new: Vec<&str> = new.split('\n').collect();
-    let (before, after) = shared(&old, &new);
+    let (before, after) = common_ends(&old, &new);
     let last = new.len() - 1;
     let mut out = String::new();
     for (index, line) in new.iter().enumerate() {
@@ -346,15 +346,6 @@ fn with_endings(new: &str, old: &str, matched: &str, fallback: Ending) -> String
     out
 }
 
-/// The number of common lines of `old` and `new` at the beginning and at the end.
-fn shared(old: &[&str], new: &[&str]) -> (usize, usize) {
-    let same = |(a, b): &(&&str, &&str)| a == b;
-    let before = old.iter().zip(new).take_while(same).count();
-    let rest = old.len().min(new.len()) - before;
-    let backward = old.iter().rev().zip(new.iter().rev());
-    (before, backward.take(rest).take_while(same).count())
-}
-
 /// Whether `text` ends with a line end, and its lines.
 fn whole_lines(text: &str) -> (bool, Vec<&str>) {
     let ends = text.ends_with('\n');
@@ -367,7 +358,7 @@ fn whole_lines(text: &str) -> (bool, Vec<&str>) {
 
 /// The lines of `new`, adapted to the file from line `first` on; `None` if the rule does not fit.
 fn fit(old: &[&str], new: &[&str], first: usize, rule: &Indent) -> Option<Vec<NewLine>> {
-    let (before, after) = shared(old, new);
+    let (before, after) = common_ends(old, new);
     let fitted = new.iter().enumerate().map(|(index, line)| {
         let from_end = new.len() - index;
         if index < before {

@@ -17,7 +17,7 @@ const MIN_SIMILARITY: u8 = 40;
 const CLASSES: usize = 1024;
 
 /// The most similar lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Nearest {
     pub(crate) first_line: usize,
     pub(crate) last_line: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Nearest {
 /// The sentence about the nearest text in an error.
 pub(super) fn sentence(nearest: Option<&Nearest>) -> String {
     let Some(nearest) = nearest else {
-        return "; read the file again, nothing in it is like that".to_owned();
+        return "; no similar text was found, read the file again".to_owned();
     };
     let Nearest {
         first_line,
@@ -39,7 +39,7 @@ pub(super) fn sentence(nearest: Option<&Nearest>) -> String {
         excerpt,
     } = nearest;
     format!(
-        "; lines {first_line} to {last_line} are {similarity} % like it (`-` asked for, `+` in the file):\n{excerpt}"
+        "; lines {first_line} to {last_line} are {similarity} % similar (`-` requested, `+` in the file):\n{excerpt}"
     )
 }
 
@@ -55,8 +55,11 @@ pub(super) fn find(text: &Text<'_>, old: &str) -> Option<Nearest> {
         .enumerate()
         .max_by_key(|(_, line)| line.trim().len())?;
     let mut profile = Profile::of(&[old.get(anchor)?]);
-    let likeness = lines.iter().map(|line| profile.similarity(line));
-    let mut best: Vec<(usize, usize)> = likeness.enumerate().map(|(at, like)| (like, at)).collect();
+    let similarities = lines.iter().map(|line| profile.similarity(line));
+    let mut best: Vec<(usize, usize)> = similarities
+        .enumerate()
+        .map(|(at, similarity)| (similarity, at))
+        .collect();
     best.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
     let mut whole = Profile::of(&old);
     let window = |at: usize| {
@@ -67,7 +70,7 @@ pub(super) fn find(text: &Text<'_>, old: &str) -> Option<Nearest> {
     let candidates = best.iter().take(8).map(|(_, at)| window(*at));
     let scored = candidates.map(|(first, actual)| (whole.similarity_to(actual), first, actual));
     let (similarity, first, actual) =
-        scored.max_by_key(|(like, first, _)| (*like, usize::MAX - first))?;
+        scored.max_by_key(|(similarity, first, _)| (*similarity, usize::MAX - first))?;
     let similarity = u8::try_from(similarity / 10).unwrap_or(100);
     (similarity >= MIN_SIMILARITY).then(|| Nearest {
         first_line: first + 1,

@@ -11,10 +11,12 @@ pub(crate) enum PatchError {
     #[error("the patch has no hunk; a hunk begins with `@@ -<line>,<count> +<line>,<count> @@`")]
     Empty,
     /// A line is invalid in a unified patch.
-    #[error("line {line} of the patch is not understood: {reason}")]
+    #[error("line {line} of the patch is invalid: {reason}")]
     Syntax { line: usize, reason: &'static str },
     /// The line counts in a hunk's header are wrong.
-    #[error("hunk {hunk} says {stated_old} old and {stated_new} new lines and has {old} and {new}")]
+    #[error(
+        "hunk {hunk} states {stated_old} old and {stated_new} new lines but has {old} and {new}"
+    )]
     Counts {
         hunk: usize,
         stated_old: usize,
@@ -40,7 +42,7 @@ pub(crate) enum PatchError {
         total: usize,
     },
     /// Context and removed lines occur too often.
-    #[error("the old lines of hunk {0} stand in too many places; add context")]
+    #[error("the old lines of hunk {0} occur too often; add context")]
     TooMany(usize),
     /// The hunks cannot be applied together.
     #[error(transparent)]
@@ -77,14 +79,11 @@ pub(super) fn parse(patch: &str) -> Result<Vec<PatchHunk>, PatchError> {
         } else if line.trim().is_empty() || (hunks.is_empty() && is_preamble(line)) {
             at += 1;
         } else if hunks.is_empty() {
-            return Err(syntax(
-                at,
-                "before the first hunk only file names may stand",
-            ));
+            return Err(syntax(at, "expected a file name or a hunk"));
         } else {
             return Err(syntax(
                 at,
-                "a patch is about one file, and a hunk has no more lines than it says",
+                "expected one file, and no more lines than the hunk states",
             ));
         }
     }

@@ -95,7 +95,7 @@ fn existing_file_is_not_overwritten_by_create() {
 }
 
 #[test]
-fn a_hard_link_elsewhere_keeps_its_content() {
+fn other_hard_link_keeps_its_content() {
     for level in LEVELS {
         let temp = tempfile::tempdir().unwrap();
         let (root, outside) = (temp.path().join("root"), temp.path().join("outside"));
@@ -110,7 +110,7 @@ fn a_hard_link_elsewhere_keeps_its_content() {
 }
 
 #[test]
-fn mode_owner_and_attributes_stay_and_set_id_bits_go() {
+fn mode_owner_and_attributes_are_kept_without_set_id_bits() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("f");
     fs::write(&file, "old").unwrap();
@@ -229,7 +229,7 @@ fn concurrent_readers_and_writers_see_complete_files() {
 }
 
 #[test]
-fn rival_writers_that_read_before_they_write_lose_no_update() {
+fn concurrent_read_modify_write_loses_no_update() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("count");
     fs::write(&file, "0").unwrap();
@@ -330,7 +330,7 @@ fn writer_to_be_killed() {
 }
 
 #[test]
-fn a_killed_writer_leaves_the_old_file_or_the_new_one() {
+fn killed_writer_leaves_old_or_new_file() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("f");
     fs::write(&file, vec![b'a'; 256 << 10]).unwrap();
@@ -368,10 +368,10 @@ fn a_killed_writer_leaves_the_old_file_or_the_new_one() {
 }
 
 #[test]
-fn a_full_disk_leaves_the_old_file() {
+fn full_disk_keeps_the_old_file() {
     let temp = tempfile::tempdir().unwrap();
     if !testing::in_child(
-        "replace::tests::a_full_disk_leaves_the_old_file",
+        "replace::tests::full_disk_keeps_the_old_file",
         "mount -t tmpfs -o size=1m none /mnt || { echo 'these tests mount a tmpfs, so they run as root' >&2; exit 1; }",
     ) {
         return;
@@ -417,7 +417,7 @@ fn file_size_limit_is_an_error() {
 }
 
 #[test]
-fn a_failed_exchange_leaves_the_newest_file_of_other_writers_in_place() {
+fn failed_exchange_keeps_the_newest_file() {
     use std::cell::{Cell, RefCell};
     // "ours" replaced a file of another writer. Then others write before each exchange.
     for (others, left, gone) in [

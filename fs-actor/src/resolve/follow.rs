@@ -155,7 +155,7 @@ impl<'r> Walk<'r> {
     fn restart(&mut self, mount: MountPoint<'r>, rest: &str) -> Result<(), CallError> {
         let root_mount = (!mount.crosses_mounts).then(|| Mount::of(mount.dir.as_fd()));
         self.root_mount = root_mount.transpose().map_err(|errno| {
-            CallError::new(Code::Io, format!("cannot look at the root: {errno}"))
+            CallError::new(Code::Io, format!("cannot inspect the root: {errno}"))
         })?;
         self.mount = mount;
         self.ancestors.clear();

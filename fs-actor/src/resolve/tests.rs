@@ -34,7 +34,7 @@ fn check(lines: &[&str], requested: &str, expected: Result<&str, Code>) {
 }
 
 #[test]
-fn a_plain_file_is_read() {
+fn regular_file_is_read() {
     check(&["file root/a/b/f in"], "/r/a/b/f", Ok("in"));
     check(&["file second/f in"], "/s/f", Ok("in"));
 }
@@ -171,7 +171,7 @@ fn at_most_forty_links_are_followed() {
 }
 
 #[test]
-fn a_denied_name_is_denied_by_every_way_to_it() {
+fn denied_name_is_denied_by_every_path() {
     let tree = ["file root/secrets/key out", "file root/d/f in"];
     let through = |link: &'static str, requested: &str| {
         let lines = [tree[0], tree[1], link];
@@ -223,7 +223,7 @@ fn host_path_like_a_virtual_path_is_not_the_root() {
 }
 
 #[test]
-fn whether_something_is_missing_behind_a_denied_link_is_not_told() {
+fn denied_link_does_not_reveal_whether_its_target_exists() {
     for target in [
         "secrets/key",
         "secrets/none",
@@ -257,7 +257,7 @@ fn dangling_link_resolves_to_its_target() {
             Interrupt::Moved { from, to } => {
                 assert_eq!((from, to), (path("/r/l"), path("/r/d/new")))
             }
-            halt => panic!("{halt}"),
+            interrupt => panic!("{interrupt}"),
         }
         assert!(
             matches!(moved("/r/out"), Interrupt::Moved { to, .. } if !to.starts_with(&path("/r")))
@@ -288,7 +288,7 @@ fn parent_is_opened_without_following_the_name() {
     }
     match parent(&world.view(), &path("/r/l/new")).unwrap_err() {
         Interrupt::Moved { to, .. } => assert_eq!(to, path("/r/d/new")),
-        halt => panic!("{halt}"),
+        interrupt => panic!("{interrupt}"),
     }
 }
 
@@ -328,7 +328,7 @@ fn errors_have_advice_and_no_host_path() {
 }
 
 #[test]
-fn a_name_that_deceives_is_shown_escaped_in_every_error() {
+fn deceptive_names_are_escaped_in_every_error() {
     let odd = path("/r/a\u{202e}txt");
     for errno in [
         Errno::NOENT,
@@ -457,9 +457,8 @@ fn mount(args: &[&str]) {
 }
 
 #[test]
-fn what_is_mounted_inside_belongs_to_the_root_only_if_it_crosses_mounts() {
-    const NAME: &str =
-        "resolve::tests::what_is_mounted_inside_belongs_to_the_root_only_if_it_crosses_mounts";
+fn mounts_belong_to_the_root_only_if_it_crosses_mounts() {
+    const NAME: &str = "resolve::tests::mounts_belong_to_the_root_only_if_it_crosses_mounts";
     if !in_child(NAME, "") {
         return;
     }
@@ -571,7 +570,7 @@ fn no_race_of_a_directory_and_a_link_leads_to_a_denied_file() {
 }
 
 #[test]
-fn no_race_on_the_way_of_a_link_leads_out_or_to_a_denied_file() {
+fn no_race_of_a_link_on_the_path_leads_out_or_to_a_denied_file() {
     let lines = [
         "file root/a/f in",
         "link root/start a/f",
@@ -600,7 +599,7 @@ fn no_race_of_a_file_and_a_fifo_blocks() {
 }
 
 #[test]
-fn no_race_makes_a_listing_of_what_lies_outside() {
+fn no_race_lists_entries_outside_the_root() {
     let lines = [
         "file root/d/in x",
         "file outside/out x",
@@ -626,7 +625,7 @@ fn no_race_makes_a_listing_of_what_lies_outside() {
 }
 
 #[test]
-fn no_race_of_a_file_and_another_object_fools_a_read_at_hand() {
+fn no_race_makes_a_cached_read_return_another_file() {
     let world = World::new(&[
         "file root/f in",
         "file outside/f out",

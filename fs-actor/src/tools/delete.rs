@@ -10,6 +10,7 @@ use bailiwick::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::suggest;
 use crate::change::state::Inspected;
 use crate::change::{
     ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository, target,
@@ -40,15 +41,15 @@ pub struct DeleteArgs {
 /// Output of `delete`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeleteOutput {
-    /// Where it was.
+    /// The deleted path.
     pub path: String,
-    /// Files, links and the like; left out of a directory not all of which may be read.
+    /// Number of entries other than directories; absent if some of them may not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
-    /// Directories, itself included; left out of a directory not all of which may be read.
+    /// Number of directories, itself included; absent if some of them may not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directories: Option<u64>,
-    /// What the change survives, for the host: it is in no JSON.
+    /// The durability of the change, for the host; not in the JSON.
     #[serde(skip)]
     pub durability: ReachedDurability,
 }
@@ -67,7 +68,7 @@ const EXAMPLES: &[Example] = &[
         output: r#"{"files": 1, "directories": 0}"#,
     },
     Example {
-        description: "Remove a directory with what it holds",
+        description: "Remove a directory with its contents",
         input: r#"{"path": "src", "recursive": true}"#,
         output: r#"{"files": 1, "directories": 1}"#,
     },
@@ -75,13 +76,13 @@ const EXAMPLES: &[Example] = &[
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::NotFound,
-        when: "nothing is there",
-        resolution: "Take it as done, or list the directory",
+        when: "the path does not exist",
+        resolution: "Nothing to do, or list the parent directory",
     },
     Failure {
         code: Code::InvalidArguments,
-        when: "the directory holds something",
-        resolution: "Set `recursive` if all of it shall go",
+        when: "the directory is not empty",
+        resolution: "Set `recursive` to delete its contents",
     },
 ];
 
@@ -92,19 +93,23 @@ impl WriteTool for Delete {
     type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("delete", "Delete", "Deletes a file or an empty directory.")
-            .intent("Delete {path} [(recursive: {recursive})]")
-            .scopes(&["write:file"])
-            .destructive()
-            .group("files", 0.4)
-            .side_effects(&[
-                "removes the entry",
-                "removes all it holds if `recursive` is set",
-            ])
-            .deletes()
-            .command_line("rm -d -- {path}")
-            .examples(EXAMPLES)
-            .failures(FAILURES)
+        ToolSpec::new(
+            "delete",
+            "Delete file",
+            "Deletes a file or an empty directory.",
+        )
+        .intent("Delete {path} [(recursive: {recursive})]")
+        .scopes(&["write:file"])
+        .destructive()
+        .group("files", 0.4)
+        .side_effects(&[
+            "removes the entry",
+            "removes its contents if `recursive` is set",
+        ])
+        .deletes()
+        .command_line("rm -d -- {path}")
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
     fn prepare(&self, args: DeleteArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
@@ -125,12 +130,7 @@ impl WriteTool for Delete {
         let path = permit.actual(&job.path).clone();
         target::reject_root(permit, &path)?;
         let Some(meta) = inspected.meta else {
-            return Err(super::suggest::with_suggestions(
-                permit,
-                &path,
-                CallError::not_found(&path),
-            )
-            .into());
+            return Err(suggest::not_found(permit, &path).into());
         };
         let shown = permit.shows(&path);
         let directory = meta.kind == Kind::Directory;
@@ -153,7 +153,7 @@ impl WriteTool for Delete {
         ])?;
         let inverse = restore(permit, &path, &meta, &inspected);
         let (before, described) = self.0.describe(permit, &path, &inspected)?;
-        let reached = ReachedDurability::at_best(Some(self.0.durability()));
+        let reached = self.0.reached();
         let reply = reply(
             &path,
             described.contents.as_ref().filter(|_| !described.hidden),
@@ -179,14 +179,13 @@ impl WriteTool for Delete {
                 bytes: 0,
                 files: inspected.items.len() as u64 + 1,
             },
-            steps: ChangeSet::new(steps, self.0.durability(), reached),
+            steps: self.0.change_set(steps, reached),
             inverse: inverse.map(ChangeSet::from),
         })
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .execute(&change_set, permit.reading(), || permit.begin())
+        self.0.apply(&change_set, &permit)
     }
 }
 

@@ -15,10 +15,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
-use super::optional;
+use super::{optional, suggest};
 use crate::change::target::{self, OldFile};
 use crate::change::{ChangeSet, State, StepExecutor, repository};
-use crate::edit::{self, Edit, EditError, Edited, MatchStrategy, Occurrences, PatchError};
+use crate::edit::{self, AppliedEdit, Edit, EditError, Edited, Occurrences, PatchError};
 use crate::replace::ReachedDurability;
 use crate::text::Text;
 use errors::{edit_error, not_text, patch_error};
@@ -72,21 +72,10 @@ pub struct EditFileArgs {
     pub expected_hash: Option<HashPrefix>,
 }
 
-/// How one edit was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct AppliedEdit {
-    /// How the old text was found: `exact`, `line_endings` or `whitespace`.
-    pub strategy: MatchStrategy,
-    /// How many places were changed.
-    pub count: usize,
-    /// The lines where they begin, the first few, as the file was.
-    pub lines: Vec<usize>,
-}
-
-/// A run of lines that a person did not let change.
+/// A change that a person excluded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExcludedEdit {
-    /// Where it begins in the file as it was; the first line is 1.
+    /// Its first line in the old file, from 1.
     pub line: usize,
     /// Lines that would have been added.
     pub added: usize,
@@ -101,7 +90,7 @@ pub struct EditFileOutput {
     pub path: String,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The hash of its new content, for the host: it is in no JSON.
+    /// The hash of its new content, for the host; not in the JSON.
     #[serde(skip)]
     pub hash: ContentHash,
     /// Lines added.
@@ -110,10 +99,10 @@ pub struct EditFileOutput {
     pub removed: usize,
     /// One for each edit, or for each hunk of the patch.
     pub edits: Vec<AppliedEdit>,
-    /// What a person left out of the change.
+    /// Changes that a person excluded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<ExcludedEdit>,
-    /// What the change survives, for the host: it is in no JSON.
+    /// The durability of the change, for the host; not in the JSON.
     #[serde(skip)]
     pub durability: ReachedDurability,
 }
@@ -141,7 +130,7 @@ impl WriteTool for EditFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "edit_file",
-            "Edit a file",
+            "Edit file",
             "Replaces text in a UTF-8 file. Line endings and everything outside the edits stay as they are.",
         )
         .intent("Edit {path}")
@@ -207,10 +196,7 @@ impl WriteTool for EditFile {
             content: Bytes::from(edited.text),
             durability: self.0.durability(),
         };
-        let plan = made.plan(
-            edited.applied.iter().map(AppliedEdit::from).collect(),
-            Vec::new(),
-        );
+        let plan = made.plan(edited.applied, Vec::new());
         target::check_write_modes(permit, &plan.steps.steps, false)?;
         repository::require(permit, &plan.steps.steps, &[])?;
         Ok(plan)
@@ -227,8 +213,7 @@ impl WriteTool for EditFile {
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .execute(&change_set, permit.reading(), || permit.begin())
+        self.0.apply(&change_set, &permit)
     }
 }
 
@@ -237,7 +222,8 @@ fn read_target(
     job: &Job,
     permit: &ReadPermit,
 ) -> Result<(VirtualPath, State, Bytes, u64), Interrupt> {
-    let old = target::read_old(permit, &job.path)?.ok_or_else(|| missing(permit, &job.path))?;
+    let old = target::read_old(permit, &job.path)?
+        .ok_or_else(|| suggest::not_found(permit, &job.path))?;
     let path = permit.actual(&job.path).clone();
     target::reject_temporary_name(&path)?;
     target::check_expected_hash(&path, &old.state, job.expected.as_ref())?;
@@ -275,10 +261,6 @@ fn parse_edit((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {
     })
 }
 
-fn missing(permit: &ReadPermit, path: &VirtualPath) -> CallError {
-    super::suggest::with_suggestions(permit, path, CallError::not_found(path))
-}
-
 fn too_large(path: &VirtualPath, limit: u64) -> CallError {
     CallError::new(
         Code::TooLarge,
@@ -287,23 +269,12 @@ fn too_large(path: &VirtualPath, limit: u64) -> CallError {
 }
 
 /// Why the edits were not applied.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 enum ApplyError {
-    Stopped(CallError),
-    Edit(EditError),
-    Patch(PatchError),
-}
-
-impl From<EditError> for ApplyError {
-    fn from(error: EditError) -> Self {
-        Self::Edit(error)
-    }
-}
-
-impl From<PatchError> for ApplyError {
-    fn from(error: PatchError) -> Self {
-        Self::Patch(error)
-    }
+    Stopped(#[from] CallError),
+    Edit(#[from] EditError),
+    Patch(#[from] PatchError),
 }
 
 fn apply_change(
@@ -314,7 +285,7 @@ fn apply_change(
     permit: &ReadPermit,
 ) -> Result<Edited, CallError> {
     let text = Text::read(bytes).map_err(|reason| not_text(path, reason))?;
-    let pause = || permit.checkpoint().map_err(ApplyError::Stopped);
+    let pause = || Ok(permit.checkpoint()?);
     let made = match &job.change {
         Change::Edits(edits) => edit::apply(&text, edits, limit, pause),
         Change::Patch(patch) => edit::apply_patch(&text, patch, limit, pause),

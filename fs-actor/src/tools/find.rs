@@ -34,10 +34,10 @@ pub struct FindArgs {
     /// Include files that `.gitignore` excludes.
     #[serde(default)]
     pub include_ignored: bool,
-    /// Most paths to return.
+    /// Maximum paths to return.
     #[serde(default = "page_length")]
     pub limit: u32,
-    /// The `next_cursor` of the answer to go on from.
+    /// `next_cursor` of the previous result.
     #[serde(default, deserialize_with = "optional::text")]
     pub cursor: Option<String>,
 }
@@ -61,9 +61,9 @@ fn page_length() -> u32 {
 pub struct FindOutput {
     /// The paths of this page, in order.
     pub paths: Vec<String>,
-    /// How many there are on all pages.
+    /// Number of paths on all pages.
     pub total: u64,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Directories that could not be entered.
@@ -91,13 +91,13 @@ const EXAMPLES: &[Example] = &[Example {
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::InvalidArguments,
-        when: "the pattern is no glob",
-        resolution: "Correct it; `*.rs` is one",
+        when: "the glob is invalid",
+        resolution: "Correct it; an example is `*.rs`",
     },
     Failure {
         code: Code::NotFound,
-        when: "the directory to look in is missing",
-        resolution: "List the directory above it",
+        when: "the directory does not exist",
+        resolution: "List its parent directory",
     },
 ];
 
@@ -138,8 +138,8 @@ impl ReadTool for Find {
 }
 
 fn find(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
-    let (dir, at) =
-        walk::start(view, &job.path).map_err(|halt| suggest::on_halt(view, &job.path, halt))?;
+    let (dir, at) = walk::start(view, &job.path)
+        .map_err(|interrupt| suggest::on_interrupt(view, &job.path, interrupt))?;
     let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
     let ignore_rules = (!job.include_ignored).then(|| IgnoreRules::for_ancestors(view, &at));
     let left_out = walk::walk(view, dir, &at, ignore_rules, &mut |found| {
@@ -168,7 +168,7 @@ fn find(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     if let Some(cursor) = &page.next {
         let _ = writeln!(
             text,
-            "[{} of {}; go on with cursor {cursor}]",
+            "[{} of {}; continue with cursor {cursor}]",
             page.entries.len(),
             page.total
         );

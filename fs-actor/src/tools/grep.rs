@@ -14,7 +14,7 @@ use super::{glob, optional, suggest};
 use crate::pagination;
 use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, OpenFile};
-use crate::search::{self, Case, ResultLine, Search, Skipped};
+use crate::search::{self, CaseArg, ResultLine, Search, Skipped};
 use crate::walk::{self, IgnoreRules, WalkControl, WalkSkipped};
 
 /// Maximum number of context lines.
@@ -48,31 +48,18 @@ pub struct GrepArgs {
     /// Lines to show before and after each match.
     #[serde(default)]
     pub context: u32,
-    /// Most matches per file.
+    /// Maximum matches per file.
     #[serde(default)]
     pub per_file: Option<u32>,
-    /// Most matches, or files, to return.
+    /// Maximum matches, or files, to return.
     #[serde(default = "page_length")]
     pub limit: u32,
-    /// The `next_offset` of the answer to go on from.
+    /// `next_offset` of the previous result.
     #[serde(default)]
     pub offset: u64,
     /// Include files that `.gitignore` excludes.
     #[serde(default)]
     pub include_ignored: bool,
-}
-
-/// How letters compare.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CaseArg {
-    /// As they are.
-    #[default]
-    Sensitive,
-    /// Without regard to case.
-    Insensitive,
-    /// Without regard to case unless the pattern has a capital.
-    Smart,
 }
 
 /// What is returned.
@@ -95,12 +82,12 @@ fn page_length() -> u32 {
 /// Output of `grep`.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GrepOutput {
-    /// The files of this answer that match, in the order of the search.
+    /// The matching files, in the order of the search.
     pub files: Vec<FileMatches>,
-    /// How many files were searched, if none matches.
+    /// Number of files searched, if none matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub searched: Option<u64>,
-    /// The `offset` to go on with, if there is more.
+    /// The `offset` of the next result, if there is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
     /// Binary files, which were not searched.
@@ -182,13 +169,13 @@ const EXAMPLES: &[Example] = &[Example {
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::InvalidArguments,
-        when: "the pattern is no regular expression",
+        when: "the regular expression is invalid",
         resolution: "Correct it, or set `literal`",
     },
     Failure {
         code: Code::NotFound,
-        when: "the place to search is missing",
-        resolution: "List the directory above it",
+        when: "the path does not exist",
+        resolution: "List its parent directory",
     },
 ];
 
@@ -198,31 +185,22 @@ impl ReadTool for Grep {
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new(
-            "grep",
-            "Search in files",
-            "Searches the lines of text files.",
-        )
-        .intent("Search for {pattern} [in {path}] [with glob {glob}]")
-        .scopes(&["read:file"])
-        .idempotent()
-        .group("search", 1.0)
-        .examples(EXAMPLES)
-        .failures(FAILURES)
+        ToolSpec::new("grep", "Search files", "Searches the lines of text files.")
+            .intent("Search for {pattern} [in {path}] [with glob {glob}]")
+            .scopes(&["read:file"])
+            .idempotent()
+            .group("search", 1.0)
+            .examples(EXAMPLES)
+            .failures(FAILURES)
     }
 
     fn prepare(&self, args: GrepArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
-        let case = match args.case {
-            CaseArg::Sensitive => Case::Sensitive,
-            CaseArg::Insensitive => Case::Insensitive,
-            CaseArg::Smart => Case::Smart,
-        };
         let glob = args.glob.as_deref();
         let glob = glob.map(|glob| glob::compile("/glob", glob));
         let job = Job {
             path: path.clone(),
-            matcher: search::compile(&args.pattern, args.literal, case)?,
+            matcher: search::compile(&args.pattern, args.literal, args.case)?,
             glob: glob.transpose()?,
             mode: args.mode,
             context: usize::try_from(args.context.min(MAX_CONTEXT)).unwrap_or(0),
@@ -251,13 +229,9 @@ fn grep(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
             answer.search(view.actual(&job.path), opened)?;
         }
         Err(Interrupt::Failed(error)) if error.code() == Code::NotRegular => answer.walk()?,
-        Err(halt) => return Err(suggest::on_halt(view, &job.path, halt)),
+        Err(interrupt) => return Err(suggest::on_interrupt(view, &job.path, interrupt)),
     }
     Ok(answer.finish())
-}
-
-fn byte_budget(view: &dyn ReadView) -> usize {
-    usize::try_from(view.max_bytes()).unwrap_or(usize::MAX)
 }
 
 /// Collects the results.
@@ -287,7 +261,11 @@ impl<'a> Answer<'a> {
         Self {
             view,
             job,
-            search: Search::new(job.matcher.clone(), context, byte_budget(view)),
+            search: Search::new(
+                job.matcher.clone(),
+                context,
+                usize::try_from(view.max_bytes()).unwrap_or(usize::MAX),
+            ),
             text: String::new(),
             counted: 0,
             end: job.offset.saturating_add(limit),
@@ -308,18 +286,11 @@ impl<'a> Answer<'a> {
             if found.kind != Kind::File || found.raw.is_some() || !wanted {
                 return Ok(WalkControl::Enter);
             }
-            let opened = found.path.name().map(|name| found.holder.read(name));
-            match opened {
-                Some(Ok(opened))
-                    if resolve::check_hard_links(view, &found.path, &opened.meta).is_ok() =>
-                {
-                    self.search(&found.path, opened)
-                }
-                _ => {
-                    self.found.unreadable += 1;
-                    Ok(WalkControl::Enter)
-                }
-            }
+            let Ok(opened) = found.open(view) else {
+                self.found.unreadable += 1;
+                return Ok(WalkControl::Enter);
+            };
+            self.search(&found.path, opened)
         })?;
         Ok(())
     }
@@ -445,7 +416,7 @@ impl<'a> Answer<'a> {
         self.text.push_str(&self.left_out.text());
         self.found.unreadable_directories = self.left_out.directories;
         if let Some(next) = self.found.next_offset {
-            let _ = writeln!(self.text, "[there is more; go on with offset {next}]");
+            let _ = writeln!(self.text, "[there is more; continue with offset {next}]");
         }
         Reply::text(self.text, self.found)
     }
@@ -459,7 +430,7 @@ mod tests {
     fn job(pattern: &str) -> Job {
         Job {
             path: path("/r"),
-            matcher: search::compile(pattern, false, Case::Sensitive).unwrap(),
+            matcher: search::compile(pattern, false, CaseArg::Sensitive).unwrap(),
             glob: None,
             mode: GrepMode::Content,
             context: 0,
@@ -611,7 +582,7 @@ mod tests {
         let (text, found) = run(&world, &job("a"));
         assert_eq!(
             text,
-            "/r/f\n1:aaaa\n2:aaaa\n[there is more; go on with offset 2]\n"
+            "/r/f\n1:aaaa\n2:aaaa\n[there is more; continue with offset 2]\n"
         );
         assert_eq!(found.next_offset, Some(2));
     }

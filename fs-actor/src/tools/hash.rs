@@ -28,7 +28,7 @@ pub struct HashPrefix(Box<str>);
 
 /// The text is not 12 to 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a hash has 12 to 64 lower-case hexadecimal digits, as `read_file` gives it")]
+#[error("expected a hash of 12 to 64 lower-case hexadecimal digits, as returned by `read_file`")]
 pub struct ParseHashPrefixError;
 
 impl HashPrefix {

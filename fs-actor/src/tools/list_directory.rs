@@ -30,10 +30,10 @@ pub struct ListDirectoryArgs {
     /// Levels to list.
     #[serde(default = "one")]
     pub depth: u32,
-    /// Most entries to return.
+    /// Maximum entries to return.
     #[serde(default = "page_length")]
     pub limit: u32,
-    /// The `next_cursor` of the answer to go on from.
+    /// `next_cursor` of the previous result.
     #[serde(default, deserialize_with = "optional::text")]
     pub cursor: Option<String>,
 }
@@ -53,9 +53,9 @@ pub struct ListDirectoryOutput {
     pub path: String,
     /// The entries of this page, in path order.
     pub entries: Vec<DirectoryEntry>,
-    /// How many entries there are on all pages.
+    /// Number of entries on all pages.
     pub total: u64,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Directories that could not be entered.
@@ -69,7 +69,7 @@ pub struct ListDirectoryOutput {
 pub struct DirectoryEntry {
     /// Its path beneath the directory.
     pub name: String,
-    /// What it is. Where a link leads is not told: read or `stat` it to follow it.
+    /// Its kind. Links are not followed; `stat` follows them.
     pub kind: Kind,
     /// The length of a file, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,7 +105,7 @@ const FAILURES: &[Failure] = &[
     Failure {
         code: Code::NotFound,
         when: "there is no such directory",
-        resolution: "List the directory above it",
+        resolution: "List its parent directory",
     },
     Failure {
         code: Code::NotDirectory,
@@ -159,8 +159,8 @@ impl ReadTool for ListDirectory {
 }
 
 fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
-    let (dir, at) =
-        walk::start(view, &job.path).map_err(|halt| suggest::on_halt(view, &job.path, halt))?;
+    let (dir, at) = walk::start(view, &job.path)
+        .map_err(|interrupt| suggest::on_interrupt(view, &job.path, interrupt))?;
     let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
     let left_out = walk::walk(view, dir, &at, None, &mut |found| {
         page.add(pagination::key(&found.path, found.raw), || {
@@ -232,7 +232,7 @@ fn text(listing: &ListDirectoryOutput, left_out: WalkSkipped) -> String {
         let shown = listing.entries.len();
         let _ = writeln!(
             text,
-            "[{shown} of {} entries; go on with cursor {cursor}]",
+            "[{shown} of {} entries; continue with cursor {cursor}]",
             listing.total
         );
     }

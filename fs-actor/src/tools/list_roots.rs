@@ -21,14 +21,14 @@ pub struct ListRootsArgs {}
 /// Output of `list_roots`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ListRootsOutput {
-    /// The folders that you may read, with what is in them.
+    /// Folders that you may read.
     pub roots: Vec<String>,
-    /// Those that you may change, or folders and files in them.
+    /// Folders in which you may change something.
     pub writable: Vec<String>,
-    /// Where relative paths begin.
+    /// Base of relative paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_root: Option<String>,
-    /// Folders that were to be open and are not.
+    /// Configured folders that could not be opened.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub unavailable: Vec<UnavailableFolder>,
@@ -51,7 +51,7 @@ pub(crate) struct Job {
 }
 
 const EXAMPLES: &[Example] = &[Example {
-    description: "List what may be worked in",
+    description: "List the folders that may be used",
     input: "{}",
     output: r#"{"roots": ["/repo"], "writable": ["/repo"], "default_root": "/repo"}"#,
 }];
@@ -65,7 +65,7 @@ impl ReadTool for ListRoots {
         ToolSpec::new(
             "list_roots",
             "List roots",
-            "Lists the folders that you may work in, and what you may do there. Begin here if you do not know the paths.",
+            "Lists the folders that you may use, and what is allowed in each. Start here if you do not know the paths.",
         )
         .intent("List the directories it may use")
         .idempotent()
@@ -112,7 +112,9 @@ fn list(open: &[OpenFolder], job: &Job) -> Reply {
         let _ = writeln!(text, "not open: {}", escape(&root.reason));
     }
     match job.default_root.as_deref() {
-        _ if open.is_empty() => text.push_str("no folder is open to you; ask the person who runs this server to name a directory when it starts\n"),
+        _ if open.is_empty() => text.push_str(
+            "no folder is open; ask the person who runs the server to start it with a directory\n",
+        ),
         Some(root) => {
             let _ = writeln!(text, "relative paths begin in `{}`", escape(root));
         }

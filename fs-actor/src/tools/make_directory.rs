@@ -32,9 +32,9 @@ pub struct MakeDirectoryArgs {
 pub struct MakeDirectoryOutput {
     /// The directory, links followed.
     pub path: String,
-    /// How many directories were made: none if it was there already.
+    /// Number of directories created; 0 if it existed.
     pub made: usize,
-    /// What the change survives, for the host: it is in no JSON.
+    /// The durability of the change, for the host; not in the JSON.
     #[serde(skip)]
     pub durability: ReachedDurability,
 }
@@ -47,19 +47,19 @@ pub(crate) struct Job {
 }
 
 const EXAMPLES: &[Example] = &[Example {
-    description: "Make a directory and the one above it",
+    description: "Create a directory and its parent",
     input: r#"{"path": "docs/guide", "create_parents": true}"#,
     output: r#"{"made": 2}"#,
 }];
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::AlreadyExists,
-        when: "something is there already",
+        when: "the path exists",
         resolution: "Use it as it is, or choose another name",
     },
     Failure {
         code: Code::NotFound,
-        when: "the directory above is missing",
+        when: "the parent directory does not exist",
         resolution: "Set `create_parents`",
     },
 ];
@@ -71,14 +71,14 @@ impl WriteTool for MakeDirectory {
     type Steps = ChangeSet;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("make_directory", "Make a directory", "Creates a directory.")
+        ToolSpec::new("make_directory", "Create directory", "Creates a directory.")
             .intent("Make the directory {path}")
             .scopes(&["write:file"])
             .group("directories", 0.6)
-            .side_effects(&["makes directories"])
+            .side_effects(&["creates directories"])
             .reverse(Reverse {
                 tool: "delete",
-                how: "call it for each directory that was made, the innermost first",
+                how: "call it for each created directory, the innermost first",
                 unless: "",
             })
             .command_line("mkdir -- {path}")
@@ -109,7 +109,7 @@ impl WriteTool for MakeDirectory {
         let steps = match found {
             Some(meta) if meta.kind == Kind::Directory && job.create_parents => Vec::new(),
             Some(_) => {
-                let message = format!("there is something at `{path}` already");
+                let message = format!("`{path}` already exists");
                 return Err(CallError::new(Code::AlreadyExists, message).into());
             }
             None => {
@@ -122,7 +122,7 @@ impl WriteTool for MakeDirectory {
             }
         };
         target::require_put(permit, &path, &steps, false)?;
-        let reached = ReachedDurability::at_best(Some(self.0.durability()));
+        let reached = self.0.reached();
         let made = MakeDirectoryOutput {
             path: path.to_string(),
             made: steps.len(),
@@ -139,12 +139,11 @@ impl WriteTool for MakeDirectory {
             changes,
             reply: Reply::text(text, made),
             inverse: (!inverse.is_empty()).then(|| inverse.into()),
-            steps: ChangeSet::new(steps, self.0.durability(), reached),
+            steps: self.0.change_set(steps, reached),
         })
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .execute(&change_set, permit.reading(), || permit.begin())
+        self.0.apply(&change_set, &permit)
     }
 }

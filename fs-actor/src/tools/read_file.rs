@@ -52,7 +52,7 @@ pub struct ReadFileArgs {
     pub limit: Option<u64>,
     /// Prefix lines with their numbers.
     pub line_numbers: bool,
-    /// Most bytes to return (default 100000).
+    /// Maximum bytes to return (default 100000).
     pub max_bytes: Option<u64>,
     /// Return nothing if the file still has this `hash`.
     #[serde(deserialize_with = "optional::text")]
@@ -64,11 +64,11 @@ pub struct ReadFileArgs {
 /// Output of `read_file`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ReadFileOutput {
-    /// One for each file that was asked for, in that order.
+    /// One for each requested file, in the same order.
     pub files: Vec<FileContent>,
 }
 
-/// What was read of one file.
+/// The content of one file.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FileContent {
     /// Its path, links followed.
@@ -76,7 +76,7 @@ pub struct FileContent {
     /// Its length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How many lines it has; not known of very large files.
+    /// Number of lines; absent for very large files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines: Option<u64>,
     /// The first line returned.
@@ -85,14 +85,14 @@ pub struct FileContent {
     /// The last line returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_line: Option<u64>,
-    /// The `offset` to go on with, if there is more.
+    /// The `offset` of the next result, if there is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
     /// The last line returned is longer than the limit and was cut.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(default)]
     pub line_cut: bool,
-    /// It is what `known_hash` says, so it was not returned again.
+    /// It matches `known_hash`, so its content is not returned.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(default)]
     pub unchanged: bool,
@@ -100,10 +100,10 @@ pub struct FileContent {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(default)]
     pub bom: bool,
-    /// Its media type, if it is an image or a sound.
+    /// Its media type, if it is an image or audio file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime: Option<&'static str>,
-    /// The beginning of the SHA-256 of the whole file.
+    /// Prefix of the SHA-256 of the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<HashPrefix>")]
     pub hash: Option<LazyHash>,
@@ -111,7 +111,7 @@ pub struct FileContent {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub text: Option<Utf8>,
-    /// Why this one of several files was not read.
+    /// Why this file, one of several, was not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -125,6 +125,14 @@ pub(crate) struct Job {
     binary_bytes: u64,
     known_hash: Option<HashPrefix>,
     binary: bool,
+}
+
+impl Job {
+    /// Whether the caller has the content with this hash.
+    fn knows(&self, hash: &LazyHash) -> bool {
+        let known = self.known_hash.as_ref();
+        known.is_some_and(|known| known.matches(&hash.get()))
+    }
 }
 
 const EXAMPLES: &[Example] = &[
@@ -148,7 +156,7 @@ const FAILURES: &[Failure] = &[
     Failure {
         code: Code::NotFound,
         when: "there is no such file",
-        resolution: "Take one of the names that the message suggests, or list the directory",
+        resolution: "Use a name that the message suggests, or list the directory",
     },
     Failure {
         code: Code::NotRegular,
@@ -157,7 +165,7 @@ const FAILURES: &[Failure] = &[
     },
     Failure {
         code: Code::NotText,
-        when: "the file is no text, image or sound",
+        when: "the file is not text, an image or audio",
         resolution: "Set `binary` to get its bytes",
     },
 ];
@@ -287,7 +295,7 @@ fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
         view.checkpoint()?;
         let before = content.len();
         let read = open_and_render(view, job, path, budget, &mut content);
-        let file = match read.map_err(|halt| suggest::on_halt(view, path, halt)) {
+        let file = match read.map_err(|interrupt| suggest::on_interrupt(view, path, interrupt)) {
             Ok(file) => file,
             Err(Interrupt::Failed(error))
                 if job.paths.len() > 1 && is_about_the_file(error.code()) =>
@@ -298,7 +306,7 @@ fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
                     ..FileContent::default()
                 }
             }
-            Err(halt) => return Err(halt),
+            Err(interrupt) => return Err(interrupt),
         };
         content
             .iter()

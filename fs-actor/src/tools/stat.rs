@@ -1,22 +1,17 @@
 //! `stat`: returns metadata.
 
-use std::io::Read as _;
-
 use bailiwick::config::Namespace;
-use bailiwick::effect::ContentHash;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
 use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::hash::HashPrefix;
 use super::suggest;
+use crate::change::tree;
 use crate::read_view::ReadView;
-use crate::resolve::{self, Kind, Meta, OpenFile};
+use crate::resolve::{self, Kind, Meta};
 
-/// Number of bytes between checkpoints.
-const CHUNK: usize = 64 * 1024;
 /// Maximum size of a file to hash.
 const MAX_HASHED: u64 = 64 * 1024 * 1024;
 
@@ -44,13 +39,13 @@ pub struct StatOutput {
     pub kind: Kind,
     /// Its length in bytes.
     pub bytes: u64,
-    /// When its content last changed, in UTC.
+    /// Modification time, in UTC.
     pub modified: String,
     /// Its permission bits, in octal.
     pub mode: String,
-    /// How many names it has on its file system; other names may lie outside the roots.
+    /// Number of hard links; others may be outside the roots.
     pub hard_links: u64,
-    /// The beginning of the SHA-256 of a file's bytes, if it was asked for.
+    /// Prefix of the SHA-256 of a file, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<HashPrefix>,
 }
@@ -63,14 +58,14 @@ pub(crate) struct Job {
 }
 
 const EXAMPLES: &[Example] = &[Example {
-    description: "Look at a file",
+    description: "Get the metadata of a file",
     input: r#"{"path": "notes.txt"}"#,
     output: r#"{"kind": "file", "bytes": 14}"#,
 }];
 const FAILURES: &[Failure] = &[Failure {
     code: Code::NotFound,
-    when: "nothing is there",
-    resolution: "List the directory above it",
+    when: "the path does not exist",
+    resolution: "List its parent directory",
 }];
 
 impl ReadTool for Stat {
@@ -81,7 +76,7 @@ impl ReadTool for Stat {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "stat",
-            "File facts",
+            "Get metadata",
             "Returns the kind, size, modification time and permission bits of a file or directory.",
         )
         .intent("Look at the size and times of {path}")
@@ -120,43 +115,18 @@ impl ReadTool for Stat {
 fn stat(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     let path = &job.path;
     let Some(meta) = resolve::entry(view, path)? else {
-        return Err(suggest::with_suggestions(view, path, CallError::not_found(path)).into());
+        return Err(suggest::not_found(view, path).into());
     };
     if !job.hash || meta.kind != Kind::File {
         return Ok(facts(view, path, &meta, None));
     }
-    let mut opened = resolve::file(view, path)?;
-    let hash = hash_file(view, path, &mut opened)?;
-    Ok(facts(view, path, &opened.meta, Some(hash.into())))
-}
-
-/// The hash of a file's content.
-fn hash_file(
-    view: &dyn ReadView,
-    path: &VirtualPath,
-    opened: &mut OpenFile,
-) -> Result<ContentHash, Interrupt> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; CHUNK];
-    let mut left = MAX_HASHED;
-    loop {
-        view.checkpoint()?;
-        let read = opened.file.read(&mut buffer);
-        let read = read.map_err(|error| {
-            let message = format!("reading `{path}` failed: {}", error.kind());
-            CallError::new(Code::Io, message)
-        })?;
-        let bytes = buffer.get(..read).unwrap_or_default();
-        if bytes.is_empty() {
-            return Ok(ContentHash::from_bytes(hasher.finalize().into()));
-        }
-        let taken = left.checked_sub(bytes.len() as u64);
-        left = taken.ok_or_else(|| {
-            let message = format!("`{path}` has more than the {MAX_HASHED} bytes that are hashed");
-            CallError::new(Code::TooLarge, message)
-        })?;
-        hasher.update(bytes);
+    let opened = resolve::file(view, path)?;
+    if opened.meta.len > MAX_HASHED {
+        let message = format!("`{path}` has more than the {MAX_HASHED} bytes that are hashed");
+        return Err(CallError::new(Code::TooLarge, message).into());
     }
+    let (hash, _) = tree::hash_file(&opened.file, MAX_HASHED, path, view)?;
+    Ok(facts(view, path, &opened.meta, Some(hash.into())))
 }
 
 fn facts(view: &dyn ReadView, path: &VirtualPath, meta: &Meta, hash: Option<HashPrefix>) -> Reply {
@@ -192,6 +162,7 @@ fn facts(view: &dyn ReadView, path: &VirtualPath, meta: &Meta, hash: Option<Hash
 #[cfg(test)]
 mod tests {
     use bailiwick::Code;
+    use bailiwick::effect::ContentHash;
     use serde_json::json;
 
     use super::*;

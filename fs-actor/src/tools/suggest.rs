@@ -15,11 +15,7 @@ const MAX_SUGGESTED: usize = 3;
 const MIN_SIMILARITY: f32 = 0.6;
 
 /// Adds similar names in the same directory to `error`, if they may be shown.
-pub(crate) fn with_suggestions(
-    view: &dyn ReadView,
-    path: &VirtualPath,
-    error: CallError,
-) -> CallError {
+fn with_suggestions(view: &dyn ReadView, path: &VirtualPath, error: CallError) -> CallError {
     let near = nearest(view, path);
     if near.is_empty() {
         return error;
@@ -32,13 +28,22 @@ pub(crate) fn with_suggestions(
     CallError::new(error.code(), message).with("did_you_mean", near)
 }
 
+/// The error for a missing entry, with similar names.
+pub(crate) fn not_found(view: &dyn ReadView, path: &VirtualPath) -> CallError {
+    with_suggestions(view, path, CallError::not_found(path))
+}
+
 /// Like [`with_suggestions`] for a [`Interrupt`]; only `NOT_FOUND` gets suggestions.
-pub(crate) fn on_halt(view: &dyn ReadView, path: &VirtualPath, halt: Interrupt) -> Interrupt {
-    match halt {
+pub(crate) fn on_interrupt(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+    interrupt: Interrupt,
+) -> Interrupt {
+    match interrupt {
         Interrupt::Failed(error) if error.code() == Code::NotFound => {
             with_suggestions(view, path, error).into()
         }
-        halt => halt,
+        interrupt => interrupt,
     }
 }
 
@@ -62,9 +67,9 @@ fn nearest(view: &dyn ReadView, path: &VirtualPath) -> Vec<String> {
         // A dangling link has the requested name itself.
         let name = found.path.name();
         let name = name.filter(|name| found.raw.is_none() && *name != wanted);
-        let likeness = name.map_or(0.0, |name| similarity(wanted, name));
-        if likeness >= MIN_SIMILARITY {
-            near.push((likeness, found.path.to_string()));
+        let ratio = name.map_or(0.0, |name| similarity(wanted, name));
+        if ratio >= MIN_SIMILARITY {
+            near.push((ratio, found.path.to_string()));
         }
         Ok(WalkControl::Skip)
     });
@@ -113,11 +118,7 @@ mod tests {
         assert_eq!(suggest("/r/Mian.rs"), ["/r/main.rs"]);
         assert_eq!(suggest("/r/secret"), Vec::<String>::new());
         assert_eq!(suggest("/r/others"), ["/r/other"]);
-        let error = with_suggestions(
-            &world.view(),
-            &path("/r/others"),
-            CallError::not_found(&path("/r/others")),
-        );
+        let error = not_found(&world.view(), &path("/r/others"));
         assert!(error.message().ends_with("did you mean `/r/other`?"));
         assert_eq!(
             error.details()["did_you_mean"],

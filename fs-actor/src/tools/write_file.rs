@@ -1,11 +1,11 @@
 //! `write_file`: creates, replaces and extends files.
 
 use bailiwick::config::Namespace;
-use bailiwick::effect::{ContentHash, Cost, FileDiff, Op};
+use bailiwick::effect::ContentHash;
 use bailiwick::scope::Operation;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{
-    CallError, Change, Code, Plan, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool, escape,
+    CallError, Code, Plan, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool, escape,
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -13,23 +13,23 @@ use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
 use super::optional;
+use crate::change::put::Put;
 use crate::change::target::{self, OldFile};
-use crate::change::{ChangeSet, State, Step, StepExecutor};
-use crate::diff;
+use crate::change::{ChangeSet, State, StepExecutor};
 use crate::replace::ReachedDurability;
 
 /// Writes whole files, and appends to files.
 #[derive(Debug)]
 pub(crate) struct WriteFile(pub(super) StepExecutor);
 
-/// What to do if a file is there already.
+/// What to do if the file exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IfExists {
     /// Refuse.
     #[default]
     Create,
-    /// Replace what it holds.
+    /// Replace its content.
     Overwrite,
     /// Add the content at its end.
     Append,
@@ -63,13 +63,13 @@ pub struct WriteFileOutput {
     pub done: &'static str,
     /// Its length in bytes.
     pub bytes: u64,
-    /// The hash of its content, if it may be read; for the host: it is in no JSON.
+    /// The hash of its content, if it may be read, for the host; not in the JSON.
     #[serde(skip)]
     pub hash: Option<ContentHash>,
-    /// Something that looks like a mistake.
+    /// A likely mistake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// What the change survives, for the host: it is in no JSON.
+    /// The durability of the change, for the host; not in the JSON.
     #[serde(skip)]
     pub durability: ReachedDurability,
 }
@@ -99,17 +99,17 @@ const EXAMPLES: &[Example] = &[
 const FAILURES: &[Failure] = &[
     Failure {
         code: Code::AlreadyExists,
-        when: "there is a file already",
+        when: "the file exists",
         resolution: "Change it with `edit_file`, or set `mode`",
     },
     Failure {
         code: Code::NotFound,
-        when: "the directory above is missing",
+        when: "the parent directory does not exist",
         resolution: "Set `create_parents`",
     },
     Failure {
         code: Code::Conflict,
-        when: "the file is not what `expected_hash` says",
+        when: "the file does not match `expected_hash`",
         resolution: "Read it again",
     },
 ];
@@ -123,14 +123,14 @@ impl WriteTool for WriteFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "write_file",
-            "Write a file",
+            "Write file",
             "Creates a file, or with `mode` replaces it or appends to it. To change parts of a file, use `edit_file`.",
         )
         .intent("Write {path} [({mode})]")
         .scopes(&["write:file", "read:file"])
         .destructive()
         .group("files", 0.8)
-.side_effects(&["creates the file", "replaces or extends the file if `mode` says so", "makes missing directories if `create_parents` is set"])
+.side_effects(&["creates the file", "replaces or extends the file if `mode` says so", "creates missing directories if `create_parents` is set"])
 .command_line("set -C; printf %s {content} > {path}")
 .examples(EXAMPLES)
 .failures(FAILURES)
@@ -162,69 +162,28 @@ impl WriteTool for WriteFile {
         let old = target::read_old(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
         target::reject_temporary_name(&path)?;
-        let shown = permit.shows(&path);
-        let before = old.as_ref().map_or(State::Absent, |old| old.state.clone());
-        let meta = old.as_ref().map(|old| old.meta);
+        let before = old.as_ref().map_or(&State::Absent, |old| &old.state);
         if old.is_some() && job.mode == IfExists::Create {
             let message = format!(
-                "there is a file at `{path}` already; change it with `edit_file`, or set mode to `overwrite` or `append`"
+                "`{path}` already exists; change it with `edit_file`, or set `mode` to `overwrite` or `append`"
             );
             return Err(CallError::new(Code::AlreadyExists, message).into());
         }
-        target::check_expected_hash(&path, &before, job.expected.as_ref())?;
-        let content = content(job, old.as_ref(), &path)?;
-        check_size(&content, permit.limits().write_max_bytes)?;
-        let mut steps = if old.is_none() {
-            target::missing_parents(permit, &path, job.create_parents)?
-        } else {
-            Vec::new()
+        target::check_expected_hash(&path, before, job.expected.as_ref())?;
+        let put = Put {
+            content: content(job, old.as_ref(), &path)?,
+            path,
+            old,
+            create_parents: job.create_parents,
+            appends: job.mode == IfExists::Append,
         };
-        let after = State::of_file(&content);
-        let unchanged = shown && before == after;
-        let diff = diff_of(old.as_ref(), &content, shown);
-        let reached = ReachedDurability::at_best((!unchanged).then_some(self.0.durability()));
-        let written = written(job, &path, old.as_ref(), &content, shown, unchanged);
-        let reply = reply(written, &reached);
-        if unchanged {
-            return Ok(target::empty_plan(reply));
-        }
-        steps.push(Step::Write {
-            path: path.clone(),
-            content: content.clone(),
-            existing: before.clone(),
-            mode: None,
-        });
-        target::require_put(permit, &path, &steps, job.mode == IfExists::Append)?;
-        let mut changes = target::directory_changes(&steps);
-        changes.push(Change {
-            path: path.clone(),
-            op: old.as_ref().map_or(Op::Create, |_| Op::Modify),
-            to: None,
-            before: self.0.entry(&before, meta.as_ref(), shown)?,
-            after: after.entry(),
-            diff,
-        });
-        let inverse = inverse(&path, old, &after).map(|back| {
-            [vec![back], target::undo_directories(&steps)]
-                .concat()
-                .into()
-        });
-        let cost = Cost {
-            bytes: content.len() as u64,
-            files: changes.len() as u64,
-        };
-        Ok(Plan {
-            changes,
-            reply,
-            cost,
-            steps: ChangeSet::new(steps, self.0.durability(), reached),
-            inverse,
+        put.plan(&self.0, permit, |put, durability| {
+            reply(written(put, job.mode, permit.shows(&put.path), durability))
         })
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
-        self.0
-            .execute(&change_set, permit.reading(), || permit.begin())
+        self.0.apply(&change_set, &permit)
     }
 }
 
@@ -238,7 +197,7 @@ fn content(job: &Job, old: Option<&OldFile>, path: &VirtualPath) -> Result<Bytes
         ) => Ok([bytes.as_ref(), &job.content].concat().into()),
         (IfExists::Append, Some(OldFile { bytes: None, .. })) => Err(CallError::new(
             Code::TooLarge,
-            format!("`{path}` is too large to be added to"),
+            format!("`{path}` is too large to append to"),
         )),
         (IfExists::Append, None) | (IfExists::Create | IfExists::Overwrite, _) => {
             Ok(job.content.clone())
@@ -246,74 +205,31 @@ fn content(job: &Job, old: Option<&OldFile>, path: &VirtualPath) -> Result<Bytes
     }
 }
 
-fn check_size(content: &Bytes, limit: u64) -> Result<(), CallError> {
-    if content.len() as u64 <= limit {
-        return Ok(());
-    }
-    let message = format!(
-        "the file would have {} bytes, more than the {limit} allowed",
-        content.len()
-    );
-    Err(CallError::new(Code::TooLarge, message))
-}
-
-fn diff_of(old: Option<&OldFile>, content: &Bytes, shown: bool) -> FileDiff {
-    match old {
-        Some(_) if !shown => diff::hidden(),
-        Some(OldFile { bytes: None, .. }) => FileDiff {
-            large: true,
-            ..FileDiff::default()
-        },
-        Some(OldFile {
-            bytes: Some(old), ..
-        }) => diff::of_bytes(old, content),
-        None => diff::of_bytes(&Bytes::new(), content),
-    }
-}
-
-/// The step that restores the file, unless it was too large to keep.
-fn inverse(path: &VirtualPath, old: Option<OldFile>, after: &State) -> Option<Step> {
-    let Some(old) = old else {
-        return Some(Step::Remove {
-            path: path.clone(),
-            state: after.clone(),
-        });
-    };
-    Some(Step::Write {
-        path: path.clone(),
-        content: old.bytes?,
-        existing: after.clone(),
-        mode: None,
-    })
-}
-
 fn written(
-    job: &Job,
-    path: &VirtualPath,
-    old: Option<&OldFile>,
-    content: &Bytes,
+    put: &Put,
+    mode: IfExists,
     shown: bool,
-    unchanged: bool,
+    durability: ReachedDurability,
 ) -> WriteFileOutput {
-    let done = match (job.mode, old) {
-        _ if unchanged => "unchanged",
+    let done = match (mode, &put.old) {
+        _ if durability.get().is_none() => "unchanged",
         (_, None) => "created",
         (IfExists::Append, Some(_)) => "appended",
         (IfExists::Create | IfExists::Overwrite, Some(_)) => "overwritten",
     };
-    let before = old.filter(|_| shown).and_then(|old| old.bytes.as_deref());
+    let old = put.old.as_ref().filter(|_| shown);
+    let before = old.and_then(|old| old.bytes.as_deref());
     WriteFileOutput {
-        path: path.to_string(),
+        path: put.path.to_string(),
         done,
-        bytes: content.len() as u64,
-        hash: shown.then(|| ContentHash::of(content)),
-        warning: before.and_then(|before| elision(before, content)),
-        durability: ReachedDurability::default(),
+        bytes: put.content.len() as u64,
+        hash: shown.then(|| ContentHash::of(&put.content)),
+        warning: before.and_then(|before| elision(before, &put.content)),
+        durability,
     }
 }
 
-fn reply(mut written: WriteFileOutput, reached: &ReachedDurability) -> Reply {
-    written.durability = reached.clone();
+fn reply(written: WriteFileOutput) -> Reply {
     let mut text = format!(
         "{}: {}, {} bytes",
         escape(&written.path),
@@ -355,6 +271,6 @@ fn elision(before: &[u8], after: &[u8]) -> Option<String> {
         .find(|(_, line)| is_elision(line) && !before.contains(line.trim()))?;
     let number = at + 1;
     Some(format!(
-        "line {number} looks as if it stood for text that is now gone"
+        "line {number} looks like a placeholder for text that is now deleted"
     ))
 }

@@ -145,7 +145,7 @@ async fn denied_and_outside_files_are_not_readable_by_any_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_leads_out_answers_as_one_that_leads_nowhere() {
+async fn link_out_of_the_roots_looks_like_a_dangling_link() {
     let stage = stage().await;
     let worker = stage.worker().await;
     let answer = async |path: &str| {
@@ -186,7 +186,7 @@ async fn listings_and_searches_have_only_readable_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_of_one_subtree_sees_nothing_of_the_rest() {
+async fn worker_of_a_subtree_cannot_see_the_rest() {
     let stage = stage().await;
     let worker = stage.with(Policy::new().allow("read:file:/r/src")).await;
     assert!(read(&worker, "/r/src/main.rs").await.is_ok());

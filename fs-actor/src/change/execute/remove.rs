@@ -2,21 +2,20 @@
 
 use bailiwick::CallError;
 
-use super::DirEntryRef;
+use super::{DirEntryRef, StepContext};
 use crate::change::stale;
-use crate::change::state::{State, inspect_in};
-use crate::change::tree::{self, Checkpoint, Item, TemporaryFiles};
+use crate::change::state::State;
+use crate::change::tree::{self, Item, TemporaryFiles};
 use crate::sys::{self, AtFlags};
 
 pub(super) fn remove_file<P>(
     entry: &DirEntryRef<'_>,
     state: &State,
-    checkpoint: Checkpoint<'_>,
-    begin: &impl Fn() -> Result<P, CallError>,
+    context: &StepContext<'_, P>,
 ) -> Result<(), CallError> {
     let _lock = entry.lock()?;
-    entry.expect(state, checkpoint)?;
-    let _commit = begin()?;
+    entry.expect(state, TemporaryFiles::Included, context.view)?;
+    let _commit = (context.begin)()?;
     sys::unlinkat(entry.dir.as_fd(), entry.name.as_str(), AtFlags::empty())
         .map_err(|errno| entry.to_call_error(errno))
 }
@@ -26,19 +25,12 @@ pub(super) fn remove_file<P>(
 pub(super) fn remove_directory<P>(
     entry: &DirEntryRef<'_>,
     state: &State,
-    checkpoint: Checkpoint<'_>,
-    begin: &impl Fn() -> Result<P, CallError>,
+    context: &StepContext<'_, P>,
 ) -> Result<(), CallError> {
-    let all = TemporaryFiles::Included;
-    let inspected = inspect_in(&entry.dir, &entry.name, entry.path, all, checkpoint)?;
-    let Some(meta) = inspected.meta.filter(|_| inspected.state == *state) else {
-        return Err(stale(entry.path));
-    };
-    let inner = entry
-        .dir
-        .enter(&entry.name)
-        .map_err(|errno| entry.to_call_error(errno))?;
-    let _commit = begin()?;
+    let inspected = entry.expect(state, TemporaryFiles::Included, context.view)?;
+    let meta = inspected.meta.ok_or_else(|| stale(entry.path))?;
+    let inner = entry.enter()?;
+    let _commit = (context.begin)()?;
     // After the start the deletion is not interrupted.
     let (removed_count, removed) = tree::remove(inner, &inspected.items);
     let reported = |error: CallError| {

@@ -15,10 +15,11 @@ pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError
     // Directories whose contents are being deleted.
     let mut open: Vec<&Item> = Vec::new();
     let mut remove_all = || {
-        for item in items {
+        // At the end, the directories that are still open are deleted.
+        for item in items.iter().map(Some).chain([None]) {
             while let Some(last) = open
                 .last()
-                .filter(|last| !item.path.starts_with(&last.path))
+                .filter(|last| item.is_none_or(|item| !item.path.starts_with(&last.path)))
             {
                 stack.pop();
                 unlink(
@@ -29,6 +30,7 @@ pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError
                 removed_count += 1;
                 open.pop();
             }
+            let Some(item) = item else { break };
             if item.meta.kind == Kind::Directory {
                 let name = item.path.name().unwrap_or_default();
                 let entered = stack.enter(name);
@@ -38,15 +40,6 @@ pub(crate) fn remove(dir: OpenDir, items: &[Item]) -> (u64, Result<(), CallError
                 unlink(current_dir(&mut stack, &item.path)?, item, AtFlags::empty())?;
                 removed_count += 1;
             }
-        }
-        while let Some(last) = open.pop() {
-            stack.pop();
-            unlink(
-                current_dir(&mut stack, &last.path)?,
-                last,
-                AtFlags::REMOVEDIR,
-            )?;
-            removed_count += 1;
         }
         Ok(())
     };

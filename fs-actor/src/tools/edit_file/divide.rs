@@ -14,7 +14,7 @@ pub(super) fn divide(
     plan: Plan<ChangeSet>,
     left_out: &[ExcludedHunks],
 ) -> Result<Plan<ChangeSet>, CallError> {
-    let foreign = || CallError::new(Code::Internal, "the plan is not one that can be divided");
+    let foreign = || CallError::new(Code::Internal, "the plan cannot be divided");
     let edited = plan.reply.output.as_any().downcast_ref::<EditFileOutput>();
     let edits = edited.ok_or_else(foreign)?.edits.clone();
     let [change] = plan.changes.as_slice() else {
@@ -31,13 +31,13 @@ pub(super) fn divide(
     let Ok([Step::Write { path, existing, .. }]) = <[Step; 1]>::try_from(plan.steps.steps) else {
         return Err(foreign());
     };
-    let edit_error = |index: usize| {
+    let is_excluded = |index: usize| {
         let mut parts = left_out.iter().filter(|part| part.path == change.path);
         parts.any(|part| part.hunks.contains(&index))
     };
     let (mut made, mut not_made) = (Vec::new(), Vec::new());
     for (index, hunk) in change.diff.hunks.iter().enumerate() {
-        if edit_error(index) {
+        if is_excluded(index) {
             not_made.push(ExcludedEdit::from(hunk));
         } else {
             made.push(hunk);

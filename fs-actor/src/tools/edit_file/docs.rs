@@ -12,22 +12,22 @@ pub(super) const FAILURES: &[Failure] = &[
     Failure {
         code: Code::NoMatch,
         when: "the old text does not occur",
-        resolution: "Copy it from a fresh read, or take the nearest lines that the message shows",
+        resolution: "Read the file again, or use the similar lines in the message",
     },
     Failure {
         code: Code::AmbiguousMatch,
         when: "the old text occurs more than once",
-        resolution: "Give more of the lines around it, or `occurrence`, `expected_count` or `replace_all`",
+        resolution: "Include more of the surrounding lines, or set `occurrence`, `expected_count` or `replace_all`",
     },
     Failure {
         code: Code::Conflict,
-        when: "the file is not what `expected_hash` says",
+        when: "the file does not match `expected_hash`",
         resolution: "Read it again",
     },
     Failure {
         code: Code::NotText,
         when: "the file is not UTF-8",
-        resolution: "Replace it as a whole",
+        resolution: "Replace the whole file",
     },
     Failure {
         code: Code::NotFound,

@@ -23,11 +23,8 @@ pub(super) fn edit_error(path: &VirtualPath, error: &EditError) -> CallError {
         EditError::NoMatch { edit, nearest } => {
             with_nearest(answer(Code::NoMatch).with("edit", *edit), nearest.as_ref())
         }
-        EditError::Ambiguous { edit, lines, total } => answer(Code::AmbiguousMatch)
-            .with("edit", *edit)
-            .with("lines", lines.clone())
-            .with("total", *total),
-        EditError::Count {
+        EditError::Ambiguous { edit, lines, total }
+        | EditError::Count {
             edit, lines, total, ..
         } => answer(Code::AmbiguousMatch)
             .with("edit", *edit)
@@ -67,16 +64,8 @@ pub(super) fn patch_error(path: &VirtualPath, error: &PatchError) -> CallError {
 }
 
 fn with_nearest(error: CallError, nearest: Option<&Nearest>) -> CallError {
-    let Some(nearest) = nearest else {
-        return error;
-    };
-    error.with(
-        "nearest",
-        json!({
-            "first_line": nearest.first_line,
-            "last_line": nearest.last_line,
-            "similarity": nearest.similarity,
-            "excerpt": nearest.excerpt,
-        }),
-    )
+    match nearest {
+        Some(nearest) => error.with("nearest", json!(nearest)),
+        None => error,
+    }
 }

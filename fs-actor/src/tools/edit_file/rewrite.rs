@@ -4,10 +4,10 @@ use bailiwick::effect::{ContentHash, Cost, Op};
 use bailiwick::{Change, Plan, Reply, VirtualPath, escape};
 use bytes::Bytes;
 
-use super::{AppliedEdit, EditFileOutput, ExcludedEdit};
+use super::{EditFileOutput, ExcludedEdit};
 use crate::change::{ChangeSet, State, Step, target};
 use crate::diff;
-use crate::edit::{EditOutcome, MatchStrategy};
+use crate::edit::{AppliedEdit, MatchStrategy};
 use crate::replace::{Durability, ReachedDurability};
 
 /// The replacement of a file's content.
@@ -70,18 +70,12 @@ impl FileRewrite {
                 bytes: content.len() as u64,
                 files: 1,
             },
-            steps: ChangeSet::new(vec![steps], durability, reached),
+            steps: ChangeSet {
+                steps: vec![steps],
+                durability,
+                reached,
+            },
             inverse: Some(vec![restore].into()),
-        }
-    }
-}
-
-impl From<&EditOutcome> for AppliedEdit {
-    fn from(applied: &EditOutcome) -> Self {
-        Self {
-            strategy: applied.strategy,
-            count: applied.count,
-            lines: applied.lines.clone(),
         }
     }
 }
@@ -104,7 +98,7 @@ fn reply(edited: EditFileOutput) -> Reply {
             .map(|part| format!("line {} (+{} -{})", part.line, part.added, part.removed))
             .collect();
         text.push_str(&format!(
-            "; a person left out what these edits would have changed at {}, so the file does not hold it",
+            "; a person excluded the changes at {}, which were not made",
             parts.join(", ")
         ));
     }

@@ -247,9 +247,9 @@ mod tests {
                 prop_assert!(offset as u64 > lines.max(1));
                 return Ok(());
             };
-            let mut gather = LineCollector::new(selection, range);
-            text.as_bytes().chunks(chunk).for_each(|chunk| gather.feed(chunk));
-            let collected = gather.finish();
+            let mut collector = LineCollector::new(selection, range);
+            text.as_bytes().chunks(chunk).for_each(|chunk| collector.feed(chunk));
+            let collected = collector.finish();
             let expected: String = text.split_inclusive('\n')
                 .zip(1..).filter(|(_, n)| (range.0..range.1).contains(n)).map(|(line, _)| line).collect();
             prop_assert_eq!(String::from_utf8(collected.text).unwrap(), expected);
@@ -258,9 +258,9 @@ mod tests {
 
         #[test]
         fn byte_limit_gives_whole_lines_or_a_cut_first_line(text in "[aé\n]{1,40}", max in 1_u64..30, chunk in 1_usize..9) {
-            let mut gather = LineCollector::new(selection(1, None, max), (1, u64::MAX));
-            text.as_bytes().chunks(chunk).for_each(|chunk| gather.feed(chunk));
-            let collected = gather.finish();
+            let mut collector = LineCollector::new(selection(1, None, max), (1, u64::MAX));
+            text.as_bytes().chunks(chunk).for_each(|chunk| collector.feed(chunk));
+            let collected = collector.finish();
             let got = String::from_utf8(collected.text).unwrap();
             prop_assert!(got.len() as u64 <= max);
             prop_assert!(text.starts_with(&got));

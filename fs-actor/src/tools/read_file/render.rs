@@ -34,7 +34,7 @@ pub(super) fn open_and_render(
 ) -> Result<FileContent, Interrupt> {
     let mut opened = resolve::file(view, path)?;
     if budget.all == 0 || budget.text == 0 {
-        let message = "the limit of one answer is reached; read this file by itself";
+        let message = "the limit of one result is reached; read this file separately";
         return Err(CallError::new(Code::TooLarge, message).into());
     }
     let source = if opened.meta.len <= MAX_BUFFERED {
@@ -145,11 +145,7 @@ fn render_binary(
     content: &mut Vec<Content>,
 ) -> FileContent {
     let hash = LazyHash::Of(bytes.clone());
-    if job
-        .known_hash
-        .as_ref()
-        .is_some_and(|known| known.matches(&hash.get()))
-    {
+    if job.knows(&hash) {
         return unchanged(file, hash, content);
     }
     file.hash = Some(hash);
@@ -178,11 +174,7 @@ fn render_text(
     content: &mut Vec<Content>,
 ) -> Result<FileContent, Interrupt> {
     let hash = LazyHash::Of(bytes.clone());
-    if job
-        .known_hash
-        .as_ref()
-        .is_some_and(|known| known.matches(&hash.get()))
-    {
+    if job.knows(&hash) {
         return Ok(unchanged(file, hash, content));
     }
     file.hash = Some(hash);
@@ -201,9 +193,9 @@ fn render_text(
         content.push(Content::Text(text));
         return Ok(file);
     }
-    let mut gather = LineCollector::new(selection, range);
-    gather.feed(&text);
-    add_lines(job, range.0, gather.finish(), file, content)
+    let mut collector = LineCollector::new(selection, range);
+    collector.feed(&text);
+    add_lines(job, range.0, collector.finish(), file, content)
 }
 
 /// Adds lines of text, and where to continue.
@@ -236,7 +228,7 @@ pub(super) fn add_lines(
             .map_or_else(|| "many".to_owned(), |lines| lines.to_string());
         let _ = write!(
             notice,
-            "[lines {first}-{} of {total}; go on with offset {next}]",
+            "[lines {first}-{} of {total}; continue with offset {next}]",
             collected.last
         );
     }
@@ -274,7 +266,7 @@ fn not_text_error(job: &Job, file: &FileContent) -> CallError {
 
 fn not_text(path: &VirtualPath, bytes: u64, guess: &str) -> CallError {
     let message = format!(
-        "`{}` is not UTF-8 text but seems to be {guess} ({bytes} bytes); ask with `binary` to get its bytes",
+        "`{}` is not UTF-8 text; it seems to be {guess} ({bytes} bytes); set `binary` to get its bytes",
         escape(path.as_str())
     );
     CallError::new(Code::NotText, message)

@@ -42,39 +42,35 @@ pub(super) fn text(
     } else {
         selection.range(u64::MAX)?
     };
-    let mut gather = LineCollector::new(selection, range);
+    let mut collector = LineCollector::new(selection, range);
     let mut begun = false;
     let mut read_all = true;
     each_chunk(view, &mut opened, |chunk| {
-        gather.hash(chunk);
+        collector.hash(chunk);
         let bom = !begun && chunk.starts_with(BOM);
         file.bom |= bom;
         begun = true;
-        gather.feed(
+        collector.feed(
             chunk
                 .get(if bom { BOM.len() } else { 0 }..)
                 .unwrap_or_default(),
         );
-        read_all = all || !gather.is_done();
+        read_all = all || !collector.is_done();
         read_all
     })?;
-    let done = gather.is_done();
-    let collected = gather.finish();
+    let done = collector.is_done();
+    let collected = collector.finish();
     if read_all && all {
         file.lines = Some(collected.lines);
         let hash = LazyHash::Known(collected.hash);
-        if job
-            .known_hash
-            .as_ref()
-            .is_some_and(|known| known.matches(&hash.get()))
-        {
+        if job.knows(&hash) {
             return Ok(unchanged(file, hash, content));
         }
         file.hash = Some(hash);
         selection.range(collected.lines)?;
     } else if !done && collected.last < range.0 {
         let message = format!(
-            "line {} lies beyond the first {MAX_STREAMED} bytes; search for it with grep",
+            "line {} is beyond the first {MAX_STREAMED} bytes; search for it with `grep`",
             range.0
         );
         return Err(CallError::new(Code::TooLarge, message).into());
@@ -128,11 +124,11 @@ fn tail(
         line_numbers: false,
         ..selection
     };
-    let mut gather = LineCollector::new(plain, plain.range(count_lines(text))?);
-    gather.feed(text);
+    let mut collector = LineCollector::new(plain, plain.range(count_lines(text))?);
+    collector.feed(text);
     let first = plain.range(count_lines(text))?.0;
     file.lines = Some(count_lines(text));
-    let mut file = add_lines(job, first, gather.finish(), file, content)?;
+    let mut file = add_lines(job, first, collector.finish(), file, content)?;
     (
         file.lines,
         file.first_line,

@@ -102,7 +102,7 @@ fn range_has_totals_and_next_offset() {
     check(
         b"1\n2\n3\n4\n",
         &range("/r/f", 2, Some(2)),
-        &["2\n3\n", "[lines 2-3 of 4; go on with offset 4]"],
+        &["2\n3\n", "[lines 2-3 of 4; continue with offset 4]"],
         &facts,
     );
     let facts = json!({"path": "/r/f", "bytes": 8, "lines": 4, "first_line": 3, "last_line": 4});
@@ -121,8 +121,11 @@ fn range_has_totals_and_next_offset() {
 #[test]
 fn range_beyond_the_end_is_refused_with_the_total() {
     let world = World::new(&["file root/f one"]);
-    let halt = read_files(&world.view(), &range("/r/f", 5, None)).unwrap_err();
-    assert!(halt.to_string().contains("the file has 1 lines"), "{halt}");
+    let interrupt = read_files(&world.view(), &range("/r/f", 5, None)).unwrap_err();
+    assert!(
+        interrupt.to_string().contains("the file has 1 lines"),
+        "{interrupt}"
+    );
 }
 
 #[test]
@@ -133,7 +136,7 @@ fn byte_limit_cuts_at_a_line_end() {
     let reply = read(&world, &job("/r/f")).unwrap();
     assert_eq!(
         texts(&reply),
-        ["aaa\n", "[lines 1-1 of 2; go on with offset 2]"]
+        ["aaa\n", "[lines 1-1 of 2; continue with offset 2]"]
     );
     world.write("root/f", "ééééé\nb\n");
     let reply = read(&world, &job("/r/f")).unwrap();
@@ -253,7 +256,7 @@ fn default_read_is_bounded_and_more_is_read_when_asked_for() {
     assert_eq!(texts(&reply)[0].lines().count(), 2_000);
     assert_eq!(
         texts(&reply)[1],
-        "[lines 1-2000 of 5000; go on with offset 2001]"
+        "[lines 1-2000 of 5000; continue with offset 2001]"
     );
     assert_eq!(first(&reply)["next_offset"], 2_001);
     let whole = read(json!({"path": "/r/lines", "limit": 9_999}));
@@ -322,7 +325,7 @@ fn large_text_is_streamed() {
 }
 
 #[test]
-fn a_sparse_file_of_a_tebibyte_costs_nothing() {
+fn sparse_file_of_one_tebibyte_is_cheap() {
     let world = World::new(&[]);
     let file = fs::File::create(world.host("root/zeros")).unwrap();
     file.set_len(1 << 40).unwrap();

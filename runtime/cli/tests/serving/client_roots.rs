@@ -73,7 +73,7 @@ fn client_that_names_no_roots_is_told_what_to_do() {
         assert!(text.contains("start it with a directory"), "{text}");
     }
     let text = program.text("list_roots", &json!({}));
-    assert!(text.contains("name a directory"), "{text}");
+    assert!(text.contains("start it with a directory"), "{text}");
 }
 
 #[test]

@@ -103,7 +103,7 @@ test("a configuration from the form is sent on reconnect and validated", async (
   await part(page, "Tools").click();
   // Tools that a read-only configuration would deny are not listed.
   await expect(page.locator(".pick-tool", { hasText: "Read file" })).toBeVisible();
-  await expect(page.locator(".pick-tool", { hasText: "Write a file" })).toHaveCount(0);
+  await expect(page.locator(".pick-tool", { hasText: "Write file" })).toHaveCount(0);
   await part(page, "Configuration").click();
   await part(page, "JSON").click();
   await page.getByLabel("The configuration as JSON").fill('{"nonsense": 1}');
