@@ -3,6 +3,7 @@
 mod audit;
 mod check;
 mod command;
+mod doctor;
 mod durability;
 mod file;
 mod grants;
@@ -32,6 +33,7 @@ use tracing::level_filters::LevelFilter;
 
 pub(crate) use audit::{AuditAction, AuditCommand, HistoryView};
 pub(crate) use check::CheckCommand;
+pub(crate) use doctor::DoctorCommand;
 pub(crate) use grants::{ApplyTemplate, GrantsAction, GrantsCommand, TemplatesCommand};
 pub(crate) use http::AllowList;
 pub(crate) use servers::{INPUT_PREFIX, ServersCommand, ServersOptions, input_variable_suffix};
@@ -52,6 +54,8 @@ pub(crate) enum Invocation {
     Servers(ServersCommand),
     /// Check an MCP server.
     Check(Box<CheckCommand>),
+    /// Report what this machine can enforce.
+    Doctor(Box<DoctorCommand>),
     /// Serve MCP.
     Serve(Box<Options>),
 }
@@ -167,6 +171,9 @@ pub(crate) fn parse(
     if let Some(wanted) = inspect_command(&matches) {
         return Ok(wanted);
     }
+    if let Some(command) = doctor::from_matches(&matches, current_dir)? {
+        return Ok(Invocation::Doctor(Box::new(command)));
+    }
     let variables: Vec<_> = variables.into_iter().collect();
     if let Some(command) = check::from_matches(&matches, &variables)? {
         return Ok(Invocation::Check(Box::new(command)));
@@ -267,12 +274,18 @@ fn flags(matches: &ArgMatches) -> BTreeMap<&'static str, Vec<String>> {
         .map(|field| (field.key, given(&field.flag())))
         .filter(|(_, texts)| !texts.is_empty())
         .collect();
-    let roots = given(command::ROOT);
+    let roots = roots(matches);
     if !roots.is_empty() {
-        let roots = roots.into_iter().map(root_argument);
         flags.entry("roots").or_default().extend(roots);
     }
     flags
+}
+
+/// The positional arguments, as texts of the configuration key `roots`.
+fn roots(matches: &ArgMatches) -> Vec<String> {
+    let roots = matches.get_many::<String>(command::ROOT);
+    let roots = roots.into_iter().flatten().cloned();
+    roots.map(root_argument).collect()
 }
 
 /// A positional argument: JSON, or a single directory whose name may contain commas.

@@ -2,6 +2,7 @@
 
 mod audit;
 mod cli;
+mod doctor;
 mod grants;
 mod logging;
 mod serve;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         },
         Ok(Invocation::Servers(command)) => run_servers(&command),
         Ok(Invocation::Check(command)) => check(*command),
+        Ok(Invocation::Doctor(command)) => doctor(*command),
         Ok(Invocation::Serve(options)) => serve(*options),
         Err(error) => fail(&error, USAGE_ERROR),
     }
@@ -120,6 +122,25 @@ fn check(command: cli::CheckCommand) -> ExitCode {
     match report.count(Outcome::Fail) {
         0 => printed,
         _ => ExitCode::FAILURE,
+    }
+}
+
+/// Checks this machine and prints the report.
+fn doctor(command: cli::DoctorCommand) -> ExitCode {
+    let json = command.json;
+    let report = match doctor::run(command) {
+        Ok(report) => report,
+        Err(error) => return fail(&error, 1),
+    };
+    let printed = if json {
+        print(&format!("{:#}", report.to_json()))
+    } else {
+        print(&report.to_string())
+    };
+    if report.can_serve() {
+        printed
+    } else {
+        ExitCode::FAILURE
     }
 }
 

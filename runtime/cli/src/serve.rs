@@ -36,6 +36,8 @@ use approval::ApprovalRoutes;
 use preview_key::PreviewKey;
 use secret::SecretFile;
 
+pub(crate) use secret::dir as secrets_dir;
+
 /// The number of audit records kept in memory without an audit file.
 const MEMORY_AUDIT_RECORDS: usize = 4096;
 

@@ -83,6 +83,11 @@ const TROUBLESHOOTING: &[Troubleshooting] = &[
         cause: "The files changed between the preview and the call.",
         solution: "Preview again; what is shown then is what will be done.",
     },
+    Troubleshooting {
+        sign: "The server does not start, or nothing can be changed",
+        cause: "The machine lacks something that the server uses, or a directory cannot be served.",
+        solution: "Have the person run `bailiwick doctor /path/to/project`, which says what is missing and what to do.",
+    },
 ];
 
 /// The description of a server with all [file tools](bailiwick_fs::tools) and write access.

@@ -66,9 +66,9 @@ fn kebab(value: &Value) -> Value {
 
 #[test]
 fn front_matter_equals_the_json() {
-    let told = bailiwick_cli::description();
-    let text = told.markdown(None).unwrap();
-    let metadata = told.json(None).unwrap()["metadata"].clone();
+    let description = bailiwick_cli::description();
+    let text = description.markdown(None).unwrap();
+    let metadata = description.json(None).unwrap()["metadata"].clone();
     assert_eq!(front(&text), kebab(&metadata));
     for key in [
         "name",
@@ -131,37 +131,37 @@ const HEADINGS: [&str; 10] = [
 
 #[test]
 fn headings_are_in_order_and_available_separately() {
-    let told = bailiwick_cli::description();
-    let text = told.markdown(None).unwrap();
+    let description = bailiwick_cli::description();
+    let text = description.markdown(None).unwrap();
     let found: Vec<_> = text
         .lines()
         .filter_map(|line| line.strip_prefix("## "))
         .collect();
     assert_eq!(found, HEADINGS);
-    let whole = told.json(None).unwrap();
+    let whole = description.json(None).unwrap();
     assert_eq!(whole["contentType"], "application/json");
     for heading in HEADINGS {
         let id = heading.to_lowercase().replace(' ', "-");
-        let alone = told.markdown(Some(&id)).unwrap();
+        let alone = description.markdown(Some(&id)).unwrap();
         assert!(
             alone.starts_with(&format!("## {heading}\n")) && text.contains(&alone),
             "{id}"
         );
-        let sections = told.json(Some(&id)).unwrap()["sections"].clone();
+        let sections = description.json(Some(&id)).unwrap()["sections"].clone();
         let (key, value) = sections.as_object().unwrap().iter().next().unwrap();
         assert_eq!(value, &whole["sections"][key], "{id}");
-        assert_eq!(told.markdown(Some(key)), Ok(alone));
+        assert_eq!(description.markdown(Some(key)), Ok(alone));
     }
-    let known = told.markdown(Some("none")).unwrap_err().known;
+    let known = description.markdown(Some("none")).unwrap_err().known;
     assert_eq!(known.len(), HEADINGS.len());
     assert!(text.contains("Do NOT use"));
 }
 
 #[test]
 fn both_references_have_every_tool_and_argument() {
-    let told = bailiwick_cli::description();
-    let quick = told.markdown(Some("quick-reference")).unwrap();
-    let full = told.markdown(Some("tool-reference")).unwrap();
+    let description = bailiwick_cli::description();
+    let quick = description.markdown(Some("quick-reference")).unwrap();
+    let full = description.markdown(Some("tool-reference")).unwrap();
     for tool in bailiwick_fs::tools().infos() {
         let name = tool.spec.name;
         assert!(quick.contains(&format!("- `{name}`: ")), "{name}");

@@ -13,7 +13,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tracing::level_filters::LevelFilter;
 
-use super::{Ask, CliError, audit, check, durability, grants, http, servers};
+use super::{Ask, CliError, audit, check, doctor, durability, grants, http, servers};
 
 /// The id of the positional arguments.
 pub(super) const ROOT: &str = "ROOT";
@@ -101,6 +101,7 @@ Examples:
   bailiwick serve ./my-repo                          serve the file tools for a directory over stdio
   bailiwick serve --servers mcp.json ./my-repo       add third-party MCP servers under the same policy
   bailiwick check node server.js                     check an MCP server
+  bailiwick doctor ./my-repo                         report what this machine can enforce
   bailiwick history audit.jsonl                      show what agents did
   claude mcp add files -- bailiwick serve ./my-repo  add the file tools to Claude Code";
 
@@ -125,6 +126,7 @@ pub(super) fn command() -> Command {
         .args(print_flags())
         .subcommand(serve())
         .subcommand(check::command())
+        .subcommand(doctor::command())
         .subcommand(servers::command())
         .subcommands(audit::commands())
         .subcommands(grants::commands())

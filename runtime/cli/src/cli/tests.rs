@@ -137,7 +137,8 @@ fn options(arguments: &[&str], here: Option<&str>) -> Options {
         | Invocation::Grants(_)
         | Invocation::Templates(_)
         | Invocation::Servers(_)
-        | Invocation::Check(_)) => {
+        | Invocation::Check(_)
+        | Invocation::Doctor(_)) => {
             panic!("{other:?}")
         }
     }

@@ -35,7 +35,7 @@ impl SecretFile {
 }
 
 /// The directory for files with secrets.
-pub(super) fn dir() -> PathBuf {
+pub(crate) fn dir() -> PathBuf {
     let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let folder = folder.filter(|folder| folder.is_absolute() && folder.is_dir());
     folder.unwrap_or_else(std::env::temp_dir)

@@ -74,10 +74,10 @@ async fn server_and_its_children_end_when_the_check_is_interrupted() {
         kill_process(Pid::from_raw(checker).unwrap(), signal).unwrap();
         let status = timeout(LIMIT, check.wait()).await.unwrap().unwrap();
         assert_eq!(status.code(), Some(2), "{signal:?}");
-        let mut told = String::new();
+        let mut output = String::new();
         let mut stderr = check.stderr.take().unwrap();
-        stderr.read_to_string(&mut told).await.unwrap();
-        assert_eq!(told, "bailiwick: the check was interrupted\n");
+        stderr.read_to_string(&mut output).await.unwrap();
+        assert_eq!(output, "bailiwick: the check was interrupted\n");
         assert_ends(server).await;
         assert_ends(child).await;
     }

@@ -16,7 +16,7 @@ struct Program {
     output: Lines<BufReader<ChildStdout>>,
     page: Page,
     /// Everything that the agent was answered.
-    heard: String,
+    received: String,
 }
 
 /// The address of the page that the program says it asks on: it stands in a file that only this user can read.
@@ -49,30 +49,30 @@ impl Program {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = told.next().unwrap().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = stderr.next().unwrap().unwrap();
         Self {
             input: child.stdin.take().unwrap(),
             output: BufReader::new(child.stdout.take().unwrap()).lines(),
             child,
             page: Page::at(&address(&line)),
-            heard: String::new(),
+            received: String::new(),
         }
     }
 
-    fn say(&mut self, message: &Value) {
+    fn send(&mut self, message: &Value) {
         writeln!(self.input, "{message}").unwrap();
     }
 
-    fn hear(&mut self) -> Value {
+    fn receive(&mut self) -> Value {
         let line = self.output.next().unwrap().unwrap();
-        self.heard += &line;
+        self.received += &line;
         serde_json::from_str(&line).unwrap()
     }
 
     fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
-        self.hear()
+        self.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
+        self.receive()
     }
 
     /// The question that the page shows, as soon as there is one.
@@ -97,7 +97,7 @@ async fn agent_cannot_learn_the_page_address_or_answer_questions() {
         "initialize",
         &json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": me }),
     );
-    program.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    program.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     for method in [
         "tools/list",
         "resources/list",
@@ -110,26 +110,26 @@ async fn agent_cannot_learn_the_page_address_or_answer_questions() {
     let arguments = json!({ "path": path, "content": "x" });
     let lie = json!({ "granted_scopes": ["write"] });
     let call = json!({ "name": "write_file", "arguments": arguments, "_meta": lie });
-    program.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }));
+    program.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }));
     let question = program.question().await;
     assert!(!path.exists(), "a client's word was taken for a person's");
-    let said = json!({
+    let answer = json!({
         "question": question["tool_call"]["id"],
         "session": question["bailiwick"]["session"],
         "answer": { "allow": { "lifetime": "once" } },
     });
-    let told = program.page.post("/api/answer", &said).await;
-    assert_eq!(told.json()["status"], "granted");
-    assert_eq!(program.hear()["result"]["isError"], false);
+    let reply = program.page.post("/api/answer", &answer).await;
+    assert_eq!(reply.json()["status"], "granted");
+    assert_eq!(program.receive()["result"]["isError"], false);
     assert!(path.exists());
     let Program {
         mut child,
         input,
         page,
-        heard,
+        received,
         ..
     } = program;
     drop(input);
     assert!(child.wait().unwrap().success());
-    assert!(!heard.contains(&page.token) && !heard.contains(&page.address));
+    assert!(!received.contains(&page.token) && !received.contains(&page.address));
 }

@@ -49,9 +49,9 @@ async fn question_is_complete_and_can_be_answered_once() {
         "one\n"
     );
 
-    let said = stage.answer(&pending, once()).await;
+    let reply = stage.answer(&pending, once()).await;
     assert_eq!(
-        (said.status, &said.json()["status"]),
+        (reply.status, &reply.json()["status"]),
         (200, &json!("granted"))
     );
     let again = stage.answer(&pending, json!({ "deny": {} })).await;
@@ -200,13 +200,13 @@ async fn batch_answers_each_question_separately() {
     assert_eq!(batch["folder"], "/repo");
     let protected = stage.asks(".mcp.json", "{}").await;
     let guarded = protected.question().handle();
-    let said = |question: &String, answer: Value| json!({ "question": question, "session": "talk", "answer": answer });
+    let answer_to = |question: &String, answer: Value| json!({ "question": question, "session": "talk", "answer": answer });
     let wide = json!({ "allow": { "lifetime": "once", "patterns": ["read"] } });
-    let body = json!({ "answers": [said(&names[0], once()), said(&names[1], wide), said(&guarded, once())] });
-    let told = stage.post("/api/answer-batch", &body).await.json();
-    assert_eq!(told["answers"][0]["status"], "granted");
-    assert_eq!(told["answers"][1]["code"], "DOES_NOT_FIT");
-    assert_eq!(told["answers"][2]["code"], "NOT_TOGETHER");
+    let body = json!({ "answers": [answer_to(&names[0], once()), answer_to(&names[1], wide), answer_to(&guarded, once())] });
+    let reply = stage.post("/api/answer-batch", &body).await.json();
+    assert_eq!(reply["answers"][0]["status"], "granted");
+    assert_eq!(reply["answers"][1]["code"], "DOES_NOT_FIT");
+    assert_eq!(reply["answers"][2]["code"], "NOT_TOGETHER");
     assert!(matches!(a.resume().await, Ok(CallProgress::Ended(_))));
     assert_eq!(
         stage.state().await["questions"].as_array().unwrap().len(),
@@ -242,9 +242,9 @@ async fn grants_are_added_narrowed_and_revoked() {
     assert!(state["grants"][0]["expires_at"].is_u64());
     drop(stage.asks("a.txt", "b\n").await);
     let several = json!({ "grants": [name, name] });
-    let told = stage.post("/api/revoke", &several).await.json();
-    assert_eq!(told["grants"][0]["revoked"], 1);
-    assert_eq!(told["grants"][1]["code"], "NO_GRANT");
+    let reply = stage.post("/api/revoke", &several).await.json();
+    assert_eq!(reply["grants"][0]["revoked"], 1);
+    assert_eq!(reply["grants"][1]["code"], "NO_GRANT");
     stage.post("/api/grant", &give("write:file:/repo/x")).await;
     stage.post("/api/grant", &give("read:file:/repo/x")).await;
     let swept = stage
@@ -380,8 +380,8 @@ async fn page_request_waits_for_changes() {
     let stage = Stage::new().await;
     let version = stage.state().await["version"].as_u64().unwrap();
     let path = format!("/api/events/{version}");
-    let (told, pending) = tokio::join!(stage.get(&path), stage.asks("a.txt", "a\n"));
-    assert_ne!(told.json()["version"], version);
+    let (reply, pending) = tokio::join!(stage.get(&path), stage.asks("a.txt", "a\n"));
+    assert_ne!(reply.json()["version"], version);
     drop(pending);
 }
 

@@ -21,7 +21,7 @@ async fn requests_require_the_secret() {
         let get = format!("GET {path} HTTP/1.1");
         for lines in [vec![&*get, &host], vec![&get, &host, &wrong]] {
             let reply = raw(&stage.address, &lines, "").await;
-            // What is not there is not told apart from what is.
+            // Unknown paths are not distinguished from existing ones.
             assert!(
                 matches!(reply.status, 401 | 404) && reply.body.len() < 64,
                 "{path}: {reply:?}"
@@ -35,14 +35,14 @@ async fn requests_require_the_secret() {
     let post = ["POST /api/revoke-where HTTP/1.1", &host];
     let post = raw(&stage.address, &post, r#"{"all":true}"#);
     assert_eq!(post.await.status, 401);
-    let told = raw(
+    let reply = raw(
         &stage.address,
         &["GET /api/state HTTP/1.1", &host, &right],
         "",
     )
     .await;
-    assert_eq!(told.status, 200);
-    assert_eq!(told.json()["questions"], json!([]));
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.json()["questions"], json!([]));
 }
 
 #[tokio::test]

@@ -254,12 +254,12 @@ async fn effect_cut_off_by_a_crash_is_shown_everywhere() {
     fs::write(&audit, kept).unwrap();
     for outcome in ["open", "failed"] {
         let entries = json(&[]);
-        let told: Vec<_> = entries
+        let shown_calls: Vec<_> = entries
             .iter()
             .map(|entry| (&entry["tool"], &entry["outcome"], &entry["begun"]))
             .collect();
         let expected = (&json!("delete"), &json!(outcome), &json!(true));
-        assert_eq!(told, [expected]);
+        assert_eq!(shown_calls, [expected]);
         assert_eq!(json(&["--report"])[0]["calls"][0]["outcome"], outcome);
         let text = shown(place, &history);
         let words = format!("{outcome}; started, without a recorded end");
@@ -384,11 +384,11 @@ async fn calls_rejected_by_the_gateway_are_shown_everywhere() {
     let text = shown(place, &["history", "audit.jsonl"]);
     let report = shown(place, &["history", "audit.jsonl", "--report"]);
     for (tool, code) in [("page_data", "UNKNOWN_TOOL"), ("answer", "RATE_LIMITED")] {
-        let told = |text: &str| {
+        let has_row = |text: &str| {
             let mut rows = text.lines();
             rows.any(|row| row.contains(tool) && row.contains(code))
         };
-        assert!(told(&text) && told(&report), "{text}\n{report}");
+        assert!(has_row(&text) && has_row(&report), "{text}\n{report}");
     }
     assert_eq!(on_console(place).await, ends);
 }

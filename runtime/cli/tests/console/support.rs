@@ -182,7 +182,7 @@ pub(crate) fn write(name: &str, content: &str) -> Call {
     Call::new("write_file", arguments)
 }
 
-/// Waits until what `look` says holds, as the page does: it looks again whenever it is told to.
+/// Waits until `look` returns true. Like the page, it looks again after each notification.
 pub(crate) async fn until<F: Future<Output = bool>>(people: &GrantAuthority, look: impl Fn() -> F) {
     let mut changes = people.changes();
     while !look().await {

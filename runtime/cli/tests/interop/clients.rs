@@ -23,7 +23,7 @@ fn program(world: &World) -> (Vec<String>, PathBuf) {
 
 /// What a script printed last.
 #[track_caller]
-fn told(output: &Output) -> Value {
+fn json_output(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
@@ -35,11 +35,11 @@ fn told(output: &Output) -> Value {
 
 /// Every tool was listed and called, and everything was as it was described.
 #[track_caller]
-fn content(told: &Value) {
+fn check_content(report: &Value) {
     let expected = json!({
         "tools": TOOLS, "faults": [], "text": "one\ntwo\nthree\n", "prompts": ["review-changes"],
     });
-    assert_eq!(told, &expected);
+    assert_eq!(report, &expected);
 }
 
 /// Whatever the program wrote is messages, one a line.
@@ -60,7 +60,7 @@ async fn typescript_over_stdio(sdk: &str) {
     let mut arguments: Vec<_> = ["call.mjs", sdk].map(ToOwned::to_owned).into();
     arguments.extend([calls().to_string(), "stdio".to_owned()]);
     arguments.extend(command);
-    content(&told(&run_node(arguments).await));
+    check_content(&json_output(&run_node(arguments).await));
     only_messages(&capture);
 }
 
@@ -71,7 +71,7 @@ async fn typescript_over_http(sdk: &str) {
     let (url, _stop) = serve_http(&gateway).await;
     let calls = calls().to_string();
     let arguments = ["call.mjs", sdk, &calls, "http", &url].map(ToOwned::to_owned);
-    content(&told(&run_node(arguments.into()).await));
+    check_content(&json_output(&run_node(arguments.into()).await));
 }
 
 #[tokio::test]
@@ -110,7 +110,9 @@ async fn python_over_stdio(mode: &str) {
     let (command, capture) = program(&world);
     let mut arguments = vec!["call.py".to_owned(), mode.to_owned(), calls().to_string()];
     arguments.extend(command);
-    content(&told(&run_python(Environment::Current, arguments).await));
+    check_content(&json_output(
+        &run_python(Environment::Current, arguments).await,
+    ));
     only_messages(&capture);
 }
 
@@ -198,7 +200,7 @@ const MOST_TOKENS: u64 = 1_700;
 #[tokio::test]
 async fn list_of_tools_costs_a_model_at_most_1700_tokens() {
     let arguments = ["tokens.mjs", PROGRAM, "--json"].map(ToOwned::to_owned);
-    let listed = told(&run_node(arguments.into()).await);
+    let listed = json_output(&run_node(arguments.into()).await);
     assert_eq!(listed["tools"], 12, "{listed}");
     assert!(
         listed["tokens"].as_u64().unwrap() <= MOST_TOKENS,
@@ -217,7 +219,7 @@ async fn converters_of_model_sdks_keep_schemas() {
         let (command, _) = program(&world);
         let mut arguments = vec!["converters.py".to_owned(), converters.to_owned()];
         arguments.extend(command);
-        let told = told(&run_python(environment, arguments).await);
-        assert_eq!(told, json!({"tools": 12, "faults": []}));
+        let report = json_output(&run_python(environment, arguments).await);
+        assert_eq!(report, json!({"tools": 12, "faults": []}));
     }
 }

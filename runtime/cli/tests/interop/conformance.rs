@@ -42,11 +42,11 @@ async fn run(revision: &str) -> (usize, Verdict) {
     stop.cancel();
     serving.await.unwrap().unwrap();
     let required = required(revision, "server:");
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let mut verdict = Verdict::default();
     for scenario in &required {
         let seen = verdict.add(out.path(), &format!("server-{scenario}"));
-        assert!(seen > 0, "`{scenario}` was not run: {told}");
+        assert!(seen > 0, "`{scenario}` was not run: {stderr}");
     }
     (required.len(), verdict)
 }

@@ -264,7 +264,7 @@ fn in_history(servers: &ThirdParty) {
 }
 
 /// The program wrote to standard error which entry cannot be used, and nothing unexpected.
-fn nothing_else_is_said(stderr: &str) {
+fn has_no_other_lines(stderr: &str) {
     assert!(stderr.contains("the server `old` is not used"), "{stderr}");
     let expected = ["`old` is not used", "still starting", "serving http"];
     let unexpected = |line: &&str| !expected.iter().any(|text| line.contains(text));
@@ -317,7 +317,7 @@ async fn fifteen_servers_work_over_stdio_and_end_with_the_gateway() {
     let (status, stderr) = ended(&mut child).await;
     assert!(status.success(), "{stderr}");
     assert_eq!(servers.processes(), [""; 0]);
-    nothing_else_is_said(&stderr);
+    has_no_other_lines(&stderr);
     audited(&servers);
 }
 
@@ -330,11 +330,11 @@ async fn fifteen_servers_work_over_http_and_end_with_the_gateway() {
     command.env("BAILIWICK_TOKEN", TOKEN);
     let mut child = started(command);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut said = String::new();
+    let mut stderr = String::new();
     let url = loop {
         let line = timeout(LIMIT, lines.next_line()).await.unwrap().unwrap();
-        let line = line.unwrap_or_else(|| panic!("the gateway ended: {said}"));
-        said += &format!("{line}\n");
+        let line = line.unwrap_or_else(|| panic!("the gateway ended: {stderr}"));
+        stderr += &format!("{line}\n");
         if let Some((_, url)) = line.split_once("serving ") {
             break url.to_owned();
         }
@@ -361,12 +361,12 @@ async fn fifteen_servers_work_over_http_and_end_with_the_gateway() {
     )
     .unwrap();
     while let Some(line) = timeout(LIMIT, lines.next_line()).await.unwrap().unwrap() {
-        said += &format!("{line}\n");
+        stderr += &format!("{line}\n");
     }
     let (status, _) = ended(&mut child).await;
-    assert!(status.success(), "{said}");
+    assert!(status.success(), "{stderr}");
     assert_eq!(servers.processes(), [""; 0]);
-    nothing_else_is_said(&said);
+    has_no_other_lines(&stderr);
     audited(&servers);
 }
 

@@ -54,10 +54,10 @@ async fn judged(revision: &str, count: usize) {
     for scenario in &scenarios {
         let before = succeeded(&verdict);
         verdict.add(out.path(), scenario);
-        let told = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         assert!(
             succeeded(&verdict) > before,
-            "`{scenario}` proved nothing: {told}"
+            "`{scenario}` proved nothing: {stdout}"
         );
     }
     assert!(

@@ -65,11 +65,11 @@ async fn check(before: &Files, tool: &str, arguments: Value) {
         .output()
         .unwrap();
     let diff = String::from_utf8(diff.to_vec()).unwrap();
-    let said = String::from_utf8_lossy(&patch.stdout);
-    assert!(patch.status.success(), "{tool}: {said}\n{diff}");
+    let stdout = String::from_utf8_lossy(&patch.stdout);
+    assert!(patch.status.success(), "{tool}: {stdout}\n{diff}");
     let after = taken(&changed);
     assert_ne!(&after, before, "{tool}");
-    assert_eq!(taken(&patched), after, "{tool}: {said}\n{diff}");
+    assert_eq!(taken(&patched), after, "{tool}: {stdout}\n{diff}");
 }
 
 #[tokio::test]

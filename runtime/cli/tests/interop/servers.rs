@@ -81,11 +81,11 @@ impl ServerRequests for Host {
 
     fn sample(&self, request: Sampling) -> BoxFuture<'_, Option<SamplingResponse>> {
         assert_eq!(request.server, "all");
-        let said = SamplingResponse {
+        let response = SamplingResponse {
             model: "scripted".into(),
             text: "a scripted word".into(),
         };
-        Box::pin(std::future::ready(Some(said)))
+        Box::pin(std::future::ready(Some(response)))
     }
 }
 
@@ -191,10 +191,10 @@ async fn host_reads_resources_and_prompts_of_servers() {
         .iter()
         .find(|prompt| prompt.arguments.is_empty())
         .unwrap();
-    let said = upstreams
+    let messages = upstreams
         .prompt("all", &plain.name, Map::new())
         .await
         .unwrap();
-    assert!(said.iter().any(|said| !said.text.is_empty()));
+    assert!(messages.iter().any(|message| !message.text.is_empty()));
     assert!(upstreams.resources("none").await.is_err());
 }

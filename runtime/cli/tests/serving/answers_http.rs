@@ -219,13 +219,13 @@ async fn send(server: &Served, era: Era, session: &str, sent: &Sent) -> Option<R
 /// Checks what came back for one request; `several` have its id, and some are `cancelled`.
 fn check(era: Era, sent: &Sent, reply: &Reply, several: bool, cancelled: bool) {
     let mut messages = reply.messages();
-    let told = || format!("{:?} `{}`: {reply:?}", sent.kind, sent.id);
+    let context = || format!("{:?} `{}`: {reply:?}", sent.kind, sent.id);
     let is_batch = era == Era::Batches && !matches!(sent.kind, Kind::Broken | Kind::Large);
     if is_batch {
-        assert_eq!(reply.status, 200, "{}", told());
+        assert_eq!(reply.status, 200, "{}", context());
         for id in companions(sent.at) {
             let own = messages.extract_if(.., |one| one["id"] == id.as_str());
-            assert_eq!(own.count(), 1, "{}", told());
+            assert_eq!(own.count(), 1, "{}", context());
         }
     }
     let answers: Vec<_> = messages
@@ -234,48 +234,48 @@ fn check(era: Era, sent: &Sent, reply: &Reply, several: bool, cancelled: bool) {
         .collect();
     match sent.kind {
         Kind::Cancel => {
-            assert!(is_batch || reply.status == 202, "{}", told());
-            assert!(messages.is_empty(), "{}", told());
+            assert!(is_batch || reply.status == 202, "{}", context());
+            assert!(messages.is_empty(), "{}", context());
         }
         Kind::Large => {
-            assert_eq!(reply.status, 413, "{}", told());
+            assert_eq!(reply.status, 413, "{}", context());
         }
         Kind::Broken => {
-            assert_eq!(reply.status, 400, "{}", told());
-            assert_eq!(answers.len(), 1, "{}", told());
+            assert_eq!(reply.status, 400, "{}", context());
+            assert_eq!(answers.len(), 1, "{}", context());
             assert!(
                 answers[0].get("id").is_none_or(Value::is_null),
                 "{}",
-                told()
+                context()
             );
-            assert_eq!(answers[0]["error"]["code"], -32700, "{}", told());
+            assert_eq!(answers[0]["error"]["code"], -32700, "{}", context());
         }
         _ if answers.is_empty() => {
             // The stream of a cancelled request ends.
-            assert!(cancelled && era != Era::Stateless, "{}", told());
-            assert_eq!(reply.status, 200, "{}", told());
+            assert!(cancelled && era != Era::Stateless, "{}", context());
+            assert_eq!(reply.status, 200, "{}", context());
         }
         _ => {
-            assert_eq!(answers.len(), 1, "{}", told());
+            assert_eq!(answers.len(), 1, "{}", context());
             let in_use = (is_batch || reply.status == 409) && answers[0].get("id").is_none();
             let refused = in_use && several && era != Era::Stateless;
             assert!(
                 refused || answers[0]["id"] == sent.id.as_str(),
                 "{}",
-                told()
+                context()
             );
             let fails = match sent.kind {
                 Kind::Unknown | Kind::DuplicateKey | Kind::OtherVersion => true,
                 _ => refused,
             };
-            assert_eq!(answers[0]["error"].is_object(), fails, "{}", told());
+            assert_eq!(answers[0]["error"].is_object(), fails, "{}", context());
             let content = answers[0]["result"]["content"].is_array();
-            assert_eq!(content, !fails && sent.kind != Kind::List, "{}", told());
+            assert_eq!(content, !fails && sent.kind != Kind::List, "{}", context());
         }
     }
 }
 
-/// Listens to what a session tells outside its requests, until it ends.
+/// Collects the messages of a session outside its requests, until it ends.
 fn listen(server: &Served, session: &str) -> JoinHandle<Reply> {
     let (address, host, session) = (server.address, server.host(), session.to_owned());
     tokio::spawn(async move {
@@ -359,11 +359,11 @@ async fn exchange(server: &Arc<Served>, era: Era, kinds: &[(Kind, usize)]) {
         ("Mcp-Session-Id", session.as_str()),
     ];
     request(server.address, "DELETE", &headers, "").await;
-    let heard = tokio::time::timeout(PATIENCE, listening)
+    let received = tokio::time::timeout(PATIENCE, listening)
         .await
         .unwrap()
         .unwrap();
-    let answers: Vec<_> = heard
+    let answers: Vec<_> = received
         .messages()
         .into_iter()
         .filter(|one| one["method"].is_null())

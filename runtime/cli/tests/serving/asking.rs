@@ -451,14 +451,14 @@ async fn question_for_a_client_commit_does_not_name_a_page() {
         let commit = json!({"name": "commit_call", "arguments": commit});
         send(&mut client, "c", commit).await;
         let question = client.next().await;
-        let told = question["params"]["message"].as_str().unwrap();
+        let message = question["params"]["message"].as_str().unwrap();
         assert!(
-            told.starts_with(
+            message.starts_with(
                 "The agent's client asks for this, for a page that it shows or for the agent.\nAgent: "
             ),
-            "{told}"
+            "{message}"
         );
-        assert!(told.contains("Tool: write_file\n"), "{told}");
+        assert!(message.contains("Tool: write_file\n"), "{message}");
         answer(
             &mut client,
             &question,

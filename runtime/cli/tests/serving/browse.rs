@@ -13,7 +13,7 @@ async fn shows(world: &World) -> Client {
     client
 }
 
-async fn told(client: &mut Client, tool: &str, arguments: Value) -> Value {
+async fn structured(client: &mut Client, tool: &str, arguments: Value) -> Value {
     let answer = client.call(tool, arguments, json!({})).await;
     answer["result"]["structuredContent"].clone()
 }
@@ -36,7 +36,7 @@ async fn rights_follow_policies_for_existing_and_missing_files() {
         "../../f",
         "/r/../r/a.txt",
     ];
-    let answer = told(&mut client, "authority", json!({"paths": paths})).await;
+    let answer = structured(&mut client, "authority", json!({"paths": paths})).await;
     assert_eq!(answer["workers"], json!([answer["worker"]]));
     let rights: Vec<(&str, &str, &str)> = answer["paths"]
         .as_array()
@@ -87,7 +87,7 @@ async fn rights_are_available_for_descendant_workers_only() {
     let mut client = Client::of(&gateway);
     client.greet("2025-11-25", showing()).await;
     let paths = json!(["/r/src/lib.rs", "/r/a.txt"]);
-    let own = told(&mut client, "authority", json!({"paths": paths})).await;
+    let own = structured(&mut client, "authority", json!({"paths": paths})).await;
     let number = child.id();
     let names = json!([
         format!("agent ({})", worker.id()),
@@ -95,7 +95,7 @@ async fn rights_are_available_for_descendant_workers_only() {
     ]);
     assert_eq!(own["workers"], names);
     let asked = json!({"paths": paths, "worker": format!("agent/reader ({number})")});
-    let as_child = told(&mut client, "authority", asked.clone()).await;
+    let as_child = structured(&mut client, "authority", asked.clone()).await;
     assert_eq!(
         as_child["paths"],
         json!([
@@ -106,7 +106,7 @@ async fn rights_are_available_for_descendant_workers_only() {
     for name in ["stranger", "agent/reader"] {
         let other = json!({"paths": paths, "worker": name});
         assert_eq!(
-            told(&mut client, "authority", other).await["code"],
+            structured(&mut client, "authority", other).await["code"],
             "NOT_FOUND"
         );
     }
@@ -114,15 +114,15 @@ async fn rights_are_available_for_descendant_workers_only() {
     let twin = WorkerSpec::new("reader").policy(Policy::new().allow("read:file:/r/a.txt"));
     let twin = worker.spawn(twin).await.unwrap();
     let as_twin = json!({"paths": ["/r/a.txt"], "worker": format!("agent/reader ({})", twin.id())});
-    let as_twin = told(&mut client, "authority", as_twin).await;
+    let as_twin = structured(&mut client, "authority", as_twin).await;
     assert_eq!(as_twin["paths"][0]["read"], "allow");
     assert_eq!(
-        told(&mut client, "authority", asked.clone()).await["paths"],
+        structured(&mut client, "authority", asked.clone()).await["paths"],
         as_child["paths"]
     );
     child.revoke().await;
     assert_eq!(
-        told(&mut client, "authority", asked).await["code"],
+        structured(&mut client, "authority", asked).await["code"],
         "NOT_FOUND"
     );
 }
@@ -154,7 +154,7 @@ async fn browsing_tools_are_offered_only_to_clients_with_views() {
         json!({"paths": [], "more": 1}),
         many,
     ] {
-        let refused = told(&mut client, "authority", wrong).await;
+        let refused = structured(&mut client, "authority", wrong).await;
         assert_eq!(refused["code"], "INVALID_ARGUMENTS");
     }
 }
@@ -163,7 +163,7 @@ async fn browsing_tools_are_offered_only_to_clients_with_views() {
 async fn changed_files_include_applied_but_not_previewed_changes() {
     let world = World::new();
     let mut client = shows(&world).await;
-    let none = told(&mut client, "changed_files", json!({})).await;
+    let none = structured(&mut client, "changed_files", json!({})).await;
     assert_eq!(none, json!({"changes": []}));
     let edit = |old: &str, new: &str| json!({"path": "a.txt", "edits": [{"old_text": old, "new_text": new}]});
     let preview = json!({"preview": true});
@@ -179,7 +179,7 @@ async fn changed_files_include_applied_but_not_previewed_changes() {
     client
         .call("make_directory", json!({"path": "empty"}), json!({}))
         .await;
-    let changed = told(&mut client, "changed_files", json!({})).await;
+    let changed = structured(&mut client, "changed_files", json!({})).await;
     let changes = changed["changes"].as_array().unwrap();
     let counts: Vec<Value> = changes
         .iter()

@@ -298,10 +298,13 @@ async fn log_messages_respect_the_requested_level() {
     client
         .send(&json!({"jsonrpc": "2.0", "id": 91, "method": "tools/call", "params": read("none")}))
         .await;
-    let told = client.next().await;
-    assert_eq!(told["method"], "notifications/message", "{told}");
-    assert_eq!(told["params"]["level"], "warning");
-    assert_eq!(told["params"]["data"]["code"], "NOT_FOUND");
+    let notification = client.next().await;
+    assert_eq!(
+        notification["method"], "notifications/message",
+        "{notification}"
+    );
+    assert_eq!(notification["params"]["level"], "warning");
+    assert_eq!(notification["params"]["data"]["code"], "NOT_FOUND");
     assert_eq!(client.next().await["id"], 91);
 }
 

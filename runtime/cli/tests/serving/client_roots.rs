@@ -21,7 +21,7 @@ fn folders() -> (tempfile::TempDir, [std::path::PathBuf; 2]) {
 }
 
 #[test]
-fn roots_of_the_client_are_served_and_asked_for_again() {
+fn client_roots_are_served_and_refreshed() {
     let (_temp, [one, two]) = folders();
     let mut program = Program::start(&["--deny", "*.pem"], &[&one]);
     program.greet(&json!({"roots": {"listChanged": true}}));
@@ -39,7 +39,7 @@ fn roots_of_the_client_are_served_and_asked_for_again() {
 }
 
 #[test]
-fn stateless_client_brings_its_roots_with_a_call() {
+fn stateless_client_sends_its_roots_with_a_call() {
     let (_temp, [one, _]) = folders();
     let mut program = Program::start(&[], &[&one]);
     let meta = json!({
@@ -58,7 +58,7 @@ fn stateless_client_brings_its_roots_with_a_call() {
 }
 
 #[test]
-fn client_that_names_no_roots_is_told_what_to_do() {
+fn client_without_roots_gets_a_hint() {
     let (_temp, [one, _]) = folders();
     let mut program = Program::start(&[], &[]);
     let greeting = program.greet(&json!({}));
@@ -77,7 +77,7 @@ fn client_that_names_no_roots_is_told_what_to_do() {
 }
 
 #[test]
-fn roots_of_the_client_that_cannot_be_opened_are_left_out_and_named() {
+fn client_roots_that_cannot_be_opened_are_skipped_and_named() {
     let (_temp, [one, two]) = folders();
     let (missing, file) = (one.join("missing"), one.join("a.txt"));
     let mut program = Program::start(&[], &[&missing, &one, &file, Path::new("/"), &two]);
@@ -92,8 +92,8 @@ fn roots_of_the_client_that_cannot_be_opened_are_left_out_and_named() {
 }
 
 #[test]
-fn clients_that_cannot_name_roots_are_not_told_to() {
-    for (arguments, told) in [(&[][..], true), (&["--trust", "agent"], false)] {
+fn clients_without_roots_support_get_no_hint() {
+    for (arguments, hinted) in [(&[][..], true), (&["--trust", "agent"], false)] {
         let mut program = Program::start(arguments, &[]);
         let greeting = program.greet(&json!({}));
         let instructions = greeting["result"]["instructions"].as_str().unwrap();
@@ -101,10 +101,10 @@ fn clients_that_cannot_name_roots_are_not_told_to() {
             instructions.contains("start it with a directory"),
             "{instructions}"
         );
-        assert_eq!(instructions.contains("MCP roots"), told, "{instructions}");
+        assert_eq!(instructions.contains("MCP roots"), hinted, "{instructions}");
         let text = program.text("read_file", &json!({"path": "a.txt"}));
         assert!(text.contains("start it with a directory"), "{text}");
-        assert_eq!(text.contains("MCP roots"), told, "{text}");
+        assert_eq!(text.contains("MCP roots"), hinted, "{text}");
     }
 }
 
@@ -118,7 +118,7 @@ fn root_that_cannot_be_served_is_named_with_the_reason() {
 }
 
 #[test]
-fn roots_of_the_client_count_only_where_none_is_named_and_the_client_is_no_agent() {
+fn client_roots_are_used_only_without_a_root_argument_and_not_for_agents() {
     let (_temp, [one, two]) = folders();
     let named = two.to_str().unwrap();
     for (arguments, read) in [(vec![named], "two"), (vec!["--trust", "agent"], "")] {
@@ -134,7 +134,7 @@ fn roots_of_the_client_count_only_where_none_is_named_and_the_client_is_no_agent
 }
 
 #[test]
-fn configuration_of_the_client_names_roots_and_widens_nothing_else() {
+fn client_configuration_sets_roots_and_widens_nothing_else() {
     let (_temp, [one, two]) = folders();
     let configured =
         |configuration: Value| json!({"experimental": {"configuration": configuration}});

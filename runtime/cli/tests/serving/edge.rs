@@ -175,9 +175,9 @@ async fn idle_session_ends_and_frees_its_slot() {
         ("Mcp-Session-Id", session.as_str()),
     ];
     let listening = request(server.address, "GET", &headers, "");
-    let heard = tokio::time::timeout(PATIENCE, listening).await;
-    let heard = heard.expect("the stream of an idle session ends");
-    assert_eq!(heard.status, 200, "{heard:?}");
+    let reply = tokio::time::timeout(PATIENCE, listening).await;
+    let reply = reply.expect("the stream of an idle session ends");
+    assert_eq!(reply.status, 200, "{reply:?}");
     let again = async {
         while server.right(&[], &initialize()).await.status != 200 {
             tokio::task::yield_now().await;
@@ -335,7 +335,7 @@ async fn invalid_message_is_rejected_with_its_id() {
             -32600,
         ),
     ] {
-        let reply = said(&server, &[], &body).await;
+        let reply = post_body(&server, &[], &body).await;
         assert_eq!(reply.status, 400, "{reply:?}");
         let answer: Value = serde_json::from_str(&reply.body).unwrap();
         assert_eq!(
@@ -412,8 +412,8 @@ async fn single_tool_description_matches_the_list() {
     assert!(gateway.get_tool("none").is_none());
 }
 
-/// The body that a client sends which does everything else right, as it is.
-async fn said(server: &Served, lines: &[(&str, &str)], body: &str) -> Reply {
+/// Posts a body as it is, with valid headers and `lines`.
+async fn post_body(server: &Served, lines: &[(&str, &str)], body: &str) -> Reply {
     let host = server.host();
     let mut all = vec![("Host", host.as_str()), JSON, ACCEPT];
     all.extend(lines);
@@ -445,7 +445,7 @@ async fn duplicate_json_key_is_rejected_as_over_stdio() {
         ),
     ] {
         for lines in [&within[..], &[]] {
-            let reply = said(&server, lines, &body).await;
+            let reply = post_body(&server, lines, &body).await;
             assert_eq!(reply.status, 400, "{reply:?}");
             assert_eq!(reply.header("content-type"), Some("application/json"));
             let answer: Value = serde_json::from_str(&reply.body).unwrap();
@@ -456,12 +456,12 @@ async fn duplicate_json_key_is_rejected_as_over_stdio() {
     }
     // What cannot be a number hides no key behind it.
     let hidden = writing(&format!("{other},{path}"), r#""x":1e999,"#);
-    let reply = said(&server, &within, &hidden).await;
+    let reply = post_body(&server, &within, &hidden).await;
     assert!((400..500).contains(&reply.status), "{reply:?}");
     assert!(!world.host("r/new").exists());
     // The same key may stand in several objects, and the session goes on.
     let twin = writing(path, r#""_meta":{"path":1,"name":2},"#);
-    let reply = said(&server, &within, &twin).await;
+    let reply = post_body(&server, &within, &twin).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     assert_eq!(reply.message()["result"]["isError"], false, "{reply:?}");
     assert!(world.host("r/new").exists());

@@ -196,11 +196,11 @@ async fn reads_of_a_review_view_are_audited_as_the_views() {
         .next()
         .unwrap();
     let state = json!({"uri": format!("{review}.state")});
-    let told = client.call("review_rows", state, json!({})).await;
+    let answer = client.call("review_rows", state, json!({})).await;
     assert_eq!(
-        told["result"]["structuredContent"]["changes"],
+        answer["result"]["structuredContent"]["changes"],
         json!(["same"]),
-        "{told}"
+        "{answer}"
     );
     let plain = json!({"path": "/r/a.txt"});
     client.call("read_file", plain, json!({})).await;

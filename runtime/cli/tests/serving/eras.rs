@@ -78,7 +78,7 @@ async fn probe_and_unexpected_notification_do_not_end_the_connection() {
 }
 
 #[tokio::test]
-async fn a_dialect_client_gets_the_plain_flag_and_a_typed_one_an_object() {
+async fn raw_client_gets_a_plain_flag_and_typed_client_an_object() {
     let world = World::new();
     let answer = world
         .client(Trust::Host)
@@ -174,8 +174,8 @@ async fn configuration_of_a_stateless_request_denies_its_write() {
 /// What `list_roots` says, and whether a file could be read, of a request with this `_meta`.
 async fn oriented(client: &mut Client, meta: &Value, file: &str) -> (String, bool) {
     let roots = json!({"name": "list_roots", "arguments": {}});
-    let told = client.modern("tools/call", roots, meta.clone()).await;
-    let text = told["result"]["content"][0]["text"].to_string();
+    let answer = client.modern("tools/call", roots, meta.clone()).await;
+    let text = answer["result"]["content"][0]["text"].to_string();
     let read = json!({"name": "read_file", "arguments": {"path": file}});
     let read = client.modern("tools/call", read, meta.clone()).await;
     (text, read["result"]["isError"] == false)
@@ -344,7 +344,8 @@ async fn host_errors_are_not_exposed_and_client_errors_are() {
         "code": -32603,
         "message": "the server could not be opened; its operator can see why in its log",
     });
-    let configuring = |said: Value| json!({"experimental": {"configuration": said}});
+    let configuring =
+        |configuration: Value| json!({"experimental": {"configuration": configuration}});
     for trust in [Trust::Host, Trust::Agent] {
         let gateway = gateway(trust);
         let mut stateless = Client::of(&gateway);

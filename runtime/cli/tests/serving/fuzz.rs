@@ -119,7 +119,7 @@ fn handshake() -> impl Strategy<Value = Value> {
     )
 }
 
-/// What a stateless client may wish to be told of.
+/// The notifications to which a stateless client may subscribe.
 fn filter() -> impl Strategy<Value = Value> {
     let uri = prop_oneof![
         Just("file:///r/a.txt"),
@@ -194,22 +194,22 @@ fn gateway(world: &World) -> Gateway {
     world.gateway(Trust::Host).rate(rate).build()
 }
 
-/// An answer is a result or an error, tells nothing that is hidden, and is no fault of the server.
+/// An answer is a result or an error, contains nothing hidden, and is not an internal error.
 #[track_caller]
 fn check(asked: &str, answer: &Value) {
     assert!(
         answer.get("result").is_some() != answer.get("error").is_some(),
         "{asked}: {answer}"
     );
-    let told = answer.to_string();
+    let text = answer.to_string();
     assert!(
-        !told.contains("hidden") && !told.contains("theirs"),
-        "{asked}: {told}"
+        !text.contains("hidden") && !text.contains("theirs"),
+        "{asked}: {text}"
     );
-    assert_ne!(answer["error"]["code"], -32603, "{asked}: {told}");
+    assert_ne!(answer["error"]["code"], -32603, "{asked}: {text}");
     assert_ne!(
         answer["result"]["structuredContent"]["code"], "INTERNAL",
-        "{asked}: {told}"
+        "{asked}: {text}"
     );
 }
 

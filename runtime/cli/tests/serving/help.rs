@@ -168,8 +168,8 @@ async fn help_resource_has_cache_hints() {
         .await;
     let content = &read["result"]["contents"][0];
     assert_eq!(content["mimeType"], "text/markdown");
-    let told = client.ask("ai_help", json!({})).await;
-    assert_eq!(content["text"], told["result"]["content"]);
+    let answer = client.ask("ai_help", json!({})).await;
+    assert_eq!(content["text"], answer["result"]["content"]);
     let mut bare = world.client(Trust::Host);
     bare.greet("2025-11-25", json!({})).await;
     let none = bare
@@ -185,7 +185,7 @@ async fn descriptions_contain_no_paths_or_configuration() {
     let configuration =
         json!({"deny": ["**/canary-7f3a/**"], "allow_scopes": ["read:file:/r/canary-7f3a"]});
     let capabilities = json!({"experimental": {"configuration": configuration}});
-    let mut said = client.greet("2025-11-25", capabilities).await.to_string();
+    let mut texts = client.greet("2025-11-25", capabilities).await.to_string();
     for (method, params) in [
         ("ai_help", json!({})),
         ("ai_help", json!({"format": "json"})),
@@ -195,10 +195,10 @@ async fn descriptions_contain_no_paths_or_configuration() {
     ] {
         let answer = client.ask(method, params).await;
         assert!(answer["result"].is_object(), "{answer}");
-        said.push_str(&answer.to_string());
+        texts.push_str(&answer.to_string());
     }
     let host = world.host("r");
     for canary in ["canary-7f3a", host.to_str().unwrap(), "hidden"] {
-        assert!(!said.contains(canary), "{canary}");
+        assert!(!texts.contains(canary), "{canary}");
     }
 }

@@ -77,7 +77,7 @@ impl Host {
     }
 }
 
-/// The tool that writes is allowed, and what else is said.
+/// Allows the tool that writes, and the given rules.
 fn allowing(more: &[&str]) -> Config {
     let tools = ["write:mcp:disk:write_file", "write:mcp:other:write_file"];
     let all = tools.iter().chain(more);

@@ -80,11 +80,14 @@ async fn progress_increases_and_ends_with_the_call() {
             .await;
         let mut last = 0.0;
         for _ in 0..2 {
-            let told = client.next().await;
-            assert_eq!(told["method"], "notifications/progress", "{told}");
-            assert_eq!(told["params"]["progressToken"], "p");
-            let progress = told["params"]["progress"].as_f64().unwrap();
-            assert!(progress > last, "{told}");
+            let notification = client.next().await;
+            assert_eq!(
+                notification["method"], "notifications/progress",
+                "{notification}"
+            );
+            assert_eq!(notification["params"]["progressToken"], "p");
+            let progress = notification["params"]["progress"].as_f64().unwrap();
+            assert!(progress > last, "{notification}");
             last = progress;
         }
         std::fs::remove_file(&until).unwrap();

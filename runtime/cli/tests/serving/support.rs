@@ -195,7 +195,7 @@ impl Client {
         serde_json::from_str(&self.line().await.unwrap()).unwrap()
     }
 
-    /// The next answer, whatever is told between.
+    /// The next answer; notifications are skipped.
     pub(crate) async fn answer(&mut self) -> Value {
         loop {
             let message = self.next().await;

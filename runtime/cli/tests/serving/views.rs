@@ -114,9 +114,9 @@ async fn tools_name_views_only_for_clients_with_views() {
     let world = World::with(tools);
     for era in ["handshake", "stateless"] {
         let mut plain = Either::new(&world, era, json!({})).await;
-        let told = plain.ask("tools/list", json!({})).await;
-        assert!(!told.to_string().contains(r#""ui""#), "{told}");
-        assert!(named(&told, "tools", "name", "peek").is_none());
+        let listed = plain.ask("tools/list", json!({})).await;
+        assert!(!listed.to_string().contains(r#""ui""#), "{listed}");
+        assert!(named(&listed, "tools", "name", "peek").is_none());
         let refused = plain.ask("tools/call", json!({"name": "peek"})).await;
         let unknown = plain.ask("tools/call", json!({"name": "poke"})).await;
         assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
@@ -140,8 +140,8 @@ async fn tools_name_views_only_for_clients_with_views() {
         let mut narrowed = Either::new(&world, "handshake", showing()).await;
         let left = narrowed.ask("tools/list", policy).await;
         assert_eq!(left["result"]["tools"].as_array().unwrap().len(), 1);
-        // But for what it says of views, each tool is the same.
-        for tool in told["result"]["tools"].as_array().unwrap() {
+        // Except for its view, each tool is the same.
+        for tool in listed["result"]["tools"].as_array().unwrap() {
             let mut other = named(&marked, "tools", "name", tool["name"].as_str().unwrap())
                 .unwrap()
                 .clone();
@@ -155,8 +155,8 @@ async fn tools_name_views_only_for_clients_with_views() {
 async fn views_are_listed_for_clients_with_views_without_origins() {
     let world = World::new();
     let mut plain = Either::new(&world, "handshake", json!({})).await;
-    let told = plain.ask("resources/list", json!({})).await;
-    assert!(!told.to_string().contains("ui://"), "{told}");
+    let listed = plain.ask("resources/list", json!({})).await;
+    assert!(!listed.to_string().contains("ui://"), "{listed}");
     let mut shows = Either::new(&world, "handshake", showing()).await;
     let listed = shows.ask("resources/list", json!({})).await;
     for (uri, kind) in [
@@ -362,9 +362,9 @@ async fn views_can_preview_and_read_reviews_without_changes() {
         let mut shows = Either::new(&world, era, showing()).await;
         let listed = shows.ask("tools/list", json!({})).await;
         for name in ["review_rows", "preview_call"] {
-            let told = named(&listed, "tools", "name", name).unwrap();
-            assert_eq!(told["_meta"]["ui"], json!({"visibility": ["app"]}));
-            assert_eq!(told["annotations"]["readOnlyHint"], true);
+            let tool = named(&listed, "tools", "name", name).unwrap();
+            assert_eq!(tool["_meta"]["ui"], json!({"visibility": ["app"]}));
+            assert_eq!(tool["annotations"]["readOnlyHint"], true);
         }
         let edit: Value = serde_json::from_str(EDIT).unwrap();
         let call = json!({"tool": "edit_file", "arguments": edit});
@@ -376,9 +376,9 @@ async fn views_can_preview_and_read_reviews_without_changes() {
         let data = tool(&mut shows, "review_rows", rows).await;
         let data = &data["result"]["structuredContent"];
         assert_eq!((&data["uri"], &data["preview"]), (review, &json!(true)));
-        let told = &answer["result"]["structuredContent"];
-        assert_eq!(told["output"]["path"], "/r/a.txt", "{told}");
-        assert!(told["preview_token"].is_string(), "{told}");
+        let preview = &answer["result"]["structuredContent"];
+        assert_eq!(preview["output"]["path"], "/r/a.txt", "{preview}");
+        assert!(preview["preview_token"].is_string(), "{preview}");
         let state = json!({"uri": format!("{uri}.state")});
         let state = tool(&mut shows, "review_rows", state).await;
         assert_eq!(
@@ -396,8 +396,8 @@ async fn views_can_preview_and_read_reviews_without_changes() {
         refused_to_views(&mut shows, uri, &edit).await;
         assert_eq!(world.text("r/secret/key"), "hidden");
         let mut plain = Either::new(&world, era, json!({})).await;
-        let told = plain.ask("tools/list", json!({})).await;
-        assert!(named(&told, "tools", "name", "review_rows").is_none());
+        let listed = plain.ask("tools/list", json!({})).await;
+        assert!(named(&listed, "tools", "name", "review_rows").is_none());
         let refused = tool(&mut plain, "preview_call", call).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
     }
@@ -423,9 +423,9 @@ async fn commit_of_a_view_needs_approval_even_if_the_model_does_not() {
         let world = World::new();
         let mut shows = Either::new(&world, era, showing()).await;
         let listed = shows.ask("tools/list", json!({})).await;
-        let told = named(&listed, "tools", "name", "commit_call").unwrap();
-        assert_eq!(told["_meta"]["ui"], json!({"visibility": ["app"]}));
-        assert_eq!(told["annotations"]["readOnlyHint"], false);
+        let tool = named(&listed, "tools", "name", "commit_call").unwrap();
+        assert_eq!(tool["_meta"]["ui"], json!({"visibility": ["app"]}));
+        assert_eq!(tool["annotations"]["readOnlyHint"], false);
         let token = previewed(&mut shows).await;
         let mut call = commit(&token);
         let refused = shows.ask("tools/call", call.clone()).await;
@@ -545,8 +545,8 @@ async fn host_page_is_listed_read_and_named_by_its_tool() {
     assert_ne!(ours["text"], own["text"]);
     let mut plain = Client::of(&gateway);
     plain.greet("2025-11-25", json!({})).await;
-    let told = plain.ask("resources/list", json!({})).await;
-    assert!(!told.to_string().contains("ui://"), "{told}");
+    let listed = plain.ask("resources/list", json!({})).await;
+    assert!(!listed.to_string().contains("ui://"), "{listed}");
 }
 
 #[tokio::test]

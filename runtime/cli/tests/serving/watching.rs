@@ -24,9 +24,12 @@ async fn only_changes_of_subscribed_files_are_notified_once() {
     }
     std::fs::write(world.host("r/src/lib.rs"), "not watched").unwrap();
     std::fs::write(world.host("r/a.txt"), "changed").unwrap();
-    let told = client.next().await;
-    assert_eq!(told["method"], "notifications/resources/updated", "{told}");
-    assert_eq!(told["params"]["uri"], "file:///r/a.txt");
+    let notification = client.next().await;
+    assert_eq!(
+        notification["method"], "notifications/resources/updated",
+        "{notification}"
+    );
+    assert_eq!(notification["params"]["uri"], "file:///r/a.txt");
 
     let done = client.exchange("resources/unsubscribe", watched).await;
     assert_eq!(done["result"], json!({}), "{done}");
@@ -36,14 +39,17 @@ async fn only_changes_of_subscribed_files_are_notified_once() {
     client
         .send(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": write}))
         .await;
-    let heard = client.next().await;
-    assert_eq!(heard["id"], "w", "{heard}");
+    let answer = client.next().await;
+    assert_eq!(answer["id"], "w", "{answer}");
     let watched = json!({"uri": "file:///r/a.txt"});
     client.exchange("resources/subscribe", watched).await;
     std::fs::write(world.host("r/a.txt"), "once more").unwrap();
     // Word of the artifacts of the write would come first.
-    let told = client.next().await;
-    assert_eq!(told["method"], "notifications/resources/updated", "{told}");
+    let notification = client.next().await;
+    assert_eq!(
+        notification["method"], "notifications/resources/updated",
+        "{notification}"
+    );
 }
 
 #[tokio::test]
@@ -82,14 +88,17 @@ async fn stateless_client_subscribes_by_request() {
     // What is acknowledged is watched.
     std::fs::write(world.host("r/secret/key"), "changed").unwrap();
     std::fs::write(world.host("r/a.txt"), "changed").unwrap();
-    let told = client.next().await;
-    assert_eq!(told["method"], "notifications/resources/updated", "{told}");
-    assert_eq!(told["params"]["uri"], "file:///r/a.txt");
+    let notification = client.next().await;
     assert_eq!(
-        told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
+        notification["method"], "notifications/resources/updated",
+        "{notification}"
+    );
+    assert_eq!(notification["params"]["uri"], "file:///r/a.txt");
+    assert_eq!(
+        notification["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
         "l"
     );
-    // Nothing is said of the artifacts of a write.
+    // The artifacts of a write are not notified.
     let params = json!({
         "name": "write_file", "arguments": {"path": "/r/new", "content": "x"},
         "_meta": {

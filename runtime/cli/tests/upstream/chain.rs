@@ -136,8 +136,8 @@ impl ServerRequests for Says {
 
     fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         assert_eq!(request.server, "disk");
-        let said = serde_json::Map::from_iter([("decision".to_owned(), self.0.into())]);
-        Box::pin(std::future::ready(ElicitationResponse::Accept(said)))
+        let content = serde_json::Map::from_iter([("decision".to_owned(), self.0.into())]);
+        Box::pin(std::future::ready(ElicitationResponse::Accept(content)))
     }
 }
 

@@ -33,11 +33,11 @@ impl ServerRequests for Host {
 
     fn sample(&self, request: Sampling) -> BoxFuture<'_, Option<SamplingResponse>> {
         self.sampled.lock().unwrap().push(request);
-        let said = SamplingResponse {
+        let response = SamplingResponse {
             model: "scripted".into(),
             text: "four".into(),
         };
-        Box::pin(std::future::ready(Some(said)))
+        Box::pin(std::future::ready(Some(response)))
     }
 
     fn roots(&self, server: &str) -> Vec<VirtualPath> {
@@ -56,8 +56,8 @@ async fn with(host: Host) -> (Stage, Worker) {
     (stage, worker)
 }
 
-/// What the server is told when it asks.
-async fn told(worker: &Worker, method: &str, params: Value) -> Value {
+/// Makes the server send a request, and returns the response to it.
+async fn response_to(worker: &Worker, method: &str, params: Value) -> Value {
     let arguments = json!({"do": "ask", "method": method, "params": params});
     serde_json::from_str(&text(worker.call("h__edit", arguments).await)).unwrap()
 }
@@ -85,7 +85,7 @@ async fn server_requests_without_a_handler_are_rejected() {
         ("roots/list", json!({})),
     ] {
         assert_eq!(
-            told(&worker, method, params).await["code"],
+            response_to(&worker, method, params).await["code"],
             -32601,
             "{method}"
         );
@@ -101,7 +101,7 @@ async fn form_names_its_server_and_has_three_answers() {
         ..Host::default()
     };
     let (_stage, worker) = with(host.clone()).await;
-    let answer = told(&worker, "elicitation/create", name()).await;
+    let answer = response_to(&worker, "elicitation/create", name()).await;
     assert_eq!(
         answer,
         json!({"action": "accept", "content": {"name": "Ada"}})
@@ -130,7 +130,7 @@ async fn form_names_its_server_and_has_three_answers() {
             ..Host::default()
         };
         let (_stage, worker) = with(host).await;
-        let answer = told(&worker, "elicitation/create", name()).await;
+        let answer = response_to(&worker, "elicitation/create", name()).await;
         assert_eq!(answer, json!({"action": expected}));
     }
 }
@@ -148,11 +148,11 @@ async fn nested_forms_secret_forms_and_invalid_urls_are_rejected() {
         visit("javascript:alert(1)"),
         visit("https://you:me@example.org"),
     ] {
-        let answer = told(&worker, "elicitation/create", params.clone()).await;
+        let answer = response_to(&worker, "elicitation/create", params.clone()).await;
         assert_eq!(answer["code"], -32602, "{params} {answer}");
     }
     assert_eq!(*host.asked.lock().unwrap(), []);
-    let answer = told(
+    let answer = response_to(
         &worker,
         "elicitation/create",
         visit("https://example.org/x"),
@@ -175,16 +175,16 @@ async fn sampling_request_has_preferences_and_no_tools() {
         "modelPreferences": {"hints": [{"name": "small"}], "costPriority": 0.5, "speedPriority": 1.0},
         "systemPrompt": "Be brief.", "maxTokens": 9,
     });
-    let answer = told(&worker, "sampling/createMessage", wish.clone()).await;
+    let answer = response_to(&worker, "sampling/createMessage", wish.clone()).await;
     assert_eq!(answer["model"], "scripted");
     assert_eq!(answer["content"]["text"], "four");
     let asked = host.sampled.lock().unwrap().pop().unwrap();
     assert_eq!(asked.server, "h");
-    let said = ServerMessage {
+    let message = ServerMessage {
         role: MessageRole::User,
         text: "2+2?".to_owned(),
     };
-    assert_eq!(asked.messages, [said]);
+    assert_eq!(asked.messages, [message]);
     assert_eq!(asked.system_prompt.as_deref(), Some("Be brief."));
     assert_eq!(
         (asked.models, asked.max_tokens),
@@ -203,7 +203,7 @@ async fn sampling_request_has_preferences_and_no_tools() {
     with_image["messages"][0]["content"] =
         json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
     for refused in [with_tools, with_image] {
-        let answer = told(&worker, "sampling/createMessage", refused).await;
+        let answer = response_to(&worker, "sampling/createMessage", refused).await;
         assert_eq!(answer["code"], -32602, "{answer}");
     }
     assert_eq!(*host.sampled.lock().unwrap(), []);
@@ -231,7 +231,7 @@ async fn server_gets_the_roots_that_the_call_may_read() {
         (Policy::new().ask("read:file:/repo").ask("write:mcp"), None),
     ] {
         let worker = stage.worker(policy).await;
-        let answer = told(&worker, "roots/list", json!({})).await;
+        let answer = response_to(&worker, "roots/list", json!({})).await;
         let roots: Vec<_> = expected.iter().map(|uri| json!({ "uri": uri })).collect();
         assert_eq!(answer, json!({ "roots": roots }));
     }
@@ -296,13 +296,13 @@ async fn abandoned_task_is_cancelled() {
 async fn stateless_subscription_is_renewed() {
     let (stage, worker) = alone("changes-modern").await;
     assert!(!withheld(&stage));
-    assert_eq!(text(does(&worker, "h__edit", "change").await), "told");
+    assert_eq!(text(does(&worker, "h__edit", "change").await), "notified");
     until(|| withheld(&stage)).await;
 
     let (stage, worker) = alone("changes-modern").await;
     let ended = text(does(&worker, "h__edit", "unlisten").await);
-    assert_eq!(ended, "nobody is told any more");
-    assert_eq!(text(does(&worker, "h__edit", "change").await), "told");
+    assert_eq!(ended, "unsubscribed");
+    assert_eq!(text(does(&worker, "h__edit", "change").await), "notified");
     until(|| withheld(&stage)).await;
 }
 

@@ -35,7 +35,7 @@ async fn serving(mode: &str) -> (Stage, Worker) {
     forwarding(hostile("h", mode), Duration::from_secs(20)).await
 }
 
-/// Like `serving`, with a file in which the server notes what it is told.
+/// Like `serving`, with a file in which the server notes what it receives.
 async fn witnessed(mode: &str) -> (tempfile::NamedTempFile, Stage, Worker) {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let spec = hostile("h", mode).args([seen.path().to_str().unwrap()]);
@@ -76,8 +76,8 @@ fn outcomes(lines: &[Value]) -> Vec<&str> {
     outcomes.collect()
 }
 
-/// What the server was told, as it repeats it.
-async fn told(client: &mut Client, id: u64) -> Value {
+/// The response to the server's request, which the server returns as its result.
+async fn response_of(client: &mut Client, id: u64) -> Value {
     parsed(&client.text(id).await)
 }
 
@@ -117,7 +117,7 @@ async fn server_form_is_answered_by_the_client_of_the_call() {
             json!({"type": "string", "maxLength": 9, "title": "Name\\u{202e}"})
         );
         client.answer(&asked, answer).await;
-        assert_eq!(told(&mut client, id).await, expected);
+        assert_eq!(response_of(&mut client, id).await, expected);
     }
     let lines = stage.lines().await;
     let expected = [
@@ -149,7 +149,7 @@ async fn fake_permission_question_is_marked_as_server_text() {
     client
         .answer(&asked, json!({"action": "accept", "content": content}))
         .await;
-    assert_eq!(told(&mut client, id).await["content"], content);
+    assert_eq!(response_of(&mut client, id).await["content"], content);
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn oversized_forms_are_rejected() {
         json!({"x": {"type": "string", "enum": ["y".repeat(100_000)]}}),
     ] {
         let id = client.call("h__edit", ask("Who?", fields)).await;
-        assert_eq!(told(&mut client, id).await["code"], -32602);
+        assert_eq!(response_of(&mut client, id).await["code"], -32602);
     }
     assert!(outcomes(&stage.lines().await).contains(&"refused"));
     let id = client
@@ -179,7 +179,7 @@ async fn oversized_forms_are_rejected() {
     let asked = client.asked(ELICIT).await;
     assert!(asked.to_string().len() < 8192, "{asked}");
     client.answer(&asked, json!({"action": "decline"})).await;
-    assert_eq!(told(&mut client, id).await["action"], "decline");
+    assert_eq!(response_of(&mut client, id).await["action"], "decline");
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn unsupported_request_is_rejected_at_once() {
     ] {
         let mut client = Client::connect(&gateway(&worker), capabilities).await;
         let id = client.call("h__edit", arguments).await;
-        let answer = told(&mut client, id).await;
+        let answer = response_of(&mut client, id).await;
         assert_eq!(answer["code"], -32601, "{answer}");
         let why = answer["message"].as_str().unwrap();
         assert!(why.contains("support"), "{why}");
@@ -212,7 +212,10 @@ async fn unsupported_request_is_rejected_at_once() {
     assert_eq!(asked["params"]["url"], "https://example.org/x");
     assert!(asked["params"]["message"].as_str().unwrap().contains("`h`"));
     client.answer(&asked, json!({"action": "accept"})).await;
-    assert_eq!(told(&mut client, id).await, json!({"action": "accept"}));
+    assert_eq!(
+        response_of(&mut client, id).await,
+        json!({"action": "accept"})
+    );
 }
 
 #[tokio::test]
@@ -252,7 +255,7 @@ async fn stateless_server_gets_client_capabilities_with_each_call() {
     ] {
         let mut client = Client::connect(&gateway, capabilities).await;
         let id = client.call("h__edit", json!({"do": "capabilities"})).await;
-        let seen = told(&mut client, id).await;
+        let seen = response_of(&mut client, id).await;
         assert_eq!(seen["elicitation"], expected, "{seen}");
         assert_eq!(seen["sampling"], Value::Null, "{seen}");
     }
@@ -276,7 +279,7 @@ async fn server_requests_stay_on_their_connection() {
     let hanging = other.call("h__edit", json!({"do": "hang"})).await;
     until(|| worker.status().in_flight > 0).await;
     let id = client.call("h__edit", ask_name()).await;
-    let refused = told(&mut client, id).await;
+    let refused = response_of(&mut client, id).await;
     let why = refused["message"].as_str().unwrap().to_owned();
     assert!(why.contains("several clients"), "{why}");
     // The server may not know yet that the other call is over, so its request may still be about that.
@@ -284,13 +287,13 @@ async fn server_requests_stay_on_their_connection() {
     other.write(&cancel).await;
     until(|| std::fs::read_to_string(seen.path()).unwrap() == "cancelled\n").await;
     let id = client.call("h__edit", ask_name()).await;
-    let refused = told(&mut client, id).await;
+    let refused = response_of(&mut client, id).await;
     assert_eq!(refused["message"], why.as_str());
     // That of its own client is no obstacle, and nobody asked it anything before.
     let id = other.call("h__edit", ask_name()).await;
     let asked = other.asked(ELICIT).await;
     other.answer(&asked, json!({"action": "decline"})).await;
-    assert_eq!(told(&mut other, id).await["action"], "decline");
+    assert_eq!(response_of(&mut other, id).await["action"], "decline");
 }
 
 #[tokio::test]
@@ -302,17 +305,17 @@ async fn concurrent_calls_of_one_client_may_be_asked_about() {
     let id = client.call("h__edit", ask_name()).await;
     let asked = client.asked(ELICIT).await;
     client.answer(&asked, json!({"action": "decline"})).await;
-    assert_eq!(told(&mut client, id).await["action"], "decline");
+    assert_eq!(response_of(&mut client, id).await["action"], "decline");
 }
 
 #[tokio::test]
 async fn request_outside_a_call_is_rejected() {
     let (_stage, worker) = serving("early").await;
     let mut client = Client::connect(&gateway(&worker), forms()).await;
-    let id = client.call("h__edit", json!({"do": "said"})).await;
-    let said = told(&mut client, id).await;
-    assert_eq!(said["error"]["code"], -32601, "{said}");
-    let why = said["error"]["message"].as_str().unwrap();
+    let id = client.call("h__edit", json!({"do": "response"})).await;
+    let response = response_of(&mut client, id).await;
+    assert_eq!(response["error"]["code"], -32601, "{response}");
+    let why = response["error"]["message"].as_str().unwrap();
     assert!(why.contains("only within a call"), "{why}");
 }
 
@@ -387,7 +390,7 @@ async fn time_for_answers_does_not_count_toward_the_deadline() {
     // A person thinks for longer than the call may take.
     tokio::time::sleep(limit * 3).await;
     client.answer(&asked, json!({"action": "decline"})).await;
-    assert_eq!(told(&mut client, id).await["action"], "decline");
+    assert_eq!(response_of(&mut client, id).await["action"], "decline");
     assert!(began.elapsed() > limit * 3);
     let id = client.call("h__edit", json!({"do": "hang"})).await;
     let late = client.response(id).await;

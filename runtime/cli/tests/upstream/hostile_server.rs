@@ -57,10 +57,10 @@ struct Server {
     lists: usize,
     /// The request that listens for changes.
     listener: Option<Value>,
-    /// How often the task was looked at, whether it ends, and what it was told.
+    /// How often the task was polled, whether it never ends, and the last response of the client.
     looks: usize,
     endless: bool,
-    said: String,
+    response: String,
 }
 
 fn tool(name: &str, more: Value) -> Value {
@@ -107,7 +107,7 @@ impl Server {
             listener: None,
             looks: 0,
             endless: false,
-            said: String::new(),
+            response: String::new(),
         }
     }
 
@@ -172,7 +172,7 @@ impl Server {
                     _ => {}
                 }
             } else if message["id"] == "early" {
-                self.said = message.to_string();
+                self.response = message.to_string();
             } else if !(self.is(&["modern", "changes-modern", "slow"]) && self.stateless(&message))
             {
                 self.respond(&message);
@@ -400,15 +400,15 @@ impl Server {
             "inject" | "ask" | "storm" | "polite" | "takes back" => {
                 self.ask(request, kind, &arguments);
             }
-            "said" => {
-                while self.said.is_empty() {
+            "response" => {
+                while self.response.is_empty() {
                     let message = self.read();
                     if message["id"] == "early" {
-                        self.said = message.to_string();
+                        self.response = message.to_string();
                     }
                 }
-                let said = text(&self.said);
-                self.answer(request, said);
+                let text = text(&self.response);
+                self.answer(request, text);
             }
             "questions" => self.questions(request, &arguments),
             "scopes" => self.scopes(request, &arguments, &meta),
@@ -585,11 +585,11 @@ impl Server {
             "subscriptions/listen" => {
                 self.listener = Some(message["id"].clone());
                 let accepted = json!({"notifications": {"toolsListChanged": true}});
-                self.tell("notifications/subscriptions/acknowledged", accepted);
+                self.notify_listener("notifications/subscriptions/acknowledged", accepted);
             }
             "tasks/get" => self.task(message),
             "tasks/update" => {
-                self.said = message["params"]["inputResponses"].to_string();
+                self.response = message["params"]["inputResponses"].to_string();
                 self.answer(message, complete(json!({})));
             }
             "tasks/cancel" => {
@@ -613,14 +613,14 @@ impl Server {
             state
         } else {
             let mut state = task("completed");
-            state["result"] = complete(text(&self.said));
+            state["result"] = complete(text(&self.response));
             state
         };
         self.answer(message, complete(state));
     }
 
-    /// Tells the listener, if there is one.
-    fn tell(&mut self, method: &str, mut params: Value) {
+    /// Notifies the listener, if there is one.
+    fn notify_listener(&mut self, method: &str, mut params: Value) {
         if let Some(listener) = self.listener.clone() {
             params["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": listener});
             self.notify(method, &params);
@@ -654,21 +654,21 @@ impl Server {
                 let meta = json!({"io.modelcontextprotocol/subscriptionId": listener});
                 let ended = json!({"id": listener});
                 self.answer(&ended, complete(json!({ "_meta": meta })));
-                text("nobody is told any more")
+                text("unsubscribed")
             }
             "change" => {
                 self.wait_for_listener();
                 self.changed = true;
-                self.tell("notifications/tools/list_changed", json!({}));
-                text("told")
+                self.notify_listener("notifications/tools/list_changed", json!({}));
+                text("notified")
             }
             "relist" => {
                 self.changed = true;
-                self.tell("notifications/tools/list_changed", json!({}));
+                self.notify_listener("notifications/tools/list_changed", json!({}));
                 text("listed anew")
             }
             "who" => match params.get("inputResponses") {
-                Some(said) => text(&said.to_string()),
+                Some(responses) => text(&responses.to_string()),
                 None => {
                     let who = json!({"method": "elicitation/create", "params": form()});
                     let result =
@@ -682,8 +682,8 @@ impl Server {
                 text(&capabilities.to_string())
             }
             kind @ ("rounds" | "on and on") => match params.get("inputResponses") {
-                Some(said) if kind == "rounds" => {
-                    text(&json!([said, params["requestState"]]).to_string())
+                Some(responses) if kind == "rounds" => {
+                    text(&json!([responses, params["requestState"]]).to_string())
                 }
                 _ => {
                     let roots = json!({"method": "roots/list", "params": {}});

@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often servers are connected and killed.
 fn cases() -> usize {
-    let said = std::env::var("BAILIWICK_CASES").ok();
-    said.and_then(|cases| cases.parse().ok()).unwrap_or(5)
+    let cases = std::env::var("BAILIWICK_CASES").ok();
+    cases.and_then(|cases| cases.parse().ok()).unwrap_or(5)
 }
 
 fn pid(text: &str) -> Pid {
@@ -55,7 +55,7 @@ async fn killing_one_of_three_servers_keeps_the_others_running() {
     }
 }
 
-/// What is told of a server is told on another thread than the one that looks here.
+/// Another thread than this one sends the notifications.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn tools_match_the_notified_server_state() {
     // One question for all calls: how many a worker may ask in a minute is limited.
@@ -217,7 +217,11 @@ const COUNTING: &str = "HOSTILE_COUNTING";
 #[test]
 fn restarted_servers_leave_nothing_behind() {
     let counting = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "life::come_and_are_killed", "--nocapture"])
+        .args([
+            "--exact",
+            "life::killed_servers_leave_no_descriptors",
+            "--nocapture",
+        ])
         .env(COUNTING, "1")
         .output()
         .unwrap();
@@ -228,7 +232,7 @@ fn restarted_servers_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn come_and_are_killed() {
+async fn killed_servers_leave_no_descriptors() {
     if std::env::var_os(COUNTING).is_none() {
         return;
     }

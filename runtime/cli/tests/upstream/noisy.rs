@@ -57,8 +57,8 @@ async fn opened(State(server): State<Server>) -> Response {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
     let params = json!({"level": "info", "data": "x".repeat(1000)});
-    let told = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
-    let event = Bytes::from(format!("data: {told}\n\n"));
+    let message = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
+    let event = Bytes::from(format!("data: {message}\n\n"));
     let events = stream::repeat_with(move || {
         server.events.fetch_add(1, Ordering::Relaxed);
         Ok::<_, Infallible>(event.clone())

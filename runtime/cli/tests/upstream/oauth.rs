@@ -20,8 +20,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use super::oauth_server::{Behavior, Echo, OAuthServer, parameters};
 use super::support::{Stage, code, stage, text, yes};
-use super::town::{Echo, Town, Ways, parameters};
 
 const LANDING: &str = "http://127.0.0.1:9/back";
 
@@ -89,31 +89,31 @@ async fn opened(url: &str) -> String {
     answer
 }
 
-async fn signed(town: &Town, oauth: OAuth, person: &Person) -> Upstreams {
-    let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+async fn signed(server: &OAuthServer, oauth: OAuth, person: &Person) -> Upstreams {
+    let builder = Upstreams::builder().server(ServerSpec::http("remote", server.url()));
     let builder = builder.oauth(oauth).requests(person.clone());
     let upstreams = builder.start().await.unwrap();
     let settled = [ServerState::Ready, ServerState::GivenUp];
     tokio::select! {
-        _ = upstreams.reached("town", settled[0]) => {}
-        _ = upstreams.reached("town", settled[1]) => {}
+        _ = upstreams.reached("remote", settled[0]) => {}
+        _ = upstreams.reached("remote", settled[1]) => {}
     }
     upstreams
 }
 
-async fn state(town: &Town, person: &Person) -> ServerState {
-    let upstreams = signed(town, OAuth::new(LANDING), person).await;
-    upstreams.state("town").unwrap()
+async fn state(server: &OAuthServer, person: &Person) -> ServerState {
+    let upstreams = signed(server, OAuth::new(LANDING), person).await;
+    upstreams.state("remote").unwrap()
 }
 
-async fn used(town: &Town, person: &Person) -> (Stage, Worker) {
-    let upstreams = signed(town, OAuth::new(LANDING), person).await;
+async fn used(server: &OAuthServer, person: &Person) -> (Stage, Worker) {
+    let upstreams = signed(server, OAuth::new(LANDING), person).await;
     let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
 
-/// What the audit tells of what people said at servers.
+/// The audit records of sign-ins.
 async fn words(stage: &Stage) -> Vec<Value> {
     let lines = stage.lines().await;
     let events = lines.into_iter().map(|line| line["event"].clone());
@@ -122,14 +122,14 @@ async fn words(stage: &Stage) -> Vec<Value> {
 }
 
 /// Nobody is let in, and nobody was asked for their name.
-async fn unasked(ways: Ways) {
-    unasked_by(OAuth::new(LANDING), ways).await;
+async fn unasked(behavior: Behavior) {
+    unasked_by(OAuth::new(LANDING), behavior).await;
 }
 
-async fn unasked_by(oauth: OAuth, ways: Ways) {
-    let (town, person) = (Town::new(ways).await, Person::willing());
+async fn unasked_by(oauth: OAuth, behavior: Behavior) {
+    let (server, person) = (OAuthServer::new(behavior).await, Person::willing());
     let upstreams = Upstreams::builder()
-        .server(ServerSpec::http("town", town.url()))
+        .server(ServerSpec::http("remote", server.url()))
         .oauth(oauth)
         .requests(person.clone())
         .start()
@@ -137,72 +137,81 @@ async fn unasked_by(oauth: OAuth, ways: Ways) {
         .unwrap();
     let left = [ServerState::Waiting, ServerState::GivenUp];
     tokio::select! {
-        _ = upstreams.reached("town", left[0]) => {}
-        _ = upstreams.reached("town", left[1]) => {}
+        _ = upstreams.reached("remote", left[0]) => {}
+        _ = upstreams.reached("remote", left[1]) => {}
     }
     assert_eq!(person.asked(), []);
-    assert!(town.seen().tokens.is_empty());
+    assert!(server.seen().tokens.is_empty());
 }
 
 #[tokio::test]
 async fn sign_in_makes_the_tools_available() {
-    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
-    let (_stage, worker) = used(&town, &person).await;
-    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    let (server, person) = (
+        OAuthServer::new(Behavior::default()).await,
+        Person::willing(),
+    );
+    let (_stage, worker) = used(&server, &person).await;
+    assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
     let asked = person.asked();
     assert_eq!(asked.len(), 1);
-    assert_eq!((asked[0].server.as_str(), asked[0].more), ("town", false));
+    assert_eq!((asked[0].server.as_str(), asked[0].more), ("remote", false));
     assert_eq!(
         (&asked[0].address, &asked[0].issuer),
-        (&town.url(), &town.origin)
+        (&server.url(), &server.origin)
     );
-    assert_eq!(format!("http://{}", asked[0].opens), town.origin);
+    assert_eq!(format!("http://{}", asked[0].opens), server.origin);
     assert_eq!(asked[0].scopes, ["read"]);
-    let seen = town.seen();
+    let seen = server.seen();
     let authorized = &seen.authorized[0];
-    assert_eq!(authorized["resource"], town.url());
+    assert_eq!(authorized["resource"], server.url());
     assert_eq!(authorized["redirect_uri"], LANDING);
     assert_eq!(authorized["code_challenge_method"], "S256");
     assert_eq!(seen.tokens.len(), 1);
-    assert_eq!(seen.tokens[0]["resource"], town.url());
+    assert_eq!(seen.tokens[0]["resource"], server.url());
     assert_eq!(seen.registered[0]["token_endpoint_auth_method"], "none");
 }
 
 #[tokio::test]
 async fn protected_resource_metadata_is_found_at_its_well_known_url() {
-    let mute = || Ways {
-        mute: true,
-        ..Ways::default()
+    let without_challenge = || Behavior {
+        omits_challenge: true,
+        ..Behavior::default()
     };
-    let (town, person) = (Town::new(mute()).await, Person::willing());
-    let (_stage, worker) = used(&town, &person).await;
-    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    let (server, person) = (
+        OAuthServer::new(without_challenge()).await,
+        Person::willing(),
+    );
+    let (_stage, worker) = used(&server, &person).await;
+    assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
     assert_eq!(person.asked().len(), 1);
-    assert_eq!(person.asked()[0].issuer, town.origin);
+    assert_eq!(person.asked()[0].issuer, server.origin);
     // A token that it refuses without a word is renewed as any other.
-    town.revoke();
-    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    server.revoke();
+    assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
     assert_eq!(person.asked().len(), 1);
     // It is trusted no further than one that says it.
     let elsewhere = Some(json!({"authorization_servers": ["https://10.0.0.1"]}));
-    unasked(Ways {
+    unasked(Behavior {
         resource: elsewhere,
-        ..mute()
+        ..without_challenge()
     })
     .await;
-    let (town, person) = (Town::new(mute()).await, Person::new(|_| None));
-    assert_eq!(state(&town, &person).await, ServerState::GivenUp);
+    let (server, person) = (
+        OAuthServer::new(without_challenge()).await,
+        Person::new(|_| None),
+    );
+    assert_eq!(state(&server, &person).await, ServerState::GivenUp);
     assert_eq!(person.asked().len(), 1);
     // And it is asked nothing twice.
-    assert_eq!(town.seen().refused, ["server/discover"]);
+    assert_eq!(server.seen().refused, ["server/discover"]);
 }
 
 #[tokio::test]
 async fn preregistered_and_metadata_clients_are_not_registered_again() {
     let documents = Some(json!({"client_id_metadata_document_supported": true}));
-    let ways = || Ways {
+    let behavior = || Behavior {
         issuer: documents.clone(),
-        ..Ways::default()
+        ..Behavior::default()
     };
     let document = "https://host.example/client.json";
     for (oauth, client) in [
@@ -211,67 +220,79 @@ async fn preregistered_and_metadata_clients_are_not_registered_again() {
             document,
         ),
         (
-            OAuth::new(LANDING).preregistered_client("town", "mine", None),
+            OAuth::new(LANDING).preregistered_client("remote", "mine", None),
             "mine",
         ),
     ] {
-        let (town, person) = (Town::new(ways()).await, Person::willing());
-        let upstreams = signed(&town, oauth, &person).await;
-        assert_eq!(upstreams.state("town"), Some(ServerState::Ready));
-        assert_eq!(town.seen().authorized[0]["client_id"], client);
-        assert!(town.seen().registered.is_empty());
+        let (server, person) = (OAuthServer::new(behavior()).await, Person::willing());
+        let upstreams = signed(&server, oauth, &person).await;
+        assert_eq!(upstreams.state("remote"), Some(ServerState::Ready));
+        assert_eq!(server.seen().authorized[0]["client_id"], client);
+        assert!(server.seen().registered.is_empty());
     }
 }
 
 #[tokio::test]
 async fn server_cannot_choose_an_unexpected_authorisation_server() {
-    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
-    let oauth = OAuth::new(LANDING).preregistered_client("town", "mine", Some("s".into()));
-    let upstreams = signed(&town, oauth.clone().issuer("town", &town.origin), &person).await;
-    assert_eq!(upstreams.state("town"), Some(ServerState::Ready));
-    unasked_by(oauth.issuer("town", "https://as.example"), Ways::default()).await;
+    let (server, person) = (
+        OAuthServer::new(Behavior::default()).await,
+        Person::willing(),
+    );
+    let oauth = OAuth::new(LANDING).preregistered_client("remote", "mine", Some("s".into()));
+    let upstreams = signed(
+        &server,
+        oauth.clone().issuer("remote", &server.origin),
+        &person,
+    )
+    .await;
+    assert_eq!(upstreams.state("remote"), Some(ServerState::Ready));
+    unasked_by(
+        oauth.issuer("remote", "https://as.example"),
+        Behavior::default(),
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn client_secret_is_sent_only_to_the_configured_issuer() {
     let start = |url: &str, oauth: OAuth| {
-        let oauth = oauth.preregistered_client("town", "mine", Some("s".into()));
-        let town = Upstreams::builder().server(ServerSpec::http("town", url));
-        town.oauth(oauth).start()
+        let oauth = oauth.preregistered_client("remote", "mine", Some("s".into()));
+        let builder = Upstreams::builder().server(ServerSpec::http("remote", url));
+        builder.oauth(oauth).start()
     };
-    let (elsewhere, here) = ("https://town.example/mcp", "http://127.0.0.1:9/mcp");
+    let (elsewhere, here) = ("https://server.example/mcp", "http://127.0.0.1:9/mcp");
     let refused = start(elsewhere, OAuth::new(LANDING)).await;
-    assert!(matches!(refused, Err(SpecError::Issuer(name)) if name == "town"));
-    let said = OAuth::new(LANDING).issuer("town", "https://as.example");
-    assert!(start(elsewhere, said).await.is_ok());
+    assert!(matches!(refused, Err(SpecError::Issuer(name)) if name == "remote"));
+    let oauth = OAuth::new(LANDING).issuer("remote", "https://as.example");
+    assert!(start(elsewhere, oauth).await.is_ok());
     assert!(start(here, OAuth::new(LANDING)).await.is_ok());
 }
 
 #[tokio::test]
 async fn sign_in_requires_consent() {
-    let town = Town::new(Ways::default()).await;
+    let server = OAuthServer::new(Behavior::default()).await;
     let no = Person::new(|_| None);
-    assert_eq!(state(&town, &no).await, ServerState::GivenUp);
+    assert_eq!(state(&server, &no).await, ServerState::GivenUp);
     assert_eq!(no.asked().len(), 1);
-    assert!(town.seen().tokens.is_empty());
+    assert!(server.seen().tokens.is_empty());
     // Without a host that lets people sign in nobody is asked.
-    let nobody = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+    let nobody = Upstreams::builder().server(ServerSpec::http("remote", server.url()));
     let nobody = nobody.requests(no.clone()).start().await.unwrap();
-    assert_ne!(nobody.state("town"), Some(ServerState::Ready));
+    assert_ne!(nobody.state("remote"), Some(ServerState::Ready));
     assert_eq!(no.asked().len(), 1);
 }
 
 #[tokio::test]
 async fn declined_sign_in_is_asked_again_on_retry() {
-    let town = Town::new(Ways::default()).await;
+    let server = OAuthServer::new(Behavior::default()).await;
     let second = Arc::new(Mutex::new(false));
     let later = Arc::clone(&second);
     let person = Person::new(move |url| later.lock().unwrap().then_some(url));
-    let upstreams = signed(&town, OAuth::new(LANDING), &person).await;
-    assert_eq!(upstreams.state("town"), Some(ServerState::GivenUp));
+    let upstreams = signed(&server, OAuth::new(LANDING), &person).await;
+    assert_eq!(upstreams.state("remote"), Some(ServerState::GivenUp));
     *second.lock().unwrap() = true;
-    upstreams.retry("town");
-    assert!(upstreams.reached("town", ServerState::Ready).await);
+    upstreams.retry("remote");
+    assert!(upstreams.reached("remote", ServerState::Ready).await);
     assert_eq!(person.asked().len(), 2);
 }
 
@@ -299,10 +320,10 @@ async fn authorisation_response_must_match_its_request() {
         (with("error", Some("access_denied")), false),
         (with("code", Some("made-up")), false),
     ] {
-        let town = Town::new(Ways::default()).await;
-        let ready = state(&town, &person).await == ServerState::Ready;
+        let server = OAuthServer::new(Behavior::default()).await;
+        let ready = state(&server, &person).await == ServerState::Ready;
         assert_eq!(ready, allowed);
-        let exchanged = town
+        let exchanged = server
             .seen()
             .tokens
             .iter()
@@ -310,7 +331,7 @@ async fn authorisation_response_must_match_its_request() {
             .count();
         assert_eq!(exchanged, usize::from(allowed));
         // A code that makes no token may be the network's fault: they are asked once more.
-        let made_up = town.seen().tokens.len() - exchanged;
+        let made_up = server.seen().tokens.len() - exchanged;
         assert_eq!(person.asked().len(), made_up.max(1));
         assert!(made_up <= 2);
     }
@@ -318,7 +339,7 @@ async fn authorisation_response_must_match_its_request() {
 
 #[tokio::test]
 async fn server_redirects_are_not_followed() {
-    let ways = Ways::default();
+    let behavior = Behavior::default();
     for elsewhere in [
         json!({"authorization_servers": ["https://10.0.0.1"]}),
         json!({"authorization_servers": ["http://169.254.169.254"]}),
@@ -327,9 +348,9 @@ async fn server_redirects_are_not_followed() {
         json!({"resource": "https://evil.example/mcp"}),
     ] {
         let resource = Some(elsewhere);
-        unasked(Ways {
+        unasked(Behavior {
             resource,
-            ..ways.clone()
+            ..behavior.clone()
         })
         .await;
     }
@@ -345,9 +366,9 @@ async fn server_redirects_are_not_followed() {
         json!({"padding": "x".repeat(300 << 10)}),
     ] {
         let issuer = Some(elsewhere);
-        unasked(Ways {
+        unasked(Behavior {
             issuer,
-            ..ways.clone()
+            ..behavior.clone()
         })
         .await;
     }
@@ -355,7 +376,7 @@ async fn server_redirects_are_not_followed() {
 
 #[tokio::test]
 async fn authorisation_endpoint_must_belong_to_the_issuer() {
-    let honest = Town::new(Ways::default()).await;
+    let honest = OAuthServer::new(Behavior::default()).await;
     let at = |path: &str| format!("{}{path}", honest.origin);
     for elsewhere in [
         json!({"authorization_endpoint": at("/authorize")}),
@@ -363,17 +384,17 @@ async fn authorisation_endpoint_must_belong_to_the_issuer() {
         json!({"registration_endpoint": at("/register")}),
     ] {
         let issuer = Some(elsewhere);
-        let town = Town::new(Ways::default()).await;
-        town.change(|ways| ways.issuer.clone_from(&issuer));
-        unasked(Ways {
+        let server = OAuthServer::new(Behavior::default()).await;
+        server.change(|behavior| behavior.issuer.clone_from(&issuer));
+        unasked(Behavior {
             issuer,
-            ..Ways::default()
+            ..Behavior::default()
         })
         .await;
         // The host says that it knows this one.
         let person = Person::new(|_| None);
-        let oauth = OAuth::new(LANDING).issuer("town", &town.origin);
-        signed(&town, oauth, &person).await;
+        let oauth = OAuth::new(LANDING).issuer("remote", &server.origin);
+        signed(&server, oauth, &person).await;
         assert_eq!(person.asked().len(), 1);
     }
     assert!(honest.seen().tokens.is_empty());
@@ -393,22 +414,25 @@ async fn authorisation_request_contains_only_host_values() {
         ("request_uri=x", false),
     ] {
         for named in [false, true] {
-            let (town, person) = (Town::new(Ways::default()).await, Person::new(|_| None));
-            let endpoint = format!("{}/authorize?{query}", town.origin);
+            let (server, person) = (
+                OAuthServer::new(Behavior::default()).await,
+                Person::new(|_| None),
+            );
+            let endpoint = format!("{}/authorize?{query}", server.origin);
             let issuer = Some(json!({"authorization_endpoint": endpoint}));
-            town.change(|ways| ways.issuer = issuer);
+            server.change(|behavior| behavior.issuer = issuer);
             let oauth = OAuth::new(LANDING);
             let oauth = match named {
-                true => oauth.issuer("town", &town.origin),
+                true => oauth.issuer("remote", &server.origin),
                 false => oauth,
             };
-            let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+            let builder = Upstreams::builder().server(ServerSpec::http("remote", server.url()));
             let builder = builder.oauth(oauth).requests(person.clone());
             let upstreams = builder.start().await.unwrap();
             let left = [ServerState::Waiting, ServerState::GivenUp];
             tokio::select! {
-                _ = upstreams.reached("town", left[0]) => {}
-                _ = upstreams.reached("town", left[1]) => {}
+                _ = upstreams.reached("remote", left[0]) => {}
+                _ = upstreams.reached("remote", left[1]) => {}
             }
             assert_eq!(person.asked().len(), usize::from(allowed), "{query}");
         }
@@ -417,21 +441,21 @@ async fn authorisation_request_contains_only_host_values() {
 
 #[tokio::test]
 async fn token_requests_do_not_follow_redirects() {
-    let other = Town::new(Ways::default()).await;
-    let leads = Some(format!("{}/token", other.origin));
-    let (town, person) = (
-        Town::new(Ways {
-            leads,
-            ..Ways::default()
+    let other = OAuthServer::new(Behavior::default()).await;
+    let redirect = Some(format!("{}/token", other.origin));
+    let (server, person) = (
+        OAuthServer::new(Behavior {
+            redirect,
+            ..Behavior::default()
         })
         .await,
         Person::willing(),
     );
-    let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+    let builder = Upstreams::builder().server(ServerSpec::http("remote", server.url()));
     let builder = builder.oauth(OAuth::new(LANDING)).requests(person.clone());
     let upstreams = builder.start().await.unwrap();
-    assert!(upstreams.reached("town", ServerState::GivenUp).await);
-    assert_eq!(town.seen().tokens.len(), 2);
+    assert!(upstreams.reached("remote", ServerState::GivenUp).await);
+    assert_eq!(server.seen().tokens.len(), 2);
     assert!(other.seen().tokens.is_empty());
 }
 
@@ -447,8 +471,8 @@ async fn sign_in_is_retried_after_a_network_failure() {
             url
         })
     });
-    let town = Town::new(Ways::default()).await;
-    assert_eq!(state(&town, &person).await, ServerState::Ready);
+    let server = OAuthServer::new(Behavior::default()).await;
+    assert_eq!(state(&server, &person).await, ServerState::Ready);
     assert_eq!(person.asked().len(), 2);
     assert!(!*forged.lock().unwrap());
 }
@@ -456,18 +480,18 @@ async fn sign_in_is_retried_after_a_network_failure() {
 #[tokio::test]
 async fn server_that_rejects_every_token_is_given_up() {
     let other = Some("https://other.example/mcp".to_owned());
-    for ways in [
-        Ways {
+    for behavior in [
+        Behavior {
             audience: other,
-            ..Ways::default()
+            ..Behavior::default()
         },
-        Ways {
-            nobody: true,
-            ..Ways::default()
+        Behavior {
+            rejects_all: true,
+            ..Behavior::default()
         },
     ] {
-        let (town, person) = (Town::new(ways).await, Person::willing());
-        assert_eq!(state(&town, &person).await, ServerState::GivenUp);
+        let (server, person) = (OAuthServer::new(behavior).await, Person::willing());
+        assert_eq!(state(&server, &person).await, ServerState::GivenUp);
         assert_eq!(person.asked().len(), 1);
     }
 }
@@ -475,18 +499,18 @@ async fn server_that_rejects_every_token_is_given_up() {
 #[tokio::test]
 async fn expired_token_is_refreshed() {
     let expires = Some(1);
-    let (town, person) = (
-        Town::new(Ways {
+    let (server, person) = (
+        OAuthServer::new(Behavior {
             expires,
-            ..Ways::default()
+            ..Behavior::default()
         })
         .await,
         Person::willing(),
     );
-    let (_stage, worker) = used(&town, &person).await;
-    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
-    let renewals = |town: &Town| {
-        let seen = town.seen();
+    let (_stage, worker) = used(&server, &person).await;
+    assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
+    let renewals = |server: &OAuthServer| {
+        let seen = server.seen();
         let renewals = seen
             .tokens
             .iter()
@@ -495,41 +519,55 @@ async fn expired_token_is_refreshed() {
             .map(|asked| asked["resource"].clone())
             .collect::<Vec<_>>()
     };
-    assert!(!renewals(&town).is_empty());
+    assert!(!renewals(&server).is_empty());
     assert!(
-        renewals(&town)
+        renewals(&server)
             .iter()
-            .all(|resource| *resource == town.url())
+            .all(|resource| *resource == server.url())
     );
     assert_eq!(person.asked().len(), 1);
 }
 
 #[tokio::test]
 async fn revoked_token_is_refreshed_or_sign_in_is_repeated() {
-    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
-    let (stage, worker) = used(&town, &person).await;
-    town.revoke();
-    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    let (server, person) = (
+        OAuthServer::new(Behavior::default()).await,
+        Person::willing(),
+    );
+    let (stage, worker) = used(&server, &person).await;
+    server.revoke();
+    assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
     assert_eq!(person.asked().len(), 1);
-    town.revoke();
-    town.change(|ways| ways.forgets = true);
+    server.revoke();
+    server.change(|behavior| behavior.rejects_refresh = true);
     assert_eq!(
-        code(worker.call("town__look", json!({})).await),
+        code(worker.call("remote__look", json!({})).await),
         Code::ServerGone
     );
     // They signed in a moment ago: one who wants it tried again is asked, and nobody else.
-    assert!(stage.upstreams.reached("town", ServerState::GivenUp).await);
+    assert!(
+        stage
+            .upstreams
+            .reached("remote", ServerState::GivenUp)
+            .await
+    );
     assert_eq!(person.asked().len(), 1);
-    stage.upstreams.retry("town");
-    assert!(stage.upstreams.reached("town", ServerState::Ready).await);
+    stage.upstreams.retry("remote");
+    assert!(stage.upstreams.reached("remote", ServerState::Ready).await);
     assert_eq!(person.asked().len(), 2);
 }
 
 #[tokio::test]
 async fn call_that_needs_more_scopes_waits_for_consent() {
-    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
-    let (stage, worker) = used(&town, &person).await;
-    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    let (server, person) = (
+        OAuthServer::new(Behavior::default()).await,
+        Person::willing(),
+    );
+    let (stage, worker) = used(&server, &person).await;
+    assert_eq!(
+        text(worker.call("remote__change", json!({})).await),
+        "change"
+    );
     let asked = person.asked();
     assert_eq!(asked.len(), 2);
     assert_eq!((asked[0].more, asked[0].tool.as_deref()), (false, None));
@@ -538,34 +576,37 @@ async fn call_that_needs_more_scopes_waits_for_consent() {
         (true, Some("change"))
     );
     assert_eq!(asked[1].scopes, ["read", "write"]);
-    let said = |scopes: &[&str], tool: Option<&str>| {
-        let mut said = json!({"step": "signed_in", "agent": "", "origin": "human", "server": "town",
-            "issuer": town.origin, "scopes": scopes, "allowed": true, "by": "person"});
+    let record = |scopes: &[&str], tool: Option<&str>| {
+        let mut record = json!({"step": "signed_in", "agent": "", "origin": "human", "server": "remote",
+            "issuer": server.origin, "scopes": scopes, "allowed": true, "by": "person"});
         if let Some(tool) = tool {
-            said["tool_there"] = tool.into();
+            record["tool_there"] = tool.into();
         }
-        said
+        record
     };
     let expected = [
-        said(&["read"], None),
-        said(&["read", "write"], Some("change")),
+        record(&["read"], None),
+        record(&["read", "write"], Some("change")),
     ];
     assert_eq!(words(&stage).await, expected);
-    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
-    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    assert_eq!(
+        text(worker.call("remote__change", json!({})).await),
+        "change"
+    );
+    assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
     assert_eq!(person.asked().len(), 2);
 }
 
 #[tokio::test]
 async fn call_without_consent_for_more_scopes_fails_alone() {
-    let town = Town::new(Ways::default()).await;
+    let server = OAuthServer::new(Behavior::default()).await;
     let person = Person {
         times: 1,
         ..Person::willing()
     };
-    let (stage, worker) = used(&town, &person).await;
+    let (stage, worker) = used(&server, &person).await;
     for _ in 0..3 {
-        let refused = worker.call("town__change", json!({})).await.unwrap_err();
+        let refused = worker.call("remote__change", json!({})).await.unwrap_err();
         assert_eq!(refused.code(), Code::ServerFailed);
         assert!(
             refused.message().contains("than a person allowed"),
@@ -579,37 +620,43 @@ async fn call_without_consent_for_more_scopes_fails_alone() {
         [&words[1]["allowed"], &words[1]["by"]],
         [&json!(false), &json!("person")]
     );
-    assert_eq!(stage.upstreams.state("town"), Some(ServerState::Ready));
-    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
+    assert_eq!(stage.upstreams.state("remote"), Some(ServerState::Ready));
+    assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
 }
 
 #[tokio::test]
 async fn history_has_sign_ins() {
-    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
-    let (stage, worker) = used(&town, &person).await;
-    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    let (server, person) = (
+        OAuthServer::new(Behavior::default()).await,
+        Person::willing(),
+    );
+    let (stage, worker) = used(&server, &person).await;
+    assert_eq!(
+        text(worker.call("remote__change", json!({})).await),
+        "change"
+    );
     stage.runtime.flush_audit().await.unwrap();
     let mut file = tempfile::NamedTempFile::new().unwrap();
     for record in stage.audit.records() {
         writeln!(file, "{}", record.line()).unwrap();
     }
-    let told = std::process::Command::new(env!("CARGO_BIN_EXE_bailiwick"))
-        .args(["history", "--server", "town"])
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_bailiwick"))
+        .args(["history", "--server", "remote"])
         .arg(file.path())
         .output();
-    let told = String::from_utf8(told.unwrap().stdout).unwrap();
-    let issuer = &town.origin;
+    let history = String::from_utf8(output.unwrap().stdout).unwrap();
+    let issuer = &server.origin;
     for expected in [
         format!(
-            "granted by a person  -            signed in to the server town at {issuer}, for read\n"
+            "granted by a person  -            signed in to the server remote at {issuer}, for read\n"
         ),
         format!("at {issuer}, for read write; requested by its tool change\n"),
     ] {
-        assert!(told.contains(&expected), "{told}");
+        assert!(history.contains(&expected), "{history}");
     }
 }
 
-/// A record that takes what it is given until it is told to take nothing any more.
+/// An audit sink that accepts records until it is full.
 #[derive(Clone)]
 struct Filling(MemoryAudit, Arc<AtomicBool>);
 
@@ -629,9 +676,12 @@ impl AuditSink for Filling {
 #[tokio::test]
 async fn consent_requires_an_audit_record() {
     for full in [false, true] {
-        let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+        let (server, person) = (
+            OAuthServer::new(Behavior::default()).await,
+            Person::willing(),
+        );
         let audit = Filling(MemoryAudit::new(100), Arc::default());
-        let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+        let builder = Upstreams::builder().server(ServerSpec::http("remote", server.url()));
         // The person is there after the runtime, and the disk is full before they are.
         let waits = Arc::new(Notify::new());
         let late = Late(person.clone(), Arc::clone(&waits));
@@ -646,9 +696,9 @@ async fn consent_requires_an_audit_record() {
         } else {
             ServerState::Ready
         };
-        assert!(upstreams.reached("town", ended).await);
+        assert!(upstreams.reached("remote", ended).await);
         assert_eq!(person.asked().len(), 1);
-        assert_eq!(town.seen().tokens.is_empty(), full);
+        assert_eq!(server.seen().tokens.is_empty(), full);
     }
 }
 
@@ -686,42 +736,45 @@ impl TokenStore for Keychain {
 
 #[tokio::test]
 async fn stored_credentials_work_only_for_the_same_url() {
-    let (town, person) = (Town::new(Ways::default()).await, Person::willing());
+    let (server, person) = (
+        OAuthServer::new(Behavior::default()).await,
+        Person::willing(),
+    );
     let keychain = Keychain::default();
     let oauth = || OAuth::new(LANDING).store(keychain.clone());
-    let first = signed(&town, oauth(), &person).await;
-    let label = first.label("town").unwrap().to_owned();
+    let first = signed(&server, oauth(), &person).await;
+    let label = first.label("remote").unwrap().to_owned();
     assert_eq!(
         keychain.0.lock().unwrap().keys().collect::<Vec<_>>(),
         [&label]
     );
     first.shutdown().await;
-    let second = signed(&town, oauth(), &person).await;
-    assert_eq!(second.state("town"), Some(ServerState::Ready));
+    let second = signed(&server, oauth(), &person).await;
+    assert_eq!(second.state("remote"), Some(ServerState::Ready));
     second.shutdown().await;
     // The token was revoked meanwhile, what renews it not.
-    town.revoke();
-    let third = signed(&town, oauth(), &person).await;
-    assert_eq!(third.state("town"), Some(ServerState::Ready));
+    server.revoke();
+    let third = signed(&server, oauth(), &person).await;
+    assert_eq!(third.state("remote"), Some(ServerState::Ready));
     assert_eq!(person.asked().len(), 1);
-    let other = Town::new(Ways::default()).await;
+    let other = OAuthServer::new(Behavior::default()).await;
     let fourth = signed(&other, oauth(), &person).await;
-    assert_eq!(fourth.state("town"), Some(ServerState::Ready));
+    assert_eq!(fourth.state("remote"), Some(ServerState::Ready));
     assert_eq!(person.asked().len(), 2);
 }
 
 #[tokio::test]
 async fn stored_credentials_are_separate_for_each_server() {
     let keychain = Keychain::default();
-    let towns = [
-        Town::new(Ways::default()).await,
-        Town::new(Ways::default()).await,
+    let servers = [
+        OAuthServer::new(Behavior::default()).await,
+        OAuthServer::new(Behavior::default()).await,
     ];
     let person = Person::willing();
     let names = ["north", "south"];
     let start = async || {
-        let specs = names.iter().zip(&towns);
-        let specs = specs.map(|(name, town)| ServerSpec::http(*name, town.url()));
+        let specs = names.iter().zip(&servers);
+        let specs = specs.map(|(name, server)| ServerSpec::http(*name, server.url()));
         let builder = Upstreams::builder().servers(specs);
         let builder = builder.oauth(OAuth::new(LANDING).store(keychain.clone()));
         let upstreams = builder.requests(person.clone()).start().await.unwrap();
@@ -743,8 +796,8 @@ async fn stored_credentials_are_separate_for_each_server() {
     assert_eq!(kept.len(), labels.len());
     for (label, (own, other)) in labels.iter().zip([(0, 1), (1, 0)]) {
         let kept = &kept[label];
-        assert!(kept.contains(&towns[own].origin), "{kept}");
-        assert!(!kept.contains(&towns[other].origin), "{kept}");
+        assert!(kept.contains(&servers[own].origin), "{kept}");
+        assert!(!kept.contains(&servers[other].origin), "{kept}");
     }
     // One that the host forgets asks again, and the other is let in as before.
     keychain.0.lock().unwrap().remove(&labels[0]);
@@ -757,39 +810,47 @@ async fn stored_credentials_are_separate_for_each_server() {
 #[tokio::test]
 async fn registration_survives_a_failure_at_another_authorisation_server() {
     let no_entry = Some(json!({"registration_endpoint": null}));
-    let other = Town::new(Ways {
+    let other = OAuthServer::new(Behavior {
         issuer: no_entry,
-        ..Ways::default()
+        ..Behavior::default()
     })
     .await;
-    let town = Town::new(Ways::default()).await;
-    let closing = town.clone();
+    let server = OAuthServer::new(Behavior::default()).await;
+    let closing = server.clone();
     let person = Person::new(move |url| {
-        closing.change(|ways| ways.open = false);
+        closing.change(|behavior| behavior.open = false);
         Some(url)
     });
-    let (stage, worker) = used(&town, &person).await;
+    let (stage, worker) = used(&server, &person).await;
     // It names another that does not let this host register.
-    town.revoke();
-    town.change(|ways| {
-        ways.forgets = true;
-        ways.resource = Some(json!({"authorization_servers": [other.origin]}));
+    server.revoke();
+    server.change(|behavior| {
+        behavior.rejects_refresh = true;
+        behavior.resource = Some(json!({"authorization_servers": [other.origin]}));
     });
-    let gone = worker.call("town__look", json!({})).await;
+    let gone = worker.call("remote__look", json!({})).await;
     assert_eq!(code(gone), Code::ServerGone);
-    assert!(stage.upstreams.reached("town", ServerState::GivenUp).await);
+    assert!(
+        stage
+            .upstreams
+            .reached("remote", ServerState::GivenUp)
+            .await
+    );
     assert_eq!(person.asked().len(), 1);
     // It lets everybody in, and wants more of those who are, until a person signs in.
-    town.change(|ways| ways.open = true);
-    stage.upstreams.retry("town");
-    assert!(stage.upstreams.reached("town", ServerState::Ready).await);
-    assert_eq!(text(worker.call("town__change", json!({})).await), "change");
+    server.change(|behavior| behavior.open = true);
+    stage.upstreams.retry("remote");
+    assert!(stage.upstreams.reached("remote", ServerState::Ready).await);
+    assert_eq!(
+        text(worker.call("remote__change", json!({})).await),
+        "change"
+    );
     let asked = person.asked();
     let [_, more] = asked.as_slice() else {
         panic!("{asked:?}")
     };
-    assert_eq!((more.more, &more.issuer), (true, &town.origin));
-    assert!(more.url.starts_with(&town.origin), "{}", more.url);
+    assert_eq!((more.more, &more.issuer), (true, &server.origin));
+    assert!(more.url.starts_with(&server.origin), "{}", more.url);
     assert!(other.seen().authorized.is_empty());
 }
 
@@ -831,13 +892,13 @@ async fn server_responses_are_not_logged() {
         (Echo::Names, &["greeting", "tool", "type"]),
     ] {
         for configured in [false, true] {
-            let town = Town::new(Ways {
+            let server = OAuthServer::new(Behavior {
                 echo: Some(echo),
                 open: configured,
-                ..Ways::default()
+                ..Behavior::default()
             })
             .await;
-            let mut spec = ServerSpec::http("town", town.url());
+            let mut spec = ServerSpec::http("remote", server.url());
             if configured {
                 spec = spec.header("Authorization", format!("Bearer {CONFIGURED}"));
             }
@@ -846,19 +907,19 @@ async fn server_responses_are_not_logged() {
                 .oauth(OAuth::new(LANDING))
                 .requests(Person::willing());
             let upstreams = builder.start().await.unwrap();
-            assert!(upstreams.reached("town", ServerState::Ready).await);
+            assert!(upstreams.reached("remote", ServerState::Ready).await);
             let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
             let worker = stage.worker(Policy::new()).await;
-            let failed = worker.call("town__look", json!({})).await.unwrap_err();
-            while echo == Echo::Headers && !town.seen().echoed.contains("event") {
+            let failed = worker.call("remote__look", json!({})).await.unwrap_err();
+            while echo == Echo::Headers && !server.seen().echoed.contains("event") {
                 tokio::task::yield_now().await;
             }
             stage.upstreams.shutdown().await;
-            let echoed: Vec<_> = town.seen().echoed.iter().copied().collect();
+            let echoed: Vec<_> = server.seen().echoed.iter().copied().collect();
             assert_eq!(echoed, places);
             let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
             assert!(!logged.is_empty(), "it logs at all");
-            let mut secrets = town.seen().secrets.clone();
+            let mut secrets = server.seen().secrets.clone();
             secrets.push(CONFIGURED.to_owned());
             let lines = logged.lines().chain([failed.message()]);
             for line in lines {
@@ -872,30 +933,35 @@ async fn server_responses_are_not_logged() {
 #[tokio::test]
 async fn codes_and_tokens_are_not_exposed() {
     let log = LazyLock::force(&LOG);
-    let town = Town::new(Ways::default()).await;
+    let server = OAuthServer::new(Behavior::default()).await;
     let person = Person {
         times: 1,
         ..Person::willing()
     };
-    let (stage, worker) = used(&town, &person).await;
-    assert_eq!(text(worker.call("town__look", json!({})).await), "look");
-    let refused = worker.call("town__change", json!({})).await.unwrap_err();
-    // A server that says back what it was told, in every refusal.
-    town.change(|ways| ways.nobody = true);
-    let gone = worker.call("town__look", json!({})).await.unwrap_err();
-    assert!(stage.upstreams.reached("town", ServerState::GivenUp).await);
+    let (stage, worker) = used(&server, &person).await;
+    assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
+    let refused = worker.call("remote__change", json!({})).await.unwrap_err();
+    // A server that echoes the token in every refusal.
+    server.change(|behavior| behavior.rejects_all = true);
+    let gone = worker.call("remote__look", json!({})).await.unwrap_err();
+    assert!(
+        stage
+            .upstreams
+            .reached("remote", ServerState::GivenUp)
+            .await
+    );
     let audit = stage.lines().await;
     let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(logged.contains("nobody is signed in"), "it logs at all");
-    let told = format!(
+    let texts = format!(
         "{logged}{refused:?}{gone:?}{refused}{gone}{audit:?}{:?}{:?}",
         stage.upstreams,
         person.asked()
     );
-    let secrets = town.seen().secrets.clone();
+    let secrets = server.seen().secrets.clone();
     assert!(secrets.iter().any(|secret| secret.starts_with("access")));
     for secret in secrets {
-        assert!(!told.contains(&secret), "{secret} is told: {told}");
+        assert!(!texts.contains(&secret), "{secret} is exposed: {texts}");
     }
 }
 
@@ -921,17 +987,17 @@ async fn browser_is_redirected_to_loopback() {
             })
         }
     }
-    let town = Town::new(Ways::default()).await;
+    let server = OAuthServer::new(Behavior::default()).await;
     let redirect = LoopbackRedirect::bind().await.unwrap();
     let oauth = OAuth::new(redirect.redirect_uri());
-    let builder = Upstreams::builder().server(ServerSpec::http("town", town.url()));
+    let builder = Upstreams::builder().server(ServerSpec::http("remote", server.url()));
     let upstreams = builder
         .oauth(oauth)
         .requests(Host(redirect))
         .start()
         .await
         .unwrap();
-    assert!(upstreams.reached("town", ServerState::Ready).await);
+    assert!(upstreams.reached("remote", ServerState::Ready).await);
 }
 
 #[tokio::test]

@@ -89,8 +89,8 @@ async fn answered(State(server): State<Server>, Json(asked): Json<Value>) -> Res
         }
         "tools/call" => {
             let long = argument.is_some_and(|argument| argument.starts_with("long"));
-            let said = "x".repeat(if long { 20_000 } else { 1_000 });
-            let answer = answer(json!({"content": [{"type": "text", "text": said}]}));
+            let text = "x".repeat(if long { 20_000 } else { 1_000 });
+            let answer = answer(json!({"content": [{"type": "text", "text": text}]}));
             if argument.is_some_and(|argument| argument.ends_with("event")) {
                 let event = format!("data: {answer}\n\n");
                 return ([(header::CONTENT_TYPE, "text/event-stream")], event).into_response();

@@ -9,8 +9,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::certificates::certified;
+use super::oauth_server::{Behavior, OAuthServer};
 use super::support::started;
-use super::town::{Town, Ways};
 
 struct Encrypted(TcpListener, TlsAcceptor);
 
@@ -34,28 +34,28 @@ impl Listener for Encrypted {
 }
 
 /// An authority of its own: as PEM, and a server for `name` that it certified.
-async fn certified_town(name: &str) -> (String, Town) {
+async fn certified_server(name: &str) -> (String, OAuthServer) {
     let (authority, acceptor) = certified(name);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let town = Town::at(
+    let server = OAuthServer::at(
         format!("https://localhost:{port}"),
-        Ways {
+        Behavior {
             open: true,
-            ..Ways::default()
+            ..Behavior::default()
         },
     );
     let listener = Encrypted(listener, acceptor);
-    let router = town.router();
+    let router = server.router();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    (authority, town)
+    (authority, server)
 }
 
 /// How the server fares; one that is not connected failed for its certificate.
 async fn state(spec: ServerSpec) -> ServerState {
     let upstreams = started([spec]).await;
-    let state = upstreams.state("town").unwrap();
-    let failure = upstreams.failure("town");
+    let state = upstreams.state("remote").unwrap();
+    let failure = upstreams.failure("remote");
     if state == ServerState::Ready {
         assert_eq!(failure, None);
     } else {
@@ -69,18 +69,18 @@ async fn state(spec: ServerSpec) -> ServerState {
 
 #[tokio::test]
 async fn https_server_needs_a_trusted_certificate() {
-    let (authority, town) = certified_town("localhost").await;
-    let spec = ServerSpec::http("town", town.url());
+    let (authority, server) = certified_server("localhost").await;
+    let spec = ServerSpec::http("remote", server.url());
     assert_eq!(
         state(spec.clone().authority(authority.clone())).await,
         ServerState::Ready
     );
     assert_ne!(state(spec.clone()).await, ServerState::Ready);
-    let (other, _) = certified_town("localhost").await;
+    let (other, _) = certified_server("localhost").await;
     assert_ne!(state(spec.authority(other)).await, ServerState::Ready);
     // One that is certified under another name.
-    let (authority, town) = certified_town("other.example").await;
-    let spec = ServerSpec::http("town", town.url()).authority(authority);
+    let (authority, server) = certified_server("other.example").await;
+    let spec = ServerSpec::http("remote", server.url()).authority(authority);
     assert_ne!(state(spec).await, ServerState::Ready);
 }
 
@@ -88,8 +88,8 @@ async fn https_server_needs_a_trusted_certificate() {
 async fn invalid_certificate_is_rejected_at_start() {
     let empty = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for pem in ["no PEM", "", empty] {
-        let spec = ServerSpec::http("town", "https://localhost:1").authority(pem);
+        let spec = ServerSpec::http("remote", "https://localhost:1").authority(pem);
         let refused = Upstreams::builder().server(spec).start().await.map(|_| ());
-        assert_eq!(refused, Err(SpecError::Certificate("town".into())));
+        assert_eq!(refused, Err(SpecError::Certificate("remote".into())));
     }
 }

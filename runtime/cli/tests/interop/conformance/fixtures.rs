@@ -152,20 +152,20 @@ pub(super) fn prompts() -> Vec<Prompt> {
 
 /// A prompt with its arguments filled in.
 pub(super) fn prompt(name: &str, arguments: &Value) -> Option<GetPromptResult> {
-    let said = |key: &str| arguments[key].as_str().unwrap_or_default().to_owned();
+    let argument = |key: &str| arguments[key].as_str().unwrap_or_default().to_owned();
     let contents = match name {
         "test_simple_prompt" | "test_input_required_result_prompt" => {
             vec![text("This is a simple prompt for testing.")]
         }
         "test_prompt_with_arguments" => {
-            let (one, two) = (said("arg1"), said("arg2"));
+            let (one, two) = (argument("arg1"), argument("arg2"));
             vec![text(&format!(
                 "Prompt with arguments: arg1='{one}', arg2='{two}'"
             ))]
         }
         "test_prompt_with_embedded_resource" => vec![
             embedded(
-                &said("resourceUri"),
+                &argument("resourceUri"),
                 "text/plain",
                 "Embedded resource content for testing.",
             ),

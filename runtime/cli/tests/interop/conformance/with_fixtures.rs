@@ -71,7 +71,7 @@ impl WithFixtures {
             let form = serde_json::from_value(form).unwrap();
             let answer = context.peer.create_elicitation(form).await;
             let answer = answer.map(|answer| serde_json::to_value(answer).unwrap());
-            return Ok(Some(told(answer)));
+            return Ok(Some(answer_result(answer)));
         }
         match name {
             "test_sampling" => {
@@ -81,7 +81,7 @@ impl WithFixtures {
                 let params = serde_json::from_value(params).unwrap();
                 let answer = context.peer.create_message(params).await;
                 let answer = answer.map(|answer| serde_json::to_value(answer).unwrap());
-                return Ok(Some(told(answer)));
+                return Ok(Some(answer_result(answer)));
             }
             "test_streaming_elicitation" => {
                 let same = CallToolRequestParams::new("test_input_required_result_elicitation");
@@ -117,8 +117,8 @@ impl WithFixtures {
             request.request_state.as_deref(),
             context.client_capabilities().as_ref(),
         )?;
-        let heard = || json!(request.input_responses).to_string();
-        Ok(next.map_or_else(|| done(&format!("state-ok: {}", heard())), Into::into))
+        let responses = || json!(request.input_responses).to_string();
+        Ok(next.map_or_else(|| done(&format!("state-ok: {}", responses())), Into::into))
     }
 }
 
@@ -127,7 +127,7 @@ fn done(text: &str) -> CallToolResponse {
 }
 
 /// What a client was asked and answered, as a tool's result.
-fn told(answer: Result<Value, rmcp::ServiceError>) -> CallToolResponse {
+fn answer_result(answer: Result<Value, rmcp::ServiceError>) -> CallToolResponse {
     match answer {
         Ok(answer) => done(&answer.to_string()),
         Err(error) => fixtures::result(json!([fixtures::text(&error.to_string())]), true).into(),

@@ -131,10 +131,10 @@ async fn call(upstreams: &Upstreams, context: &Value) {
     for call in calls {
         let name = format!("suite__{}", call["name"].as_str().unwrap());
         let answer = worker.call(&name, call["arguments"].clone()).await;
-        let said = answer.map(|outcome| outcome.text());
+        let text = answer.map(|outcome| outcome.text());
         // The suite shows it where a scenario fails.
         let _ = tokio::io::stderr()
-            .write_all(format!("{name}: {said:?}\n").as_bytes())
+            .write_all(format!("{name}: {text:?}\n").as_bytes())
             .await;
     }
     runtime.shutdown().await;

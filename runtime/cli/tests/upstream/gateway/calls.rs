@@ -2,19 +2,19 @@
 
 use serde_json::json;
 
-use super::client::{Client, Place, hostile, text_of};
+use super::client::{Client, Workspace, hostile, text_of};
 
 /// The server repeats what it is sent.
 #[track_caller]
 fn answers(client: &mut Client, server: &str) {
-    let said = client.text(&format!("{server}__note"), json!({"a": 7}));
-    assert!(said.contains(r#""arguments":{"a":7}"#), "{said}");
+    let result = client.text(&format!("{server}__note"), json!({"a": 7}));
+    assert!(result.contains(r#""arguments":{"a":7}"#), "{result}");
 }
 
 #[test]
 fn without_a_root_only_server_tools_are_offered() {
-    let place = Place::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
-    let mut client = place.client(&[]);
+    let workspace = Workspace::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
+    let mut client = workspace.client(&[]);
     let names = client.names("tools", "name");
     assert!(names.contains(&"notes__note".to_owned()), "{names:?}");
     assert!(
@@ -27,8 +27,8 @@ fn without_a_root_only_server_tools_are_offered() {
             .unwrap()
             .contains("`notes`")
     );
-    std::fs::create_dir(place.path("repo")).unwrap();
-    let mut both = place.client(&["repo"]);
+    std::fs::create_dir(workspace.path("repo")).unwrap();
+    let mut both = workspace.client(&["repo"]);
     let names = both.names("tools", "name");
     let has = |name: &str| names.iter().any(|it| it == name);
     assert!(has("notes__note") && has("read_file"), "{names:?}");
@@ -36,12 +36,12 @@ fn without_a_root_only_server_tools_are_offered() {
 
 #[test]
 fn server_calls_need_approval_unless_allowed() {
-    let place = Place::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
-    let mut client = place.client(&[]);
+    let workspace = Workspace::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
+    let mut client = workspace.client(&[]);
     let (code, message) = client.failure("notes__note", json!({}));
     assert_eq!(code, "SCOPE_REQUIRED");
     assert!(!message.contains('~'), "{message}");
-    let mut allowed = place.client(&["--allow", "read:mcp:notes"]);
+    let mut allowed = workspace.client(&["--allow", "read:mcp:notes"]);
     answers(&mut allowed, "notes");
     assert_eq!(
         allowed.failure("notes__edit", json!({})).0,
@@ -51,8 +51,8 @@ fn server_calls_need_approval_unless_allowed() {
 
 #[test]
 fn denials_use_the_tool_names_of_models() {
-    let place = Place::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
-    let mut client = place.client(&[
+    let workspace = Workspace::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
+    let mut client = workspace.client(&[
         "--deny-scopes",
         "write:mcp:notes:edit",
         "--allow",
@@ -68,8 +68,8 @@ fn denials_use_the_tool_names_of_models() {
 #[test]
 fn crashed_server_is_reported_and_others_continue() {
     let servers = json!({"dies": hostile(&["plain"]), "stays": hostile(&["plain"])});
-    let place = Place::new(&json!({ "mcpServers": servers }));
-    let mut client = place.client(&["--allow", "read:mcp", "--allow", "write:mcp"]);
+    let workspace = Workspace::new(&json!({ "mcpServers": servers }));
+    let mut client = workspace.client(&["--allow", "read:mcp", "--allow", "write:mcp"]);
     let (code, message) = client.failure("dies__note", json!({"do": "die"}));
     assert_eq!(code, "SERVER_GONE");
     assert!(message.contains("`dies`"), "{message}");
@@ -79,25 +79,25 @@ fn crashed_server_is_reported_and_others_continue() {
 #[test]
 fn server_that_fails_to_start_is_reported_and_others_are_offered() {
     let servers = json!({"gone": {"command": "/nonexistent"}, "notes": hostile(&["plain"])});
-    let place = Place::new(&json!({ "servers": servers }));
-    let mut client = place.client(&["--allow", "read:mcp"]);
+    let workspace = Workspace::new(&json!({ "servers": servers }));
+    let mut client = workspace.client(&["--allow", "read:mcp"]);
     let instructions = client.greeting["instructions"].as_str().unwrap().to_owned();
     assert!(
         instructions.contains("Not available now: `gone`"),
         "{instructions}"
     );
     answers(&mut client, "notes");
-    let said = client.end();
+    let stderr = client.end();
     assert!(
-        said.contains("the server `gone` is not available: it cannot be started"),
-        "{said}"
+        stderr.contains("the server `gone` is not available: it cannot be started"),
+        "{stderr}"
     );
 }
 
 #[test]
 fn results_always_have_text_and_keep_structured_content() {
-    let place = Place::new(&json!({"mcpServers": {"h": hostile(&["plain"])}}));
-    let mut client = place.client(&["--allow", "read:mcp", "--allow", "write:mcp"]);
+    let workspace = Workspace::new(&json!({"mcpServers": {"h": hostile(&["plain"])}}));
+    let mut client = workspace.client(&["--allow", "read:mcp", "--allow", "write:mcp"]);
     let text_only = client.call("h__note", json!({}));
     assert_eq!(text_only.get("structuredContent"), None, "{text_only}");
     assert!(text_of(&text_only).contains("note"), "{text_only}");
@@ -108,13 +108,13 @@ fn results_always_have_text_and_keep_structured_content() {
 
 #[test]
 fn server_requests_reach_the_client_of_the_program() {
-    let place = Place::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
+    let workspace = Workspace::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
     let allow = ["--allow", "write:mcp:notes"];
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
     let params = json!({"mode": "form", "message": "Who?", "requestedSchema": schema});
     let arguments = json!({"do": "ask", "method": "elicitation/create", "params": params});
     let call = json!({"name": "notes__edit", "arguments": arguments});
-    let mut client = place.client_with(&allow, &[], json!({"elicitation": {}}));
+    let mut client = workspace.client_with(&allow, &[], json!({"elicitation": {}}));
     client.send(&json!({"jsonrpc": "2.0", "id": "call", "method": "tools/call", "params": call}));
     let asked = loop {
         let message = client.receive();
@@ -135,7 +135,7 @@ fn server_requests_reach_the_client_of_the_program() {
         }
     };
     assert!(text_of(&response["result"]).contains("Ada"), "{response}");
-    let mut plain = place.client(&allow);
+    let mut plain = workspace.client(&allow);
     let refused = plain.text("notes__edit", arguments);
     assert!(
         refused.contains("of a client that supports it"),

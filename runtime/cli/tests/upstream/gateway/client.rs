@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use crate::hostile_server::START;
 
 /// A folder with a file of servers and somewhere to remember their tools.
-pub(crate) struct Place {
+pub(crate) struct Workspace {
     pub(crate) dir: tempfile::TempDir,
 }
 
-impl Place {
+impl Workspace {
     pub(crate) fn new(servers: &Value) -> Self {
-        let place = Self {
+        let workspace = Self {
             dir: tempfile::tempdir().unwrap(),
         };
-        place.write("mcp.json", &servers.to_string());
-        std::fs::create_dir(place.path("state")).unwrap();
-        place
+        workspace.write("mcp.json", &servers.to_string());
+        std::fs::create_dir(workspace.path("state")).unwrap();
+        workspace
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::client::{Client, Place};
+use super::client::{Client, Workspace};
 
 const GUIDE: &str = "mcp+docs+doc://guide";
 
-fn place() -> Place {
+fn workspace() -> Workspace {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/upstream/gateway/documents.py");
     let entry = json!({"command": "python3", "args": ["-I", "-S", script]});
-    Place::new(&json!({"mcpServers": {"docs": entry}}))
+    Workspace::new(&json!({"mcpServers": {"docs": entry}}))
 }
 
 fn read(client: &mut Client, uri: &str) -> Value {
@@ -20,8 +20,8 @@ fn read(client: &mut Client, uri: &str) -> Value {
 
 #[test]
 fn resources_and_templates_of_servers_are_listed_and_read() {
-    let place = place();
-    let mut client = place.client(&["--allow", "read:mcp:docs"]);
+    let workspace = workspace();
+    let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
     assert!(client.names("resources", "uri").contains(&GUIDE.to_owned()));
     let templates = client.names("resources/templates", "uriTemplate");
     assert!(
@@ -52,8 +52,8 @@ fn resources_and_templates_of_servers_are_listed_and_read() {
 
 #[test]
 fn policy_applies_to_server_resources() {
-    let place = place();
-    let mut client = place.client(&[]);
+    let workspace = workspace();
+    let mut client = workspace.client(&[]);
     let error = read(&mut client, GUIDE)["error"].clone();
     assert_eq!(error["data"]["code"], "SCOPE_REQUIRED");
     let scope = error["data"]["requested_scopes"][0].as_str().unwrap();
@@ -66,7 +66,7 @@ fn policy_applies_to_server_resources() {
     assert_eq!(error["data"]["code"], "SCOPE_REQUIRED");
 
     let denied = "read:mcp:docs:resources/read:doc%3A//guide";
-    let mut client = place.client(&["--allow", "read:mcp:docs", "--deny-scopes", denied]);
+    let mut client = workspace.client(&["--allow", "read:mcp:docs", "--deny-scopes", denied]);
     let uris = client.names("resources", "uri");
     assert!(!uris.contains(&GUIDE.to_owned()), "{uris:?}");
     assert_eq!(
@@ -79,8 +79,8 @@ fn policy_applies_to_server_resources() {
 
 #[test]
 fn server_prompts_are_listed_and_expanded() {
-    let place = place();
-    let mut client = place.client(&["--allow", "read:mcp:docs"]);
+    let workspace = workspace();
+    let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
     let list = client.result("prompts/list", json!({}));
     let prompts = list["prompts"].as_array().unwrap();
     let prompt = prompts
@@ -100,8 +100,8 @@ fn server_prompts_are_listed_and_expanded() {
 
 #[test]
 fn resource_links_in_results_can_be_read() {
-    let place = place();
-    let mut client = place.client(&["--allow", "read:mcp:docs"]);
+    let workspace = workspace();
+    let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
     let result = client.call("docs__find", json!({}));
     let link = &result["content"][0];
     assert_eq!(
@@ -115,8 +115,8 @@ fn resource_links_in_results_can_be_read() {
 
 #[test]
 fn view_is_unchanged_and_has_host_metadata() {
-    let place = place();
-    let mut client = place.client(&["--allow", "read:mcp:docs"]);
+    let workspace = workspace();
+    let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
     let page = "ui://mcp+docs+page";
     let contents = &read(&mut client, page)["result"]["contents"][0];
     assert_eq!(contents["text"], "text of ui://page\u{202e}", "{contents}");
@@ -129,17 +129,17 @@ fn view_is_unchanged_and_has_host_metadata() {
 
 #[test]
 fn client_is_notified_of_changed_resource_and_prompt_lists() {
-    let place = place();
-    let mut client = place.client(&["--allow", "read:mcp:docs"]);
+    let workspace = workspace();
+    let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
     let before = (
         client.names("resources", "uri").len(),
         client.names("prompts", "name").len(),
     );
     client.text("docs__publish", json!({}));
-    let told =
+    let is_notified =
         |client: &Client, method: &str| client.others.iter().any(|it| it["method"] == method);
-    while !(told(&client, "notifications/resources/list_changed")
-        && told(&client, "notifications/prompts/list_changed"))
+    while !(is_notified(&client, "notifications/resources/list_changed")
+        && is_notified(&client, "notifications/prompts/list_changed"))
     {
         let message = client.receive();
         client.others.push(message);
@@ -161,8 +161,8 @@ fn client_is_notified_of_changed_resource_and_prompt_lists() {
 
 #[test]
 fn request_policy_narrows_server_lists_and_reads() {
-    let place = place();
-    let mut client = place.client(&["--allow", "read:mcp:docs"]);
+    let workspace = workspace();
+    let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
     let meta = json!({"policy": {"deny_scopes": ["read:mcp:docs"]}});
     let narrowed = |params: Value| {
         let mut params = params;
@@ -187,8 +187,8 @@ fn completed(client: &mut Client, reference: Value) -> Value {
 
 #[test]
 fn arguments_of_prompts_and_templates_are_completed_by_their_server() {
-    let place = place();
-    let mut client = place.client(&["--allow", "read:mcp:docs"]);
+    let workspace = workspace();
+    let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
     let prompt = json!({"type": "ref/prompt", "name": "docs__sum_up"});
     let values = |about: &str| json!({"values": ["41", about, "ab"], "total": 7, "hasMore": true});
     assert_eq!(completed(&mut client, prompt.clone()), values("sum up"));
@@ -202,9 +202,9 @@ fn arguments_of_prompts_and_templates_are_completed_by_their_server() {
     assert_eq!(completed(&mut client, other)["values"], nothing["values"]);
 
     // Nobody is asked while somebody types, and what is denied is not completed.
-    let mut asks = place.client(&[]);
+    let mut asks = workspace.client(&[]);
     let denied = "read:mcp:docs:prompts/get";
-    let mut denies = place.client(&["--allow", "read:mcp:docs", "--deny-scopes", denied]);
+    let mut denies = workspace.client(&["--allow", "read:mcp:docs", "--deny-scopes", denied]);
     for client in [&mut asks, &mut denies] {
         let completion = completed(client, prompt.clone());
         assert_eq!(completion["values"], nothing["values"], "{completion}");
@@ -214,19 +214,19 @@ fn arguments_of_prompts_and_templates_are_completed_by_their_server() {
 
 #[test]
 fn subscriptions_are_offered_for_files_only() {
-    let place = place();
-    let mut client = place.client(&["--allow", "read:mcp:docs"]);
+    let workspace = workspace();
+    let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
     let offered = &client.greeting["capabilities"]["resources"];
     assert_eq!(*offered, json!({"listChanged": true}));
     let refused = client.request("resources/subscribe", json!({"uri": GUIDE}));
     let why = refused["error"]["message"].as_str().unwrap();
     assert!(why.contains("cannot be subscribed to"), "{why}");
-    std::fs::create_dir(place.path("repo")).unwrap();
-    std::fs::write(place.path("repo/a.txt"), "a").unwrap();
-    let mut both = place.client(&["repo"]);
+    std::fs::create_dir(workspace.path("repo")).unwrap();
+    std::fs::write(workspace.path("repo/a.txt"), "a").unwrap();
+    let mut both = workspace.client(&["repo"]);
     let offered = &both.greeting["capabilities"]["resources"];
     assert_eq!(*offered, json!({"subscribe": true, "listChanged": true}));
-    let file = place.path("repo/a.txt").canonicalize().unwrap();
+    let file = workspace.path("repo/a.txt").canonicalize().unwrap();
     let uri = format!("file://{}", file.display());
     both.result("resources/subscribe", json!({ "uri": uri }));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::client::{Place, hostile};
+use super::client::{Workspace, hostile};
 
 #[test]
 fn invalid_entries_are_named_with_the_reason() {
@@ -12,24 +12,24 @@ fn invalid_entries_are_named_with_the_reason() {
         "asks": asks, "old": {"type": "sse", "url": "http://127.0.0.1:1/sse"}, "off": {"command": "x", "disabled": true},
         "notes": hostile(&["plain"]),
     });
-    let place = Place::new(&json!({ "servers": servers }));
-    let mut client = place.client(&[]);
+    let workspace = Workspace::new(&json!({ "servers": servers }));
+    let mut client = workspace.client(&[]);
     let names = client.names("tools", "name");
     assert!(
         names.iter().all(|name| name.starts_with("notes__")),
         "{names:?}"
     );
-    let said = client.end();
+    let stderr = client.end();
     let hint = "the server `asks` is not used: the input `api-key` has no value, which /servers/asks/env/KEY names; set the \
                 variable `BAILIWICK_INPUT_API_KEY`";
-    assert!(said.contains(hint), "{said}");
+    assert!(stderr.contains(hint), "{stderr}");
     assert!(
-        said.contains("the server `old` is not used") && said.contains("HTTP+SSE"),
-        "{said}"
+        stderr.contains("the server `old` is not used") && stderr.contains("HTTP+SSE"),
+        "{stderr}"
     );
-    assert!(!said.contains("`off`"), "{said}");
+    assert!(!stderr.contains("`off`"), "{stderr}");
     let with = [("BAILIWICK_INPUT_API_KEY", "secret")];
-    let mut client = place.client_with(&[], &with, json!({}));
+    let mut client = workspace.client_with(&[], &with, json!({}));
     let names = client.names("tools", "name");
     assert!(names.contains(&"asks__note".to_owned()), "{names:?}");
     assert!(!client.end().contains("secret"));
@@ -37,33 +37,33 @@ fn invalid_entries_are_named_with_the_reason() {
 
 #[test]
 fn unreadable_servers_file_is_an_error() {
-    let place = Place::new(&json!({}));
+    let workspace = Workspace::new(&json!({}));
     for (text, expected) in [
         ("{ // no end", "cannot be read: line 1"),
         ("[]", "cannot be read: line 1"),
     ] {
-        place.write("bad.json", text);
-        let ended = place.run(&["serve", "--servers", "bad.json"], &[]);
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
+        workspace.write("bad.json", text);
+        let ended = workspace.run(&["serve", "--servers", "bad.json"], &[]);
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
     }
 }
 
 /// A server `notes` whose tool `note` changes once the file `changes` says so.
-fn with_changing_server() -> Place {
-    let place = Place::new(&json!({}));
-    place.write("changes", "");
-    let changes = place.path("changes");
+fn with_changing_server() -> Workspace {
+    let workspace = Workspace::new(&json!({}));
+    workspace.write("changes", "");
+    let changes = workspace.path("changes");
     let entry = hostile(&["restarts", changes.to_str().unwrap()]);
     let servers = json!({"servers": {"notes": entry}});
-    place.write("mcp.json", &servers.to_string());
-    place
+    workspace.write("mcp.json", &servers.to_string());
+    workspace
 }
 
 /// What `servers --json` shows of the tool `notes__note`.
-fn shown_note(place: &Place) -> serde_json::Value {
-    let shown = place.run(&["servers", "mcp.json", "--json"], &[]);
+fn shown_note(workspace: &Workspace) -> serde_json::Value {
+    let shown = workspace.run(&["servers", "mcp.json", "--json"], &[]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     let mut lines = shown
         .lines()
@@ -73,33 +73,33 @@ fn shown_note(place: &Place) -> serde_json::Value {
 
 #[test]
 fn changed_tool_is_withheld_until_approval() {
-    let place = with_changing_server();
+    let workspace = with_changing_server();
     let offered = |name: &str| {
-        let names = place.client(&[]).names("tools", "name");
+        let names = workspace.client(&[]).names("tools", "name");
         names.iter().any(|it| it == name)
     };
     assert!(offered("notes__note"));
-    place.write("changes", "description");
-    let mut client = place.client(&[]);
+    workspace.write("changes", "description");
+    let mut client = workspace.client(&[]);
     let names = client.names("tools", "name");
     assert!(
         !names.contains(&"notes__note".to_owned()) && names.contains(&"notes__edit".to_owned())
     );
-    let said = client.end();
+    let stderr = client.end();
     assert!(
-        said.contains("the tool `note` of the server `notes` is withheld: it changed"),
-        "{said}"
+        stderr.contains("the tool `note` of the server `notes` is withheld: it changed"),
+        "{stderr}"
     );
-    assert!(said.contains("bailiwick servers"), "{said}");
+    assert!(stderr.contains("bailiwick servers"), "{stderr}");
 
-    let line = shown_note(&place);
+    let line = shown_note(&workspace);
     assert_eq!(line["offered"], false);
     assert!(
         line["state"].as_str().unwrap().contains("send me the keys"),
         "{line}"
     );
     let form = line["form"].as_str().unwrap();
-    let wrong = place.run(
+    let wrong = workspace.run(
         &[
             "servers",
             "mcp.json",
@@ -111,26 +111,26 @@ fn changed_tool_is_withheld_until_approval() {
     assert_eq!(wrong.status.code(), Some(1));
     assert!(!offered("notes__note"));
     let approve = format!("notes__note@{form}");
-    let approved = place.run(&["servers", "mcp.json", "--approve", &approve], &[]);
+    let approved = workspace.run(&["servers", "mcp.json", "--approve", &approve], &[]);
     assert!(approved.status.success(), "{approved:?}");
     assert!(offered("notes__note"));
 }
 
 #[test]
 fn approved_tool_is_offered_at_once() {
-    let place = with_changing_server();
+    let workspace = with_changing_server();
     let note = "notes__note".to_owned();
-    assert!(place.client(&[]).names("tools", "name").contains(&note));
-    place.write("changes", "description");
-    let mut client = place.client(&["--allow", "read:mcp:notes"]);
+    assert!(workspace.client(&[]).names("tools", "name").contains(&note));
+    workspace.write("changes", "description");
+    let mut client = workspace.client(&["--allow", "read:mcp:notes"]);
     assert!(!client.names("tools", "name").contains(&note));
     let call = json!({"name": note, "arguments": {}});
     let refused = client.request("tools/call", call.clone());
     assert!(refused.get("error").is_some(), "{refused}");
 
-    let line = shown_note(&place);
+    let line = shown_note(&workspace);
     let approve = format!("{note}@{}", line["form"].as_str().unwrap());
-    let approved = place.run(&["servers", "mcp.json", "--approve", &approve], &[]);
+    let approved = workspace.run(&["servers", "mcp.json", "--approve", &approve], &[]);
     assert!(approved.status.success(), "{approved:?}");
     while client
         .others
@@ -147,20 +147,20 @@ fn approved_tool_is_offered_at_once() {
 
 #[test]
 fn tools_cannot_access_the_servers_file() {
-    let place = Place::new(&json!({}));
-    std::fs::create_dir(place.path("repo")).unwrap();
-    place.write(
+    let workspace = Workspace::new(&json!({}));
+    std::fs::create_dir(workspace.path("repo")).unwrap();
+    workspace.write(
         "repo/servers.json",
         &json!({"servers": {"notes": hostile(&["plain"])}}).to_string(),
     );
     std::fs::rename(
-        place.path("repo/servers.json"),
-        place.path("repo/mcp[1].json"),
+        workspace.path("repo/servers.json"),
+        workspace.path("repo/mcp[1].json"),
     )
     .unwrap();
-    std::fs::remove_file(place.path("mcp.json")).unwrap();
-    std::os::unix::fs::symlink("repo/mcp[1].json", place.path("mcp.json")).unwrap();
-    let mut client = place.client(&["repo"]);
+    std::fs::remove_file(workspace.path("mcp.json")).unwrap();
+    std::os::unix::fs::symlink("repo/mcp[1].json", workspace.path("mcp.json")).unwrap();
+    let mut client = workspace.client(&["repo"]);
     let write = |name: &str| json!({"path": name, "content": "{}", "mode": "overwrite"});
     let (code, _) = client.failure("write_file", write("mcp[1].json"));
     assert_eq!(code, "PERMISSION_DENIED");
@@ -174,16 +174,16 @@ fn tools_cannot_access_the_servers_file() {
 
 #[test]
 fn tools_cannot_access_the_servers_file_through_a_symlinked_root() {
-    let place = Place::new(&json!({}));
-    std::fs::create_dir(place.path("repo")).unwrap();
-    std::os::unix::fs::symlink("repo", place.path("link")).unwrap();
+    let workspace = Workspace::new(&json!({}));
+    std::fs::create_dir(workspace.path("repo")).unwrap();
+    std::os::unix::fs::symlink("repo", workspace.path("link")).unwrap();
     let servers = json!({"servers": {"notes": hostile(&["plain"])}});
-    place.write("repo/mcp.json", &servers.to_string());
-    place.write("repo/other.json", "{}");
-    std::fs::remove_file(place.path("mcp.json")).unwrap();
-    std::os::unix::fs::symlink("link/mcp.json", place.path("mcp.json")).unwrap();
+    workspace.write("repo/mcp.json", &servers.to_string());
+    workspace.write("repo/other.json", "{}");
+    std::fs::remove_file(workspace.path("mcp.json")).unwrap();
+    std::os::unix::fs::symlink("link/mcp.json", workspace.path("mcp.json")).unwrap();
     for root in ["repo", "link"] {
-        let mut client = place.client(&[root]);
+        let mut client = workspace.client(&[root]);
         let (code, _) = client.failure("read_file", json!({"path": "mcp.json"}));
         assert_eq!(code, "PERMISSION_DENIED", "{root}");
         let write = json!({"path": "mcp.json", "content": "{}", "mode": "overwrite"});
@@ -194,17 +194,17 @@ fn tools_cannot_access_the_servers_file_through_a_symlinked_root() {
 
 #[test]
 fn tools_cannot_read_server_environments() {
-    let place = Place::new(&json!({}));
-    std::fs::create_dir(place.path("repo")).unwrap();
-    place.write("repo/variables", "KEY=sk-1\n");
-    place.write("repo/notes.txt", "KEY=public\n");
+    let workspace = Workspace::new(&json!({}));
+    std::fs::create_dir(workspace.path("repo")).unwrap();
+    workspace.write("repo/variables", "KEY=sk-1\n");
+    workspace.write("repo/notes.txt", "KEY=public\n");
     let mut server = hostile(&["plain"]);
-    server["envFile"] = place.path("repo/variables").to_str().unwrap().into();
-    place.write(
+    server["envFile"] = workspace.path("repo/variables").to_str().unwrap().into();
+    workspace.write(
         "mcp.json",
         &json!({"servers": {"notes": server}}).to_string(),
     );
-    let mut client = place.client(&["repo"]);
+    let mut client = workspace.client(&["repo"]);
     let (code, _) = client.failure("read_file", json!({"path": "variables"}));
     assert_eq!(code, "PERMISSION_DENIED");
     let found = client.text("grep", json!({"pattern": "KEY"}));
@@ -216,25 +216,25 @@ fn tools_cannot_read_server_environments() {
 
 #[test]
 fn root_that_contains_the_pin_store_is_rejected() {
-    let place = Place::new(&json!({"servers": {"notes": hostile(&["plain"])}}));
-    std::fs::create_dir(place.path("repo")).unwrap();
+    let workspace = Workspace::new(&json!({"servers": {"notes": hostile(&["plain"])}}));
+    std::fs::create_dir(workspace.path("repo")).unwrap();
     for root in ["state", "state/bailiwick"] {
-        std::fs::create_dir_all(place.path("state/bailiwick")).unwrap();
-        let ended = place.run(&["serve", "--servers", "mcp.json", root], &[]);
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{said}");
+        std::fs::create_dir_all(workspace.path("state/bailiwick")).unwrap();
+        let ended = workspace.run(&["serve", "--servers", "mcp.json", root], &[]);
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{stderr}");
         assert!(
-            said.contains("it contains") && said.contains("--pins"),
-            "{said}"
+            stderr.contains("it contains") && stderr.contains("--pins"),
+            "{stderr}"
         );
     }
-    let mut other = place.client(&["repo"]);
+    let mut other = workspace.client(&["repo"]);
     assert!(
         other
             .names("tools", "name")
             .contains(&"read_file".to_owned())
     );
-    let mut elsewhere = place.client(&["--pins", "pins", "state"]);
+    let mut elsewhere = workspace.client(&["--pins", "pins", "state"]);
     assert!(
         elsewhere
             .names("tools", "name")

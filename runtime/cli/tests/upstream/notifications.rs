@@ -20,7 +20,7 @@ use tokio::io::{
 use super::hostile_server::alone;
 use super::support::{does, text, until};
 
-/// Speaks raw lines to a gateway.
+/// A client that sends raw lines to a gateway.
 struct Client {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
@@ -45,28 +45,28 @@ impl Client {
         }
     }
 
-    /// One that had its handshake.
-    async fn greeted(worker: &Worker) -> Self {
+    /// A client after its handshake.
+    async fn with_handshake(worker: &Worker) -> Self {
         let mut client = Self::of(worker);
         let params = json!({
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"},
         });
         client
-            .says(json!({"id": 1, "method": "initialize", "params": params}))
+            .send(json!({"id": 1, "method": "initialize", "params": params}))
             .await;
-        let greeting = client.hears().await;
+        let greeting = client.receive().await;
         let tools = &greeting["result"]["capabilities"]["tools"];
         assert_eq!(*tools, json!({"listChanged": true}), "{greeting}");
         client
-            .says(json!({"method": "notifications/initialized"}))
+            .send(json!({"method": "notifications/initialized"}))
             .await;
-        // What comes after an answer comes after that was taken up.
-        client.says(json!({"id": 2, "method": "ping"})).await;
-        client.hears().await;
+        // The notification was handled before the ping is answered.
+        client.send(json!({"id": 2, "method": "ping"})).await;
+        client.receive().await;
         client
     }
 
-    /// One without a handshake, that listens.
+    /// A stateless client that subscribes.
     async fn listening(worker: &Worker) -> Self {
         let mut client = Self::of(worker);
         let params = json!({
@@ -77,9 +77,9 @@ impl Client {
             },
         });
         client
-            .says(json!({"id": "l", "method": "subscriptions/listen", "params": params}))
+            .send(json!({"id": "l", "method": "subscriptions/listen", "params": params}))
             .await;
-        let accepted = client.hears().await;
+        let accepted = client.receive().await;
         assert_eq!(
             accepted["params"]["notifications"],
             json!({"toolsListChanged": true})
@@ -87,21 +87,21 @@ impl Client {
         client
     }
 
-    async fn says(&mut self, mut message: Value) {
+    async fn send(&mut self, mut message: Value) {
         message["jsonrpc"] = "2.0".into();
         let line = format!("{message}\n");
         self.writer.write_all(line.as_bytes()).await.unwrap();
     }
 
-    async fn hears(&mut self) -> Value {
+    async fn receive(&mut self) -> Value {
         let line = tokio::time::timeout(Duration::from_secs(60), self.lines.next_line()).await;
         serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap()
     }
 
-    /// The next message that is not about the resources or prompts of servers, which come and go with their tools.
-    async fn hears_of_tools(&mut self) -> Value {
+    /// The next message, without list changes of resources and prompts, which accompany those of tools.
+    async fn receive_except_document_lists(&mut self) -> Value {
         loop {
-            let message = self.hears().await;
+            let message = self.receive().await;
             let method = message["method"].as_str().unwrap_or_default();
             let lists =
                 ["resources", "prompts"].map(|list| format!("notifications/{list}/list_changed"));
@@ -111,15 +111,18 @@ impl Client {
         }
     }
 
-    async fn is_told(&mut self) {
-        let told = self.hears_of_tools().await;
-        assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
+    async fn receives_list_change(&mut self) {
+        let message = self.receive_except_document_lists().await;
+        assert_eq!(
+            message["method"], "notifications/tools/list_changed",
+            "{message}"
+        );
     }
 
-    /// Nothing was told: what comes next is the answer to what is asked now.
-    async fn is_told_nothing(&mut self) {
-        self.says(json!({"id": "next", "method": "ping"})).await;
-        let next = self.hears_of_tools().await;
+    /// The next message is the answer to a new request, so there is no pending notification.
+    async fn has_no_notification(&mut self) {
+        self.send(json!({"id": "next", "method": "ping"})).await;
+        let next = self.receive_except_document_lists().await;
         assert_eq!(next["id"], "next", "{next}");
     }
 }
@@ -135,7 +138,7 @@ fn offered(worker: &Worker) -> bool {
 async fn clients_are_notified_of_withheld_and_approved_tools() {
     let (stage, worker) = alone("changes").await;
     let mut clients = [
-        Client::greeted(&worker).await,
+        Client::with_handshake(&worker).await,
         Client::listening(&worker).await,
     ];
     assert_eq!(
@@ -143,7 +146,7 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
         "listed anew"
     );
     for client in &mut clients {
-        client.is_told().await;
+        client.receives_list_change().await;
     }
     assert!(!offered(&worker));
     let tools = stage.upstreams.tools("h");
@@ -151,7 +154,7 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
     let approved = stage.upstreams.approve("h", "note", note.fingerprint);
     assert!(approved.await.unwrap());
     for client in &mut clients {
-        client.is_told().await;
+        client.receives_list_change().await;
     }
     assert!(offered(&worker));
 }
@@ -160,23 +163,23 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
 async fn clients_are_notified_of_lost_and_restored_servers() {
     let (stage, worker) = alone("plain").await;
     let mut clients = [
-        Client::greeted(&worker).await,
+        Client::with_handshake(&worker).await,
         Client::listening(&worker).await,
     ];
     let server: i32 = text(does(&worker, "h__edit", "pid").await).parse().unwrap();
     kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
     until(|| !offered(&worker)).await;
     for client in &mut clients {
-        client.is_told().await;
+        client.receives_list_change().await;
     }
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
     for client in &mut clients {
-        client.is_told().await;
+        client.receives_list_change().await;
     }
     assert!(offered(&worker));
     stage.upstreams.shutdown().await;
     for client in &mut clients {
-        client.is_told().await;
+        client.receives_list_change().await;
     }
     assert!(!offered(&worker));
 }
@@ -187,18 +190,18 @@ async fn clients_without_access_to_a_server_get_no_notifications() {
     let other = stage
         .worker(Policy::new().deny("read:mcp").deny("write:mcp"))
         .await;
-    let mut theirs = Client::greeted(&worker).await;
-    let mut other = Client::greeted(&other).await;
+    let mut theirs = Client::with_handshake(&worker).await;
+    let mut other = Client::with_handshake(&other).await;
     assert_eq!(
         text(does(&worker, "h__edit", "relist").await),
         "listed anew"
     );
-    theirs.is_told().await;
-    other.is_told_nothing().await;
+    theirs.receives_list_change().await;
+    other.has_no_notification().await;
 }
 
-/// Answers as a page that offers one tool more each time it is asked.
-fn acts(mut link: ViewChannel) {
+/// A page that lists one more tool for each request.
+fn serve_page(mut link: ViewChannel) {
     tokio::spawn(async move {
         let mut tools = Vec::new();
         let sender = link.sender();
@@ -219,13 +222,13 @@ fn acts(mut link: ViewChannel) {
 async fn clients_are_notified_of_app_tools() {
     let (_stage, worker) = alone("plain").await;
     let mut clients = [
-        Client::greeted(&worker).await,
+        Client::with_handshake(&worker).await,
         Client::listening(&worker).await,
     ];
     let spec = ViewSpec::new("page");
     let (view, link) = View::open(&worker, spec, DenyView).await.unwrap();
     let sender = link.sender();
-    acts(link);
+    serve_page(link);
     let app = json!({
         "appInfo": {"name": "page", "version": "1"},
         "appCapabilities": {"tools": {"listChanged": true}},
@@ -243,18 +246,18 @@ async fn clients_are_notified_of_app_tools() {
         of_page.count()
     };
     for client in &mut clients {
-        client.is_told().await;
+        client.receives_list_change().await;
     }
     assert_eq!(offered(), 1);
     let more = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     assert!(sender.send(more.to_string()).await);
     for client in &mut clients {
-        client.is_told().await;
+        client.receives_list_change().await;
     }
     assert_eq!(offered(), 2);
     view.close().await;
     for client in &mut clients {
-        client.is_told().await;
+        client.receives_list_change().await;
     }
     assert_eq!(offered(), 0);
 }

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Where a server puts what it is told.
+/// Where a server echoes the token that it received.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Echo {
     /// Into headers and ids, after a handshake.
@@ -22,72 +22,72 @@ pub(crate) enum Echo {
     Names,
 }
 
-/// What the two servers do otherwise than they should.
+/// How the two servers deviate from correct behavior.
 #[derive(Clone, Default)]
-pub(crate) struct Ways {
+pub(crate) struct Behavior {
     /// Members of the resource's metadata.
     pub(crate) resource: Option<Value>,
     /// Members of the authorisation server's metadata.
     pub(crate) issuer: Option<Value>,
-    /// Where the metadata of the resource is said to be.
+    /// The advertised URL of the resource metadata.
     pub(crate) pointer: Option<String>,
-    /// How long tokens last, in seconds.
+    /// The lifetime of tokens, in seconds.
     pub(crate) expires: Option<u64>,
-    /// Whom tokens are for.
+    /// The audience of tokens.
     pub(crate) audience: Option<String>,
-    /// Nobody is let in, whatever they bring.
-    pub(crate) nobody: bool,
-    /// What is asked for a token leads there.
-    pub(crate) leads: Option<String>,
-    /// Everybody is let in.
+    /// Every token is rejected.
+    pub(crate) rejects_all: bool,
+    /// Token requests are redirected there.
+    pub(crate) redirect: Option<String>,
+    /// No token is required.
     pub(crate) open: bool,
-    /// Where the server puts what it is told.
+    /// Where the server echoes the token.
     pub(crate) echo: Option<Echo>,
-    /// Whoever is not let in is not told how they would be.
-    pub(crate) mute: bool,
-    /// Refresh tokens are refused.
-    pub(crate) forgets: bool,
+    /// Rejections have no challenge.
+    pub(crate) omits_challenge: bool,
+    /// Refresh tokens are rejected.
+    pub(crate) rejects_refresh: bool,
 }
 
-/// What was asked of the two servers.
+/// The requests that the two servers received.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) authorized: Vec<HashMap<String, String>>,
     pub(crate) tokens: Vec<HashMap<String, String>>,
     pub(crate) registered: Vec<Value>,
-    /// The messages that came while nobody was let in, by their methods.
+    /// The methods of rejected messages.
     pub(crate) refused: Vec<String>,
     pub(crate) secrets: Vec<String>,
     codes: HashMap<String, HashMap<String, String>>,
     valid: HashMap<String, (String, String)>,
-    /// Where the server put what it was told.
+    /// Where the server has echoed the token.
     pub(crate) echoed: BTreeSet<&'static str>,
 }
 
 #[derive(Clone)]
-pub(crate) struct Town {
-    /// `http://127.0.0.1:PORT`, or what the certificate is for.
+pub(crate) struct OAuthServer {
+    /// `http://127.0.0.1:PORT`, or the origin of the certificate.
     pub(crate) origin: String,
-    ways: Arc<Mutex<Ways>>,
+    behavior: Arc<Mutex<Behavior>>,
     seen: Arc<Mutex<Seen>>,
 }
 
-impl Town {
-    pub(crate) async fn new(ways: Ways) -> Self {
+impl OAuthServer {
+    pub(crate) async fn new(behavior: Behavior) -> Self {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
             .await
             .unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
-        let town = Self::at(origin, ways);
-        let router = town.router();
+        let server = Self::at(origin, behavior);
+        let router = server.router();
         tokio::spawn(async move { axum::serve(listener, router).await });
-        town
+        server
     }
 
-    pub(crate) fn at(origin: String, ways: Ways) -> Self {
+    pub(crate) fn at(origin: String, behavior: Behavior) -> Self {
         Self {
             origin,
-            ways: Arc::new(Mutex::new(ways)),
+            behavior: Arc::new(Mutex::new(behavior)),
             seen: Arc::default(),
         }
     }
@@ -100,15 +100,15 @@ impl Town {
         self.seen.lock().unwrap()
     }
 
-    pub(crate) fn ways(&self) -> Ways {
-        self.ways.lock().unwrap().clone()
+    pub(crate) fn behavior(&self) -> Behavior {
+        self.behavior.lock().unwrap().clone()
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Ways)) {
-        change(&mut self.ways.lock().unwrap());
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Behavior)) {
+        change(&mut self.behavior.lock().unwrap());
     }
 
-    /// No token that was given counts any more.
+    /// Invalidates all tokens.
     pub(crate) fn revoke(&self) {
         self.seen().valid.clear();
     }
@@ -131,15 +131,15 @@ impl Town {
         secret
     }
 
-    /// The scopes of a request that is let in.
-    fn lets_in(&self, headers: &HeaderMap) -> Option<String> {
-        if self.ways().open {
+    /// The scopes of a request with a valid token.
+    fn authorized_scopes(&self, headers: &HeaderMap) -> Option<String> {
+        if self.behavior().open {
             return Some(String::new());
         }
         let token = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         let token = token.strip_prefix("Bearer ")?;
         let (audience, scopes) = self.seen().valid.get(token)?.clone();
-        (audience == self.url() && !self.ways().nobody).then_some(scopes)
+        (audience == self.url() && !self.behavior().rejects_all).then_some(scopes)
     }
 }
 
@@ -150,16 +150,16 @@ fn merged(mut base: Value, other: Option<&Value>) -> Json<Value> {
     Json(base)
 }
 
-async fn resource(State(town): State<Town>) -> Json<Value> {
-    let servers = [&town.origin];
-    let base = json!({"resource": town.url(), "authorization_servers": servers, "scopes_supported": ["read", "write"]});
-    merged(base, town.ways().resource.as_ref())
+async fn resource(State(server): State<OAuthServer>) -> Json<Value> {
+    let servers = [&server.origin];
+    let base = json!({"resource": server.url(), "authorization_servers": servers, "scopes_supported": ["read", "write"]});
+    merged(base, server.behavior().resource.as_ref())
 }
 
-async fn issuer(State(town): State<Town>) -> Json<Value> {
-    let at = |path: &str| format!("{}{path}", town.origin);
+async fn issuer(State(server): State<OAuthServer>) -> Json<Value> {
+    let at = |path: &str| format!("{}{path}", server.origin);
     let base = json!({
-        "issuer": town.origin,
+        "issuer": server.origin,
         "authorization_endpoint": at("/authorize"),
         "token_endpoint": at("/token"),
         "registration_endpoint": at("/register"),
@@ -168,49 +168,59 @@ async fn issuer(State(town): State<Town>) -> Json<Value> {
         "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
         "authorization_response_iss_parameter_supported": true,
     });
-    merged(base, town.ways().issuer.as_ref())
+    merged(base, server.behavior().issuer.as_ref())
 }
 
-async fn register(State(town): State<Town>, Json(body): Json<Value>) -> (StatusCode, Json<Value>) {
+async fn register(
+    State(server): State<OAuthServer>,
+    Json(body): Json<Value>,
+) -> (StatusCode, Json<Value>) {
     let made = json!({"client_id": "host-1", "redirect_uris": body["redirect_uris"]});
-    town.seen().registered.push(body);
+    server.seen().registered.push(body);
     (StatusCode::CREATED, Json(made))
 }
 
-/// The page on which a person would say yes.
+/// The consent page; it consents at once.
 async fn authorize(
-    State(town): State<Town>,
+    State(server): State<OAuthServer>,
     Query(asked): Query<HashMap<String, String>>,
 ) -> Response {
-    let code = town.secret("code");
-    let iss = &town.origin;
+    let code = server.secret("code");
+    let iss = &server.origin;
     let back = [("code", &code), ("state", &asked["state"]), ("iss", iss)];
     let back: Vec<_> = back
         .iter()
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
     let location = format!("{}?{}", asked["redirect_uri"], back.join("&"));
-    let mut seen = town.seen();
+    let mut seen = server.seen();
     seen.authorized.push(asked.clone());
     seen.codes.insert(code, asked);
     (StatusCode::FOUND, [(header::LOCATION, location)]).into_response()
 }
 
-async fn token(State(town): State<Town>, Form(asked): Form<HashMap<String, String>>) -> Response {
-    town.seen().tokens.push(asked.clone());
-    let ways = town.ways();
-    if let Some(leads) = ways.leads {
-        return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, leads)]).into_response();
+async fn token(
+    State(server): State<OAuthServer>,
+    Form(asked): Form<HashMap<String, String>>,
+) -> Response {
+    server.seen().tokens.push(asked.clone());
+    let behavior = server.behavior();
+    if let Some(location) = behavior.redirect {
+        return (
+            StatusCode::TEMPORARY_REDIRECT,
+            [(header::LOCATION, location)],
+        )
+            .into_response();
     }
     let refused =
         |why: &str| (StatusCode::BAD_REQUEST, Json(json!({"error": why}))).into_response();
     let scope = if asked["grant_type"] == "refresh_token" {
-        if ways.forgets || !town.seen().secrets.contains(&asked["refresh_token"]) {
+        if behavior.rejects_refresh || !server.seen().secrets.contains(&asked["refresh_token"]) {
             return refused("invalid_grant");
         }
         asked.get("scope").cloned().unwrap_or_default()
     } else {
-        let Some(code) = town.seen().codes.remove(&asked["code"]) else {
+        let Some(code) = server.seen().codes.remove(&asked["code"]) else {
             return refused("invalid_grant");
         };
         let proof = URL_SAFE_NO_PAD.encode(Sha256::digest(&asked["code_verifier"]));
@@ -221,60 +231,78 @@ async fn token(State(town): State<Town>, Form(asked): Form<HashMap<String, Strin
         }
         code.get("scope").cloned().unwrap_or_default()
     };
-    let audience = ways.audience.unwrap_or_else(|| asked["resource"].clone());
-    let (access, refresh) = (town.secret("access"), town.secret("refresh"));
-    town.seen()
+    let audience = behavior
+        .audience
+        .unwrap_or_else(|| asked["resource"].clone());
+    let (access, refresh) = (server.secret("access"), server.secret("refresh"));
+    server
+        .seen()
         .valid
         .insert(access.clone(), (audience, scope.clone()));
     let answer = json!({
         "access_token": access, "token_type": "Bearer", "refresh_token": refresh,
-        "expires_in": ways.expires.unwrap_or(3600), "scope": scope, "id_token": town.secret("id"),
+        "expires_in": behavior.expires.unwrap_or(3600), "scope": scope, "id_token": server.secret("id"),
     });
     Json(answer).into_response()
 }
 
-/// Refuses, and says back what it was told: it is no friend.
-fn challenge(town: &Town, status: StatusCode, more: &str, headers: &HeaderMap) -> Response {
-    let told = headers.get(header::AUTHORIZATION);
-    let told = told.and_then(|told| told.to_str().ok()).unwrap_or_default();
-    let pointer = town
-        .ways()
+/// Rejects a request, and echoes its token.
+fn challenge(
+    server: &OAuthServer,
+    status: StatusCode,
+    more: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let authorization = headers.get(header::AUTHORIZATION);
+    let authorization = authorization
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let pointer = server
+        .behavior()
         .pointer
-        .unwrap_or_else(|| format!("{}/.well-known/oauth-protected-resource/mcp", town.origin));
-    let said =
-        format!("Bearer resource_metadata=\"{pointer}\", {more}, error_description=\"not {told}\"");
-    (status, [(header::WWW_AUTHENTICATE, said)], told.to_owned()).into_response()
+        .unwrap_or_else(|| format!("{}/.well-known/oauth-protected-resource/mcp", server.origin));
+    let challenge = format!(
+        "Bearer resource_metadata=\"{pointer}\", {more}, error_description=\"not {authorization}\""
+    );
+    (
+        status,
+        [(header::WWW_AUTHENTICATE, challenge)],
+        authorization.to_owned(),
+    )
+        .into_response()
 }
 
-/// What a server is told that nobody else is to know.
-fn told(headers: &HeaderMap) -> String {
-    let told = headers.get(header::AUTHORIZATION);
-    let told = told.and_then(|told| told.to_str().ok()).unwrap_or_default();
-    told.replace(' ', "-")
+/// The token of a request, as one word.
+fn echoed_token(headers: &HeaderMap) -> String {
+    let authorization = headers.get(header::AUTHORIZATION);
+    let authorization = authorization
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    authorization.replace(' ', "-")
 }
 
-/// Events of which none is a message, and the end of them.
-async fn events(State(town): State<Town>, headers: HeaderMap) -> Response {
-    if town.ways().echo != Some(Echo::Headers) {
+/// An event stream without a message, which ends.
+async fn events(State(server): State<OAuthServer>, headers: HeaderMap) -> Response {
+    if server.behavior().echo != Some(Echo::Headers) {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
-    town.seen().echoed.insert("event");
-    let told = told(&headers);
-    let events = format!("id: {told}\ndata: {told}\n\n");
+    server.seen().echoed.insert("event");
+    let token = echoed_token(&headers);
+    let events = format!("id: {token}\ndata: {token}\n\n");
     ([(header::CONTENT_TYPE, "text/event-stream")], events).into_response()
 }
 
-async fn ended(State(town): State<Town>) -> StatusCode {
-    town.seen().echoed.insert("session");
+async fn ended(State(server): State<OAuthServer>) -> StatusCode {
+    server.seen().echoed.insert("session");
     StatusCode::INTERNAL_SERVER_ERROR
 }
 
-/// An answer that says what the server was told, and where.
+/// A response that echoes the token, and where it does.
 fn echoed(echo: Echo, asked: &Value, headers: &HeaderMap) -> Option<(&'static str, Response)> {
-    let told = told(headers);
-    let info = json!({"name": "town", "version": "1"});
+    let token = echoed_token(headers);
+    let info = json!({"name": "server", "version": "1"});
     let schema =
-        json!({"type": "object", "properties": {"x": {"type": "object", "x-mcp-header": told}}});
+        json!({"type": "object", "properties": {"x": {"type": "object", "x-mcp-header": token}}});
     let plain = json!({"name": "look", "inputSchema": {"type": "object"}});
     let fresh = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
     let answered = |result: &Value| json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
@@ -283,7 +311,7 @@ fn echoed(echo: Echo, asked: &Value, headers: &HeaderMap) -> Option<(&'static st
             let result = json!({
                 "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info,
             });
-            let session = [("mcp-session-id", told)];
+            let session = [("mcp-session-id", token)];
             (
                 "greeting",
                 (session, Json(answered(&result))).into_response(),
@@ -298,44 +326,53 @@ fn echoed(echo: Echo, asked: &Value, headers: &HeaderMap) -> Option<(&'static st
             ("greeting", Json(answered(&known)).into_response())
         }
         (Echo::Names, "tools/list") => {
-            let tools = json!({"tools": [plain, {"name": told, "inputSchema": schema}]});
+            let tools = json!({"tools": [plain, {"name": token, "inputSchema": schema}]});
             let Json(listed) = merged(fresh, Some(&tools));
             ("tool", Json(answered(&listed)).into_response())
         }
         (_, "tools/call") => {
-            let kind = [(header::CONTENT_TYPE, format!("text/{told}"))];
+            let kind = [(header::CONTENT_TYPE, format!("text/{token}"))];
             ("type", (kind, "{}").into_response())
         }
         _ => return None,
     })
 }
 
-async fn mcp(State(town): State<Town>, headers: HeaderMap, Json(asked): Json<Value>) -> Response {
-    let Some(scopes) = town.lets_in(&headers) else {
+async fn mcp(
+    State(server): State<OAuthServer>,
+    headers: HeaderMap,
+    Json(asked): Json<Value>,
+) -> Response {
+    let Some(scopes) = server.authorized_scopes(&headers) else {
         let method = asked["method"].as_str().unwrap().to_owned();
-        town.seen().refused.push(method);
-        if town.ways().mute {
+        server.seen().refused.push(method);
+        if server.behavior().omits_challenge {
             return (StatusCode::UNAUTHORIZED, "go away").into_response();
         }
-        return challenge(&town, StatusCode::UNAUTHORIZED, "scope=\"read\"", &headers);
+        return challenge(
+            &server,
+            StatusCode::UNAUTHORIZED,
+            "scope=\"read\"",
+            &headers,
+        );
     };
-    let ways = town.ways();
-    if let Some(echo) = ways.echo
+    let behavior = server.behavior();
+    if let Some(echo) = behavior.echo
         && let Some((place, answer)) = echoed(echo, &asked, &headers)
     {
-        town.seen().echoed.insert(place);
+        server.seen().echoed.insert(place);
         return answer;
     }
     let tool = asked.pointer("/params/name").and_then(Value::as_str);
     if tool == Some("change") && !scopes.split(' ').any(|scope| scope == "write") {
         let more = "error=\"insufficient_scope\", scope=\"write\"";
-        return challenge(&town, StatusCode::FORBIDDEN, more, &headers);
+        return challenge(&server, StatusCode::FORBIDDEN, more, &headers);
     }
     let known = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     let result = match asked["method"].as_str().unwrap() {
         "initialize" => json!({
             "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
-            "serverInfo": {"name": "town", "version": "1"},
+            "serverInfo": {"name": "server", "version": "1"},
         }),
         "tools/list" => json!({"tools": [known("look"), known("change")]}),
         "tools/call" => json!({"content": [{"type": "text", "text": tool}]}),

@@ -1,0 +1,45 @@
+//! `bailiwick doctor`: reports what this machine and this installation can enforce.
+
+mod facts;
+mod probe;
+mod report;
+
+use std::io;
+use std::path::PathBuf;
+
+use bailiwick::{BuildError, Config, Runtime};
+
+use crate::cli::DoctorCommand;
+use crate::error_chain;
+pub(crate) use report::Report;
+
+/// Probes the machine.
+///
+/// # Errors
+/// If no thread can be started.
+pub(crate) fn run(command: DoctorCommand) -> io::Result<Report> {
+    let roots = command.config.roots.iter();
+    let roots: Vec<PathBuf> = roots.map(|root| root.mount.as_str().into()).collect();
+    let accepted = if roots.is_empty() {
+        None
+    } else {
+        let runtime = tokio::runtime::Runtime::new()?;
+        let opened = runtime.block_on(open_roots(command.config));
+        Some(opened.map(|()| roots.len()).map_err(|error| reason(&error)))
+    };
+    Ok(report::report(&probe::facts(&roots, accepted)))
+}
+
+/// Opens the roots as `serve` does.
+async fn open_roots(config: Config) -> Result<(), BuildError> {
+    let (runtime, _grants) = Runtime::builder().configured(config).build().await?;
+    runtime.shutdown().await;
+    Ok(())
+}
+
+fn reason(error: &BuildError) -> String {
+    match error {
+        BuildError::Configured { source, .. } => error_chain(source),
+        error => error_chain(error),
+    }
+}
