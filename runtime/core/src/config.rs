@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::error::{CallError, Code};
 use crate::path::{PathError, VirtualPath};
 use crate::policy::{Access, Authority, OpenFolder, Policy, Verdict};
-use crate::scope::{Resource, Scope, ScopePattern, Verb};
+use crate::scope::{Scope, ScopePattern, Verb};
 
 pub use crate::policy::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
 pub use error::ConfigError;
@@ -332,11 +332,7 @@ impl Config {
 
     /// Whether no file can be used: there is no root, and nothing outside is grantable.
     pub(crate) fn opens_no_file(&self) -> bool {
-        let of_files = |pattern: &ScopePattern| {
-            let resource = pattern.resource();
-            resource.is_none_or(|resource| *resource == Resource::File)
-        };
-        self.roots.is_empty() && !self.grantable.iter().any(of_files)
+        self.roots.is_empty() && !self.grantable.iter().any(ScopePattern::is_of_files)
     }
 
     /// Returns the namespace, in which relative paths begin in the default root, else in the only one.

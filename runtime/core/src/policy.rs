@@ -34,8 +34,11 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::call::Origin;
+use crate::scope::Verb;
+use flags::Flag;
 use need::{MountPoint, Need};
 use patterns::PatternBudget;
+use verdict::{Rule, Ruling};
 
 pub use access::Access;
 pub use authority::Authority;
@@ -105,7 +108,7 @@ pub struct Layer(Arc<Compiled>);
 #[derive(Debug)]
 struct Compiled {
     roots: roots::Roots,
-    everywhere: globs::GlobalGlobs,
+    everywhere: globs::DenyGlobs,
     scopes: scopes::Scopes,
     sets: sets::Sets,
     access: Access,
@@ -133,14 +136,14 @@ impl Policy {
             return Err(fault.clone());
         }
         let roots = roots::Roots::compile(roots.as_deref(), budget)?;
-        let everywhere = globs::GlobalGlobs::compile(deny, immutable, budget)?;
+        let everywhere = globs::DenyGlobs::compile(deny, immutable, "", budget)?;
         Ok(Layer(Arc::new(Compiled {
             roots,
             everywhere,
             scopes: scopes::Scopes::compile(scopes),
             sets: sets.clone(),
             access: access.unwrap_or_default(),
-            flags: flags.compile(),
+            flags: flags::Flags::compile(flags),
             limits: limits.compile(defaults),
             size: budget.held(),
         })))
@@ -159,12 +162,12 @@ impl Policy {
             limits,
             faults: _,
         } = self;
-        keys::admit_audience(self, origin)?;
+        keys::admit_audience(flags, origin)?;
         roots::admit(roots.as_deref(), issuer)?;
         scopes::admit(scopes, issuer)?;
         sets.admit(issuer)?;
         access::admit(*access, issuer)?;
-        flags.admit(&issuer.flags())?;
+        flags::admit(flags, issuer.flags())?;
         limits.admit(issuer.limits())
     }
 
@@ -175,10 +178,10 @@ impl Policy {
 
     /// The access level of a server configured by this policy; `writable` says whether any of its roots is writable.
     pub(crate) fn level(&self, writable: bool) -> Access {
-        let changes = self.flags.read_only != Some(true)
+        let changes = self.flags.get(&Flag::ReadOnly) != Some(&true)
             && self.access != Some(Access::Read)
-            && self.sets.has_verb(crate::scope::Verb::Write);
-        match self.flags.allow_escape {
+            && self.sets.has_verb(Verb::Write);
+        match self.flags.get(&Flag::AllowEscape) {
             _ if !(writable && changes) => Access::Read,
             Some(true) => Access::Full,
             Some(false) | None => Access::Interact,
@@ -187,10 +190,9 @@ impl Policy {
 
     /// This policy with the configuration's defaults for unset fields.
     fn configured(&self) -> Self {
-        Self {
-            flags: self.flags.configured(),
-            ..self.clone()
-        }
+        let mut policy = self.clone();
+        policy.flags.entry(Flag::Network).or_insert(false);
+        policy
     }
 }
 
@@ -211,13 +213,13 @@ impl Layer {
 
 impl Compiled {
     /// The tightest ruling of all fields.
-    fn judge(&self, need: &Need<'_>, mounts: &[MountPoint], inherited: bool) -> verdict::Ruling {
+    fn judge(&self, need: &Need<'_>, mounts: &[MountPoint], inherited: bool) -> Ruling {
         let Self {
             roots,
             everywhere,
             scopes,
-            sets,
-            access,
+            sets: _,
+            access: _,
             flags,
             limits: _,
             size: _,
@@ -225,28 +227,30 @@ impl Compiled {
         let ruling = scopes
             .judge(need, inherited)
             .tighter(roots.judge(need))
-            .tighter(sets.judge(need))
-            .tighter(access.judge(need))
+            .tighter(self.verb(need.verb()))
             .tighter(flags.judge(need));
         // These globs are matched at every depth of a path outside the roots.
         if ruling.verdict == Verdict::Deny {
             return ruling;
         }
-        ruling.tighter(everywhere.judge(need, mounts))
+        ruling.tighter(everywhere.judge(need, |globs| {
+            need.any_beneath(mounts, |path| globs.denies(path))
+        }))
+    }
+
+    /// Whether `verb` may be used at all: here `verbs`, `access` and `read_only` become one restriction.
+    fn verb(&self, verb: Verb) -> Ruling {
+        let read_only = verb != Verb::Read && self.flags.get(Flag::ReadOnly);
+        Ruling::deny_if(!self.sets.has_verb(verb), Rule::Verbs)
+            .tighter(Ruling::deny_if(
+                self.access < Access::required(verb),
+                Rule::Access,
+            ))
+            .tighter(Ruling::deny_if(read_only, Rule::ReadOnly))
     }
 
     /// Whether something at or beneath `prefix` may be allowed.
     fn reaches(&self, prefix: &crate::path::VirtualPath, inherited: bool) -> bool {
-        let Self {
-            roots,
-            everywhere: _,
-            scopes,
-            sets,
-            access: _,
-            flags: _,
-            limits: _,
-            size: _,
-        } = self;
-        roots.reaches(prefix) && scopes.reaches(prefix, inherited) && sets.reaches()
+        self.roots.reaches(prefix) && self.scopes.reaches(prefix, inherited) && self.sets.reaches()
     }
 }

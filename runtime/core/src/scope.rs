@@ -4,6 +4,7 @@ mod coverage;
 mod marks;
 mod operation;
 mod pattern;
+mod words;
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,43 +20,17 @@ pub(crate) use coverage::{all_parts, beside};
 pub use marks::Marks;
 pub use operation::{Operation, Operations, Reach};
 pub use pattern::ScopePattern;
+pub(crate) use words::words;
 
-/// What is done to a resource. No verb implies another: `write` does not cover `read`.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Verb {
-    /// Look at it: content, names, sizes, existence.
-    Read,
-    /// Create, change, move or remove it.
-    Write,
-    /// Run it.
-    Execute,
-}
-
-impl Verb {
-    /// Every verb, from the least to the most powerful.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Execute];
-
-    /// Returns the verb as written in a scope.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Execute => "execute",
-        }
+words! {
+    /// What is done to a resource. No verb implies another: `write` does not cover `read`.
+    pub enum Verb {
+        /// Look at it: content, names, sizes, existence.
+        Read = "read",
+        /// Create, change, move or remove it.
+        Write = "write",
+        /// Run it.
+        Execute = "execute",
     }
 }
 
@@ -381,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_wildcard_means_the_same() {
+    fn wildcard_spellings_are_equal() {
         for text in ["read", "read:*", "read:*:*"] {
             assert_eq!(pattern(text), pattern("read"));
         }
@@ -394,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_covered_by_itself_and_by_folders_above_it() {
+    fn path_is_covered_by_itself_and_its_ancestors() {
         check("write:file:/p/to", "write:file:/p/to", true);
         check("write:file:/p/to", "write:file:/p/to/x", true);
         check("write:file:/p/to", "write:file:/p/tox", false);
@@ -405,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_verb_nor_resource_implies_another() {
+    fn verbs_and_resources_do_not_imply_others() {
         check("write", "read:file:/p", false);
         check("write", "write:database:t", true);
         check("write:file", "write:database:t", false);
@@ -421,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_its_mark_is_that_server_with_any() {
+    fn unmarked_server_covers_every_mark() {
         check("write:mcp:disk", "write:mcp:disk~1:edit~2", true);
         check("write:mcp:disk:edit", "write:mcp:disk~1:edit~2", true);
         check("write:mcp:disk~1", "write:mcp:disk~1:edit~2", true);
@@ -438,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_speak_of_the_same_overlaps_whichever_of_them_names_a_mark() {
+    fn overlap_is_symmetric_for_marked_names() {
         let overlap = |one: &str, other: &str, expected| {
             let (one, other) = (pattern(one), pattern(other));
             assert_eq!(one.overlaps(&other), expected, "{one} and {other}");
@@ -457,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_is_granted_for_the_marks_it_was_granted_for() {
+    fn grants_bind_to_marks() {
         let binds = |rule: &str, need: &str| pattern(rule).binds(&need.parse().unwrap());
         assert!(binds("write:mcp:disk~1:edit~2", "write:mcp:disk~1:edit~2"));
         assert!(binds("write:mcp:disk~1", "write:mcp:disk~1:edit~2"));
@@ -470,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_takes_the_marks_of_what_it_speaks_of() {
+    fn marked_as_adds_the_marks_of_the_scope() {
         let marked = |rule: &str, need: &str| {
             let marked = pattern(rule).marked_as(&need.parse().unwrap());
             marked.map(|pattern| pattern.to_string())
@@ -488,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_pattern_is_not_covered_by_a_narrower_one() {
+    fn narrower_pattern_does_not_cover_a_wider_one() {
         assert!(pattern("*").covers_pattern(&pattern("read")));
         assert!(!pattern("read").covers_pattern(&pattern("*")));
         assert!(!pattern("read:file").covers_pattern(&pattern("read")));
@@ -497,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scope_is_refused() {
+    fn invalid_scopes_are_rejected() {
         let refused = |text: &str| text.parse::<ScopePattern>().is_err();
         for text in [
             "",

@@ -290,7 +290,6 @@ fn field_flag(field: &'static Key) -> Arg {
             .require_equals(true)
             .default_missing_value("true"),
         ValueKind::Count => arg.value_name("N"),
-        ValueKind::Text => arg.value_name("TEXT"),
         ValueKind::Path => arg.value_name("PATH"),
         ValueKind::OneOf(words) => arg.value_name(words.all().join("|")),
         ValueKind::ListOf(words) => repeatable(arg, &words.all().join("|")),

@@ -15,7 +15,6 @@ fn two_values(field: &Key) -> [Value; 2] {
     let other = match field.kind {
         ValueKind::Flag => json!(example == json!(false)),
         ValueKind::Count => json!(7),
-        ValueKind::Text => json!("http://127.0.0.1:1"),
         ValueKind::Path => json!("/other"),
         ValueKind::OneOf(words) | ValueKind::ListOf(words) => {
             let word = words

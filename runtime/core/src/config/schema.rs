@@ -2,9 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Config, RootConfig};
-use crate::path::{MAX_PATH, VirtualPath};
-use crate::policy::{Authority, EnumKind, KEYS, Key, KeyScope, MAX_GLOB, MAX_LIST, ValueKind};
+use crate::path::MAX_PATH;
+use crate::policy::{Access, EnumKind, KEYS, Key, KeyScope, Limits, MAX_GLOB, MAX_LIST, ValueKind};
 
 /// Returns the JSON Schema (2020-12) of [`Config::parse`], from which forms can be generated.
 ///
@@ -40,66 +39,55 @@ pub fn policy_schema() -> Value {
 }
 
 fn document(title: &str, about: &str, here: KeyScope) -> Value {
-    let mut schema = Map::new();
-    let head = [
-        (
-            "$schema",
-            json!("https://json-schema.org/draft/2020-12/schema"),
-        ),
-        ("title", json!(title)),
-        ("description", json!(about)),
-    ];
-    schema.extend(head.map(|(key, value)| (key.to_owned(), value)));
-    schema.extend(object(None, here));
-    Value::Object(schema)
+    let head = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "description": about,
+    });
+    with(head, object(None, here))
+}
+
+/// The members of both objects.
+fn with(mut schema: Value, more: Value) -> Value {
+    if let (Value::Object(schema), Value::Object(more)) = (&mut schema, more) {
+        schema.extend(more);
+    }
+    schema
 }
 
 /// An object of the keys of `parent`.
-fn object(parent: Option<&str>, here: KeyScope) -> Map<String, Value> {
-    let keys = || {
-        KEYS.iter()
-            .filter(|field| field.parent() == parent && field.stands_in(here))
-    };
-    let properties: Map<_, _> = keys()
+fn object(parent: Option<&str>, here: KeyScope) -> Value {
+    let keys = KEYS.iter().filter(|field| field.parent() == parent);
+    let keys = keys.filter(|field| field.stands_in(here));
+    let required = keys.clone().filter(|field| field.kind == ValueKind::Path);
+    let required: Vec<_> = required.map(Key::name).collect();
+    let properties: Map<_, _> = keys
         .map(|field| (field.name().to_owned(), member(field, here)))
         .collect();
-    let required: Vec<_> = keys()
-        .filter(|field| field.kind == ValueKind::Path)
-        .map(Key::name)
-        .collect();
-    let mut object = Map::from_iter([
-        ("type".to_owned(), json!("object")),
-        ("properties".to_owned(), properties.into()),
-        ("additionalProperties".to_owned(), json!(false)),
-    ]);
-    if !required.is_empty() {
-        object.insert("required".to_owned(), json!(required));
+    let object =
+        json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if required.is_empty() {
+        return object;
     }
-    object
+    with(object, json!({ "required": required }))
 }
 
 fn member(field: &Key, here: KeyScope) -> Value {
-    let mut schema = values(field, here);
-    schema.insert("description".to_owned(), json!(field.about));
+    let mut schema = with(values(field, here), json!({ "description": field.about }));
     if let Some(default) = default(field).filter(|_| here == KeyScope::Configuration) {
-        schema.insert("default".to_owned(), default);
+        schema = with(schema, json!({ "default": default }));
     }
-    // An example that were no JSON would be found by a test.
-    if let Ok(example) = serde_json::from_str::<Value>(field.example) {
-        schema.insert("examples".to_owned(), json!([example]));
-    }
-    schema.insert("scope".to_owned(), json!(field.scope));
-    schema.insert("audience".to_owned(), json!(field.audience));
-    schema.insert("x-restrict".to_owned(), json!(field.merge));
-    Value::Object(schema)
+    // A test checks that each example is JSON.
+    let example: Value = serde_json::from_str(field.example).unwrap_or_default();
+    let facts = json!({
+        "examples": [example], "scope": field.scope, "audience": field.audience, "x-restrict": field.merge,
+    });
+    with(schema, facts)
 }
 
 /// The schema of the values of a key.
-fn values(field: &Key, here: KeyScope) -> Map<String, Value> {
-    let schema = match field.kind {
+fn values(field: &Key, here: KeyScope) -> Value {
+    match field.kind {
         ValueKind::Flag => json!({ "type": "boolean" }),
         ValueKind::Count => json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX }),
-        ValueKind::Text => json!({ "type": "string" }),
         ValueKind::Path => json!({
             "type": "string", "pattern": "^/", "maxLength": MAX_PATH,
         }),
@@ -115,16 +103,12 @@ fn values(field: &Key, here: KeyScope) -> Map<String, Value> {
         ValueKind::Patterns => json!({
             "type": "array", "items": { "type": "string", "pattern": pattern() },
         }),
-        ValueKind::Object => Value::Object(object(Some(field.key), here)),
+        ValueKind::Object => object(Some(field.key), here),
         // Roots of a restriction have the same members as roots.
         ValueKind::Objects => json!({
             "type": "array", "items": object(Some(field.name()), here),
         }),
-        ValueKind::Policy => Value::Object(object(None, KeyScope::Policy)),
-    };
-    match schema {
-        Value::Object(schema) => schema,
-        _ => Map::new(),
+        ValueKind::Policy => object(None, KeyScope::Policy),
     }
 }
 
@@ -139,35 +123,20 @@ fn pattern() -> String {
 
 /// The default of a key; `None` if the default is not one of its values.
 fn default(field: &Key) -> Option<Value> {
-    let silent = Authority::configured(&Config::new()).ok()?;
-    let (limits, flags) = (*silent.limits(), silent.flags());
-    let root = RootConfig::new(VirtualPath::top());
-    let count = |limit: u64| Some(json!(if limit == u64::MAX { 0 } else { limit }));
+    let limits = Limits::default();
     match field.key {
-        "roots/default" => Some(json!(root.default)),
-        "roots/optional" => Some(json!(root.optional)),
-        "roots/access" => Some(json!(root.access)),
-        "roots/blocked" => Some(json!(root.blocked)),
-        "access" => Some(json!(silent.access())),
-        "follow_symlinks" => Some(json!(flags.follow_symlinks)),
-        "network" => Some(json!(flags.network)),
-        "read_only" => Some(json!(flags.read_only)),
-        "strict_hardlinks" => Some(json!(flags.strict_hardlinks)),
-        "require_preview" => Some(json!(flags.require_preview)),
-        "require_approval" => Some(json!(flags.require_approval)),
-        "strict" => Some(json!(Config::new().strict)),
-        "read_max_bytes" => count(limits.read_max_bytes),
-        "write_max_bytes" => count(limits.write_max_bytes),
-        "max_results" => count(limits.max_results),
-        "max_calls" => count(limits.max_calls),
-        "ttl_ms" => count(limits.ttl_ms),
-        "min_interval_ms" => count(limits.min_interval_ms),
-        "verbs" => Some(json!(EnumKind::Verbs.all())),
-        "write_modes" => Some(json!(EnumKind::WriteModes.all())),
+        "roots/access" | "access" => Some(json!(Access::default())),
+        "follow_symlinks" => Some(json!(true)),
+        "read_max_bytes" => Some(json!(limits.read_max_bytes)),
+        "write_max_bytes" => Some(json!(limits.write_max_bytes)),
+        "max_results" => Some(json!(limits.max_results)),
         "budget" => Some(json!({})),
-        // For these keys an absent list differs from an empty one.
-        "allow_scopes" | "ask_scopes" | "tools" => None,
+        // For these keys an absent value differs from each value.
+        "allow_escape" | "allow_scopes" | "ask_scopes" | "tools" => None,
         _ => match field.kind {
+            ValueKind::Flag => Some(json!(false)),
+            ValueKind::Count if field.parent().is_none() => Some(json!(0)),
+            ValueKind::ListOf(words) => Some(json!(words.all())),
             ValueKind::Globs | ValueKind::Patterns | ValueKind::Objects => Some(json!([])),
             _ => None,
         },
@@ -177,7 +146,8 @@ fn default(field: &Key) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
+    use crate::config::Config;
+    use crate::policy::{Authority, Policy};
 
     fn validator(schema: &Value) -> jsonschema::Validator {
         assert!(jsonschema::meta::is_valid(schema));
@@ -208,7 +178,6 @@ mod tests {
                 json!(u64::MAX),
                 vec![json!(-1), json!(1.5), json!("1"), texts],
             ),
-            ValueKind::Text => (json!("x"), vec![json!(1), texts]),
             ValueKind::Path => (json!("/x"), vec![json!("x"), json!(""), texts]),
             ValueKind::OneOf(words) => (json!(words.all()[0]), vec![json!("else"), texts]),
             ValueKind::ListOf(words) => (json!(words.all()), vec![json!("else"), texts]),
@@ -253,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_key_is_in_a_schema_or_understood() {
+    fn unknown_keys_are_rejected_by_schema_and_parser() {
         let (config, policy) = (validator(&config_schema()), validator(&policy_schema()));
         for document in [
             json!({ "root": [] }),
@@ -266,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_says_what_it_is() {
+    fn schema_describes_each_key() {
         let schema = config_schema();
         for field in KEYS {
             let at = match field.parent() {
@@ -297,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_is_written_out_changes_nothing() {
+    fn explicit_defaults_change_nothing() {
         let silent = Authority::configured(&Config::new()).unwrap();
         let mut all = Map::new();
         for field in KEYS.iter().filter(|field| field.parent().is_none()) {
@@ -321,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_is_written_as_it_is_read_and_fits_its_schema() {
+    fn configuration_round_trips_and_fits_its_schema() {
         let mut document = Map::new();
         for field in KEYS.iter().filter(|field| field.parent().is_none()) {
             document.insert(field.key.to_owned(), example(field));

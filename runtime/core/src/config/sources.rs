@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_comes_from_the_last_source_that_has_it() {
+    fn origin_is_the_last_source_with_the_key() {
         for field in KEYS.iter().filter(|field| field.parent().is_none()) {
             let value = example(field);
             for (index, last) in ALL.iter().enumerate() {
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn later_roots_take_the_place_of_earlier_ones_and_budgets_are_joined() {
+    fn later_roots_replace_earlier_ones_and_budgets_merge() {
         let effective = sources(&[
             (Flags, json!({ "budget": { "calls": 1 }, "deny": ["b"] })),
             (
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_source_says_is_refused_even_if_a_later_one_prevails() {
+    fn invalid_source_is_rejected_even_if_overridden() {
         let good = ConfigSources::new().with(Initialize, json!({ "max_calls": 1 }));
         let error = good
             .unwrap()
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_source_member_and_reason() {
+    fn error_names_source_member_and_reason() {
         let error = refused(
             Initialize,
             json!({ "roots": [{ "path": "/r", "deny": [1] }] }),
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_every_settable_key_mean_what_json_means() {
+    fn texts_of_every_settable_key_equal_their_json() {
         for field in Key::settable() {
             let value = example(field);
             let text = match &value {
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_any_source_takes_away_stays_away() {
+    fn restrictive_lists_of_all_sources_are_united() {
         for key in ["deny", "immutable", "protect", "deny_scopes"] {
             let item = |name: &str| match key {
                 "deny_scopes" => format!("read:{name}"),
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_all_sources_hold_at_their_tightest() {
+    fn strictest_value_of_all_sources_applies() {
         for (key, loose, tight) in [
             ("read_only", json!(false), json!(true)),
             ("require_preview", json!(false), json!(true)),
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn no_later_source_loosens_roots_or_scope_lists() {
+    fn later_source_never_loosens_roots_or_scope_lists() {
         let roots = [
             json!([{ "path": "/r" }]),
             json!([{ "path": "/r", "deny": ["**/.env"], "immutable": ["*.lock"] }]),
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_source_grants_no_more_than_an_earlier_one_names() {
+    fn later_source_cannot_widen_grantable_or_allow() {
         let file = json!({ "grantable": ["read:file:/a"], "allow": ["read:mcp"] });
         let said = |later: Value| sources(&[(File, file.clone()), (Flags, later)]).effective();
         assert!(said(json!({ "grantable": ["read:file:/a/b"] })).is_ok());
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_there_is_not_is_refused_with_the_nearest_names() {
+    fn unknown_tool_is_rejected_with_suggestions() {
         let sources = ConfigSources::new().tools(["read_file", "write_file", "grep"]);
         for source in ALL {
             let known = json!({ "tools": ["grep", "read_file"] });
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_are_counted() {
+    fn edit_distance_is_levenshtein() {
         for (one, other, expected) in [
             ("", "", 0),
             ("", "abc", 3),
@@ -643,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_told_as_people_wrote_it() {
+    fn place_names_flag_variable_or_pointer() {
         let said = json!({ "roots": [{ "path": "/a" }] });
         let one = |source| sources(&[(source, said.clone())]).place("/roots/0/path");
         assert_eq!(one(Flags), "ROOT or --roots (item 1, path)");
@@ -652,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_keys_in_texts_are_refused_by_name() {
+    fn duplicate_keys_in_texts_are_rejected() {
         let read = |key: &'static str, text: &str| {
             let texts = BTreeMap::from([(key, vec![text.to_owned()])]);
             ConfigSources::new().with_texts(Flags, &texts, None)
@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_budget_join_it_and_unknown_keys_are_refused() {
+    fn budget_members_merge_and_unknown_keys_are_rejected() {
         let one = |text: &str| vec![text.to_owned()];
         let texts = BTreeMap::from([
             ("budget", one(r#"{"calls":1,"children":2}"#)),
@@ -699,7 +699,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_flags_and_variables_tell_keys_apart() {
+    fn flag_and_variable_names_are_unique() {
         let names: std::collections::BTreeSet<_> = Key::settable()
             .flat_map(|field| [field.flag(), field.variable()])
             .collect();
@@ -710,7 +710,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_of_what_is_open_is_noted() {
+    fn empty_allow_list_of_a_root_is_noted() {
         let notes = |roots: Value| {
             let effective = sources(&[(File, json!({ "roots": roots }))]).effective();
             effective.unwrap().notes().len()

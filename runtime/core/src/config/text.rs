@@ -18,7 +18,7 @@ pub(super) fn value(
     match kind {
         ValueKind::Flag => single(texts, |text| Ok(flag(text))),
         ValueKind::Count => single(texts, |text| Ok(count(text))),
-        ValueKind::Text | ValueKind::Path | ValueKind::OneOf(_) => single(texts, |_| Ok(None)),
+        ValueKind::Path | ValueKind::OneOf(_) => single(texts, |_| Ok(None)),
         ValueKind::Object | ValueKind::Policy => {
             single(texts, |text| json_beginning_with('{', text))
         }
@@ -185,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_never_read_as_json() {
-        check(ValueKind::Text, &["[1]"], json!("[1]"));
+    fn text_values_are_never_parsed_as_json() {
+        check(ValueKind::Path, &["[1]"], json!("[1]"));
         check(ValueKind::OneOf(EnumKind::Access), &["read"], json!("read"));
     }
 
     #[test]
-    fn lists_are_repeated_or_stand_between_commas_and_lines_or_are_json() {
+    fn lists_are_repeated_texts_separated_items_or_json() {
         check(ValueKind::Names, &["a", "b"], json!(["a", "b"]));
         check(ValueKind::Names, &["a, b\nc,"], json!(["a", "b", "c"]));
         check(ValueKind::Names, &[r#"["a,b"]"#, "c"], json!(["a,b", "c"]));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_of_a_glob_stays_in_it() {
+    fn commas_inside_globs_do_not_separate() {
         check(
             ValueKind::Globs,
             &["**/.env, **/*.{key,pem},a[,]b,c\\,d\n[ab]*.rs"],

@@ -270,8 +270,8 @@ fn authentication(described: &Description) -> Section {
         .map(|scope| {
             let tools = described.tools.iter();
             let users = tools.filter(|tool| tool.spec.scopes.contains(scope));
-            let users: Vec<_> = users.map(|tool| format!("`{}`", tool.spec.name)).collect();
-            format!("- `{scope}`: {}\n", users.join(", "))
+            let users: Vec<_> = users.map(|tool| &*tool.spec.name).collect();
+            format!("- `{scope}`: {}\n", reference::codes(&users))
         })
         .collect();
     let text = described.manual.authentication;
@@ -303,10 +303,7 @@ fn error_handling() -> Section {
         body.push_str(&format!("- `{code}` {what}\n"));
     }
     body.push('\n');
-    for failure in ANY_CALL {
-        let (code, when, what) = (failure.code, failure.when, failure.resolution);
-        body.push_str(&format!("- `{code}`: {when}. {what}.\n"));
-    }
+    body.extend(ANY_CALL.iter().map(reference::failure_line));
     let protocol = PROTOCOL
         .iter()
         .map(|(code, what)| json!({"code": code, "description": what}));
@@ -366,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_heading_has_two_names() {
+    fn heading_becomes_kebab_and_camel_case() {
         assert_eq!(camel("When to Use"), "whenToUse");
         assert_eq!(kebab("When to Use"), "when-to-use");
         assert_eq!(camel("Installation"), "installation");

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Description;
 use crate::policy::Access;
-use crate::tool::{Example, Failure, ToolInfo};
+use crate::tool::{Example, Failure, Reverse, ToolInfo};
 
 /// The version of the dashdash proposal that is followed.
 const SPEC_VERSION: &str = "0.2.0";
@@ -125,23 +125,18 @@ pub(super) fn metadata(described: &Description) -> Map<String, Value> {
 
 pub(super) fn server(described: &Description) -> Value {
     let mut facts = metadata(described);
-    let mut nested = Map::new();
     let mut take = |key: &str| facts.shift_remove(key).unwrap_or_default();
-    let spec_version = take("specVersion");
-    nested.insert("specVersion".into(), spec_version);
-    nested.insert(
-        "identity".into(),
-        json!({"name": take("name"), "description": take("description")}),
-    );
-    let level = take("accessLevel");
-    nested.insert("accessLevel".into(), level);
-    nested.insert(
-        "alternativeAccess".into(),
-        json!({"cliUrl": take("cliUrl"), "apiUrl": take("apiUrl"), "webUrl": take("webUrl")}),
-    );
+    let mut nested = json!({
+        "specVersion": take("specVersion"),
+        "identity": {"name": take("name"), "description": take("description")},
+        "accessLevel": take("accessLevel"),
+        "alternativeAccess": {"cliUrl": take("cliUrl"), "apiUrl": take("apiUrl"), "webUrl": take("webUrl")},
+    });
     take("specUrl");
-    nested.extend(facts);
-    Value::Object(nested)
+    if let Value::Object(nested) = &mut nested {
+        nested.extend(facts);
+    }
+    nested
 }
 
 /// `read`, `write` or `delete`.
@@ -185,8 +180,7 @@ fn facts(tool: &ToolInfo, offered: &[ToolInfo]) -> Map<String, Value> {
     fact("operationType", operation(tool).into());
     fact("idempotent", (spec.idempotent || !tool.mutates).into());
     fact("sideEffects", spec.side_effects.into());
-    let there = |name: &str| offered.iter().any(|tool| tool.spec.name == name);
-    let reverse = spec.reverse.filter(|reverse| there(reverse.tool));
+    let reverse = reverse(tool, offered);
     fact("reversible", reverse.is_some().into());
     if let Some(reverse) = reverse {
         fact("reverseMethod", reverse.tool.into());
@@ -199,6 +193,12 @@ fn facts(tool: &ToolInfo, offered: &[ToolInfo]) -> Map<String, Value> {
         fact("cliEquivalent", spec.command_line.into());
     }
     facts
+}
+
+/// How a call of `tool` is undone, if the tool for that is offered.
+pub(super) fn reverse(tool: &ToolInfo, offered: &[ToolInfo]) -> Option<Reverse> {
+    let there = |name: &str| offered.iter().any(|tool| tool.spec.name == name);
+    tool.spec.reverse.filter(|reverse| there(reverse.tool))
 }
 
 pub(super) fn example(example: &Example) -> Option<Value> {

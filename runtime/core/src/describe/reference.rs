@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::schema::{self, Member};
 use super::{Description, dashdash};
-use crate::tool::ToolInfo;
+use crate::tool::{Failure, ToolInfo};
 
 /// Markdown with the heading `### read_file`.
 pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
@@ -40,12 +40,7 @@ pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
     if !spec.failures.is_empty() {
         text.push_str("\n**Errors:**\n");
     }
-    for failure in spec.failures {
-        text.push_str(&format!(
-            "- `{}`: {}. {}.\n",
-            failure.code, failure.when, failure.resolution
-        ));
-    }
+    text.extend(spec.failures.iter().map(failure_line));
     text.push('\n');
     text
 }
@@ -80,7 +75,8 @@ fn effects(tool: &ToolInfo) -> String {
     }
 }
 
-fn codes(words: &[&str]) -> String {
+/// The words as code, or `none`.
+pub(super) fn codes(words: &[&str]) -> String {
     if words.is_empty() {
         return "none".to_owned();
     }
@@ -88,10 +84,18 @@ fn codes(words: &[&str]) -> String {
     words.join(", ")
 }
 
+/// The line of an error code.
+pub(super) fn failure_line(failure: &Failure) -> String {
+    let Failure {
+        code,
+        when,
+        resolution,
+    } = failure;
+    format!("- `{code}`: {when}. {resolution}.\n")
+}
+
 fn undo(described: &Description, tool: &ToolInfo) -> String {
-    let offered = |name: &str| described.tools.iter().any(|tool| tool.spec.name == name);
-    let reverse = tool.spec.reverse.filter(|reverse| offered(reverse.tool));
-    match reverse {
+    match dashdash::reverse(tool, &described.tools) {
         Some(reverse) if reverse.unless.is_empty() => {
             format!("\n**Undo:** `{}`: {}\n", reverse.tool, reverse.how)
         }

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_told_in_words() {
+    fn members_are_described_in_words() {
         let schema = json!({
             "required": ["path"],
             "$defs": {"Item": {"properties": {"old": {"type": "string"}}, "required": ["old"], "type": "object"}, "Mode": {"oneOf": [{"const": "a"}, {"enum": ["b", "c"]}]}, "Loop": {"$ref": "#/$defs/Loop"}},

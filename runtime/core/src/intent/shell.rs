@@ -41,19 +41,13 @@ fn words(value: &Value) -> Option<String> {
         Value::Number(number) => quoted(&number.to_string()),
         Value::Bool(flag) => Some(flag.to_string()),
         Value::Array(items) => {
-            let words: Option<Vec<_>> = items.iter().map(word).collect();
-            words.map(|words| words.join(" "))
+            let words = items.iter().map(|item| match item {
+                Value::Array(_) => None,
+                item => words(item),
+            });
+            Some(words.collect::<Option<Vec<_>>>()?.join(" "))
         }
         Value::Null | Value::Object(_) => None,
-    }
-}
-
-fn word(item: &Value) -> Option<String> {
-    match item {
-        Value::Array(_) => None,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            words(item)
-        }
     }
 }
 
@@ -92,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_gives_no_line() {
+    fn unquotable_values_give_no_line() {
         check("rm {a}", &json!({}), None);
         check("rm {a}", &json!({"a": null}), None);
         check("rm {a}", &json!({"a": "x\0y"}), None);
@@ -102,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_goes_with_what_is_missing_in_it() {
+    fn group_with_a_missing_value_is_omitted() {
         check("ls[ -d {n}][ {a}]", &json!({"a": "x"}), Some("ls 'x'"));
         check("ls[ {a}]", &json!({"a": []}), Some("ls"));
     }

@@ -52,7 +52,7 @@ fn cases() -> Value {
 }
 
 #[test]
-fn every_case_of_the_rules_renders_as_they_say() {
+fn rendering_cases_match() {
     let cases = cases();
     let cases = cases["render"].as_array().unwrap();
     assert_eq!(cases.len(), 48);
@@ -68,7 +68,7 @@ fn every_case_of_the_rules_renders_as_they_say() {
 }
 
 #[test]
-fn every_faulty_template_is_refused_at_its_fault() {
+fn invalid_templates_are_rejected_at_the_position() {
     let cases = cases();
     let cases = cases["faults"].as_array().unwrap();
     assert_eq!(cases.len(), 7);
@@ -127,7 +127,7 @@ fn only_brackets_braces_and_the_backslash_are_escaped() {
 }
 
 #[test]
-fn numbers_keep_what_json_parsing_kept() {
+fn numbers_render_as_parsed() {
     let arguments: Value =
         serde_json::from_str("[1.0, 1.50, -0, 1e3, 18446744073709551615, 18446744073709551616]")
             .unwrap();
@@ -139,7 +139,7 @@ fn numbers_keep_what_json_parsing_kept() {
 }
 
 #[test]
-fn values_show_as_they_are_but_for_what_deceives() {
+fn values_render_verbatim_without_deceptive_characters() {
     says(
         "Say {s}",
         &json!({ "s": "\u{1b}[2J\u{85}a\u{2028}b\u{202e}\u{2066}\u{feff}\u{e0041}c" }),
@@ -163,7 +163,7 @@ fn values_show_as_they_are_but_for_what_deceives() {
 }
 
 #[test]
-fn groups_repeat_for_arrays_that_are_arguments_alone() {
+fn groups_repeat_only_for_array_arguments() {
     says(
         "Do [in {root} [{paths}]]",
         &json!({ "root": "r", "paths": ["a", "b"] }),
@@ -193,7 +193,7 @@ fn groups_repeat_for_arrays_that_are_arguments_alone() {
 }
 
 #[test]
-fn long_values_and_sentences_end_in_an_ellipsis() {
+fn long_values_and_sentences_are_truncated() {
     let (fits, long) = ("é".repeat(256), "é".repeat(257));
     says("{s}", &json!({ "s": fits }), &fits);
     says(
@@ -210,7 +210,7 @@ fn long_values_and_sentences_end_in_an_ellipsis() {
 }
 
 #[test]
-fn work_is_bounded_whatever_the_arguments() {
+fn rendering_work_is_bounded() {
     let many = "[{a.b} [{a.c}] {d.e}]".repeat(MOST_BYTES / 21);
     let long =
         json!({ "a": vec![json!({ "b": " " }); 100_000], "d": "\u{200b}".repeat(10_000_000) });
@@ -229,7 +229,7 @@ fn work_is_bounded_whatever_the_arguments() {
 }
 
 #[test]
-fn depth_of_arguments_costs_no_stack() {
+fn deep_arguments_do_not_overflow_the_stack() {
     // `json!` would walk through what it is given.
     let member =
         |name: &str, value| Value::Object([(name.to_owned(), value)].into_iter().collect());
@@ -259,7 +259,7 @@ fn take_apart(value: &mut Value) {
 }
 
 #[test]
-fn a_filled_sentence_has_no_key_left_in_it() {
+fn filled_sentence_contains_no_key() {
     let template = IntentTemplate::parse("Move {from} to {to} [over {it}]").unwrap();
     let filled = |arguments| template.render_quoted(&arguments);
     assert_eq!(
@@ -271,7 +271,7 @@ fn a_filled_sentence_has_no_key_left_in_it() {
 }
 
 #[test]
-fn a_template_that_suits_its_schema_has_no_lint() {
+fn template_that_fits_its_schema_has_no_lints() {
     lints(
         "Open {path} [as {glob} [{kind}]] [{items.path}] [{names}] {one.path}",
         &[],
@@ -280,7 +280,7 @@ fn a_template_that_suits_its_schema_has_no_lint() {
 }
 
 #[test]
-fn each_discouraged_use_is_named() {
+fn each_lint_is_reported() {
     let key = |key: &str| key.to_owned();
     lints("{glob}", &[Lint::NotRequired { key: key("glob") }]);
     lints(

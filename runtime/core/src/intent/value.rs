@@ -1,8 +1,8 @@
 //! Converts the JSON value at a path of fields to text, with bounded stack and work.
 
-use std::slice;
+use std::{io, slice};
 
-use serde_json::{Value, map};
+use serde_json::Value;
 
 use super::line::{Line, Work, is_visible};
 
@@ -69,91 +69,29 @@ fn write(leaf: &Value, line: &mut Line, work: &mut Work) {
     match leaf {
         Value::String(text) => line.push_str(text, work),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            json(leaf, line, work);
+            // It fails where the line is cut, which bounds its depth: each level writes a character.
+            let _ = serde_json::to_writer(JsonWriter { line, work }, leaf);
         }
     }
 }
 
-/// An array or object that is partly written.
-enum Open<'v> {
-    Array(slice::Iter<'v, Value>),
-    Object(map::Iter<'v>),
+/// Writes compact JSON to a line until that is cut.
+struct JsonWriter<'l> {
+    line: &'l mut Line,
+    work: &'l mut Work,
 }
 
-/// Writes compact JSON.
-fn json(value: &Value, line: &mut Line, work: &mut Work) {
-    let mut open = Vec::new();
-    begin(value, &mut open, line, work);
-    let mut first = true;
-    while let Some(inner) = open.last_mut() {
-        if line.is_cut() || !work.step() {
-            return;
+impl io::Write for JsonWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = str::from_utf8(bytes).map_err(io::Error::other)?;
+        self.line.push_str(text, self.work);
+        if self.line.is_cut() || !self.work.step() {
+            return Err(io::ErrorKind::StorageFull.into());
         }
-        let (name, value) = match inner {
-            Open::Array(items) => (None, items.next()),
-            Open::Object(members) => members
-                .next()
-                .map_or((None, None), |(name, value)| (Some(name), Some(value))),
-        };
-        let Some(value) = value else {
-            line.push(if matches!(inner, Open::Array(_)) {
-                ']'
-            } else {
-                '}'
-            });
-            open.pop();
-            first = false;
-            continue;
-        };
-        if !first {
-            line.push(',');
-        }
-        if let Some(name) = name {
-            quoted(name, line, work);
-            line.push(':');
-        }
-        first = begin(value, &mut open, line, work);
+        Ok(bytes.len())
     }
-}
 
-/// Writes a primitive value, or the start of an array or object; returns whether it was the latter.
-fn begin<'v>(value: &'v Value, open: &mut Vec<Open<'v>>, line: &mut Line, work: &mut Work) -> bool {
-    match value {
-        Value::Null => line.push_str("null", work),
-        Value::Bool(true) => line.push_str("true", work),
-        Value::Bool(false) => line.push_str("false", work),
-        Value::Number(number) => line.push_str(&number.to_string(), work),
-        Value::String(text) => quoted(text, line, work),
-        Value::Array(items) => {
-            line.push('[');
-            open.push(Open::Array(items.iter()));
-            return true;
-        }
-        Value::Object(members) => {
-            line.push('{');
-            open.push(Open::Object(members.iter()));
-            return true;
-        }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
-    false
-}
-
-fn quoted(text: &str, line: &mut Line, work: &mut Work) {
-    line.push('"');
-    for c in text.chars() {
-        match c {
-            _ if line.is_cut() => return,
-            '"' => line.push_str("\\\"", work),
-            '\\' => line.push_str("\\\\", work),
-            '\u{8}' => line.push_str("\\b", work),
-            '\t' => line.push_str("\\t", work),
-            '\n' => line.push_str("\\n", work),
-            '\u{c}' => line.push_str("\\f", work),
-            '\r' => line.push_str("\\r", work),
-            '\0'..='\u{1f}' => line.push_str(&format!("\\u{:04x}", u32::from(c)), work),
-            _ if work.step() => line.push(c),
-            _ => return,
-        }
-    }
-    line.push('"');
 }

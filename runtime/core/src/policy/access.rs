@@ -1,53 +1,24 @@
 //! Access levels and the verbs that they allow.
 
-use serde::{Deserialize, Serialize};
-
 use super::authority::Authority;
 use super::error::PolicyError;
-use super::need::Need;
-use super::verdict::{Rule, Ruling};
-use crate::scope::Verb;
+use crate::scope::{Verb, words};
 
-/// How far a worker may go; combining is `min`.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Access {
-    /// It may look.
-    Read,
-    /// It may look and change.
-    Interact,
-    /// It may look, change and run.
-    #[default]
-    Full,
+words! {
+    /// How far a worker may go; combining is `min`.
+    #[derive(Default)]
+    pub enum Access {
+        /// It may look.
+        Read = "read",
+        /// It may look and change.
+        Interact = "interact",
+        /// It may look, change and run.
+        #[default]
+        Full = "full",
+    }
 }
 
 impl Access {
-    /// Every level, from closed to open.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Interact, Self::Full];
-
-    /// Returns the level as written in a policy.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Interact => "interact",
-            Self::Full => "full",
-        }
-    }
-
     /// The lowest level that allows `verb`.
     pub(crate) const fn required(verb: Verb) -> Self {
         match verb {
@@ -55,10 +26,6 @@ impl Access {
             Verb::Write => Self::Interact,
             Verb::Execute => Self::Full,
         }
-    }
-
-    pub(crate) fn judge(self, need: &Need<'_>) -> Ruling {
-        Ruling::deny_if(self < Self::required(need.verb()), Rule::Access)
     }
 }
 

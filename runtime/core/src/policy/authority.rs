@@ -8,7 +8,7 @@ use super::access::Access;
 use super::base::Base;
 use super::error::PolicyError;
 use super::explain::{Explanation, LayerName};
-use super::flags::Flags;
+use super::flags::{Flag, Flags};
 use super::limits::Limits;
 use super::need::Need;
 use super::patterns::PatternBudget;
@@ -98,7 +98,8 @@ impl Authority {
         let first = policy.compile(Limits::default(), &mut budget)?;
         let mut total = Total::of(&first);
         // By default, grants may reach outside the roots, and no policy needs to allow it.
-        total.flags.allow_escape = policy.flags.allow_escape == Some(true);
+        let escapes = policy.flags.get(&Flag::AllowEscape) == Some(&true);
+        total.flags = total.flags.with(Flag::AllowEscape, escapes);
         let mut layers = vec![first];
         for earlier in &config.restrictions {
             let layer = earlier.policy.compile(Limits::UNLIMITED, &mut budget)?;
@@ -111,7 +112,7 @@ impl Authority {
             inherited: false,
         };
         Ok(Self {
-            base: Arc::new(Base::compile(config, &mut budget)?.with_ungrantable(ungrantable)),
+            base: Arc::new(Base::compile(config, ungrantable, &mut budget)?),
             total: Arc::new(total),
             layers: layers.into_iter().map(entry).collect(),
         })
@@ -207,7 +208,7 @@ impl Authority {
             .layer
             .0
             .judge(need, self.base.mounts(), entry.inherited);
-        let confined = !entry.layer.0.flags.allow_escape;
+        let confined = !entry.layer.0.flags.get(Flag::AllowEscape);
         let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
@@ -281,43 +282,43 @@ impl Authority {
     /// configuration or policy sets `false`, paths outside all roots are denied, even if granted.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
-        self.total.flags.allow_escape
+        self.total.flags.get(Flag::AllowEscape)
     }
 
     /// Whether links are followed at all.
     #[must_use]
     pub fn follows_symlinks(&self) -> bool {
-        self.total.flags.follow_symlinks
+        self.total.flags.get(Flag::FollowSymlinks)
     }
 
     /// Whether scopes of the resource `network` may be used.
     #[must_use]
     pub fn allows_network(&self) -> bool {
-        self.total.flags.network
+        self.total.flags.get(Flag::Network)
     }
 
     /// Whether nothing may be changed.
     #[must_use]
     pub fn read_only(&self) -> bool {
-        self.total.flags.read_only
+        self.total.flags.get(Flag::ReadOnly)
     }
 
     /// Whether files with several hard links are refused.
     #[must_use]
     pub fn strict_hardlinks(&self) -> bool {
-        self.total.flags.strict_hardlinks
+        self.total.flags.get(Flag::StrictHardlinks)
     }
 
     /// Whether a change must have been previewed.
     #[must_use]
     pub fn requires_preview(&self) -> bool {
-        self.total.flags.require_preview
+        self.total.flags.get(Flag::RequirePreview)
     }
 
     /// Whether every change requires approval; [`Authority::judge`] returns `Ask` for it.
     #[must_use]
     pub fn requires_approval(&self) -> bool {
-        self.total.flags.require_approval
+        self.total.flags.get(Flag::RequireApproval)
     }
 
     /// The access level.

@@ -43,6 +43,7 @@ struct BaseRoot {
 impl Base {
     pub(crate) fn compile(
         config: &Config,
+        ungrantable: Vec<VirtualPath>,
         budget: &mut PatternBudget,
     ) -> Result<Self, PolicyError> {
         let Config {
@@ -74,16 +75,8 @@ impl Base {
             grantable: grantable.as_slice().into(),
             protected: Globs::intern(Reading::Deny, &protected, "/protect", budget)?,
             strict: *strict,
-            ungrantable: Box::default(),
-        })
-    }
-
-    /// Sets the host paths that no grant may cover, nor an ancestor of them.
-    pub(crate) fn with_ungrantable(self, ungrantable: Vec<VirtualPath>) -> Self {
-        Self {
             ungrantable: ungrantable.into(),
-            ..self
-        }
+        })
     }
 
     pub(crate) fn judge(&self, need: &Need<'_>) -> Ruling {
@@ -163,9 +156,8 @@ impl Base {
     }
 
     fn protection(&self, need: &Need<'_>) -> Ruling {
-        let last = need.folded().rsplit('/').next().unwrap_or_default();
         let protected = || {
-            protect::is_protected_name(last)
+            protect::is_protected_name(need)
                 || self
                     .protected
                     .as_ref()
@@ -267,17 +259,11 @@ impl Base {
 
     /// Whether something at or beneath `prefix` may be allowed, now or by a grant.
     pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
-        let grantable = |pattern: &ScopePattern| {
-            pattern
-                .resource()
-                .is_none_or(|resource| *resource == Resource::File)
-                && pattern.path().is_none_or(|path| touch(path, prefix))
-        };
         let beneath = |root: &Subtree| root.mount.path.starts_with(prefix);
         self.listed().any(beneath)
             || !self.blocks(prefix)
                 && (self.listed().any(|root| touch(&root.mount.path, prefix))
-                    || self.grantable.iter().any(grantable))
+                    || self.grantable.iter().any(|pattern| pattern.touches(prefix)))
     }
 }
 

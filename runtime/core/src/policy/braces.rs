@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn every_alternative_becomes_a_glob_of_its_own() {
+    fn braces_expand_to_one_glob_per_alternative() {
         check("a", &["a"]);
         check("{a/**,b}", &["a/**", "b"]);
         check("x{a,b{c,d}}y", &["xay", "xbcy", "xbdy"]);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_in_classes_and_escapes_are_plain() {
+    fn braces_in_classes_and_escapes_are_literal() {
         check("[{]a,b[}]", &["[{]a,b[}]"]);
         check("[]{]x", &["[]{]x"]);
         check("\\{a,b\\}", &["\\{a,b\\}"]);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_that_stands_for_too_many_is_refused() {
+    fn expansion_to_more_than_64_globs_is_rejected() {
         let eight = "{a,b,c,d,e,f,g,h}";
         assert_eq!(expand(&eight.repeat(2)).unwrap().len(), 64);
         assert!(expand(&eight.repeat(3)).is_err());

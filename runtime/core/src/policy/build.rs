@@ -5,7 +5,9 @@ use std::str::FromStr;
 use super::Policy;
 use super::access::Access;
 use super::error::PolicyError;
+use super::flags::Flag;
 use super::globs::check;
+use super::limits::Limit;
 use super::roots::PolicyRoot;
 use super::sets::WriteMode;
 use super::verdict::Verdict;
@@ -182,100 +184,97 @@ impl Policy {
 
     /// If `allowed` is false, denies paths outside all roots, even if granted. True requires that the issuer allows it.
     #[must_use]
-    pub fn allow_escape(mut self, allowed: bool) -> Self {
-        self.flags.allow_escape = Some(allowed);
-        self
+    pub fn allow_escape(self, allowed: bool) -> Self {
+        self.flag(Flag::AllowEscape, allowed)
     }
 
     /// Sets whether links are followed.
     #[must_use]
-    pub fn follow_symlinks(mut self, followed: bool) -> Self {
-        self.flags.follow_symlinks = Some(followed);
-        self
+    pub fn follow_symlinks(self, followed: bool) -> Self {
+        self.flag(Flag::FollowSymlinks, followed)
     }
 
     /// Sets whether scopes of the resource `network` may be used, which tools of the host may need. MCP servers are governed
     /// by scopes of `mcp` instead, however they are reached.
     #[must_use]
-    pub fn network(mut self, allowed: bool) -> Self {
-        self.flags.network = Some(allowed);
-        self
+    pub fn network(self, allowed: bool) -> Self {
+        self.flag(Flag::Network, allowed)
     }
 
     /// Sets whether all changes are denied.
     #[must_use]
-    pub fn read_only(mut self, read_only: bool) -> Self {
-        self.flags.read_only = Some(read_only);
-        self
+    pub fn read_only(self, read_only: bool) -> Self {
+        self.flag(Flag::ReadOnly, read_only)
     }
 
     /// Sets whether files with several hard links are refused, since another name may be outside the roots.
     #[must_use]
-    pub fn strict_hardlinks(mut self, strict: bool) -> Self {
-        self.flags.strict_hardlinks = Some(strict);
-        self
+    pub fn strict_hardlinks(self, strict: bool) -> Self {
+        self.flag(Flag::StrictHardlinks, strict)
     }
 
     /// Sets whether changes must be previewed.
     #[must_use]
-    pub fn require_preview(mut self, required: bool) -> Self {
-        self.flags.require_preview = Some(required);
-        self
+    pub fn require_preview(self, required: bool) -> Self {
+        self.flag(Flag::RequirePreview, required)
     }
 
     /// Sets whether every change requires approval.
     #[must_use]
-    pub fn require_approval(mut self, required: bool) -> Self {
-        self.flags.require_approval = Some(required);
-        self
+    pub fn require_approval(self, required: bool) -> Self {
+        self.flag(Flag::RequireApproval, required)
     }
 
     /// Limits the size of a returned file or part of a file; 0 is unlimited.
     #[must_use]
-    pub fn read_max_bytes(mut self, bytes: u64) -> Self {
-        self.limits.read_max_bytes = Some(bytes);
-        self
+    pub fn read_max_bytes(self, bytes: u64) -> Self {
+        self.limit(Limit::ReadMaxBytes, bytes)
     }
 
     /// Limits the size of a written file; 0 is unlimited.
     #[must_use]
-    pub fn write_max_bytes(mut self, bytes: u64) -> Self {
-        self.limits.write_max_bytes = Some(bytes);
-        self
+    pub fn write_max_bytes(self, bytes: u64) -> Self {
+        self.limit(Limit::WriteMaxBytes, bytes)
     }
 
     /// Limits the entries of one result; 0 is unlimited.
     #[must_use]
-    pub fn max_results(mut self, results: u64) -> Self {
-        self.limits.max_results = Some(results);
-        self
+    pub fn max_results(self, results: u64) -> Self {
+        self.limit(Limit::MaxResults, results)
     }
 
     /// Limits the calls of a worker; 0 is unlimited.
     #[must_use]
-    pub fn max_calls(mut self, calls: u64) -> Self {
-        self.limits.max_calls = Some(calls);
-        self
+    pub fn max_calls(self, calls: u64) -> Self {
+        self.limit(Limit::MaxCalls, calls)
     }
 
     /// Limits the lifetime of a worker, in milliseconds; 0 is unlimited.
     #[must_use]
-    pub fn ttl_ms(mut self, milliseconds: u64) -> Self {
-        self.limits.ttl_ms = Some(milliseconds);
-        self
+    pub fn ttl_ms(self, milliseconds: u64) -> Self {
+        self.limit(Limit::TtlMs, milliseconds)
     }
 
     /// Sets the minimum time between two calls, in milliseconds.
     #[must_use]
-    pub fn min_interval_ms(mut self, milliseconds: u64) -> Self {
-        self.limits.min_interval_ms = Some(milliseconds);
-        self
+    pub fn min_interval_ms(self, milliseconds: u64) -> Self {
+        self.limit(Limit::MinIntervalMs, milliseconds)
     }
 
     /// Limits the budget of the worker and its descendants.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.limits.budget = Some(budget);
+        self
+    }
+
+    fn flag(mut self, flag: Flag, value: bool) -> Self {
+        self.flags.insert(flag, value);
+        self
+    }
+
+    fn limit(mut self, limit: Limit, value: u64) -> Self {
+        self.limits.counts.insert(limit, value);
         self
     }
 

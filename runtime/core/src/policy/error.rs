@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::{CallError, Code};
 
@@ -22,17 +22,6 @@ pub enum PolicyErrorKind {
 }
 
 impl PolicyErrorKind {
-    /// Returns the kind as in `data.kind`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PolicyExpansion => "policy_expansion",
-            Self::PolicyInvalid => "policy_invalid",
-            Self::PolicyScope => "policy_scope",
-            Self::PolicyAudience => "policy_audience",
-        }
-    }
-
     fn code(self) -> Code {
         match self {
             Self::PolicyExpansion => Code::PolicyExpansion,
@@ -79,13 +68,7 @@ impl fmt::Display for PolicyError {
                 }
                 Ok(())
             }
-            PolicyErrorKind::PolicyInvalid
-            | PolicyErrorKind::PolicyScope
-            | PolicyErrorKind::PolicyAudience
-                if field.is_empty() =>
-            {
-                write!(f, "the policy {reason}")
-            }
+            _ if field.is_empty() => write!(f, "the policy {reason}"),
             PolicyErrorKind::PolicyInvalid
             | PolicyErrorKind::PolicyScope
             | PolicyErrorKind::PolicyAudience => write!(f, "{field} {reason}"),
@@ -210,37 +193,38 @@ impl PolicyError {
     /// The `data` of a JSON-RPC error; `layer` says where the policy came from.
     #[must_use]
     pub fn data(&self, layer: &str) -> Value {
-        let mut data = json!({ "kind": self.0.kind, "code": self.code(), "field": self.0.field });
-        if let Some(members) = data.as_object_mut() {
-            let facts = [("requested", &self.0.requested), ("limit", &self.0.limit)];
-            for (key, value) in facts.into_iter().filter(|(_, value)| !value.is_null()) {
-                members.insert(key.to_owned(), value.clone());
-            }
-            members.insert("layer".to_owned(), layer.into());
-            if let Some(witness) = &self.0.witness {
-                members.insert("witness".to_owned(), witness.as_str().into());
-            }
-        }
-        data
+        let mut data = Map::from_iter([("code".to_owned(), json!(self.code()))]);
+        data.extend(self.facts());
+        data.insert("layer".to_owned(), layer.into());
+        Value::Object(data)
+    }
+
+    /// The members of `data` that say what is wrong.
+    fn facts(&self) -> impl Iterator<Item = (String, Value)> {
+        let Fault {
+            kind,
+            field,
+            reason: _,
+            requested,
+            limit,
+            witness,
+        } = &*self.0;
+        let facts = [
+            ("kind", json!(kind)),
+            ("field", json!(field)),
+            ("requested", requested.clone()),
+            ("limit", limit.clone()),
+            ("witness", json!(witness)),
+        ];
+        let facts = facts.into_iter().filter(|(_, value)| !value.is_null());
+        facts.map(|(key, value)| (key.to_owned(), value))
     }
 }
 
 impl From<PolicyError> for CallError {
     fn from(error: PolicyError) -> Self {
-        let text = error.to_string();
-        let error = *error.0;
-        let mut call = Self::new(error.kind.code(), text)
-            .with("kind", error.kind.as_str())
-            .with("field", error.field.as_str());
-        if !error.requested.is_null() {
-            call = call.with("requested", error.requested);
-        }
-        if !error.limit.is_null() {
-            call = call.with("limit", error.limit);
-        }
-        match error.witness {
-            Some(witness) => call.with("witness", witness),
-            None => call,
-        }
+        let call = Self::new(error.code(), error.to_string());
+        let facts = error.facts();
+        facts.fold(call, |call, (key, value)| call.with(&key, value))
     }
 }

@@ -80,8 +80,7 @@ impl Explanation {
                 .base()
                 .entries()
                 .find_map(|root| root.matching_glob(&folded, ruling.rule))
-                .map(str::to_owned)
-                .filter(|_| is_glob(ruling.rule)),
+                .map(str::to_owned),
         };
         let asks = ruling.verdict == Verdict::Ask;
         let granted_by = satisfying(ruling, need, granted).filter(|_| asks);
@@ -137,31 +136,21 @@ fn entry(layer: &Layer, authority: &Authority, need: &Need<'_>, ruling: Ruling) 
     if let Some(pattern) = layer.0.scopes.pattern(ruling.rule) {
         return Some(pattern.to_string());
     }
-    if !is_glob(ruling.rule) {
-        return None;
+    let mut roots = layer.0.roots.entries().iter();
+    let of_root = roots.find_map(|root| root.matching_glob(need, ruling.rule));
+    let mut found = of_root.map(str::to_owned);
+    if let Some(globs) = layer
+        .0
+        .everywhere
+        .of(ruling.rule)
+        .filter(|_| found.is_none())
+    {
+        need.any_beneath(authority.base().mounts(), |path| {
+            found = globs.matching_glob(path).map(str::to_owned);
+            found.is_some()
+        });
     }
-    let everywhere = match ruling.rule {
-        Rule::ImmutableGlob => &layer.0.everywhere.immutable,
-        _ => &layer.0.everywhere.deny,
-    };
-    let roots = layer.0.roots.entries().iter();
-    roots
-        .filter_map(|root| root.matching_glob(need, ruling.rule))
-        .map(str::to_owned)
-        .next()
-        .or_else(|| {
-            let globs = everywhere.as_ref()?;
-            let mut found = None;
-            need.any_beneath(authority.base().mounts(), |path| {
-                found = globs.matching_glob(path).map(str::to_owned);
-                found.is_some()
-            });
-            found
-        })
-}
-
-fn is_glob(rule: Rule) -> bool {
-    matches!(rule, Rule::DenyGlob | Rule::ImmutableGlob)
+    found
 }
 
 /// The key behind a rule, and the rule as a sentence.

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_one_name_fold_to_one_text() {
+    fn equal_names_fold_to_the_same_text() {
         check("src/main.rs", "src/main.rs");
         check(".GIT/Config", ".git/config");
         check(".g\u{200c}it", ".git");
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_is_not_copied() {
+    fn ascii_lowercase_text_is_not_copied() {
         assert!(matches!(fold("/r/src/main.rs"), Cow::Borrowed(_)));
     }
 
@@ -82,7 +82,7 @@ mod tests {
         #![proptest_config(crate::policy::tests::cases())]
 
         #[test]
-        fn folding_twice_is_folding_once(text in "[a-cA-C/.\u{df}\u{e9}\u{130}\u{131}\u{149}\u{17f}\u{1f80}\u{200b}\u{301}\u{345}\u{3c2}\u{fb01}]{0,12}") {
+        fn fold_is_idempotent(text in "[a-cA-C/.\u{df}\u{e9}\u{130}\u{131}\u{149}\u{17f}\u{1f80}\u{200b}\u{301}\u{345}\u{3c2}\u{fb01}]{0,12}") {
             let once = fold(&text).into_owned();
             prop_assert_eq!(fold(&once), &*once);
             prop_assert_eq!(once.matches('/').count(), text.matches('/').count());

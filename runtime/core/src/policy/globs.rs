@@ -10,10 +10,10 @@ use super::error::PolicyError;
 use super::fold::fold;
 use super::matcher::Matcher;
 use super::names::{NameMatch, Names, is_plain};
-use super::need::Spelling;
+use super::need::{Need, Spelling};
 use super::patterns::{PatternBudget, PatternCost};
 use super::verdict::{Rule, Ruling};
-use super::{braces, cache, need};
+use super::{braces, cache};
 use crate::scope::Verb;
 
 /// Maximum length of a glob in bytes.
@@ -368,22 +368,25 @@ fn escaped_plain(plain: &str) -> Option<char> {
     None
 }
 
-/// Deny and immutable globs that apply to all roots.
+/// The deny and immutable globs of a root, or of a whole policy.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GlobalGlobs {
-    pub(crate) deny: Option<Arc<Globs>>,
-    pub(crate) immutable: Option<Arc<Globs>>,
+pub(crate) struct DenyGlobs {
+    deny: Option<Arc<Globs>>,
+    immutable: Option<Arc<Globs>>,
 }
 
-impl GlobalGlobs {
+impl DenyGlobs {
     pub(crate) fn compile(
         deny: &[String],
         immutable: &[String],
+        at: &str,
         budget: &mut PatternBudget,
     ) -> Result<Self, PolicyError> {
+        let mut intern =
+            |texts, key| Globs::intern(Reading::Deny, texts, &format!("{at}/{key}"), budget);
         Ok(Self {
-            deny: Globs::intern(Reading::Deny, deny, "/deny", budget)?,
-            immutable: Globs::intern(Reading::Deny, immutable, "/immutable", budget)?,
+            deny: intern(deny, "deny")?,
+            immutable: intern(immutable, "immutable")?,
         })
     }
 
@@ -398,19 +401,23 @@ impl GlobalGlobs {
             || verb == Verb::Write && self.immutable.as_ref().is_some_and(covers)
     }
 
-    pub(crate) fn judge(&self, need: &need::Need<'_>, mounts: &[need::MountPoint]) -> Ruling {
-        let hit = |globs: &Option<Arc<Globs>>| {
-            globs
-                .as_ref()
-                .is_some_and(|globs| need.any_beneath(mounts, |spelling| globs.denies(spelling)))
-        };
+    /// The ruling on `need`; `denies` tells whether one of the lists covers it.
+    pub(crate) fn judge(&self, need: &Need<'_>, denies: impl Fn(&Globs) -> bool) -> Ruling {
+        let hit = |globs: &Option<Arc<Globs>>| globs.as_ref().is_some_and(|globs| denies(globs));
         if hit(&self.deny) {
             Ruling::deny(Rule::DenyGlob)
         } else {
-            Ruling::deny_if(
-                need.changes_file() && hit(&self.immutable),
-                Rule::ImmutableGlob,
-            )
+            let immutable = need.changes_file() && hit(&self.immutable);
+            Ruling::deny_if(immutable, Rule::ImmutableGlob)
+        }
+    }
+
+    /// The list behind a ruling.
+    pub(crate) fn of(&self, rule: Rule) -> Option<&Globs> {
+        match rule {
+            Rule::DenyGlob => self.deny.as_deref(),
+            Rule::ImmutableGlob => self.immutable.as_deref(),
+            _ => None,
         }
     }
 }
@@ -469,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_that_can_match_nothing_are_refused_with_the_reason() {
+    fn globs_that_can_match_nothing_are_rejected() {
         for (glob, reason) in [
             ("!x", "begins with `!`"),
             ("{a,!x}", "begins with `!`"),
@@ -491,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_costs_too_much_to_compile_is_refused() {
+    fn glob_lists_over_the_budget_are_rejected() {
         let list = |glob: &dyn Fn(usize) -> String| {
             let texts: Vec<_> = (0..MAX_LIST).map(glob).collect();
             built(&texts, &PatternBudget::configuration())
@@ -503,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_list_of_a_stranger_is_small() {
+    fn largest_glob_list_of_a_model_is_bounded_in_bytes() {
         for glob in ["*", "*a", "*?", "?", "[!a]", "[a-y]", "/**/a", "*b?"] {
             let budget = PatternBudget::of(Origin::Model);
             let glob_of = |index| format!("**/{index}{}", glob.repeat(480 / glob.len()));
@@ -515,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_of_plain_names_count_each() {
+    fn brace_alternatives_are_charged_one_by_one() {
         let eight = "{a,b,c,d,e,f,g,h}";
         let texts: Vec<_> = (0..MAX_LIST)
             .map(|index| format!("{index}{}{eight}{eight}", "a".repeat(400)))
@@ -525,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_text_that_covers_a_path_is_named() {
+    fn matching_glob_returns_the_first_glob() {
         let texts = ["b/*.rs", "a", "**/*.md", "c/{d,e*}", "C/x"].map(str::to_owned);
         let globs = built(&texts, &PatternBudget::configuration()).unwrap();
         for (path, expected) in [
@@ -546,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_kept_within_a_bound_and_those_of_calls_are_not() {
+    fn glob_cache_is_bounded_and_skips_lists_of_calls() {
         let texts = |index: usize| {
             [format!(
                 "kept-within-a-bound/{index}/*{}",
@@ -573,7 +580,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: crate::policy::tests::cases().cases / 10, ..crate::policy::tests::cases() })]
 
         #[test]
-        fn names_tell_what_the_glob_library_would(
+        fn matching_agrees_with_globset(
             texts in proptest::collection::vec(r"(\*\*/)?(\*?[ab]{1,2}|\*|a\?)(/([ab]{1,2}\*?|\*\*|\*)){0,2}", 1..3),
             path in "[ab]{1,2}(/[ab]{1,2}){0,3}",
         ) {

@@ -4,9 +4,9 @@ mod table;
 
 use serde::Serialize;
 
-use super::Policy;
 use super::access::Access;
 use super::error::{PolicyError, PolicyErrorKind};
+use super::flags::FlagFields;
 use super::sets::WriteMode;
 use super::verdict::Verdict;
 use crate::call::Origin;
@@ -95,8 +95,6 @@ pub enum ValueKind {
     Flag,
     /// A whole number, 0 or more.
     Count,
-    /// A text.
-    Text,
     /// An absolute path.
     Path,
     /// A value of an enumeration.
@@ -162,66 +160,46 @@ impl Key {
         self.scope == KeyScope::Any || self.scope == here
     }
 
-    /// Rejects a key that is unknown or not valid `here`; `at` is its JSON pointer.
-    pub(crate) fn check(key: &str, here: KeyScope, at: &str) -> Result<(), PolicyError> {
-        let Some(field) = Self::find(key) else {
+    /// Finds the member `name` of `parent`, or of the whole document; `at` is its JSON pointer.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if it is unknown or not valid `here`.
+    pub(crate) fn member(
+        parent: Option<&str>,
+        name: &str,
+        here: KeyScope,
+        at: &str,
+    ) -> Result<&'static Self, PolicyError> {
+        let mut keys = KEYS.iter().filter(|field| field.key.ends_with(name));
+        let member = keys.find(|field| (field.parent(), field.name()) == (parent, name));
+        let Some(field) = member else {
             return Err(PolicyError::invalid(at, "is no known key"));
         };
         let elsewhere = match field.scope {
-            KeyScope::Any => return Ok(()),
-            scope if scope == here => return Ok(()),
-            KeyScope::Configuration => "belongs in configuration, not in a policy",
+            _ if field.stands_in(here) => return Ok(field),
             KeyScope::Policy => "belongs in a policy, not in configuration",
+            KeyScope::Configuration | KeyScope::Any => "belongs in configuration, not in a policy",
         };
-        Err(PolicyError::new(
-            PolicyErrorKind::PolicyScope,
-            at,
-            elsewhere,
-        ))
+        let kind = PolicyErrorKind::PolicyScope;
+        Err(PolicyError::new(kind, at, elsewhere))
     }
 }
 
-/// Rejects keys that the author of the policy may not use.
-pub(crate) fn admit_audience(policy: &Policy, origin: Origin) -> Result<(), PolicyError> {
+/// Rejects keys that the author of the policy may not use. Only flags have an audience, as a test ensures.
+pub(crate) fn admit_audience(flags: &FlagFields, origin: Origin) -> Result<(), PolicyError> {
     let refused = match origin {
         Origin::Human | Origin::Host => Audience::Llm,
         Origin::Model | Origin::View => Audience::Human,
     };
-    let mut present = present(policy).filter_map(Key::find);
-    match present.find(|field| field.audience == refused) {
-        Some(field) => Err(PolicyError::new(
-            PolicyErrorKind::PolicyAudience,
-            format!("/{}", field.key),
-            "is not for who wrote this policy",
-        )),
-        None => Ok(()),
+    let keys = KEYS.iter().filter(|field| field.audience == refused);
+    for key in keys.map(|field| field.key) {
+        if flags.keys().any(|flag| flag.to_string() == key) {
+            return Err(PolicyError::new(
+                PolicyErrorKind::PolicyAudience,
+                format!("/{key}"),
+                "may not be set by the author of this policy",
+            ));
+        }
     }
-}
-
-/// The keys that a policy sets.
-fn present(policy: &Policy) -> impl Iterator<Item = &'static str> {
-    let Policy {
-        roots,
-        deny,
-        immutable,
-        scopes,
-        sets,
-        access,
-        flags,
-        limits,
-        faults: _,
-    } = policy;
-    let lists = [
-        ("roots", roots.is_some()),
-        ("deny", !deny.is_empty()),
-        ("immutable", !immutable.is_empty()),
-        ("access", access.is_some()),
-    ];
-    lists
-        .into_iter()
-        .chain(scopes.present())
-        .chain(sets.present())
-        .chain(flags.present())
-        .chain(limits.present())
-        .filter_map(|(key, present)| present.then_some(key))
+    Ok(())
 }

@@ -3,15 +3,14 @@
 use super::access::Access;
 use super::authority::Authority;
 use super::sets::WriteMode;
+use super::verdict::Verdict;
 use crate::scope::{Resource, ScopePattern, Verb};
 
 impl Authority {
     /// `Read` if nothing can be written even with grants, `Full` if paths outside all roots are grantable, else `Interact`;
     /// the wider level when in doubt.
     pub(crate) fn level(&self) -> Access {
-        let writes = !self.read_only()
-            && self.access() >= Access::Interact
-            && self.has_verb(Verb::Write)
+        let writes = self.leaves(Verb::Write)
             && !self.closes_files(Verb::Write)
             && self.max_grantable().iter().any(is_of_writing)
             && self
@@ -24,22 +23,14 @@ impl Authority {
             (true, false) => Access::Interact,
         }
     }
-}
 
-impl Authority {
     /// Whether a need that `kind` covers may not be denied; true when in doubt.
     pub(crate) fn may_need(&self, kind: &ScopePattern) -> bool {
-        let verb_left = kind.verb().is_none_or(|verb| {
-            let changes = verb != Verb::Read;
-            self.has_verb(verb)
-                && self.access() >= Access::required(verb)
-                && !(changes && self.read_only())
-        });
         let of_files = kind.resource() == Some(&Resource::File);
         let closed = |verb| of_files && self.closes_files(verb);
         let network = Resource::Other("network".into());
         let networked = kind.resource() == Some(&network);
-        verb_left
+        kind.verb().is_none_or(|verb| self.leaves(verb))
             && !kind.verb().is_some_and(closed)
             && (!networked || self.allows_network())
             && self.is_grantable(kind)
@@ -47,6 +38,12 @@ impl Authority {
                 .layers()
                 .iter()
                 .all(|held| held.layer.0.scopes.may_need(kind, held.inherited))
+    }
+
+    /// Whether no layer denies `verb` for everything.
+    fn leaves(&self, verb: Verb) -> bool {
+        let mut layers = self.layers().iter();
+        layers.all(|held| held.layer.0.verb(verb).verdict == Verdict::Allow)
     }
 
     /// Whether `verb` is denied for all files, by globs that cover them or because no write mode is left.
@@ -60,10 +57,7 @@ impl Authority {
 
 /// Whether a pattern covers writing of files.
 pub(crate) fn is_of_writing(pattern: &ScopePattern) -> bool {
-    pattern.verb().is_none_or(|verb| verb == Verb::Write)
-        && pattern
-            .resource()
-            .is_none_or(|resource| *resource == Resource::File)
+    pattern.verb().is_none_or(|verb| verb == Verb::Write) && pattern.is_of_files()
 }
 
 #[cfg(test)]
@@ -73,7 +67,6 @@ mod tests {
     use crate::config::{Config, RootConfig};
     use crate::path::VirtualPath;
     use crate::policy::Policy;
-    use crate::policy::verdict::Verdict;
 
     fn mount() -> VirtualPath {
         VirtualPath::parse("/r", None).unwrap()
@@ -87,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_write_is_described_as_reading() {
+    fn access_level_is_read_if_nothing_can_be_written() {
         let open = Config::new().root(RootConfig::new(mount()));
         check(&open, &Policy::new(), Access::Interact);
         check(

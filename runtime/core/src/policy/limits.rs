@@ -1,7 +1,8 @@
 //! Numeric limits of a policy; the tightest of all layers holds.
 
-use serde::Serialize;
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use super::error::PolicyError;
 use crate::budget::Budget;
@@ -81,145 +82,104 @@ impl Limits {
     }
 }
 
-/// The limits of a policy as written: 0 is unlimited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// A numeric key of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Limit {
+    ReadMaxBytes,
+    WriteMaxBytes,
+    MaxResults,
+    MaxCalls,
+    TtlMs,
+    MinIntervalMs,
+}
+
+/// The limits that a policy sets, as written: 0 is unlimited, except in `budget`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct LimitFields {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) read_max_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) write_max_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_results: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_calls: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ttl_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) min_interval_ms: Option<u64>,
+    #[serde(flatten)]
+    pub(crate) counts: BTreeMap<Limit, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) budget: Option<Budget>,
 }
 
 impl LimitFields {
     /// The limits, with those of `base` where absent.
-    pub(crate) fn compile(self, base: Limits) -> Limits {
-        let Self {
-            read_max_bytes,
-            write_max_bytes,
-            max_results,
-            max_calls,
-            ttl_ms,
-            min_interval_ms,
-            budget,
-        } = self;
+    pub(crate) fn compile(&self, base: Limits) -> Limits {
+        let upper = |limit, base| self.upper(limit).unwrap_or(base);
+        let min_interval_ms = self.counts.get(&Limit::MinIntervalMs);
         Limits {
-            read_max_bytes: read_max_bytes.map_or(base.read_max_bytes, upper),
-            write_max_bytes: write_max_bytes.map_or(base.write_max_bytes, upper),
-            max_results: max_results.map_or(base.max_results, upper),
-            max_calls: max_calls.map_or(base.max_calls, upper),
-            ttl_ms: ttl_ms.map_or(base.ttl_ms, upper),
-            min_interval_ms: min_interval_ms.unwrap_or(base.min_interval_ms),
-            budget: budget.unwrap_or(base.budget),
+            read_max_bytes: upper(Limit::ReadMaxBytes, base.read_max_bytes),
+            write_max_bytes: upper(Limit::WriteMaxBytes, base.write_max_bytes),
+            max_results: upper(Limit::MaxResults, base.max_results),
+            max_calls: upper(Limit::MaxCalls, base.max_calls),
+            ttl_ms: upper(Limit::TtlMs, base.ttl_ms),
+            min_interval_ms: min_interval_ms.copied().unwrap_or(base.min_interval_ms),
+            budget: self.budget.unwrap_or(base.budget),
         }
+    }
+
+    /// An upper limit, if it is set.
+    fn upper(&self, limit: Limit) -> Option<u64> {
+        let written = self.counts.get(&limit).copied();
+        written.map(|written| if written == 0 { UNLIMITED } else { written })
     }
 
     /// Rejects limits that are looser than the issuer's.
-    pub(crate) fn admit(self, held: &Limits) -> Result<(), PolicyError> {
-        let Self {
-            read_max_bytes,
-            write_max_bytes,
-            max_results,
-            max_calls,
-            ttl_ms,
-            min_interval_ms,
-            budget,
-        } = self;
-        let spend = budget.unwrap_or_default();
+    pub(crate) fn admit(&self, held: &Limits) -> Result<(), PolicyError> {
+        let wanted = self.budget.unwrap_or_default();
+        let of_budget = |limit: Option<u64>| limit.unwrap_or(UNLIMITED);
         let uppers = [
             (
-                "/read_max_bytes",
-                read_max_bytes.map(upper),
+                "read_max_bytes",
+                self.upper(Limit::ReadMaxBytes),
                 held.read_max_bytes,
             ),
             (
-                "/write_max_bytes",
-                write_max_bytes.map(upper),
+                "write_max_bytes",
+                self.upper(Limit::WriteMaxBytes),
                 held.write_max_bytes,
             ),
-            ("/max_results", max_results.map(upper), held.max_results),
-            ("/max_calls", max_calls.map(upper), held.max_calls),
-            ("/ttl_ms", ttl_ms.map(upper), held.ttl_ms),
-            ("/budget/calls", spend.calls, unlimited(held.budget.calls)),
             (
-                "/budget/bytes_written",
-                spend.bytes_written,
-                unlimited(held.budget.bytes_written),
+                "max_results",
+                self.upper(Limit::MaxResults),
+                held.max_results,
+            ),
+            ("max_calls", self.upper(Limit::MaxCalls), held.max_calls),
+            ("ttl_ms", self.upper(Limit::TtlMs), held.ttl_ms),
+            ("budget/calls", wanted.calls, of_budget(held.budget.calls)),
+            (
+                "budget/bytes_written",
+                wanted.bytes_written,
+                of_budget(held.budget.bytes_written),
             ),
             (
-                "/budget/files_touched",
-                spend.files_touched,
-                unlimited(held.budget.files_touched),
+                "budget/files_touched",
+                wanted.files_touched,
+                of_budget(held.budget.files_touched),
             ),
             (
-                "/budget/children",
-                spend.children,
-                unlimited(held.budget.children),
+                "budget/children",
+                wanted.children,
+                of_budget(held.budget.children),
             ),
         ];
-        for (field, wanted, held) in uppers {
+        for (key, wanted, held) in uppers {
             if let Some(wanted) = wanted.filter(|wanted| *wanted > held) {
-                return Err(loose(field, "is above the issuer's limit", wanted, held));
+                let wanted = if wanted == UNLIMITED { 0 } else { wanted };
+                return Err(loose(key, "is above the issuer's limit", wanted, held));
             }
         }
-        match min_interval_ms.filter(|wanted| *wanted < held.min_interval_ms) {
-            Some(wanted) => Err(loose(
-                "/min_interval_ms",
-                "is below the issuer's limit",
-                wanted,
-                held.min_interval_ms,
-            )),
-            None => Ok(()),
+        let (key, held) = ("min_interval_ms", held.min_interval_ms);
+        match self.counts.get(&Limit::MinIntervalMs) {
+            Some(&wanted) if wanted < held => {
+                Err(loose(key, "is below the issuer's limit", wanted, held))
+            }
+            _ => Ok(()),
         }
     }
 }
 
-fn upper(written: u64) -> u64 {
-    if written == 0 { UNLIMITED } else { written }
-}
-
-fn unlimited(held: Option<u64>) -> u64 {
-    held.unwrap_or(UNLIMITED)
-}
-
-fn loose(field: &str, reason: &str, wanted: u64, held: u64) -> PolicyError {
-    let wanted = if wanted == UNLIMITED {
-        Value::from(0)
-    } else {
-        wanted.into()
-    };
-    PolicyError::expansion(field, reason, wanted, held)
-}
-
-impl LimitFields {
-    /// Each key, and whether the policy sets it.
-    pub(crate) fn present(&self) -> [(&'static str, bool); 7] {
-        let Self {
-            read_max_bytes,
-            write_max_bytes,
-            max_results,
-            max_calls,
-            ttl_ms,
-            min_interval_ms,
-            budget,
-        } = self;
-        [
-            ("read_max_bytes", read_max_bytes.is_some()),
-            ("write_max_bytes", write_max_bytes.is_some()),
-            ("max_results", max_results.is_some()),
-            ("max_calls", max_calls.is_some()),
-            ("ttl_ms", ttl_ms.is_some()),
-            ("min_interval_ms", min_interval_ms.is_some()),
-            ("budget", budget.is_some()),
-        ]
-    }
+fn loose(key: &str, reason: &str, wanted: u64, held: u64) -> PolicyError {
+    PolicyError::expansion(format!("/{key}"), reason, wanted, held)
 }

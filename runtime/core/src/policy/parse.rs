@@ -1,19 +1,17 @@
 //! Reads a policy from JSON; errors name the JSON pointer of the member.
 
+use serde::de::{IntoDeserializer, value};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Policy;
-use super::access::Access;
 use super::error::PolicyError;
 use super::globs::check;
-use super::keys::{Key, KeyScope};
+use super::keys::{EnumKind, Key, KeyScope, ValueKind};
 use super::roots::PolicyRoot;
-use super::sets::WriteMode;
-use super::verdict::Verdict;
 use crate::budget::Budget;
 use crate::path::VirtualPath;
-use crate::scope::{ScopePattern, Verb};
+use crate::scope::ScopePattern;
 
 /// Maximum number of entries of all lists of one policy.
 const MAX_ENTRIES: usize = 1024;
@@ -61,10 +59,6 @@ impl<'v> Pointer<'v> {
         }
     }
 
-    pub(crate) fn pointer(&self) -> &str {
-        &self.pointer
-    }
-
     fn wrong(&self, expected: &str) -> PolicyError {
         PolicyError::invalid(self.pointer.as_str(), format!("must be {expected}"))
     }
@@ -73,68 +67,74 @@ impl<'v> Pointer<'v> {
         PolicyError::invalid(self.pointer.as_str(), reason).requested(self.value.clone())
     }
 
-    /// The members; `null` counts as absent.
-    pub(crate) fn members(&self) -> Result<impl Iterator<Item = (&'v str, Self)>, PolicyError> {
-        let members: &Map<String, Value> = self
-            .value
-            .as_object()
-            .ok_or_else(|| self.wrong("an object"))?;
-        let set = members.iter().filter(|(_, value)| !value.is_null());
-        let pointer = self.pointer.clone();
-        Ok(set.map(move |(key, value)| {
-            let escaped = key.replace('~', "~0").replace('/', "~1");
-            let at = Self {
-                pointer: format!("{pointer}/{escaped}"),
-                value,
-            };
-            (key.as_str(), at)
-        }))
+    /// The error for a key that is not handled.
+    pub(crate) fn unknown<T>(&self) -> Result<T, PolicyError> {
+        Err(self.invalid("is no known key"))
     }
 
-    pub(crate) fn items(&self) -> Result<impl Iterator<Item = Self>, PolicyError> {
+    /// The members of an object; `null` counts as absent.
+    fn members(&self) -> Result<impl Iterator<Item = (&'v str, Self)>, PolicyError> {
+        let members = self.value.as_object();
+        let members = members.ok_or_else(|| self.wrong("an object"))?.iter();
+        Ok(members
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| {
+                let escaped = key.replace('~', "~0").replace('/', "~1");
+                let pointer = format!("{}/{escaped}", self.pointer);
+                (key.as_str(), Self { pointer, value })
+            }))
+    }
+
+    /// Calls `set` for each member of an object, which is the value of the key `parent` or a whole document.
+    pub(crate) fn each_key(
+        &self,
+        parent: Option<&str>,
+        here: KeyScope,
+        mut set: impl FnMut(&Key, &Self) -> Result<(), PolicyError>,
+    ) -> Result<(), PolicyError> {
+        self.members()?.try_for_each(|(name, at)| {
+            let field = Key::member(parent, name, here, &at.pointer)?;
+            set(field, &at)
+        })
+    }
+
+    pub(crate) fn each<T, C: FromIterator<T>>(
+        &self,
+        mut read: impl FnMut(&Self) -> Result<T, PolicyError>,
+    ) -> Result<C, PolicyError> {
         let items = self.value.as_array().ok_or_else(|| self.wrong("a list"))?;
-        let pointer = self.pointer.clone();
-        Ok(items.iter().enumerate().map(move |(index, value)| Self {
-            pointer: format!("{pointer}/{index}"),
+        let items = items.iter().enumerate().map(|(index, value)| Self {
+            pointer: format!("{}/{index}", self.pointer),
             value,
-        }))
+        });
+        items.map(|item| read(&item)).collect()
     }
 
-    pub(crate) fn text(&self) -> Result<&'v str, PolicyError> {
+    fn text(&self) -> Result<&'v str, PolicyError> {
         self.value.as_str().ok_or_else(|| self.wrong("a text"))
     }
 
     pub(crate) fn flag(&self) -> Result<bool, PolicyError> {
-        self.value
-            .as_bool()
-            .ok_or_else(|| self.wrong("true or false"))
+        let flag = self.value.as_bool();
+        flag.ok_or_else(|| self.wrong("true or false"))
     }
 
     fn count(&self) -> Result<u64, PolicyError> {
-        self.value
-            .as_u64()
-            .ok_or_else(|| self.wrong("a whole number, 0 or more"))
+        let count = self.value.as_u64();
+        count.ok_or_else(|| self.wrong("a whole number, 0 or more"))
     }
 
-    /// One of a few known texts.
-    pub(crate) fn one_of<T: Copy>(
-        &self,
-        known: &[T],
-        name: impl Fn(T) -> &'static str,
-    ) -> Result<T, PolicyError> {
+    /// The flag or limit with this key.
+    fn named<'k, T: Deserialize<'k>>(&self, key: &'k str) -> Result<T, PolicyError> {
+        let named: Result<_, value::Error> = T::deserialize(key.into_deserializer());
+        named.or_else(|_| self.unknown())
+    }
+
+    /// A value of an enumeration.
+    pub(crate) fn word<T: Deserialize<'v>>(&self, kind: EnumKind) -> Result<T, PolicyError> {
         let text = self.text()?;
-        let found = known.iter().copied().find(|member| name(*member) == text);
-        found.ok_or_else(|| {
-            let names: Vec<_> = known.iter().map(|member| name(*member)).collect();
-            self.invalid(format!("must be one of {}", names.join(", ")))
-        })
-    }
-
-    fn each<T, C: FromIterator<T>>(
-        &self,
-        read: impl Fn(&Self) -> Result<T, PolicyError>,
-    ) -> Result<C, PolicyError> {
-        self.items()?.map(|item| read(&item)).collect()
+        let word: Result<_, value::Error> = T::deserialize(text.into_deserializer());
+        word.map_err(|_| self.invalid(format!("must be one of {}", kind.all().join(", "))))
     }
 
     pub(crate) fn globs(&self) -> Result<Vec<String>, PolicyError> {
@@ -152,8 +152,53 @@ impl<'v> Pointer<'v> {
         })
     }
 
-    pub(crate) fn path(&self) -> Result<VirtualPath, PolicyError> {
-        VirtualPath::parse(self.text()?, None).map_err(|error| self.invalid(error.to_string()))
+    /// An entry of `roots`; `set` is called for the members that only configuration has.
+    pub(crate) fn root(
+        &self,
+        here: KeyScope,
+        mut set: impl FnMut(&Key, &Self) -> Result<(), PolicyError>,
+    ) -> Result<PolicyRoot, PolicyError> {
+        let mut root = PolicyRoot::new(VirtualPath::top());
+        let mut path = None;
+        self.each_key(Some("roots"), here, |field, at| {
+            match field.name() {
+                "path" => {
+                    let parsed = VirtualPath::parse(at.text()?, None);
+                    path = Some(parsed.map_err(|error| at.invalid(error.to_string()))?);
+                }
+                "blocked" => root.blocked = Some(at.flag()?),
+                "allow" => root.allow = Some(at.globs()?),
+                "deny" => root.deny = at.globs()?,
+                "immutable" => root.immutable = at.globs()?,
+                _ => return set(field, at),
+            }
+            Ok(())
+        })?;
+        root.path = path.ok_or_else(|| self.wrong("an object with a `path`"))?;
+        Ok(root)
+    }
+
+    /// A policy of any size.
+    pub(crate) fn policy(&self) -> Result<Policy, PolicyError> {
+        let mut policy = Policy::new();
+        self.each_key(None, KeyScope::Policy, |field, at| policy.set(field, at))?;
+        Ok(policy)
+    }
+
+    fn budget(&self) -> Result<Budget, PolicyError> {
+        let mut budget = Budget::default();
+        self.each_key(Some("budget"), KeyScope::Any, |field, at| {
+            let figure = match field.name() {
+                "calls" => &mut budget.calls,
+                "bytes_written" => &mut budget.bytes_written,
+                "files_touched" => &mut budget.files_touched,
+                "children" => &mut budget.children,
+                _ => return at.unknown(),
+            };
+            *figure = Some(at.count()?);
+            Ok(())
+        })?;
+        Ok(budget)
     }
 }
 
@@ -163,122 +208,55 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] with the JSON pointer of the first invalid member.
     pub fn parse(value: &Value) -> Result<Self, PolicyError> {
-        let mut policy = Self::new();
+        let whole = Pointer::top(value);
         let mut size = Size::default();
         // First, since parsing costs more than counting.
-        for (_, at) in Pointer::top(value).members()? {
+        for (_, at) in whole.members()? {
             size.add(at.value);
+            let over = |what: String| {
+                let reason = format!("is too much for one policy: its {what}");
+                Err(PolicyError::invalid(at.pointer.as_str(), reason))
+            };
             if size.entries > MAX_ENTRIES {
-                let reason = format!(
-                    "is too much for one policy: its lists hold more than {MAX_ENTRIES} entries"
-                );
-                return Err(PolicyError::invalid(at.pointer, reason));
+                return over(format!("lists hold more than {MAX_ENTRIES} entries"));
             }
             if size.text > MAX_TEXT {
-                let reason = format!(
-                    "is too much for one policy: its texts hold more than {MAX_TEXT} bytes"
-                );
-                return Err(PolicyError::invalid(at.pointer, reason));
+                return over(format!("texts hold more than {MAX_TEXT} bytes"));
             }
         }
-        for (key, at) in Pointer::top(value).members()? {
-            Key::check(key, KeyScope::Policy, at.pointer())?;
-            policy.set(key, &at)?;
-        }
-        Ok(policy)
+        whole.policy()
     }
 
     /// Sets the field of a key, which must be one of a policy.
-    pub(crate) fn set(&mut self, key: &str, at: &Pointer<'_>) -> Result<(), PolicyError> {
-        match key {
-            "roots" => self.roots = Some(at.each(root)?),
+    pub(crate) fn set(&mut self, field: &Key, at: &Pointer<'_>) -> Result<(), PolicyError> {
+        match field.key {
+            "roots" => {
+                let root = |item: &Pointer<'_>| item.root(KeyScope::Policy, |_, at| at.unknown());
+                self.roots = Some(at.each(root)?);
+            }
             "deny" => self.deny = at.globs()?,
             "immutable" => self.immutable = at.globs()?,
             "allow_scopes" => self.scopes.allow = Some(at.patterns()?),
             "ask_scopes" => self.scopes.ask = Some(at.patterns()?),
             "deny_scopes" => self.scopes.deny = Some(at.patterns()?),
             "delegate_only" => self.scopes.delegate_only = Some(at.patterns()?),
-            "otherwise" => {
-                self.scopes.otherwise = Some(at.one_of(&Verdict::ALL, Verdict::as_str)?);
-            }
+            "otherwise" => self.scopes.otherwise = Some(at.word(EnumKind::Verdicts)?),
             "tools" => self.sets.tools = Some(at.each(|item| item.text().map(str::to_owned))?),
-            "verbs" => {
-                self.sets.verbs = Some(at.each(|item| item.one_of(&Verb::ALL, Verb::as_str))?);
-            }
+            "verbs" => self.sets.verbs = Some(at.each(|item| item.word(EnumKind::Verbs))?),
             "write_modes" => {
-                let read = |item: &Pointer<'_>| item.one_of(&WriteMode::ALL, WriteMode::as_str);
-                self.sets.write_modes = Some(at.each(read)?);
+                self.sets.write_modes = Some(at.each(|item| item.word(EnumKind::WriteModes))?);
             }
-            "access" => self.access = Some(at.one_of(&Access::ALL, Access::as_str)?),
-            _ => return self.set_figure(key, at),
+            "access" => self.access = Some(at.word(EnumKind::Access)?),
+            "budget" => self.limits.budget = Some(at.budget()?),
+            key if field.kind == ValueKind::Flag => {
+                self.flags.insert(at.named(key)?, at.flag()?);
+            }
+            key => {
+                self.limits.counts.insert(at.named(key)?, at.count()?);
+            }
         }
         Ok(())
     }
-
-    fn set_figure(&mut self, key: &str, at: &Pointer<'_>) -> Result<(), PolicyError> {
-        let (flags, limits) = (&mut self.flags, &mut self.limits);
-        let flag = match key {
-            "allow_escape" => &mut flags.allow_escape,
-            "follow_symlinks" => &mut flags.follow_symlinks,
-            "network" => &mut flags.network,
-            "read_only" => &mut flags.read_only,
-            "strict_hardlinks" => &mut flags.strict_hardlinks,
-            "require_preview" => &mut flags.require_preview,
-            "require_approval" => &mut flags.require_approval,
-            "budget" => {
-                limits.budget = Some(budget(at)?);
-                return Ok(());
-            }
-            _ => {
-                let limit = match key {
-                    "read_max_bytes" => &mut limits.read_max_bytes,
-                    "write_max_bytes" => &mut limits.write_max_bytes,
-                    "max_results" => &mut limits.max_results,
-                    "max_calls" => &mut limits.max_calls,
-                    "ttl_ms" => &mut limits.ttl_ms,
-                    "min_interval_ms" => &mut limits.min_interval_ms,
-                    _ => return Err(at.invalid("is no known key")),
-                };
-                *limit = Some(at.count()?);
-                return Ok(());
-            }
-        };
-        *flag = Some(at.flag()?);
-        Ok(())
-    }
-}
-
-fn root(at: &Pointer<'_>) -> Result<PolicyRoot, PolicyError> {
-    let mut root = PolicyRoot::new(VirtualPath::top());
-    let mut path = None;
-    for (key, at) in at.members()? {
-        Key::check(&format!("roots/{key}"), KeyScope::Policy, at.pointer())?;
-        match key {
-            "path" => path = Some(at.path()?),
-            "blocked" => root.blocked = Some(at.flag()?),
-            "allow" => root.allow = Some(at.globs()?),
-            "deny" => root.deny = at.globs()?,
-            "immutable" => root.immutable = at.globs()?,
-            _ => return Err(at.invalid("is no known key")),
-        }
-    }
-    root.path = path.ok_or_else(|| at.wrong("an object with a `path`"))?;
-    Ok(root)
-}
-
-fn budget(at: &Pointer<'_>) -> Result<Budget, PolicyError> {
-    let mut budget = Budget::default();
-    for (key, at) in at.members()? {
-        let figure = match key {
-            "calls" => &mut budget.calls,
-            "bytes_written" => &mut budget.bytes_written,
-            "files_touched" => &mut budget.files_touched,
-            "children" => &mut budget.children,
-            _ => return Err(at.invalid("is no known key")),
-        };
-        *figure = Some(at.count()?);
-    }
-    Ok(budget)
 }
 
 impl<'de> Deserialize<'de> for Policy {
@@ -304,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lists_of_a_policy_together_are_bounded() {
+    fn lists_of_a_policy_are_bounded_in_total() {
         let half = vec!["read"; MAX_ENTRIES / 2];
         let most = json!({ "allow_scopes": half, "ask_scopes": half });
         assert!(Policy::parse(&most).is_ok());
@@ -318,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn all_texts_of_a_policy_together_are_bounded() {
+    fn texts_of_a_policy_are_bounded_in_total() {
         let pattern = format!("read:file:{}", "/aaa".repeat(250));
         let list = |count: usize| json!({ "allow_scopes": vec![&*pattern; count] });
         assert!(Policy::parse(&list(200)).is_ok());
@@ -326,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_may_compile_less_than_a_person() {
+    fn model_policies_have_a_smaller_glob_budget() {
         let root = VirtualPath::parse("/r", None).unwrap();
         let host = Authority::configured(&Config::new().root(RootConfig::new(root))).unwrap();
         let globs = |count: usize| -> Vec<_> {

@@ -4,34 +4,19 @@ use super::globs::{Globs, Reading};
 use super::need::{MountPoint, Need};
 use super::patterns::PatternBudget;
 
-/// Names that are protected for the same reason.
-pub(crate) struct Group {
-    /// Why, as a sentence for people.
-    pub(crate) reason: &'static str,
-    globs: &'static [&'static str],
-    /// File names that are protected, while what is beneath them is not.
-    names: &'static [&'static str],
-}
-
-const fn group(reason: &'static str, globs: &'static [&'static str]) -> Group {
-    Group {
-        reason,
-        globs,
-        names: &[],
-    }
-}
-
 /// Why the files of a Git repository are protected, also if it is recognised only by its structure.
 pub(crate) const GIT: &str = "Git runs programs that its configuration and hooks name";
 /// Reason for protected names of the configuration.
 const CONFIGURED: &str = "the configuration protects it";
 
-/// The protected names: in every root, at any depth, in any spelling, and before they exist.
-const GROUPS: &[Group] = &[
-    Group {
-        reason: GIT,
-        names: &[".git"],
-        globs: &[
+/// A file name that is protected, while what is beneath it is not.
+const GIT_FILE: &str = ".git";
+
+/// The protected names, each group with its reason as a sentence for people: in every root, at any depth, in any spelling, and before they exist.
+const GROUPS: &[(&str, &[&str])] = &[
+    (
+        GIT,
+        &[
             "**/.git/config",
             "**/.git/**/config.worktree",
             "**/.git/**/commondir",
@@ -53,8 +38,8 @@ const GROUPS: &[Group] = &[
             "**/{lefthook,.lefthook,lefthook-local,.lefthook-local}.{yml,yaml,toml,json}",
             "**/.pre-commit-config.yaml",
         ],
-    },
-    group(
+    ),
+    (
         "automation runs what it says, often with the project's credentials",
         &[
             "**/.github/workflows/**",
@@ -63,7 +48,7 @@ const GROUPS: &[Group] = &[
             "**/.circleci/**",
         ],
     ),
-    group(
+    (
         "agents follow it as instructions, or start the servers and hooks that it names",
         &[
             "**/AGENTS.md",
@@ -111,7 +96,7 @@ const GROUPS: &[Group] = &[
             "**/.windsurf/**",
         ],
     ),
-    group(
+    (
         "editors and debuggers run tasks and commands that it names",
         &[
             "**/.devcontainer/**",
@@ -130,7 +115,7 @@ const GROUPS: &[Group] = &[
             "**/.lldbinit",
         ],
     ),
-    group(
+    (
         "shells and terminal programs run or obey it when they start",
         &[
             "**/.bash_aliases",
@@ -158,7 +143,7 @@ const GROUPS: &[Group] = &[
             "**/.config/fish/**",
         ],
     ),
-    group(
+    (
         "package managers and build tools run programs that it names",
         &[
             "**/.cargo/config*",
@@ -178,7 +163,7 @@ const GROUPS: &[Group] = &[
             "**/mise.*.toml",
         ],
     ),
-    group(
+    (
         "it decides who may sign in where",
         &["**/.netrc", "**/.ssh/**"],
     ),
@@ -186,30 +171,25 @@ const GROUPS: &[Group] = &[
 
 /// The globs of all groups.
 pub(crate) fn globs() -> impl Iterator<Item = &'static str> {
-    GROUPS.iter().flat_map(|group| group.globs.iter().copied())
+    GROUPS.iter().flat_map(|(_, globs)| globs.iter().copied())
 }
 
-/// Whether the last name of a folded path is protected by itself.
-pub(crate) fn is_protected_name(last: &str) -> bool {
-    GROUPS.iter().any(|group| group.names.contains(&last))
+/// Whether the last name of the path is protected by itself.
+pub(crate) fn is_protected_name(need: &Need<'_>) -> bool {
+    need.folded().rsplit('/').next() == Some(GIT_FILE)
 }
 
 /// Why `need`, which is protected, is protected.
 pub(crate) fn reason(need: &Need<'_>, mounts: &[MountPoint]) -> &'static str {
-    let last = need.folded().rsplit('/').next().unwrap_or_default();
-    let covers = |group: &&Group| {
-        let texts: Vec<String> = group.globs.iter().map(|glob| (*glob).to_owned()).collect();
-        let globs = Globs::intern(
-            Reading::Deny,
-            &texts,
-            "/protect",
-            &mut PatternBudget::configuration(),
-        );
-        group.names.contains(&last)
-            || matches!(globs, Ok(Some(globs)) if need.any_beneath(mounts, |path| globs.denies(path)))
+    if is_protected_name(need) {
+        return GIT;
+    }
+    let covers = |globs: &[&str]| {
+        let texts: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
+        let mut budget = PatternBudget::configuration();
+        let globs = Globs::intern(Reading::Deny, &texts, "/protect", &mut budget);
+        matches!(globs, Ok(Some(globs)) if need.any_beneath(mounts, |path| globs.denies(path)))
     };
-    GROUPS
-        .iter()
-        .find(covers)
-        .map_or(CONFIGURED, |group| group.reason)
+    let group = GROUPS.iter().find(|(_, globs)| covers(globs));
+    group.map_or(CONFIGURED, |(reason, _)| reason)
 }

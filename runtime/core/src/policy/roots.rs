@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Policy;
 use super::authority::Authority;
 use super::error::PolicyError;
-use super::globs::{Globs, Reading};
+use super::globs::{DenyGlobs, Globs, Reading};
 use super::need::{MountPoint, Need, Spelling};
 use super::patterns::PatternBudget;
 use super::strict;
@@ -97,8 +97,7 @@ pub struct Subtree {
     pub mount: MountPoint,
     pub(crate) blocked: bool,
     allowed: AllowSet,
-    deny: Option<Arc<Globs>>,
-    immutable: Option<Arc<Globs>>,
+    denied: DenyGlobs,
 }
 
 impl Subtree {
@@ -116,13 +115,7 @@ impl Subtree {
             mount: MountPoint::new(root.path.clone()),
             blocked: root.is_blocked(),
             allowed,
-            deny: Globs::intern(Reading::Deny, &root.deny, &format!("{at}/deny"), budget)?,
-            immutable: Globs::intern(
-                Reading::Deny,
-                &root.immutable,
-                &format!("{at}/immutable"),
-                budget,
-            )?,
+            denied: DenyGlobs::compile(&root.deny, &root.immutable, at, budget)?,
         })
     }
 
@@ -159,17 +152,9 @@ impl Subtree {
 
     /// The ruling of the deny and immutable globs of this entry, which also apply to entries inside it.
     pub(crate) fn globs(&self, need: &Need<'_>) -> Ruling {
-        let Some(path) = need.beneath(&self.mount) else {
-            return Ruling::OPEN;
-        };
-        let covers = |globs: &Option<Arc<Globs>>| globs.as_ref().is_some_and(|g| g.denies(path));
-        if covers(&self.deny) {
-            Ruling::deny(Rule::DenyGlob)
-        } else {
-            Ruling::deny_if(
-                need.changes_file() && covers(&self.immutable),
-                Rule::ImmutableGlob,
-            )
+        match need.beneath(&self.mount) {
+            Some(path) => self.denied.judge(need, |globs| globs.denies(path)),
+            None => Ruling::OPEN,
         }
     }
 
@@ -184,11 +169,7 @@ impl Subtree {
     /// The glob that denies `need`.
     pub(crate) fn matching_glob(&self, need: &Need<'_>, rule: Rule) -> Option<&str> {
         let path = need.beneath(&self.mount)?;
-        let globs = match rule {
-            Rule::ImmutableGlob => &self.immutable,
-            _ => &self.deny,
-        };
-        globs.as_ref()?.matching_glob(path)
+        self.denied.of(rule)?.matching_glob(path)
     }
 }
 

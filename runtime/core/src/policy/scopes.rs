@@ -7,10 +7,9 @@ use super::error::PolicyError;
 use super::fold::{beneath, fold};
 use super::level::is_of_writing;
 use super::need::Need;
-use super::roots::touch;
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::path::VirtualPath;
-use crate::scope::{Detail, Resource, Scope, ScopePattern};
+use crate::scope::{Detail, Scope, ScopePattern};
 
 /// The scope lists of a policy: `deny` precedes `ask`, which precedes `allow`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -125,64 +124,46 @@ impl Scopes {
 
     /// Whether a worker with these lists may delegate all of `wanted`.
     pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
-        let lists = [&self.allow, &self.ask, &self.delegate_only];
-        let named = || {
-            lists
-                .into_iter()
-                .flatten()
-                .any(|held| held.covers_pattern(wanted))
-        };
         !self.deny.iter().any(|denied| denied.covers_pattern(wanted))
-            && (self.otherwise != Verdict::Deny || named())
+            && self.leaves(true, |held| held.covers_pattern(wanted))
     }
 
     /// Whether something at or beneath `prefix` may be allowed.
     pub(crate) fn reaches(&self, prefix: &VirtualPath, inherited: bool) -> bool {
-        let handed: &[ScopePattern] = if inherited { &self.delegate_only } else { &[] };
-        let speaks = |pattern: &ScopePattern| {
-            pattern
-                .resource()
-                .is_none_or(|resource| *resource == Resource::File)
-                && pattern.path().is_none_or(|path| touch(path, prefix))
-        };
-        self.otherwise != Verdict::Deny
-            || self
-                .allow
-                .iter()
-                .chain(&*self.ask)
-                .chain(handed)
-                .any(speaks)
+        self.leaves(inherited, |pattern| pattern.touches(prefix))
     }
 
     /// Whether a need that `kind` covers may be allowed; true when in doubt.
     pub(crate) fn may_need(&self, kind: &ScopePattern, inherited: bool) -> bool {
-        let all = |list: &[ScopePattern]| list.iter().any(|pattern| pattern.covers_pattern(kind));
-        let some = |list: &[ScopePattern]| list.iter().any(|pattern| pattern.overlaps(kind));
-        if self.deny.iter().any(|denied| denied.covers_pattern(kind))
-            || !inherited && all(&self.delegate_only)
-        {
-            return false;
-        }
-        self.otherwise != Verdict::Deny
-            || some(&self.allow)
-            || some(&self.ask)
-            || inherited && some(&self.delegate_only)
+        let mut handed = self.delegate_only.iter().filter(|_| !inherited);
+        !self.deny.iter().any(|denied| denied.covers_pattern(kind))
+            && !handed.any(|pattern| pattern.covers_pattern(kind))
+            && self.leaves(inherited, |pattern| pattern.overlaps(kind))
     }
 
     /// Whether any file could be written, now or by a grant; true when in doubt.
     pub(crate) fn may_write(&self) -> bool {
-        let lists = [&self.allow, &self.ask, &self.delegate_only];
         let all = |denied: &Denied| denied.folded.is_none() && is_of_writing(&denied.pattern);
-        !self.deny.iter().any(all)
-            && (self.otherwise != Verdict::Deny || lists.into_iter().flatten().any(is_of_writing))
+        !self.deny.iter().any(all) && self.leaves(true, is_of_writing)
+    }
+
+    /// The patterns that allow or ask, of a descendant if `inherited`.
+    fn named(&self, inherited: bool) -> impl Iterator<Item = &ScopePattern> {
+        let handed = self.delegate_only.iter().filter(move |_| inherited);
+        self.allow.iter().chain(&self.ask).chain(handed)
+    }
+
+    /// Whether something that `test` accepts is not denied, because of a pattern or by default.
+    fn leaves(&self, inherited: bool, test: impl Fn(&ScopePattern) -> bool) -> bool {
+        self.otherwise != Verdict::Deny || self.named(inherited).any(test)
     }
 
     /// The paths that patterns of these lists name.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &VirtualPath> {
-        let named = self.allow.iter().chain(&self.ask);
-        let named = named.chain(&self.delegate_only);
         let denied = self.deny.iter().map(|denied| &denied.pattern);
-        named.chain(denied).filter_map(ScopePattern::path)
+        self.named(true)
+            .chain(denied)
+            .filter_map(ScopePattern::path)
     }
 
     /// The pattern behind a ruling of this field.
@@ -214,8 +195,7 @@ pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), Policy
     for (key, list) in wanted {
         for (index, pattern) in list.iter().flatten().enumerate() {
             if !issuer.holds(pattern) {
-                let of_files = pattern.resource().is_none_or(|it| *it == Resource::File);
-                let reason = if of_files {
+                let reason = if pattern.is_of_files() {
                     "is more than the issuer of the policy holds; name a part of what it holds"
                 } else {
                     "is more than the issuer of the policy holds; the host allows it with `RuntimeBuilder::allow` \
@@ -231,24 +211,4 @@ pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), Policy
         }
     }
     Ok(())
-}
-
-impl ScopeLists {
-    /// Each key, and whether the policy sets it.
-    pub(crate) fn present(&self) -> [(&'static str, bool); 5] {
-        let Self {
-            allow,
-            ask,
-            deny,
-            delegate_only,
-            otherwise,
-        } = self;
-        [
-            ("allow_scopes", allow.is_some()),
-            ("ask_scopes", ask.is_some()),
-            ("deny_scopes", deny.is_some()),
-            ("delegate_only", delegate_only.is_some()),
-            ("otherwise", otherwise.is_some()),
-        ]
-    }
 }

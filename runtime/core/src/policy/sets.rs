@@ -2,51 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::authority::Authority;
 use super::error::PolicyError;
-use super::need::Need;
-use super::verdict::{Rule, Ruling};
-use crate::scope::Verb;
+use crate::scope::{Verb, words};
 
-/// How a file may come to be written.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum WriteMode {
-    /// A file that was not there.
-    Create,
-    /// A file that was there, anew.
-    Overwrite,
-    /// More at the end of a file.
-    Append,
-}
-
-impl WriteMode {
-    /// Every mode.
-    pub const ALL: [Self; 3] = [Self::Create, Self::Overwrite, Self::Append];
-
-    /// Returns the mode as written in a policy.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Overwrite => "overwrite",
-            Self::Append => "append",
-        }
+words! {
+    /// How a file may come to be written.
+    pub enum WriteMode {
+        /// A file that was not there.
+        Create = "create",
+        /// A file that was there, anew.
+        Overwrite = "overwrite",
+        /// More at the end of a file.
+        Append = "append",
     }
 }
 
@@ -62,10 +33,6 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    pub(crate) fn judge(&self, need: &Need<'_>) -> Ruling {
-        Ruling::deny_if(!has(self.verbs.as_ref(), &need.verb()), Rule::Verbs)
-    }
-
     pub(crate) fn has_tool(&self, name: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.contains(name))
     }
@@ -92,68 +59,42 @@ impl Sets {
         } = self;
         admit(
             "tools",
-            tools.as_ref(),
+            tools,
             |tool| issuer.allows_tool(tool),
-            String::as_str,
-            issuer.tools(),
+            || json!(issuer.tools()),
         )?;
-        let held = |names: Vec<&'static str>| Some(names);
-        let verbs_held = Verb::ALL.into_iter().filter(|verb| issuer.has_verb(*verb));
-        admit(
-            "verbs",
-            verbs.as_ref(),
-            |verb| issuer.has_verb(*verb),
-            |verb| verb.as_str(),
-            held(verbs_held.map(Verb::as_str).collect()),
-        )?;
-        let modes_held = WriteMode::ALL
-            .into_iter()
-            .filter(|mode| issuer.allows_write_mode(*mode));
-        admit(
-            "write_modes",
-            write_modes.as_ref(),
-            |mode| issuer.allows_write_mode(*mode),
-            |mode| mode.as_str(),
-            held(modes_held.map(WriteMode::as_str).collect()),
-        )
+        let has_verb = |verb: &Verb| issuer.has_verb(*verb);
+        admit("verbs", verbs, has_verb, || held(Verb::ALL, has_verb))?;
+        let has_mode = |mode: &WriteMode| issuer.allows_write_mode(*mode);
+        admit("write_modes", write_modes, has_mode, || {
+            held(WriteMode::ALL, has_mode)
+        })
     }
+}
+
+fn held<T: Serialize>(all: impl IntoIterator<Item = T>, has: impl Fn(&T) -> bool) -> Value {
+    all.into_iter().filter(has).map(|one| json!(one)).collect()
 }
 
 fn has<T: Ord>(set: Option<&BTreeSet<T>>, member: &T) -> bool {
     set.is_none_or(|set| set.contains(member))
 }
 
-fn admit<T: Ord>(
+/// Rejects members of `set` that the issuer does not have; `limit` are those that it has.
+fn admit<T: Ord + Serialize>(
     key: &str,
-    set: Option<&BTreeSet<T>>,
-    held: impl Fn(&T) -> bool,
-    name: impl Fn(&T) -> &str,
-    limit: Option<Vec<&str>>,
+    set: &Option<BTreeSet<T>>,
+    has: impl Fn(&T) -> bool,
+    limit: impl Fn() -> Value,
 ) -> Result<(), PolicyError> {
-    let mut members = set.into_iter().flatten().enumerate();
-    match members.find(|(_, member)| !held(member)) {
+    let mut members = set.iter().flatten().enumerate();
+    match members.find(|(_, member)| !has(member)) {
         Some((index, member)) => Err(PolicyError::expansion(
             format!("/{key}/{index}"),
             "is not among what the issuer holds",
-            name(member),
-            limit.map_or(Value::Null, Value::from),
+            json!(member),
+            limit(),
         )),
         None => Ok(()),
-    }
-}
-
-impl Sets {
-    /// Each key, and whether the policy sets it.
-    pub(crate) fn present(&self) -> [(&'static str, bool); 3] {
-        let Self {
-            tools,
-            verbs,
-            write_modes,
-        } = self;
-        [
-            ("tools", tools.is_some()),
-            ("verbs", verbs.is_some()),
-            ("write_modes", write_modes.is_some()),
-        ]
     }
 }

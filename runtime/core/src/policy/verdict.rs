@@ -1,45 +1,18 @@
 //! Verdicts, and the rules that they come from.
 
-use serde::{Deserialize, Serialize};
+use crate::scope::words;
 
-/// The answer to "may it?", from open to closed, so that combining is `max`.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// Go on.
-    Allow,
-    /// A person must say.
-    Ask,
-    /// No.
-    #[default]
-    Deny,
-}
-
-impl Verdict {
-    /// Every verdict, from open to closed.
-    pub const ALL: [Self; 3] = [Self::Allow, Self::Ask, Self::Deny];
-
-    /// Returns the verdict as written in a policy.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Ask => "ask",
-            Self::Deny => "deny",
-        }
+words! {
+    /// The answer to "may it?", from open to closed, so that combining is `max`.
+    #[derive(Default)]
+    pub enum Verdict {
+        /// Go on.
+        Allow = "allow",
+        /// A person must say.
+        Ask = "ask",
+        /// No.
+        #[default]
+        Deny = "deny",
     }
 }
 

@@ -84,31 +84,35 @@ impl Coverage {
     /// server runs or the definition of the tool.
     #[must_use]
     pub fn covers(&self, need: &Scope) -> bool {
+        let resource = Some(need.resource());
         self.pattern.binds(need)
-            && self.operations.includes(need.operations())
-            && match self.reach {
-                Reach::Beneath => true,
-                Reach::Exact => {
-                    need.reach() == Reach::Exact
-                        && self.pattern.resource() == Some(need.resource())
-                        && self.pattern.detail == *need.detail()
-                }
-            }
+            && self.spans(need.operations(), need.reach(), resource, need.detail())
     }
 
     /// Returns whether it covers everything that `other` covers.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
-        self.pattern.covers_pattern(&other.pattern)
-            && self.operations.includes(other.operations)
-            && match self.reach {
-                Reach::Beneath => true,
-                Reach::Exact => {
-                    other.reach == Reach::Exact
-                        && self.pattern.resource == other.pattern.resource
-                        && self.pattern.detail == other.pattern.detail
-                }
-            }
+        let pattern = &other.pattern;
+        self.pattern.covers_pattern(pattern)
+            && self.spans(
+                other.operations,
+                other.reach,
+                pattern.resource(),
+                &pattern.detail,
+            )
+    }
+
+    /// Whether its operations and reach include these; its pattern covers the resource and detail.
+    fn spans(
+        &self,
+        operations: Operations,
+        reach: Reach,
+        resource: Option<&Resource>,
+        detail: &Detail,
+    ) -> bool {
+        let same = || self.pattern.resource() == resource && self.pattern.detail == *detail;
+        self.operations.includes(operations)
+            && (self.reach == Reach::Beneath || reach == Reach::Exact && same())
     }
 
     /// The same reach and operations with another pattern, if its verb has them.
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_coverage_covers_its_path_and_operations_and_nothing_else() {
+    fn exact_coverage_covers_only_its_path_and_operations() {
         use Operation::{Change, Create, Delete};
         let file = Coverage::of(&need("write:file:/r/a", &[Create, Change]));
         assert!(file.covers(&need("write:file:/r/a", &[Create])));
@@ -352,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_names_the_operations_the_place_and_the_reach() {
+    fn sentence_names_operations_path_and_reach() {
         use Operation::{Change, Delete, Read};
         let check = |coverage: &Coverage, expected: &str| {
             assert_eq!(coverage.sentence(), expected, "{coverage}");
@@ -394,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn json_names_all_three_parts_and_a_text_is_a_bare_pattern() {
+    fn json_has_three_members_and_text_is_a_bare_pattern() {
         let file = Coverage::of(&need("write:file:/r/a", &[Operation::Change]));
         let json = serde_json::json!({"pattern": "write:file:/r/a", "reach": "exact", "operations": ["change"]});
         assert_eq!(serde_json::to_value(&file).unwrap(), json);

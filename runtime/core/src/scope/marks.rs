@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_for_what_goes_by_it_now() {
+    fn names_get_the_current_marks() {
         check("write:mcp:disk", Ok("write:mcp:disk~1"));
         check("*:mcp:hub", Ok("*:mcp:hub~2"));
         check("write:mcp:disk:edit", Ok("write:mcp:disk~1:edit~7"));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_server_or_has_its_marks_stays() {
+    fn patterns_without_server_or_with_marks_are_unchanged() {
         for pattern in [
             "write",
             "write:mcp",
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused_by_name() {
+    fn unknown_server_or_tool_is_rejected_by_name() {
         check("write:mcp:dis", Err("dis"));
         check("write:mcp:other:edit", Err("other"));
         check("write:mcp:disk:gone", Err("disk:gone"));

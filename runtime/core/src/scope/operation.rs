@@ -5,38 +5,28 @@ use std::ops::BitOr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Verb;
+use super::{Verb, words};
 
-/// Operation on a resource. Each belongs to one [`Verb`]; scopes are written with verbs only, and grants have operations
-/// in addition to their pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Operation {
-    /// Read its content, names, sizes or existence.
-    Read,
-    /// Create it where nothing exists.
-    Create,
-    /// Change its content.
-    Change,
-    /// Remove it.
-    Delete,
-    /// Move it away or rename it.
-    Move,
-    /// Run it.
-    Execute,
+words! {
+    /// Operation on a resource. Each belongs to one [`Verb`]; scopes are written with verbs only, and grants have operations
+    /// in addition to their pattern.
+    pub enum Operation {
+        /// Read its content, names, sizes or existence.
+        Read = "read",
+        /// Create it where nothing exists.
+        Create = "create",
+        /// Change its content.
+        Change = "change",
+        /// Remove it.
+        Delete = "delete",
+        /// Move it away or rename it.
+        Move = "move",
+        /// Run it.
+        Execute = "execute",
+    }
 }
 
 impl Operation {
-    /// Every operation.
-    pub const ALL: [Self; 6] = [
-        Self::Read,
-        Self::Create,
-        Self::Change,
-        Self::Delete,
-        Self::Move,
-        Self::Execute,
-    ];
-
     /// The verb that it belongs to.
     #[must_use]
     pub const fn verb(self) -> Verb {
@@ -44,19 +34,6 @@ impl Operation {
             Self::Read => Verb::Read,
             Self::Create | Self::Change | Self::Delete | Self::Move => Verb::Write,
             Self::Execute => Verb::Execute,
-        }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Create => "create",
-            Self::Change => "change",
-            Self::Delete => "delete",
-            Self::Move => "move",
-            Self::Execute => "execute",
         }
     }
 

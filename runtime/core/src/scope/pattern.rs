@@ -62,6 +62,17 @@ impl ScopePattern {
         }
     }
 
+    /// Whether it may cover files.
+    pub(crate) fn is_of_files(&self) -> bool {
+        matches!(self.resource, None | Some(Resource::File))
+    }
+
+    /// Whether it may cover files at, beneath or above `path`.
+    pub(crate) fn touches(&self, path: &VirtualPath) -> bool {
+        let touches = |own: &VirtualPath| own.starts_with(path) || path.starts_with(own);
+        self.is_of_files() && self.path().is_none_or(touches)
+    }
+
     /// Returns whether it covers `scope`.
     #[must_use]
     pub fn covers(&self, scope: &Scope) -> bool {

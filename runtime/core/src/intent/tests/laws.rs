@@ -99,18 +99,18 @@ proptest! {
     #![proptest_config(cases(2000))]
 
     #[test]
-    fn both_writings_of_the_rules_agree(template in template(), arguments in arguments()) {
+    fn rendering_agrees_with_the_reference_implementation(template in template(), arguments in arguments()) {
         agrees(&template, &arguments)?;
         prop_assert!(IntentTemplate::parse(&template).is_ok());
     }
 
     #[test]
-    fn both_writings_of_the_grammar_agree(template in soup(), arguments in arguments()) {
+    fn parsing_agrees_with_the_reference_implementation(template in soup(), arguments in arguments()) {
         agrees(&template, &arguments)?;
     }
 
     #[test]
-    fn sentences_are_short_and_deceive_nobody(template in template(), arguments in arguments()) {
+    fn sentences_are_bounded_and_have_no_deceptive_characters(template in template(), arguments in arguments()) {
         let sentence = IntentTemplate::parse(&template).unwrap().render(&arguments);
         prop_assert!(sentence.chars().count() <= 1024);
         prop_assert!(!sentence.chars().any(is_deceptive), "{:?}", sentence);
@@ -119,14 +119,14 @@ proptest! {
     }
 
     #[test]
-    fn a_value_is_text_and_never_a_template(value in "[{}\\[\\]\\\\a.]{1,20}", other in string()) {
+    fn values_are_never_parsed_as_templates(value in "[{}\\[\\]\\\\a.]{1,20}", other in string()) {
         let template = IntentTemplate::parse("{s}").unwrap();
         let arguments = serde_json::json!({ "s": value, "a": other });
         prop_assert_eq!(template.render(&arguments), value);
     }
 
     #[test]
-    fn a_template_is_shown_as_it_was_written(template in prop_oneof![template(), soup()]) {
+    fn template_displays_its_source(template in prop_oneof![template(), soup()]) {
         if let Ok(read) = IntentTemplate::parse(&template) {
             prop_assert_eq!(read.to_string(), template);
             prop_assert_eq!(IntentTemplate::parse(&read.to_string()), Ok(read));
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fault_lies_on_a_character_of_the_template(bytes in vec(any::<u8>(), 0..80), soup in soup()) {
+    fn error_position_is_a_character_boundary(bytes in vec(any::<u8>(), 0..80), soup in soup()) {
         for template in [String::from_utf8_lossy(&bytes).into_owned(), soup] {
             if let Err(error) = IntentTemplate::parse(&template) {
                 prop_assert!(template.is_char_boundary(error.at), "{:?} {:?}", template, error);

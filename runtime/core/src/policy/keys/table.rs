@@ -1,354 +1,161 @@
 //! Table of all keys of configuration and policy.
 
-use super::{Audience, EnumKind, Key, KeyScope, Merge, ValueKind};
+use super::EnumKind::{Access, Verbs, Verdicts, WriteModes};
+use super::ValueKind::{
+    Count, Flag, Globs, ListOf, Names, Object, Objects, OneOf, Path, Patterns, Policy,
+};
+use super::{Audience, Key, KeyScope, Merge};
 
-const fn any(
-    key: &'static str,
-    kind: ValueKind,
-    merge: Merge,
-    about: &'static str,
-    example: &'static str,
-) -> Key {
-    Key {
-        key,
-        kind,
-        scope: KeyScope::Any,
-        audience: Audience::Any,
-        merge,
-        about,
-        example,
-    }
+/// Rows of `"key": KIND, MERGE, SCOPE, AUDIENCE, "about", "example as JSON";`.
+macro_rules! keys {
+    ($($key:literal: $kind:expr, $merge:ident, $scope:ident, $audience:ident, $about:literal, $example:literal;)*) => {
+        /// All keys, in the order of the documentation.
+        pub const KEYS: &[Key] = &[$(Key {
+            key: $key,
+            kind: $kind,
+            scope: KeyScope::$scope,
+            audience: Audience::$audience,
+            merge: Merge::$merge,
+            about: $about,
+            example: $example,
+        }),*];
+    };
 }
 
-const fn configuration(field: Key) -> Key {
-    Key {
-        scope: KeyScope::Configuration,
-        ..field
-    }
-}
-
-const fn human(field: Key) -> Key {
-    Key {
-        audience: Audience::Human,
-        ..field
-    }
-}
-
-/// All keys, in the order of the documentation.
-pub const KEYS: &[Key] = &[
-    any(
-        "roots",
-        ValueKind::Objects,
-        Merge::Roots,
+keys! {
+    "roots": Objects, Roots, Any, Any,
         "The directories that may be used",
-        r#"[{"path": "/home/me/repo"}]"#,
-    ),
-    any(
-        "roots/path",
-        ValueKind::Path,
-        Merge::Roots,
+        r#"[{"path": "/home/me/repo"}]"#;
+    "roots/path": Path, Roots, Any, Any,
         "The absolute path of the directory; in a policy, of a subtree",
-        r#""/home/me/repo""#,
-    ),
-    configuration(any(
-        "roots/default",
-        ValueKind::Flag,
-        Merge::Identity,
-        "Relative paths begin here; without one they begin in the only root",
-        "true",
-    )),
-    configuration(any(
-        "roots/optional",
-        ValueKind::Flag,
-        Merge::Identity,
-        "The other roots are served without this one if it cannot be opened",
-        "true",
-    )),
-    configuration(any(
-        "roots/access",
-        ValueKind::OneOf(EnumKind::Access),
-        Merge::Min,
-        "`read` to look only, else files may be changed",
-        r#""read""#,
-    )),
-    any(
-        "roots/blocked",
-        ValueKind::Flag,
-        Merge::Or,
-        "The subtree is closed",
-        "true",
-    ),
-    any(
-        "roots/allow",
-        ValueKind::Globs,
-        Merge::Intersection,
-        "Globs of what is open in it; all of it if absent",
-        r#"["src/**"]"#,
-    ),
-    any(
-        "roots/deny",
-        ValueKind::Globs,
-        Merge::Union,
-        "Globs of what nobody may touch in it",
-        r#"[".env"]"#,
-    ),
-    any(
-        "roots/immutable",
-        ValueKind::Globs,
-        Merge::Union,
-        "Globs of what nobody may change in it",
-        r#"["*.lock"]"#,
-    ),
-    any(
-        "deny",
-        ValueKind::Globs,
-        Merge::Union,
-        "Globs of what nobody may touch in any root; one without `/` is for names at any depth",
-        r#"[".env", "*.{key,pem}"]"#,
-    ),
-    any(
-        "immutable",
-        ValueKind::Globs,
-        Merge::Union,
-        "Globs of what nobody may change in any root",
-        r#"["*.lock"]"#,
-    ),
-    any(
-        "allow_scopes",
-        ValueKind::Patterns,
-        Merge::Intersection,
-        "Scopes that are allowed; what no scope list names is then denied",
-        r#"["read:file", "write:file:/home/me/repo/src"]"#,
-    ),
-    any(
-        "ask_scopes",
-        ValueKind::Patterns,
-        Merge::Intersection,
-        "Scopes that a person is asked about",
-        r#"["write:file"]"#,
-    ),
-    any(
-        "deny_scopes",
-        ValueKind::Patterns,
-        Merge::Union,
+        r#""/home/me/repo""#;
+    "roots/default": Flag, Identity, Configuration, Any,
+        "Relative paths begin in this root; if none is the default, in the only root",
+        "true";
+    "roots/optional": Flag, Identity, Configuration, Any,
+        "Skip this root if it cannot be opened",
+        "true";
+    "roots/access": OneOf(Access), Min, Configuration, Any,
+        "`read` for reading only; other levels also allow changes",
+        r#""read""#;
+    "roots/blocked": Flag, Or, Any, Any,
+        "Deny the whole subtree",
+        "true";
+    "roots/allow": Globs, Intersection, Any, Any,
+        "Globs of the files that may be used; all files if absent",
+        r#"["src/**"]"#;
+    "roots/deny": Globs, Union, Any, Any,
+        "Globs of files that are always denied, even if granted",
+        r#"[".env"]"#;
+    "roots/immutable": Globs, Union, Any, Any,
+        "Globs of files that can never be changed, even if granted",
+        r#"["*.lock"]"#;
+    "deny": Globs, Union, Any, Any,
+        "Globs of files that are denied in every root, even if granted; one without `/` matches names at any depth",
+        r#"[".env", "*.{key,pem}"]"#;
+    "immutable": Globs, Union, Any, Any,
+        "Globs of files that cannot be changed in any root, even if granted",
+        r#"["*.lock"]"#;
+    "allow_scopes": Patterns, Intersection, Any, Any,
+        "Scopes that are allowed; scopes in no list are then denied",
+        r#"["read:file", "write:file:/home/me/repo/src"]"#;
+    "ask_scopes": Patterns, Intersection, Any, Any,
+        "Scopes that need approval",
+        r#"["write:file"]"#;
+    "deny_scopes": Patterns, Union, Any, Any,
         "Scopes that are denied",
-        r#"["execute"]"#,
-    ),
-    any(
-        "delegate_only",
-        ValueKind::Patterns,
-        Merge::Intersection,
-        "Scopes that may be handed to children and not used",
-        r#"["write:file:/home/me/repo"]"#,
-    ),
-    any(
-        "otherwise",
-        ValueKind::OneOf(EnumKind::Verdicts),
-        Merge::Max,
-        "The verdict on what no scope list names; if absent `deny` where there is a list that allows or asks, else `allow`",
-        r#""ask""#,
-    ),
-    any(
-        "tools",
-        ValueKind::Names,
-        Merge::Intersection,
+        r#"["execute"]"#;
+    "delegate_only": Patterns, Intersection, Any, Any,
+        "Scopes that children may use and the worker itself may not",
+        r#"["write:file:/home/me/repo"]"#;
+    "otherwise": OneOf(Verdicts), Max, Any, Any,
+        "The verdict on scopes in no list; by default `deny` if there is a list that allows or asks, else `allow`",
+        r#""ask""#;
+    "tools": Names, Intersection, Any, Any,
         "The tools that may be called; all if absent",
-        r#"["grep", "read_file"]"#,
-    ),
-    any(
-        "verbs",
-        ValueKind::ListOf(EnumKind::Verbs),
-        Merge::Intersection,
+        r#"["grep", "read_file"]"#;
+    "verbs": ListOf(Verbs), Intersection, Any, Any,
         "The verbs that may be used",
-        r#"["read"]"#,
-    ),
-    any(
-        "write_modes",
-        ValueKind::ListOf(EnumKind::WriteModes),
-        Merge::Intersection,
-        "The ways in which files may be written",
-        r#"["create", "append"]"#,
-    ),
-    any(
-        "access",
-        ValueKind::OneOf(EnumKind::Access),
-        Merge::Min,
-        "How far a worker may go: `read`, `interact` or `full`",
-        r#""interact""#,
-    ),
-    any(
-        "allow_escape",
-        ValueKind::Flag,
-        Merge::And,
-        "False denies what lies outside every root, even if granted; a policy may say true only where the configuration does",
-        "false",
-    ),
-    any(
-        "follow_symlinks",
-        ValueKind::Flag,
-        Merge::And,
-        "Links are followed",
-        "false",
-    ),
-    any(
-        "network",
-        ValueKind::Flag,
-        Merge::And,
-        "Scopes of the resource `network` may be used; MCP servers are governed by scopes of `mcp` alone",
-        "true",
-    ),
-    any(
-        "read_only",
-        ValueKind::Flag,
-        Merge::Or,
-        "Nothing may be changed",
-        "true",
-    ),
-    any(
-        "strict_hardlinks",
-        ValueKind::Flag,
-        Merge::Or,
-        "Files with more than one name (hard links) are neither read nor copied",
-        "true",
-    ),
-    any(
-        "require_preview",
-        ValueKind::Flag,
-        Merge::Or,
-        "A change must have been previewed",
-        "true",
-    ),
-    human(any(
-        "require_approval",
-        ValueKind::Flag,
-        Merge::Or,
-        "Every change needs a person",
-        "true",
-    )),
-    any(
-        "read_max_bytes",
-        ValueKind::Count,
-        Merge::Min,
-        "The largest file or piece of a file returned; 0 is without limit",
-        "65536",
-    ),
-    any(
-        "write_max_bytes",
-        ValueKind::Count,
-        Merge::Min,
-        "The largest file written; 0 is without limit",
-        "1048576",
-    ),
-    any(
-        "max_results",
-        ValueKind::Count,
-        Merge::Min,
-        "The most entries in one answer; 0 is without limit",
-        "100",
-    ),
-    any(
-        "max_calls",
-        ValueKind::Count,
-        Merge::Min,
-        "The most calls of a worker; 0 is without limit",
-        "500",
-    ),
-    any(
-        "ttl_ms",
-        ValueKind::Count,
-        Merge::Min,
-        "How long a worker may live; 0 is without limit",
-        "600000",
-    ),
-    any(
-        "min_interval_ms",
-        ValueKind::Count,
-        Merge::Max,
-        "The least time between two calls",
-        "50",
-    ),
-    any(
-        "budget",
-        ValueKind::Object,
-        Merge::Min,
-        "What a worker and all beneath it may spend; a figure that is absent is without limit",
-        r#"{"calls": 1000, "files_touched": 50}"#,
-    ),
-    any(
-        "budget/calls",
-        ValueKind::Count,
-        Merge::Min,
+        r#"["read"]"#;
+    "write_modes": ListOf(WriteModes), Intersection, Any, Any,
+        "The modes in which files may be written",
+        r#"["create", "append"]"#;
+    "access": OneOf(Access), Min, Any, Any,
+        "The access level: `read`, `interact` (also change) or `full` (also execute)",
+        r#""interact""#;
+    "allow_escape": Flag, And, Any, Any,
+        "If false, paths outside all roots are denied, even if granted; a policy may set true only if the configuration does",
+        "false";
+    "follow_symlinks": Flag, And, Any, Any,
+        "Whether symbolic links are followed",
+        "false";
+    "network": Flag, And, Any, Any,
+        "Whether scopes of the resource `network` may be used; MCP servers are governed by scopes of `mcp`",
+        "true";
+    "read_only": Flag, Or, Any, Any,
+        "Deny all changes",
+        "true";
+    "strict_hardlinks": Flag, Or, Any, Any,
+        "Refuse to read or copy files with several hard links",
+        "true";
+    "require_preview": Flag, Or, Any, Any,
+        "Require a preview before each change",
+        "true";
+    "require_approval": Flag, Or, Any, Human,
+        "Require approval of every change",
+        "true";
+    "read_max_bytes": Count, Min, Any, Any,
+        "Maximum size of a returned file or part of a file, in bytes; 0 is unlimited",
+        "65536";
+    "write_max_bytes": Count, Min, Any, Any,
+        "Maximum size of a written file, in bytes; 0 is unlimited",
+        "1048576";
+    "max_results": Count, Min, Any, Any,
+        "Maximum number of entries in one result; 0 is unlimited",
+        "100";
+    "max_calls": Count, Min, Any, Any,
+        "Maximum number of calls of a worker; 0 is unlimited",
+        "500";
+    "ttl_ms": Count, Min, Any, Any,
+        "Lifetime of a worker, in milliseconds; 0 is unlimited",
+        "600000";
+    "min_interval_ms": Count, Max, Any, Any,
+        "Minimum time between two calls, in milliseconds",
+        "50";
+    "budget": Object, Min, Any, Any,
+        "Budget of a worker and its descendants; an absent member is unlimited",
+        r#"{"calls": 1000, "files_touched": 50}"#;
+    "budget/calls": Count, Min, Any, Any,
         "Tool calls",
-        "1000",
-    ),
-    any(
-        "budget/bytes_written",
-        ValueKind::Count,
-        Merge::Min,
+        "1000";
+    "budget/bytes_written": Count, Min, Any, Any,
         "Bytes written",
-        "10485760",
-    ),
-    any(
-        "budget/files_touched",
-        ValueKind::Count,
-        Merge::Min,
+        "10485760";
+    "budget/files_touched": Count, Min, Any, Any,
         "Files and directories changed",
-        "50",
-    ),
-    any(
-        "budget/children",
-        ValueKind::Count,
-        Merge::Min,
+        "50";
+    "budget/children": Count, Min, Any, Any,
         "Child workers, at any depth",
-        "4",
-    ),
-    configuration(any(
-        "grantable",
-        ValueKind::Patterns,
-        Merge::Identity,
-        "Scopes that a person may grant beyond the roots",
-        r#"["read:file:/home/me/other"]"#,
-    )),
-    configuration(any(
-        "allow",
-        ValueKind::Patterns,
-        Merge::Identity,
-        "Scopes other than of files that are allowed",
-        r#"["read:mcp:notes"]"#,
-    )),
-    configuration(any(
-        "protect",
-        ValueKind::Globs,
-        Merge::Union,
-        "Globs of files that only a grant naming them lets change",
-        r#"["deploy.toml"]"#,
-    )),
-    configuration(any(
-        "strict",
-        ValueKind::Flag,
-        Merge::Or,
-        "Refuse policies whose allow globs name more than their issuer's",
-        "true",
-    )),
-    configuration(any(
-        "restrictions",
-        ValueKind::Objects,
-        Merge::Union,
-        "What is taken away from the rest of the configuration, as by an earlier source of it",
-        r#"[{"roots": [{"path": "/home/me/repo", "access": "read"}]}]"#,
-    )),
-    configuration(any(
-        "restrictions/roots",
-        ValueKind::Objects,
-        Merge::Roots,
-        "Roots that open nothing; within each of them, its access and globs hold",
-        r#"[{"path": "/home/me/repo", "access": "read"}]"#,
-    )),
-    configuration(any(
-        "restrictions/policy",
-        ValueKind::Policy,
-        Merge::Intersection,
-        "A policy that holds, too",
-        r#"{"allow_scopes": ["read:file"]}"#,
-    )),
-];
+        "4";
+    "grantable": Patterns, Identity, Configuration, Any,
+        "Scopes that a person may grant outside the roots",
+        r#"["read:file:/home/me/other"]"#;
+    "allow": Patterns, Identity, Configuration, Any,
+        "Scopes of resources other than files that are allowed",
+        r#"["read:mcp:notes"]"#;
+    "protect": Globs, Union, Configuration, Any,
+        "Globs of protected files; changing one requires a grant that names it",
+        r#"["deploy.toml"]"#;
+    "strict": Flag, Or, Configuration, Any,
+        "Reject policies whose allow globs cover more than their issuer's",
+        "true";
+    "restrictions": Objects, Union, Configuration, Any,
+        "Restrictions on this configuration, such as those of an earlier source",
+        r#"[{"roots": [{"path": "/home/me/repo", "access": "read"}]}]"#;
+    "restrictions/roots": Objects, Roots, Configuration, Any,
+        "Roots that grant nothing; inside each of them, its access and globs apply",
+        r#"[{"path": "/home/me/repo", "access": "read"}]"#;
+    "restrictions/policy": Policy, Intersection, Configuration, Any,
+        "A policy that applies in addition",
+        r#"{"allow_scopes": ["read:file"]}"#;
+}

@@ -9,7 +9,7 @@ use crate::policy::{LayerName, Policy, Verdict};
 use Verdict::{Allow, Ask, Deny};
 
 #[test]
-fn an_explanation_names_the_layer_the_rule_and_the_smallest_grant() {
+fn explanation_names_layer_rule_and_smallest_grant() {
     let session = host().session(
         &host()
             .admit(&Policy::new().deny_glob("**/.env"), Origin::Human)
@@ -72,7 +72,7 @@ fn an_explanation_names_the_layer_the_rule_and_the_smallest_grant() {
 }
 
 #[test]
-fn an_explanation_is_a_sentence() {
+fn explanation_displays_as_a_sentence() {
     let host = configured(
         &json!({ "roots": [{ "path": "/r", "deny": ["no"], "immutable": ["*.lock"] }] }),
     );
@@ -92,7 +92,7 @@ fn an_explanation_is_a_sentence() {
 }
 
 #[test]
-fn an_explanation_tells_globs_of_one_root_from_those_of_all() {
+fn explanation_distinguishes_root_globs_from_global_globs() {
     let root = json!({ "path": "/r", "deny": ["a"], "immutable": ["i"] });
     let policy = json!({ "roots": [root], "deny": ["b"], "immutable": ["j"] });
     let worker = under(&host(), &Policy::parse(&policy).unwrap());
@@ -104,7 +104,7 @@ fn an_explanation_tells_globs_of_one_root_from_those_of_all() {
 }
 
 #[test]
-fn an_explanation_tells_what_allow_globs_leave_out_from_what_is_not_listed() {
+fn explanation_distinguishes_allow_globs_from_unlisted_roots() {
     let roots = json!([{ "path": "/r/a", "allow": ["x"] }, { "path": "/r/b" }]);
     let policy = Policy::parse(&json!({ "roots": roots })).unwrap();
     let worker = under(&host(), &policy);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::call::Origin;
 use crate::config::Config;
 use crate::path::VirtualPath;
-use crate::policy::{Authority, KEYS, Key, KeyScope, Policy, PolicyRoot};
+use crate::policy::{Audience, Authority, KEYS, Key, KeyScope, Policy, PolicyRoot, ValueKind};
 use crate::scope::{Scope, Verb};
 
 /// A configuration without the key and one with it. A new key needs a case here.
@@ -167,5 +167,13 @@ fn every_key_of_a_policy_changes_something() {
         }
         members.remove("grantable");
         assert_ne!(under(&json!({})), under(&with), "{}", field.key);
+    }
+}
+
+#[test]
+fn only_flags_of_a_policy_have_an_audience() {
+    for field in KEYS.iter().filter(|field| field.audience != Audience::Any) {
+        assert_eq!((field.kind, field.parent()), (ValueKind::Flag, None));
+        assert!(field.stands_in(KeyScope::Policy), "{}", field.key);
     }
 }

@@ -150,9 +150,10 @@ fn policy_with(delegates: bool) -> impl Strategy<Value = Policy> {
                         .require_approval(approval)
                         .network(network);
                 }
-                policy.limits.max_calls = limit;
-                policy.limits.min_interval_ms = limit;
-                policy
+                match limit {
+                    Some(limit) => policy.max_calls(limit).min_interval_ms(limit),
+                    None => policy,
+                }
             },
         )
 }
@@ -256,7 +257,7 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn a_configuration_decides_the_same_once_written_and_read(
+    fn configuration_round_trip_keeps_all_verdicts(
         config in configuration(),
         granted in grants(),
     ) {
@@ -280,24 +281,24 @@ proptest! {
     }
 
     #[test]
-    fn an_overlay_is_never_more_open(a in chain(true), p in layer(true), need in need(), grants in grants()) {
+    fn overlay_never_widens(a in chain(true), p in layer(true), need in need(), grants in grants()) {
         prop_assert!(a.overlay(&p).judge(&need, &grants) >= a.judge(&need, &grants));
         prop_assert!(a.session(&p).judge(&need, &grants) >= a.judge(&need, &grants));
     }
 
     #[test]
-    fn a_child_is_never_more_open_than_its_parent(a in chain(false), p in layer(false), need in need(), grants in grants()) {
+    fn child_never_exceeds_its_parent(a in chain(false), p in layer(false), need in need(), grants in grants()) {
         prop_assert!(a.narrow(&p).judge(&need, &grants) >= a.judge(&need, &grants));
         prop_assert!(a.narrow(&p).judge(&need, &grants) >= HOST.judge(&need, &grants));
     }
 
     #[test]
-    fn a_child_is_never_more_open_than_what_its_parent_may_hand_on(a in chain(true), p in layer(true), need in need(), grants in grants()) {
+    fn child_never_exceeds_what_its_parent_may_delegate(a in chain(true), p in layer(true), need in need(), grants in grants()) {
         prop_assert!(a.narrow(&p).judge(&need, &grants) >= a.narrow(&top()).judge(&need, &grants));
     }
 
     #[test]
-    fn layers_commute_and_once_is_enough(a in chain(true), p in layer(true), q in layer(true), need in need(), grants in grants()) {
+    fn layers_are_commutative_and_idempotent(a in chain(true), p in layer(true), q in layer(true), need in need(), grants in grants()) {
         let judge = |authority: &Authority| {
             (authority.judge(&need, &grants), *authority.limits(), authority.flags(), authority.access())
         };
@@ -309,13 +310,13 @@ proptest! {
     }
 
     #[test]
-    fn joined_layers_are_the_tightest_of_each(a in chain(true), p in layer(true), q in layer(true), need in need()) {
+    fn verdict_is_the_maximum_of_all_layers(a in chain(true), p in layer(true), q in layer(true), need in need()) {
         let both = a.overlay(&p).overlay(&q).judge(&need, &[]);
         prop_assert_eq!(both, a.overlay(&p).judge(&need, &[]).max(a.overlay(&q).judge(&need, &[])));
     }
 
     #[test]
-    fn the_order_of_a_list_never_matters(policy in policy_with(true), need in need()) {
+    fn order_of_list_entries_is_irrelevant(policy in policy_with(true), need in need()) {
         let mut turned = policy.clone();
         let lists = &mut turned.scopes;
         for list in [&mut lists.allow, &mut lists.ask, &mut lists.deny, &mut lists.delegate_only] {
@@ -327,14 +328,14 @@ proptest! {
     }
 
     #[test]
-    fn a_deny_beats_whatever_else_a_policy_says(policy in policy_with(true), need in need(), grants in grants()) {
+    fn deny_scope_overrides_the_rest_of_a_policy(policy in policy_with(true), need in need(), grants in grants()) {
         let denied = policy.deny(&need.to_string()).allow("*");
         let worker = HOST.narrow(&compiled(&denied));
         prop_assert_eq!(worker.judge(&need, &grants), Verdict::Deny);
     }
 
     #[test]
-    fn grants_open_what_asks_and_nothing_else(a in chain(true), need in need(), grants in grants()) {
+    fn grants_only_turn_ask_into_allow(a in chain(true), need in need(), grants in grants()) {
         let before = a.judge(&need, &[]);
         let after = a.judge(&need, &grants);
         match before {
@@ -345,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn an_explanation_agrees_with_the_verdict_and_its_grant_helps(a in chain(true), need in need(), grants in grants()) {
+    fn explanation_agrees_with_the_verdict_and_its_grant_suffices(a in chain(true), need in need(), grants in grants()) {
         let explained = a.explain(&need, &grants);
         prop_assert_eq!(explained.verdict, a.judge(&need, &grants));
         if let Some(grant) = explained.grant {
@@ -354,14 +355,14 @@ proptest! {
     }
 
     #[test]
-    fn a_mount_that_is_not_reached_holds_nothing(a in chain(true), prefix in select(ROOTS), need in need()) {
+    fn unreached_mount_denies_everything(a in chain(true), prefix in select(ROOTS), need in need()) {
         let prefix = crate::VirtualPath::parse(prefix, None).unwrap();
         let beneath = need.path().is_some_and(|path| path.starts_with(&prefix));
         prop_assert!(!beneath || a.reaches(&prefix) || a.judge(&need, &[]) == Verdict::Deny);
     }
 
     #[test]
-    fn an_unknown_key_is_refused_and_never_passed_over(policy in policy_with(true), key in "[a-z_]{1,12}", junk in any::<bool>()) {
+    fn unknown_keys_are_rejected(policy in policy_with(true), key in "[a-z_]{1,12}", junk in any::<bool>()) {
         prop_assume!(crate::policy::Key::find(&key).is_none());
         let mut value = serde_json::to_value(&policy).unwrap();
         prop_assert_eq!(&Policy::parse(&value).unwrap(), &policy);
@@ -371,7 +372,7 @@ proptest! {
     }
 
     #[test]
-    fn a_denied_name_stays_denied_in_every_spelling(
+    fn denied_name_is_denied_in_every_spelling(
         policy in policy_with(false),
         path in select(&["/r/a/b", "/r/a/b/k.key", "/r/b/c", "/r/.git/config", "/r/x.lock", "/s/b/.env", "/s/m.rs"][..]),
         choices in proptest::collection::vec(any::<u8>(), 16),

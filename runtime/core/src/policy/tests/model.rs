@@ -173,7 +173,7 @@ fn merged(parts: &[&Part]) -> Layer {
 }
 
 #[test]
-fn every_pair_of_policies_in_a_small_world_is_judged_as_the_oracle_says() {
+fn every_pair_of_policies_agrees_with_the_model() {
     let config = json!({
         "roots": [{ "path": "/r" }, { "path": "/s", "access": "read" }],
         "grantable": ["read:file:/x"],

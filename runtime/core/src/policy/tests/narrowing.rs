@@ -70,7 +70,7 @@ fn patterns_are_admitted_against_roots_grants_and_denies() {
 }
 
 #[test]
-fn a_child_may_hold_what_its_parent_must_ask_for() {
+fn child_may_be_allowed_what_its_parent_must_ask_for() {
     let parent = under(
         &host(),
         &Policy::new().allow("read:file").ask("write:file:/r/a"),
@@ -98,7 +98,7 @@ fn a_child_may_hold_what_its_parent_must_ask_for() {
 }
 
 #[test]
-fn a_parent_that_leaves_the_rest_open_or_asked_holds_the_rest() {
+fn otherwise_allow_or_ask_lets_a_parent_delegate_the_rest() {
     let parent = under(
         &host(),
         &Policy::new().allow("read:file:/r/a").otherwise(Ask),
@@ -128,7 +128,7 @@ fn a_parent_that_leaves_the_rest_open_or_asked_holds_the_rest() {
 }
 
 #[test]
-fn what_a_configuration_leaves_unsaid_is_closed() {
+fn defaults_of_a_configuration_are_restrictive() {
     let host = host();
     assert!(!host.allows_escape() && !host.allows_network() && host.follows_symlinks());
     assert!(!host.read_only() && !host.requires_preview() && !host.requires_approval());
@@ -142,7 +142,7 @@ fn what_a_configuration_leaves_unsaid_is_closed() {
 }
 
 #[test]
-fn every_flag_is_joined_its_own_way() {
+fn flags_merge_by_and_or_or() {
     let open = configured(&json!({ "allow_escape": true, "network": true }));
     let silent = under(&open, &Policy::new());
     for worker in [&open, &silent] {
@@ -228,7 +228,7 @@ fn limited() -> Policy {
 }
 
 #[test]
-fn every_limit_is_joined_to_the_tighter() {
+fn limits_merge_to_the_tighter() {
     let child = under(&host(), &limited());
     let two = Policy::new()
         .read_max_bytes(8)
@@ -248,7 +248,7 @@ fn every_limit_is_joined_to_the_tighter() {
 }
 
 #[test]
-fn a_limit_may_only_be_tightened() {
+fn looser_limits_are_rejected() {
     let child = under(&host(), &limited());
     admitted(&child, &limited());
     expands(
@@ -295,7 +295,7 @@ fn a_limit_may_only_be_tightened() {
 }
 
 #[test]
-fn sets_and_levels_may_only_shrink() {
+fn wider_sets_and_access_levels_are_rejected() {
     let sets = Policy::new()
         .tools(["a", "b"])
         .verbs([Verb::Read])
@@ -339,7 +339,7 @@ fn sets_and_levels_may_only_shrink() {
 }
 
 #[test]
-fn a_configuration_is_read_or_refused_at_its_place() {
+fn configuration_errors_point_at_the_member() {
     let refuse = |value: serde_json::Value, kind, field: &str| {
         let error = Config::parse(&value).unwrap_err();
         assert_eq!((error.kind(), error.field()), (kind, field));
@@ -396,7 +396,7 @@ fn a_configuration_is_read_or_refused_at_its_place() {
 }
 
 #[test]
-fn a_configuration_with_a_bad_glob_gives_no_authority() {
+fn invalid_glob_in_configuration_is_rejected() {
     let bad = RootConfig {
         deny: vec!["/x".to_owned()],
         ..RootConfig::new(path("/r"))
@@ -415,7 +415,7 @@ fn a_configuration_with_a_bad_glob_gives_no_authority() {
 }
 
 #[test]
-fn what_may_only_be_handed_on_is_denied_to_the_worker_and_open_to_its_child() {
+fn delegate_only_is_denied_to_the_worker_and_allowed_to_its_child() {
     let parent = under(
         &host(),
         &Policy::new()
@@ -451,7 +451,7 @@ fn what_may_only_be_handed_on_is_denied_to_the_worker_and_open_to_its_child() {
 }
 
 #[test]
-fn handing_on_does_not_pass_a_deny_or_an_ask_of_the_same_worker() {
+fn delegate_only_does_not_override_deny_or_ask() {
     let handing = Policy::new().delegate_only("write:file:/r/a");
     let denied = under(&host(), &handing.clone().deny("write:file:/r/a/x"));
     let child = under(&denied, &Policy::new());
@@ -468,7 +468,7 @@ fn handing_on_does_not_pass_a_deny_or_an_ask_of_the_same_worker() {
 }
 
 #[test]
-fn flags_levels_and_verbs_close_what_they_name() {
+fn flags_access_and_verbs_deny_their_verbs() {
     let all = configured(&json!({
         "roots": [{ "path": "/" }], "allow": ["*"], "grantable": ["*"], "network": true, "allow_escape": true,
     }));
@@ -514,7 +514,7 @@ fn flags_levels_and_verbs_close_what_they_name() {
 }
 
 #[test]
-fn a_mount_is_reached_only_if_every_layer_leaves_something_of_it() {
+fn reaches_requires_every_layer_to_leave_something() {
     let two = configured(
         &json!({ "roots": [{ "path": "/r" }, { "path": "/s" }], "grantable": ["read:file:/new"] }),
     );
@@ -568,7 +568,7 @@ fn a_mount_is_reached_only_if_every_layer_leaves_something_of_it() {
 }
 
 #[test]
-fn a_mount_is_reached_by_what_could_be_granted_of_files() {
+fn reaches_includes_grantable_files() {
     let reach = |authority: &Authority| {
         ["/r", "/s", "/new", "/x"].map(|mount| authority.reaches(&path(mount)))
     };
@@ -589,7 +589,7 @@ fn a_mount_is_reached_by_what_could_be_granted_of_files() {
 }
 
 #[test]
-fn one_of_several_listed_roots_is_enough_to_hold_a_subtree() {
+fn subtree_in_one_of_several_roots_is_held() {
     let parent = under(&host(), &Policy::new().root("/r/a").root("/r/b"));
     admitted(&parent, &Policy::new().root("/r/a/x"));
     admitted(&parent, &Policy::new().root("/r/b").allow("read:file:/r/a"));
@@ -606,7 +606,7 @@ fn one_of_several_listed_roots_is_enough_to_hold_a_subtree() {
 }
 
 #[test]
-fn inherit_leaves_everything_and_nothing_leaves_what_it_then_allows() {
+fn inherit_allows_everything_and_nothing_denies_the_rest() {
     let need = "read:file:/r/a";
     check(&under(&host(), &Policy::inherit()), need, &[], Allow);
     assert_eq!(Policy::inherit(), Policy::new());

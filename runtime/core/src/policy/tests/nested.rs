@@ -119,7 +119,7 @@ fn array(roots: &[Root]) -> Value {
 }
 
 #[test]
-fn the_innermost_of_every_combination_of_configured_roots_decides() {
+fn innermost_configured_root_decides() {
     let needs = needs();
     let granted: Vec<Coverage> = vec!["*:file:/r/a".parse().unwrap()];
     let mut seen = 0_u64;
@@ -154,7 +154,7 @@ fn the_innermost_of_every_combination_of_configured_roots_decides() {
 }
 
 #[test]
-fn the_innermost_of_every_combination_of_roots_of_a_policy_decides() {
+fn innermost_policy_root_decides() {
     let needs = needs();
     let host = configured(&json!({ "roots": [{ "path": "/" }] }));
     let mut seen = 0_u64;
@@ -217,7 +217,7 @@ proptest! {
 
     /// The verdict does not depend on the order of the roots.
     #[test]
-    fn the_order_of_nested_roots_never_matters(
+    fn order_of_nested_roots_is_irrelevant(
         said in proptest::collection::vec((select(&PLACES[..]), any::<[bool; 5]>()), 0..5),
         need in select(needs()),
     ) {
@@ -236,7 +236,7 @@ proptest! {
 
     /// A grant turns ask into allow, and nothing else.
     #[test]
-    fn a_closed_nested_root_is_never_more_open_than_an_open_one(
+    fn closing_a_nested_root_never_widens(
         said in proptest::collection::vec((select(&PLACES[..2]), any::<[bool; 5]>()), 0..3),
         need in select(needs()),
     ) {

@@ -41,7 +41,7 @@ fn is_reached(authority: &Authority, path: &str) -> bool {
 }
 
 #[test]
-fn open_folders_are_those_that_the_policy_leaves() {
+fn open_folders_follow_the_policy() {
     let host =
         configured(&json!({ "roots": [{ "path": "/r" }, { "path": "/s", "access": "read" }] }));
     assert_eq!(shown(&host), ["`/r` (read and write)", "`/s` (read only)"]);
@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn what_is_offered_can_be_used_and_what_can_be_used_is_reached(
+    fn open_folders_are_usable_and_usable_paths_are_reached(
         roots in proptest::collection::vec(root(true), 1..4),
         policies in proptest::collection::vec(policy(), 0..3),
     ) {

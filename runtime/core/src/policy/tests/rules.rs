@@ -11,7 +11,7 @@ use crate::scope::ScopePattern;
 use Verdict::{Allow, Ask, Deny};
 
 #[test]
-fn a_protected_file_needs_a_grant_that_names_it() {
+fn protected_file_requires_a_grant_that_names_it() {
     for name in [
         ".git",
         ".git/config",
@@ -215,7 +215,7 @@ const PROTECTED: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn protected_names_say_why_they_are_protected() {
+fn protected_names_have_a_reason() {
     for (why, names) in PROTECTED {
         for name in *names {
             let host =
@@ -277,7 +277,7 @@ fn ordinary_names_are_not_protected() {
 }
 
 #[test]
-fn a_protected_file_that_a_policy_also_asks_about_still_needs_its_own_grant() {
+fn protected_file_in_ask_scopes_requires_an_exact_grant() {
     let worker = under(&host(), &Policy::new().ask("write"));
     check(&worker, "write:file:/r/AGENTS.md", &["write"], Ask);
     check(
@@ -290,7 +290,7 @@ fn a_protected_file_that_a_policy_also_asks_about_still_needs_its_own_grant() {
 }
 
 #[test]
-fn more_names_can_be_protected() {
+fn protect_adds_protected_names() {
     let host = configured(&json!({ "roots": [{ "path": "/r" }], "protect": ["policy/**"] }));
     check(
         &host,
@@ -304,7 +304,7 @@ fn more_names_can_be_protected() {
 }
 
 #[test]
-fn who_is_spawned_without_a_policy_asks_for_everything() {
+fn worker_without_a_policy_asks_for_everything() {
     let worker = under(&host(), &Policy::ask_for_everything());
     check(&worker, "read:file:/r/a", &[], Ask);
     check(&worker, "read:file:/r/a", &["read:file:/r"], Allow);
@@ -313,7 +313,7 @@ fn who_is_spawned_without_a_policy_asks_for_everything() {
 }
 
 #[test]
-fn a_root_for_reading_asks_to_be_written_only_where_that_can_be_granted() {
+fn write_in_a_read_only_root_asks_only_if_grantable() {
     let config = |grantable| {
         let root = RootConfig::read_only(path("/r"));
         let config = Config {
@@ -340,7 +340,7 @@ fn a_root_for_reading_asks_to_be_written_only_where_that_can_be_granted() {
 }
 
 #[test]
-fn what_the_allow_globs_of_a_configured_root_leave_out_cannot_be_granted() {
+fn files_outside_configured_allow_globs_cannot_be_granted() {
     let root = RootConfig {
         allow: vec!["src/**".to_owned()],
         ..RootConfig::new(path("/r"))
@@ -356,7 +356,7 @@ fn what_the_allow_globs_of_a_configured_root_leave_out_cannot_be_granted() {
 }
 
 #[test]
-fn a_blocked_root_is_closed_to_all() {
+fn blocked_root_denies_everything() {
     let blocked = RootConfig {
         blocked: true,
         ..RootConfig::new(path("/r/s"))
@@ -385,7 +385,7 @@ fn a_blocked_root_is_closed_to_all() {
 }
 
 #[test]
-fn globs_of_overlapping_roots_are_joined() {
+fn globs_of_overlapping_roots_are_united() {
     let outer = RootConfig {
         deny: vec!["in/x".to_owned()],
         ..RootConfig::new(path("/r"))
@@ -401,7 +401,7 @@ fn globs_of_overlapping_roots_are_joined() {
 }
 
 #[test]
-fn globs_for_all_roots_hold_in_each_and_at_any_depth_outside() {
+fn global_globs_apply_in_each_root_and_at_any_depth_outside() {
     let worker = under(
         &host(),
         &Policy::new()
@@ -425,7 +425,7 @@ fn globs_for_all_roots_hold_in_each_and_at_any_depth_outside() {
 }
 
 #[test]
-fn a_deny_glob_covers_what_it_names_in_every_form() {
+fn deny_globs_cover_every_spelling() {
     let cases: &[(&str, &[&str], &[&str])] = &[
         (
             "**/.git/**",
@@ -462,7 +462,7 @@ fn a_deny_glob_covers_what_it_names_in_every_form() {
 }
 
 #[test]
-fn globs_that_cost_too_much_or_protect_nothing_are_refused() {
+fn expensive_or_useless_globs_are_rejected() {
     let refused = |glob: &str| {
         let error = host()
             .admit(&Policy::new().deny_glob(glob), Origin::Human)
@@ -502,7 +502,7 @@ fn globs_that_cost_too_much_or_protect_nothing_are_refused() {
 }
 
 #[test]
-fn a_need_for_files_as_a_whole_is_denied() {
+fn need_for_files_without_a_path_is_denied() {
     check(&host(), "read:file", &["*"], Deny);
     let open = configured(&json!({ "allow": ["read:mcp"], "grantable": ["write:mcp"] }));
     check(&open, "read:mcp", &[], Allow);
@@ -535,7 +535,7 @@ fn a_need_for_files_as_a_whole_is_denied() {
 }
 
 #[test]
-fn a_need_for_a_resource_as_a_whole_needs_what_is_denied_of_it() {
+fn need_for_a_whole_resource_includes_its_denied_parts() {
     let open = configured(&json!({ "allow": ["read:mcp"] }));
     let worker = under(&open, &Policy::new().deny("*:mcp:evil"));
     check(&worker, "read:mcp", &["*"], Deny);
@@ -543,7 +543,7 @@ fn a_need_for_a_resource_as_a_whole_needs_what_is_denied_of_it() {
 }
 
 #[test]
-fn roots_and_path_denies_do_not_speak_of_other_resources() {
+fn roots_and_path_denies_do_not_apply_to_other_resources() {
     let open = configured(&json!({ "roots": [{ "path": "/r" }], "allow": ["read:mcp"] }));
     let worker = under(&open, &Policy::new().root("/r").deny("*:file:/r"));
     check(&worker, "read:mcp:x", &[], Allow);
@@ -551,7 +551,7 @@ fn roots_and_path_denies_do_not_speak_of_other_resources() {
 }
 
 #[test]
-fn what_lies_outside_every_root_is_asked_for_unless_a_layer_keeps_inside() {
+fn paths_outside_roots_ask_unless_allow_escape_is_false() {
     let host = configured(&json!({
         "roots": [{ "path": "/r" }, { "path": "/s", "access": "read" }],
         "grantable": ["*:file"],
@@ -592,7 +592,7 @@ fn what_lies_outside_every_root_is_asked_for_unless_a_layer_keeps_inside() {
 }
 
 #[test]
-fn what_no_grant_opens_is_denied() {
+fn ungrantable_paths_are_denied() {
     let config = Config::parse(&json!({ "roots": [{ "path": "/r" }], "grantable": ["*:file"] }));
     let kept = vec![path("/home/me"), path("/var/log/audit")];
     let host = Authority::with_ungrantable(&config.unwrap(), kept).unwrap();
@@ -626,7 +626,7 @@ fn what_no_grant_opens_is_denied() {
 }
 
 #[test]
-fn a_grant_is_refused_if_nothing_of_it_can_be_granted() {
+fn grant_without_grantable_part_is_rejected() {
     let host = configured(&json!({
         "roots": [{ "path": "/r", "access": "read" }, { "path": "/r/out" }],
         "grantable": ["write:file:/tmp/x", "read:mcp:hub"],

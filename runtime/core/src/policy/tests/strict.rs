@@ -36,7 +36,7 @@ fn witnessed(issuer: &Authority, policy: &Policy) -> String {
 }
 
 #[test]
-fn strict_mode_refuses_a_wider_allow_with_a_path_that_shows_it() {
+fn strict_mode_rejects_a_wider_allow_with_a_witness() {
     let issuer = strict(&["src/**", "*.md"]);
     assert_eq!(witnessed(&issuer, &asking("/r", &["src/**", "*"])), "/r/a");
     let notes = strict(&["notes/*.md"]);
@@ -48,7 +48,7 @@ fn strict_mode_refuses_a_wider_allow_with_a_path_that_shows_it() {
 }
 
 #[test]
-fn strict_mode_admits_what_is_included() {
+fn strict_mode_admits_included_globs() {
     let issuer = strict(&["src/**", "*.md"]);
     admitted(&issuer, &asking("/r", &["src/**"]));
     admitted(

@@ -115,7 +115,7 @@ fn v03_dots_are_resolved_before_roots_are_compared() {
 }
 
 #[test]
-fn v04_a_subfolder_keeps_only_itself() {
+fn v04_a_listed_subfolder_excludes_its_siblings() {
     let worker = overlaid(&json!({ "roots": [{ "path": "/r/sub" }] }));
     check(&worker, "read:file:/r/sub/x", Allow);
     check(&worker, "read:file:/r/sub", Allow);
@@ -133,7 +133,7 @@ fn v05_roots_are_compared_by_component() {
 }
 
 #[test]
-fn v06_a_wide_allow_does_not_open_what_is_denied() {
+fn v06_a_wide_allow_does_not_override_a_deny() {
     let worker = overlaid(&json!({ "roots": [{ "path": "/r", "allow": ["**"] }] }));
     check(&worker, "read:file:/r/.git/c", Deny);
     check(&worker, "read:file:/r/c", Allow);
@@ -168,7 +168,7 @@ fn v08_a_deny_glob_holds_for_every_verb_and_spelling() {
 }
 
 #[test]
-fn v09_an_immutable_glob_stops_writes_alone() {
+fn v09_an_immutable_glob_denies_only_writes() {
     let worker = overlaid(&json!({ "roots": [{ "path": "/r", "immutable": ["docs/**"] }] }));
     check(&worker, "write:file:/r/docs/a", Deny);
     check(&worker, "write:file:/r/docs", Deny);
@@ -182,7 +182,7 @@ fn v09_an_immutable_glob_stops_writes_alone() {
 }
 
 #[test]
-fn v10_an_empty_list_of_roots_leaves_nothing() {
+fn v10_an_empty_list_of_roots_denies_all_files() {
     let worker = overlaid(&json!({ "roots": [] }));
     check(&worker, "read:file:/r/a", Deny);
     check(
@@ -193,7 +193,7 @@ fn v10_an_empty_list_of_roots_leaves_nothing() {
 }
 
 #[test]
-fn v11_a_limit_may_only_fall_and_zero_is_the_highest() {
+fn v11_a_limit_may_only_fall_and_zero_is_unlimited() {
     assert_eq!(
         overlaid(&json!({ "read_max_bytes": 500 }))
             .limits()
@@ -213,7 +213,7 @@ fn v11_a_limit_may_only_fall_and_zero_is_the_highest() {
 }
 
 #[test]
-fn v12_a_permissive_flag_that_is_off_stays_off() {
+fn v12_a_false_permissive_flag_cannot_be_set() {
     expands(&json!({ "allow_escape": true }), "/allow_escape");
     assert!(!overlaid(&json!({ "allow_escape": false })).allows_escape());
     assert!(!overlaid(&json!({})).allows_escape());
@@ -236,7 +236,7 @@ fn v13_tools_are_a_subset() {
 }
 
 #[test]
-fn v14_a_configuration_key_does_not_belong_in_a_policy() {
+fn v14_a_configuration_key_in_a_policy_is_rejected() {
     let refuse = |policy, field| refused(&host(), &policy, Origin::Human, PolicyScope, field);
     refuse(json!({ "grantable": ["*"] }), "/grantable");
     refuse(json!({ "strict": false }), "/strict");
@@ -247,7 +247,7 @@ fn v14_a_configuration_key_does_not_belong_in_a_policy() {
 }
 
 #[test]
-fn v15_a_key_for_people_is_refused_from_a_model() {
+fn v15_a_human_key_from_a_model_is_rejected() {
     let policy = json!({ "require_approval": true });
     refused(
         &host(),
@@ -281,7 +281,7 @@ fn v16_blocking_one_root_keeps_the_other() {
 }
 
 #[test]
-fn v17_a_grant_never_opens_what_a_glob_denies() {
+fn v17_a_grant_never_overrides_a_deny_glob() {
     check_granted(&host(), "read:file:/r/.git/c", &["read:file:/r/.git"], Deny);
     check_granted(
         &host(),
@@ -294,7 +294,7 @@ fn v17_a_grant_never_opens_what_a_glob_denies() {
 }
 
 #[test]
-fn v18_a_grant_never_opens_what_a_policy_leaves_out() {
+fn v18_a_grant_never_overrides_a_missing_allow() {
     let worker = overlaid(&json!({ "roots": [{ "path": "/r" }] }));
     check_granted(&worker, "write:file:/new/f", &["write:file:/new"], Deny);
     check(&worker, "write:file:/new/f", Deny);
@@ -355,14 +355,14 @@ fn c02_a_resource_does_not_imply_another() {
 }
 
 #[test]
-fn c03_resources_are_told_apart() {
+fn c03_resources_are_distinguished() {
     let worker = scoped(&Policy::new().allow("write:database").deny("write:file"));
     check(&worker, "write:database:t", Allow);
     check(&worker, "write:file:/a", Deny);
 }
 
 #[test]
-fn c04_a_path_covers_itself_and_what_lies_beneath() {
+fn c04_a_path_covers_itself_and_its_subtree() {
     let worker = scoped(&Policy::new().allow("write:file:/p/to"));
     check(&worker, "write:file:/p/to", Allow);
     check(&worker, "write:file:/p/to/x", Allow);
@@ -385,7 +385,7 @@ fn c05_a_deny_inside_an_allow_wins() {
 }
 
 #[test]
-fn c06_a_specific_allow_does_not_win_over_a_deny() {
+fn c06_a_specific_allow_does_not_override_a_deny() {
     let worker = scoped(
         &Policy::new()
             .allow("write:file:/p/secret")
@@ -396,14 +396,14 @@ fn c06_a_specific_allow_does_not_win_over_a_deny() {
 }
 
 #[test]
-fn c07_a_link_is_judged_by_where_it_leads() {
+fn c07_a_link_is_judged_by_its_target() {
     let worker = scoped(&Policy::new().allow("write:file:/p"));
     check(&worker, "write:file:/p/l/passwd", Allow);
     check(&worker, "write:file:/etc/passwd", Ask);
 }
 
 #[test]
-fn c08_every_way_to_write_a_wildcard_covers() {
+fn c08_every_wildcard_form_covers() {
     for wildcard in ["*", "read", "read:*", "read:*:*"] {
         let worker = scoped(&Policy::new().allow(wildcard));
         check(&worker, "read:file:/a", Allow);
@@ -419,7 +419,7 @@ fn c09_segments_are_compared_whole() {
 }
 
 #[test]
-fn c10_a_move_asks_only_for_the_side_that_is_not_held() {
+fn c10_a_move_asks_only_for_the_missing_side() {
     let worker = scoped(&Policy::new().allow("write:file:/p"));
     check(&worker, "write:file:/p/a", Allow);
     check(&worker, "write:file:/q/b", Ask);
@@ -444,7 +444,7 @@ fn invalid(policy: &Value, field: &str) {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_at_its_place() {
+fn policy_errors_point_at_the_member() {
     invalid(&json!([]), "");
     invalid(&json!({ "rots": [] }), "/rots");
     invalid(&json!({ "a/b~": 1 }), "/a~1b~0");
@@ -486,7 +486,7 @@ fn what_cannot_be_read_is_refused_at_its_place() {
 }
 
 #[test]
-fn a_builder_keeps_what_it_could_not_read_until_it_is_admitted() {
+fn builder_errors_are_reported_at_admission() {
     let refuse = |policy: Policy, field: &str| {
         let error = host().admit(&policy, Origin::Human).unwrap_err();
         assert_eq!((error.kind(), error.field()), (PolicyInvalid, field));
@@ -507,7 +507,7 @@ fn a_builder_keeps_what_it_could_not_read_until_it_is_admitted() {
 }
 
 #[test]
-fn a_policy_reads_back_what_it_writes() {
+fn policy_round_trips_through_json() {
     let value = json!({
         "roots": [{ "path": "/r", "blocked": false, "allow": ["a"], "deny": ["b"], "immutable": ["c"] }],
         "deny": ["d"], "immutable": ["e"],
