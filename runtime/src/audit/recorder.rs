@@ -71,7 +71,7 @@ enum Message {
     Record(AuditEvent),
     Together(Vec<AuditEvent>),
     Commit(AuditEvent, OnWriteError, SyncSender<Result<(), AuditError>>),
-    Flush(Flushed),
+    Flush(oneshot::Sender<Result<(), AuditError>>),
 }
 
 /// What happens to a committed event that cannot be written.
@@ -82,9 +82,6 @@ enum OnWriteError {
     /// Keep it until it can be written: its step has happened.
     Retry,
 }
-
-/// Called once all earlier events are written, or with an error.
-type Flushed = Box<dyn FnOnce(Result<(), AuditError>) + Send>;
 
 /// State shared by the callers and the writer.
 #[derive(Debug, Default)]
@@ -223,8 +220,6 @@ impl Audit {
     /// Waits until all earlier events are written, and synced if the sink supports it.
     pub(crate) async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
-        // The caller may be gone.
-        let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
         match self.0.sender.try_send(Message::Flush(reply)) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
@@ -238,19 +233,6 @@ impl Audit {
         }
         self.0.writer.unpark();
         answer.await.map_err(|_| AuditError::Closed)?
-    }
-
-    /// Calls `flushed` once all earlier events are written, and synced if the sink supports it. Does not wait; a full audit
-    /// is an error at once.
-    pub(crate) fn flush_then(&self, flushed: impl FnOnce(Result<(), AuditError>) + Send + 'static) {
-        let (message, error) = match self.0.sender.try_send(Message::Flush(Box::new(flushed))) {
-            Ok(()) => return self.0.writer.unpark(),
-            Err(TrySendError::Full(message)) => (message, AuditError::Full),
-            Err(TrySendError::Disconnected(message)) => (message, AuditError::Closed),
-        };
-        if let Message::Flush(flushed) = message {
-            flushed(Err(error));
-        }
     }
 }
 
@@ -315,7 +297,7 @@ impl<S: AuditSink> Writer<S> {
             result.and_then(|()| self.sync())
         };
         for reply in flushes {
-            reply(synced.clone());
+            let _ = reply.send(synced.clone());
         }
     }
 

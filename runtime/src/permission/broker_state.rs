@@ -298,7 +298,7 @@ impl BrokerState {
         self.revoke_all(&self.grants.of_session(session), RevokeCause::SessionEnded)
     }
 
-    fn revoke_all(&mut self, grants: &[GrantId], cause: RevokeCause) -> Vec<Arc<Gate>> {
+    pub(super) fn revoke_all(&mut self, grants: &[GrantId], cause: RevokeCause) -> Vec<Arc<Gate>> {
         let revoked = grants.iter().filter_map(|id| self.revoke(*id, cause));
         revoked.collect()
     }
@@ -314,6 +314,7 @@ impl BrokerState {
     /// Removes expired questions and grants.
     pub(super) fn tick(&mut self) {
         self.record_revoked();
+        self.store.retry();
         self.end_overdue();
         self.grants.collect((self.clock)());
     }

@@ -26,7 +26,7 @@ use format::{MOST_BYTES, Unread, VERSION};
 pub use edit::GrantEditError;
 pub use format::GrantDamage;
 pub(super) use format::{Contents, MOST_GRANTS};
-pub(super) use handle::{PendingSave, StoreFailure, StoreHandle, WallClock, wall_clock};
+pub(super) use handle::{PendingSave, StoreHandle, WallClock, wall_clock};
 pub use writer::GrantWriteError;
 
 /// A stored grant to an agent, for all workers of that name, now and later.

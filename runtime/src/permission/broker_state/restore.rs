@@ -1,7 +1,7 @@
 //! Restores stored grants and saves changes.
 
-use super::super::store::{Contents, PendingSave, StoreFailure};
-use super::super::{GrantHolder, Lifetime, NewGrant, RevokeCause};
+use super::super::store::{Contents, PendingSave};
+use super::super::{GrantHolder, Lifetime, NewGrant};
 use super::BrokerState;
 
 impl BrokerState {
@@ -22,12 +22,6 @@ impl BrokerState {
     /// Sends changes to the store.
     pub(in super::super) fn save(&mut self) -> PendingSave {
         self.store.save()
-    }
-
-    /// Revokes grants that could not be stored.
-    pub(in super::super) fn store_failed(&mut self, store_failed: StoreFailure) {
-        self.revoke_all(&store_failed.grants, RevokeCause::NotStored);
-        store_failed.report();
     }
 
     /// Closes the store once everything is stored. The runtime ends, so this is the last chance to audit.

@@ -8,13 +8,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 
 use super::super::{GrantHolder, GrantView, Lifetime, Narrowing, NewGrant};
+use super::handle::ReportUnstored;
 use super::*;
 use crate::audit::{Audit, MemoryAudit};
 use crate::cases::cases;
@@ -32,21 +35,32 @@ fn audit() -> Audit {
     Audit::start(MemoryAudit::new(10), 10).unwrap()
 }
 
+/// The runtime of these tests.
+static TOKIO: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// Grants that could not be stored, and the sender to notify once they are revoked.
+type Unstored = (Vec<GrantId>, oneshot::Sender<()>);
+
 /// A handle of the store at `path` with a fixed clock, and the failures that it reports.
-fn handle(path: &Path) -> (StoreHandle, Contents, mpsc::Receiver<StoreFailure>) {
+fn handle(path: &Path) -> (StoreHandle, Contents, mpsc::Receiver<Unstored>) {
     let (sender, unstored) = mpsc::channel();
     let store = GrantStore::open(path).unwrap();
-    let (handle, contents) =
-        StoreHandle::start(Some(store), &audit(), Arc::new(|| 7), move |unstored| {
-            sender.send(unstored).unwrap();
-        })
-        .unwrap();
+    let report = Arc::new(move |grants, revoked| sender.send((grants, revoked)).unwrap());
+    let (handle, contents) = StoreHandle::new(Some(store), &audit(), Arc::new(|| 7), report);
     (handle, contents, unstored)
 }
 
+fn save(handle: &mut StoreHandle) -> PendingSave {
+    let _entered = TOKIO.enter();
+    handle.save()
+}
+
 fn wait(saved: PendingSave) -> Result<(), GrantWriteError> {
-    let tokio = tokio::runtime::Builder::new_current_thread();
-    { tokio }.build().unwrap().block_on(saved.done())
+    TOKIO.block_on(saved.done())
+}
+
+fn close(handle: &mut StoreHandle) -> Result<(), GrantWriteError> {
+    TOKIO.block_on(async { handle.close().done().await })
 }
 
 fn ids(path: &Path) -> Vec<u64> {
@@ -70,8 +84,8 @@ fn prepared(folder: &Path) -> PathBuf {
     for id in [1, 2] {
         handle.added(GrantId(id), &new("main", "write:file:/r"));
     }
-    wait(handle.save()).unwrap();
-    wait(handle.close()).unwrap();
+    wait(save(&mut handle)).unwrap();
+    close(&mut handle).unwrap();
     path
 }
 
@@ -116,14 +130,14 @@ proptest! {
                     model.remove(&id);
                 }
                 Word::Save => {
-                    wait(open.save()).unwrap();
+                    wait(save(&mut open)).unwrap();
                     let found = GrantStore::read(&path).unwrap();
                     let found = found.iter().map(|grant| (grant.id.0, grant.pattern.to_string()));
                     prop_assert_eq!(found.collect::<BTreeMap<_, _>>(), model.clone());
                 }
                 Word::Reopen => {
-                    wait(open.save()).unwrap();
-                    wait(open.close()).unwrap();
+                    wait(save(&mut open)).unwrap();
+                    close(&mut open).unwrap();
                     let contents;
                     (open, contents, unstored) = handle(&path);
                     let found = contents.grants.values().map(|grant| (grant.id.0, grant.pattern.to_string()));
@@ -157,7 +171,7 @@ fn only_permanent_agent_grants_are_stored() {
         };
         handle.added(GrantId(id), &new);
     }
-    wait(handle.save()).unwrap();
+    wait(save(&mut handle)).unwrap();
     let found = GrantStore::read(&path).unwrap();
     let expected = StoredGrant {
         id: GrantId(4),
@@ -175,8 +189,8 @@ fn id_of_a_revoked_grant_is_not_reused() {
     let path = prepared(folder.path());
     let (mut first, ..) = handle(&path);
     first.removed(GrantId(2));
-    wait(first.save()).unwrap();
-    wait(first.close()).unwrap();
+    wait(save(&mut first)).unwrap();
+    close(&mut first).unwrap();
     let (_second, contents, _) = handle(&path);
     assert_eq!((ids(&path), contents.next), (vec![1], 3));
 }
@@ -213,7 +227,7 @@ fn leftovers_of_a_killed_writer_are_ignored() {
     fs::write(path.with_file_name("grants.new"), "half").unwrap();
     let (mut open, ..) = handle(&path);
     open.removed(GrantId(1));
-    wait(open.save()).unwrap();
+    wait(save(&mut open)).unwrap();
     assert_eq!(ids(&path), [2]);
     assert_eq!(names(folder.path()), ["grants", "grants.lock"]);
 }
@@ -434,19 +448,22 @@ fn closed_store_rejects_changes() {
     let (mut handle, _, unstored) = handle(&path);
     handle.added(GrantId(1), &new("main", "write"));
     // Not awaited: closing stores pending changes.
-    let first = handle.save();
-    wait(handle.close()).unwrap();
+    let first = save(&mut handle);
+    close(&mut handle).unwrap();
     wait(first).unwrap();
     assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 1);
     handle.added(GrantId(2), &new("main", "write"));
-    let late = handle.save();
-    let reported = unstored.try_recv().unwrap();
-    assert_eq!(reported.grants, [GrantId(2)]);
-    reported.report();
+    let late = save(&mut handle);
+    let (grants, revoked) = unstored.recv().unwrap();
+    assert_eq!(grants, [GrantId(2)]);
+    revoked.send(()).unwrap();
     assert!(matches!(wait(late), Err(GrantWriteError::Closed)));
     handle.removed(GrantId(1));
-    assert!(matches!(wait(handle.save()), Err(GrantWriteError::Closed)));
-    wait(handle.close()).unwrap();
+    assert!(matches!(
+        wait(save(&mut handle)),
+        Err(GrantWriteError::Closed)
+    ));
+    close(&mut handle).unwrap();
     assert_eq!(ids(&path), [1]);
 }
 
@@ -456,7 +473,7 @@ fn dropping_the_handle_stores_pending_changes() {
     let path = folder.path().join("grants");
     let (mut handle, ..) = handle(&path);
     handle.added(GrantId(1), &new("main", "write"));
-    let saved = handle.save();
+    let saved = save(&mut handle);
     drop(handle);
     wait(saved).unwrap();
     assert_eq!(ids(&path), [1]);
@@ -514,8 +531,13 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     let clock = Arc::clone(&time);
     let store = GrantStore::open(&path).unwrap();
     let wall: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let (mut handle, _) =
-        StoreHandle::start(Some(store), &audit(), Arc::clone(&wall), drop).unwrap();
+    let report: ReportUnstored = Arc::new(|_, _| panic!("everything can be stored"));
+    let (mut handle, _) = StoreHandle::new(
+        Some(store),
+        &audit(),
+        Arc::clone(&wall),
+        Arc::clone(&report),
+    );
     handle.added(GrantId(1), &new("main", "write:file:/r"));
     let left = |pattern: &str| GrantView {
         id: GrantId(1),
@@ -532,14 +554,14 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
     };
     time.store(2, Ordering::Relaxed);
     handle.narrowed(&left("write:file:/r/a"));
-    wait(handle.save()).unwrap();
+    wait(save(&mut handle)).unwrap();
     assert_eq!(told(), ("write:file:/r/a".to_owned(), 1));
-    wait(handle.close()).unwrap();
+    close(&mut handle).unwrap();
 
     let store = GrantStore::open(&path).unwrap();
-    let (mut handle, _) = StoreHandle::start(Some(store), &audit(), wall, drop).unwrap();
+    let (mut handle, _) = StoreHandle::new(Some(store), &audit(), wall, report);
     handle.narrowed(&left("write:file:/r/a/b"));
-    wait(handle.save()).unwrap();
+    wait(save(&mut handle)).unwrap();
     assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
 }
 
