@@ -24,13 +24,12 @@ use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, Narrowing, R
 use crate::policy::Verdict;
 use crate::scope::{Coverage, Scope, ScopePattern};
 
-pub(crate) use chain::Inert;
 pub use chain::{Head, Record, json_line};
 pub(crate) use past::{PastEvent, PastFailure, PastRecord, PastStep, past};
 pub use recorder::AuditError;
 #[cfg(feature = "oauth")]
 pub(crate) use recorder::WeakAudit;
-pub(crate) use recorder::{Audit, DEFAULT_CAPACITY};
+pub(crate) use recorder::{Audit, DEFAULT_CAPACITY, wall_clock};
 pub(crate) use segments::follow_file;
 pub use segments::verify_file;
 #[cfg(all(feature = "ui", feature = "http"))]

@@ -321,7 +321,7 @@ pub enum Lifetime {
     /// For this many calls of the worker, including the one that asked.
     Uses(NonZeroU32),
     /// For this long, for the worker.
-    #[serde(rename = "for_ms", with = "millis")]
+    #[serde(rename = "for_ms", with = "as_millis")]
     For(Duration),
     /// Until the session ends, for the worker that asked.
     Session,
@@ -398,8 +398,7 @@ impl Question {
     /// Returns when it was asked, in milliseconds since 1970.
     #[must_use]
     pub fn asked_at_ms(&self) -> u64 {
-        let since = u64::try_from(self.asked_at.as_millis()).unwrap_or(u64::MAX);
-        self.run.began_ms.saturating_add(since)
+        self.run.began_ms.saturating_add(millis(self.asked_at))
     }
 }
 
@@ -488,21 +487,22 @@ impl NewGrant {
     }
 }
 
-mod millis {
-    use super::Duration;
-    use serde::{Deserialize as _, Deserializer, Serializer};
+/// A duration in whole milliseconds.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
 
-    pub(super) fn serialize<S: Serializer>(
-        time: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+/// (De)serialises a duration in milliseconds.
+mod as_millis {
+    use super::{Deserialize as _, Duration, millis};
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(millis(*time))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Duration, D::Error> {
-        u64::deserialize(deserializer).map(Duration::from_millis)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
     }
 }
 

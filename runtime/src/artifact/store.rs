@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::parts::{At, Parts};
 #[cfg(all(feature = "mcp", feature = "ui"))]
@@ -41,44 +42,14 @@ impl Kind {
         Self::Rows,
     ];
 
-    const fn name(self) -> &'static str {
+    /// Its name, title, media type and the suffix of its URI after the id.
+    const fn labels(self) -> [&'static str; 4] {
         match self {
-            Self::Review => "review",
-            Self::Diff => "diff",
-            Self::Json => "json",
+            Self::Review => ["review", "Review", "text/html;profile=mcp-app", ""],
+            Self::Diff => ["diff", "Diff", "text/x-diff", ".diff"],
+            Self::Json => ["json", "Changes", "application/json", ".json"],
             #[cfg(feature = "ui")]
-            Self::Rows => "rows",
-        }
-    }
-
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Review => "Review",
-            Self::Diff => "Diff",
-            Self::Json => "Changes",
-            #[cfg(feature = "ui")]
-            Self::Rows => "Rows",
-        }
-    }
-
-    const fn mime(self) -> &'static str {
-        match self {
-            Self::Review => "text/html;profile=mcp-app",
-            Self::Diff => "text/x-diff",
-            Self::Json => "application/json",
-            #[cfg(feature = "ui")]
-            Self::Rows => "application/json",
-        }
-    }
-
-    /// Suffix of the URI after the id.
-    const fn suffix(self) -> &'static str {
-        match self {
-            Self::Review => "",
-            Self::Diff => ".diff",
-            Self::Json => ".json",
-            #[cfg(feature = "ui")]
-            Self::Rows => ".rows",
+            Self::Rows => ["rows", "Rows", "application/json", ".rows"],
         }
     }
 }
@@ -102,13 +73,13 @@ pub struct Artifact {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Id([u8; 16]);
+struct Id(u128);
 
 impl Id {
     fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
-        Ok(Self(bytes))
+        Ok(Self(u128::from_ne_bytes(bytes)))
     }
 
     /// Parses exactly what [`fmt::Display`] writes.
@@ -117,15 +88,13 @@ impl Id {
         if text.len() != 32 || !text.bytes().all(plain) {
             return None;
         }
-        u128::from_str_radix(text, 16)
-            .ok()
-            .map(|id| Self(id.to_be_bytes()))
+        u128::from_str_radix(text, 16).ok().map(Self)
     }
 }
 
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        write!(f, "{:032x}", self.0)
     }
 }
 
@@ -256,8 +225,9 @@ impl ArtifactStore {
         };
         // Rendering happens after the lock is released.
         let bytes = part.ok_or_else(absent)?.bytes(&at)?;
+        let [_, _, mime, _] = kind.labels();
         Ok(Artifact {
-            mime: kind.mime(),
+            mime,
             bytes: bytes.ok_or_else(absent)?,
         })
     }
@@ -284,7 +254,7 @@ impl ArtifactStore {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut StoreState) -> T) -> T {
-        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.state.lock())
     }
 }
 
@@ -352,11 +322,12 @@ impl StoreState {
 }
 
 fn address(tool: &ToolName, id: Id, kind: Kind) -> ArtifactRef {
+    let [name, title, mime, suffix] = kind.labels();
     ArtifactRef {
-        uri: format!("ui://{tool}/{id}{}", kind.suffix()),
-        name: kind.name(),
-        title: format!("{} of {tool}", kind.title()),
-        mime: kind.mime(),
+        uri: format!("ui://{tool}/{id}{suffix}"),
+        name,
+        title: format!("{title} of {tool}"),
+        mime,
     }
 }
 
@@ -369,7 +340,7 @@ fn parse(uri: &str) -> Option<(&str, Id, Kind, Option<&str>)> {
         return Some((tool, Id::parse(id)?, Kind::Rows, Some(query)));
     }
     let mut kinds = Kind::ALL.iter();
-    let kind = kinds.find(|kind| kind.suffix() == suffix)?;
+    let kind = kinds.find(|kind| matches!(kind.labels(), [.., of] if of == suffix))?;
     Some((tool, Id::parse(id)?, *kind, None))
 }
 
@@ -548,7 +519,7 @@ mod tests {
         const OLD: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
         let unlimited = ArtifactStore::new(0, 0);
         reviewed(&unlimited, "x\n", "");
-        let bare = unlimited.state.lock().unwrap().size;
+        let bare = unlimited.state.lock().size;
         let store = ArtifactStore::new(0, 3 * bare + 2 * OLD.len());
         let first = reviewed(&store, "1\n", OLD);
         let second = reviewed(&store, "2\n", OLD);

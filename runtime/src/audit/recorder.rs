@@ -344,11 +344,16 @@ impl<S: AuditSink> Writer<S> {
     }
 }
 
-fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<Vec<Record>> {
+/// Milliseconds since 1970.
+pub(crate) fn wall_clock() -> u64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let at = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<Vec<Record>> {
+    let at = wall_clock();
     let mut missed = Some(missed);
     events
         .iter()

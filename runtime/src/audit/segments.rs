@@ -208,10 +208,7 @@ pub(super) fn head_after(audit: &Path, finished: u32) -> Result<Head, AuditFileE
         read_line(&line).map_err(AuditFileFault::LastRecord)
     };
     let last = last().map_err(AuditFileError::of(&path))?;
-    Ok(Head {
-        next: last.seq.saturating_add(1),
-        hash: last.hash,
-    })
+    Ok(last.head())
 }
 
 /// Reads the last line of a file without its line break.

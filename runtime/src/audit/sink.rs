@@ -5,8 +5,12 @@ use std::error::Error;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
 
 use super::chain::{Head, Record};
 use super::segments::{self, MAX_SEGMENTS, READ_AT_ONCE};
@@ -89,34 +93,26 @@ impl MemoryAudit {
     /// Returns the stored records, the oldest first.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
-        self.with(|ring| ring.records.iter().cloned().collect())
-    }
-
-    fn with<T>(&self, look: impl FnOnce(&mut Ring) -> T) -> T {
-        look(&mut self.ring.lock().unwrap_or_else(PoisonError::into_inner))
+        self.ring.lock().records.iter().cloned().collect()
     }
 }
 
 impl AuditSink for MemoryAudit {
     fn head(&self) -> Head {
-        self.with(|ring| ring.head)
+        self.ring.lock().head
     }
 
     fn keep(&mut self, records: &[Record]) -> io::Result<()> {
-        self.with(|ring| {
-            for record in records {
-                if ring.records.len() >= ring.capacity {
-                    ring.records.pop_front();
-                }
-                if ring.capacity > 0 {
-                    ring.records.push_back(record.clone());
-                }
-                ring.head = Head {
-                    next: record.seq() + 1,
-                    hash: record.hash(),
-                };
+        let mut ring = self.ring.lock();
+        for record in records {
+            if ring.records.len() >= ring.capacity {
+                ring.records.pop_front();
             }
-        });
+            if ring.capacity > 0 {
+                ring.records.push_back(record.clone());
+            }
+            ring.head = record.head();
+        }
         Ok(())
     }
 }
@@ -394,18 +390,10 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Whether `path` is the name of the open `file`.
-#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "the audit is outside all roots")]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt as _;
     let (opened, named) = (file.metadata()?, std::fs::symlink_metadata(path)?);
     Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
-}
-
-/// Files have no comparable identity on this platform.
-#[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> io::Result<bool> {
-    Ok(true)
 }
 
 impl AuditSink for JsonLines {
@@ -440,10 +428,7 @@ impl AuditSink for JsonLines {
         self.file.write_all(&bytes)?;
         self.unclean = false;
         self.length += bytes.len() as u64;
-        self.head = Head {
-            next: last.seq() + 1,
-            hash: last.hash(),
-        };
+        self.head = last.head();
         Ok(())
     }
 
@@ -461,29 +446,17 @@ impl AuditSink for JsonLines {
 }
 
 /// Syncs the folder of a file, without which a new file may be lost in a power failure.
-#[cfg(unix)]
 fn sync_folder(file: &Path) -> io::Result<()> {
     let folder = file.parent().ok_or(io::ErrorKind::NotADirectory)?;
     File::open(folder)?.sync_all()
 }
 
-/// Folders cannot be synced on this platform.
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
-}
-
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    options.read(true).append(true);
-    #[cfg(unix)]
-    {
-        use rustix::fs::OFlags;
-        use std::os::unix::fs::OpenOptionsExt as _;
-        // Non-blocking: a FIFO must be refused, not waited for.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        options.mode(0o600).custom_flags(flags.bits().cast_signed());
-    }
-    options.open(path)
+    // Non-blocking: a FIFO must be refused, not waited for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = flags.bits().cast_signed();
+    let options = options.read(true).append(true).mode(0o600);
+    options.custom_flags(flags).open(path)
 }
 
 /// Moves a torn line to a new file named after the record that it would have been.

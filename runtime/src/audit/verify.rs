@@ -194,10 +194,7 @@ fn next(head: Head, line: &[u8]) -> Result<Head, BreakReason> {
     if link.prev != head.hash {
         return Err(BreakReason::Detached);
     }
-    Ok(Head {
-        next: head.next + 1,
-        hash: link.hash,
-    })
+    Ok(link.head())
 }
 
 #[cfg(test)]

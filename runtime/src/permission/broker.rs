@@ -15,12 +15,12 @@ use super::grants::{GrantView, Requester, UsedGrants};
 use super::ledger::{AskLimits, QuestionStatus};
 use super::record::{NOBODY, trace_shown};
 use super::settings::{GrantFilter, Narrowing};
-use super::store::{GrantStore, PendingSave, StoreHandle, WallClock, wall_clock};
+use super::store::{GrantStore, PendingSave, StoreHandle, WallClock};
 use super::{
     Answer, Approver, AuthorityError, BatchAnswer, DecidedBy, Decision, NewGrant, Question,
-    Request, RevokeCause, Run, Silenced,
+    Request, RevokeCause, Run, Silenced, millis,
 };
-use crate::audit::Audit;
+use crate::audit::{Audit, wall_clock};
 use crate::capability::{GRACE, Gate};
 use crate::effect::ExcludedHunks;
 use crate::error::CallError;
@@ -350,10 +350,9 @@ impl Broker {
         approver: Arc<dyn Approver>,
     ) -> Result<Self, SpawnErr> {
         let grace = config.grace;
-        let since = u64::try_from((config.clock)().as_millis()).unwrap_or(u64::MAX);
         let run = Run {
             nonce: config.nonce,
-            began_ms: (config.wall)().saturating_sub(since),
+            began_ms: (config.wall)().saturating_sub(millis((config.clock)())),
         };
         let needs_authority = approver.needs_authority();
         let start = Start {

@@ -11,7 +11,7 @@ use crate::effect::ContentHash;
 use crate::id::{CallId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::scope::{Coverage, Scope};
 
-use refused::{Limit, NotAsked};
+use refused::{NotAsked, OPEN, OPEN_PER_WORKER, WAITING_PER_QUESTION};
 
 /// Limits of questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,17 +91,8 @@ impl<W> Open<W> {
     }
 }
 
-/// An ended question, as it is remembered.
-#[derive(Debug)]
-struct EndedQuestion {
-    id: QuestionId,
-    session: Arc<str>,
-    decision: Decision,
-    granted: Vec<Coverage>,
-}
-
 /// Status of a question for its session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct QuestionStatus {
     pub(crate) session: Arc<str>,
     pub(crate) state: QuestionState,
@@ -129,7 +120,7 @@ pub(crate) struct Ledger<W> {
     /// What people denied for the rest of a session.
     silenced: BTreeMap<SilencedId, Silenced>,
     next_silenced: u64,
-    ended: VecDeque<EndedQuestion>,
+    ended: VecDeque<(QuestionId, QuestionStatus)>,
 }
 
 impl<W> Ledger<W> {
@@ -154,8 +145,8 @@ impl<W> Ledger<W> {
         let key = key(&request);
         if let Some(open) = self.same.get(&key).and_then(|id| self.open.get_mut(id)) {
             if open.waiters.len() >= self.limits.waiting_per_question {
-                let limit = Limit::WaitingPerQuestion(self.limits.waiting_per_question);
-                return Asked::Refused(waiter, NotAsked::Busy(limit));
+                let most = self.limits.waiting_per_question;
+                return Asked::Refused(waiter, NotAsked::busy(most, WAITING_PER_QUESTION));
             }
             return open.join(waiter);
         }
@@ -219,10 +210,10 @@ impl<W> Ledger<W> {
             ..
         } = self.limits;
         if asker.open >= open_per_worker {
-            return Err(NotAsked::Busy(Limit::OpenPerWorker(open_per_worker)));
+            return Err(NotAsked::busy(open_per_worker, OPEN_PER_WORKER));
         }
         if self.open.len() >= open {
-            return Err(NotAsked::Busy(Limit::Open(open)));
+            return Err(NotAsked::busy(open, OPEN));
         }
         asker.open += 1;
         asker.recent.push_back(now);
@@ -243,7 +234,7 @@ impl<W> Ledger<W> {
             (false, None) => Decision::Denied,
         };
         let ended = self.end(id, decision)?;
-        if let (Decision::Granted, Some(past)) = (decision, self.ended.back_mut()) {
+        if let (Decision::Granted, Some((_, past))) = (decision, self.ended.back_mut()) {
             past.granted = granted.unwrap_or_default().to_vec();
         }
         Some(ended)
@@ -366,12 +357,8 @@ impl<W> Ledger<W> {
                 granted: Vec::new(),
             });
         }
-        let past = self.ended.iter().find(|past| past.id == id)?;
-        Some(QuestionStatus {
-            session: Arc::clone(&past.session),
-            state: QuestionState::Settled(past.decision),
-            granted: past.granted.clone(),
-        })
+        let (_, past) = self.ended.iter().find(|(ended, _)| *ended == id)?;
+        Some(past.clone())
     }
 
     fn end_where(&mut self, decision: Decision, ends: impl Fn(&Open<W>) -> bool) -> Vec<Ended<W>> {
@@ -393,13 +380,12 @@ impl<W> Ledger<W> {
         if self.ended.len() >= REMEMBERED {
             self.ended.pop_front();
         }
-        let session = Arc::clone(&question.request.session);
-        self.ended.push_back(EndedQuestion {
-            id,
-            session,
-            decision,
+        let status = QuestionStatus {
+            session: Arc::clone(&question.request.session),
+            state: QuestionState::Settled(decision),
             granted: Vec::new(),
-        });
+        };
+        self.ended.push_back((id, status));
         let worker = question.request.worker;
         if let Some(asker) = self.askers.get_mut(&worker) {
             asker.open = asker.open.saturating_sub(1);
@@ -561,12 +547,12 @@ mod tests {
         }
         assert_eq!(
             refused(ledger.ask(request(1, 3, NEED), 3, at(0))),
-            NotAsked::Busy(Limit::OpenPerWorker(3))
+            NotAsked::busy(3, OPEN_PER_WORKER)
         );
         let id = opened(ledger.ask(request(2, 0, NEED), 4, at(0)));
         assert_eq!(
             refused(ledger.ask(request(3, 0, NEED), 5, at(0))),
-            NotAsked::Busy(Limit::Open(4))
+            NotAsked::busy(4, OPEN)
         );
         ledger.answer(id, Some(&[]), at(0));
         opened(ledger.ask(request(3, 0, NEED), 5, at(0)));
@@ -576,15 +562,15 @@ mod tests {
     fn refusal_of_a_question_names_the_limit_that_can_be_raised() {
         for (reason, limit) in [
             (
-                NotAsked::Busy(Limit::OpenPerWorker(3)),
+                NotAsked::busy(3, OPEN_PER_WORKER),
                 "at most 3 questions of one worker are open (`AskLimits::open_per_worker`)",
             ),
             (
-                NotAsked::Busy(Limit::Open(4)),
+                NotAsked::busy(4, OPEN),
                 "at most 4 questions of all workers are open (`AskLimits::open`)",
             ),
             (
-                NotAsked::Busy(Limit::WaitingPerQuestion(5)),
+                NotAsked::busy(5, WAITING_PER_QUESTION),
                 "at most 5 calls wait for one question (`AskLimits::waiting_per_question`)",
             ),
             (
@@ -629,7 +615,10 @@ mod tests {
             asked.last(),
             Some(Asked::Refused(
                 64,
-                NotAsked::Busy(Limit::WaitingPerQuestion(64))
+                NotAsked::Busy {
+                    most: 64,
+                    what: WAITING_PER_QUESTION
+                }
             ))
         ));
         assert!(matches!(asked.get(63), Some(Asked::Joined(_))));

@@ -12,8 +12,8 @@ pub(super) const UNUSABLE: &str = "the answer could not be used";
 /// Note for a question that nobody could answer.
 pub(super) const NOBODY: &str = "nobody could be asked";
 
-/// The step of a question that ended without approval.
-pub(super) fn refused(
+/// The step of a question that ended, without what was approved.
+pub(super) fn ended(
     question: QuestionId,
     decision: Decision,
     by: DecidedBy,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Read as _, Write};
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::termios::{QueueSelector, tcflush};
@@ -51,7 +51,7 @@ type Input = Box<dyn BufRead + Send>;
 type Line = io::Result<(Instant, String)>;
 
 struct Console {
-    input: Arc<StdMutex<Input>>,
+    input: Arc<parking_lot::Mutex<Input>>,
     output: Output,
     coloured: bool,
     /// Only for a terminal; input of another kind is taken in its order.
@@ -104,7 +104,7 @@ impl Terminal {
     ) -> Self {
         Self {
             console: Arc::new(Mutex::new(Console {
-                input: Arc::new(StdMutex::new(Box::new(input))),
+                input: Arc::new(parking_lot::Mutex::new(Box::new(input))),
                 output: Output::new(output),
                 coloured,
                 keyboard,
@@ -335,12 +335,11 @@ impl Console {
     }
 }
 
-fn start_reading(input: &Arc<StdMutex<Input>>) -> io::Result<oneshot::Receiver<Line>> {
+fn start_reading(input: &Arc<parking_lot::Mutex<Input>>) -> io::Result<oneshot::Receiver<Line>> {
     let (line_tx, line_rx) = oneshot::channel();
     let input = Arc::clone(input);
     thread().spawn(move || {
-        let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = read_line(&mut **input).map(|line| (Instant::now(), line));
+        let line = read_line(&mut **input.lock()).map(|line| (Instant::now(), line));
         // The console may be dropped.
         let _ = line_tx.send(line);
     })?;

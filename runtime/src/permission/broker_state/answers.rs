@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::batch::{BatchAnswer, NotBatchable, not_batchable};
 use super::super::broker::AskOutcome;
 use super::super::grants::UsedGrants;
-use super::super::record::{NOBODY, UNUSABLE, answered, holder, refused, trace_answered};
+use super::super::record::{NOBODY, UNUSABLE, answered, ended, holder, trace_answered};
 use super::super::{
     Answer, AuthorityError, DecidedBy, Decision, DeniedCalls, Lifetime, NewGrant, Question,
     QuestionState, Request,
@@ -71,15 +71,11 @@ impl Approval {
 
     fn step(&self, by: DecidedBy, grants: Vec<GrantId>) -> AnsweredStep {
         AnsweredStep {
-            question: self.question,
-            decision: Decision::Granted,
-            by: Some(by),
             patterns: self.patterns.clone(),
             lifetime: Some(self.lifetime),
-            note: None,
             left_out: self.left_out.clone(),
             grants,
-            rest_of_session: false,
+            ..ended(self.question, Decision::Granted, by, None)
         }
     }
 }
@@ -210,7 +206,7 @@ impl BrokerState {
             let note = note.map(str::to_owned);
             let step = AnsweredStep {
                 rest_of_session: silenced.is_some(),
-                ..refused(question.id, Decision::Denied, by, note)
+                ..ended(question.id, Decision::Denied, by, note)
             };
             answered(&question.request, step)
         });

@@ -57,6 +57,10 @@ impl HistoryBuilder {
         self.entries.iter().flatten()
     }
 
+    fn entry_mut(&mut self, place: usize) -> Option<&mut HistoryEntry> {
+        self.entries.get_mut(place)?.as_mut()
+    }
+
     pub(super) fn grants(&self) -> impl Iterator<Item = &GrantUse> {
         self.grants.values()
     }
@@ -82,7 +86,7 @@ impl HistoryBuilder {
     fn begin_run(&mut self) {
         self.fail_open_effects();
         for place in std::mem::take(&mut self.run.open) {
-            if let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) {
+            if let Some(entry) = self.entry_mut(place) {
                 entry.decision = Some(Decision::Expired);
             }
         }
@@ -178,21 +182,7 @@ impl HistoryBuilder {
                 .questions
                 .get(question)
                 .is_some_and(|place| !self.run.open.contains(place)),
-            PastStep::Judged { .. }
-            | PastStep::GrantUsed { .. }
-            | PastStep::Answered(_)
-            | PastStep::Planned { .. }
-            | PastStep::GrantNarrowed(_)
-            | PastStep::GrantRevoked { .. }
-            | PastStep::SignedIn(_)
-            | PastStep::IgnoredGrants { .. }
-            | PastStep::RemoteCall { .. }
-            | PastStep::Applying
-            | PastStep::Applied
-            | PastStep::Denied(_)
-            | PastStep::Failed(_)
-            | PastStep::Finished { .. }
-            | PastStep::Other => false,
+            _ => false,
         }
     }
 
@@ -267,7 +257,7 @@ impl HistoryBuilder {
             self.absorb(&fresh, &step.grants);
             step.grants.clone()
         };
-        let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) else {
+        let Some(entry) = self.entry_mut(place) else {
             return;
         };
         entry.decision = Some(step.decision);
@@ -332,7 +322,7 @@ impl HistoryBuilder {
     fn planned(&mut self, call: Option<CallId>, ops: impl Iterator<Item = Op>) {
         let known = call.and_then(|call| self.run.calls.get(&call));
         let place = known.and_then(|known| known.question);
-        let entry = place.and_then(|place| self.entries.get_mut(place)?.as_mut());
+        let entry = place.and_then(|place| self.entry_mut(place));
         let Some(entry) = entry.filter(|entry| entry.decision == Some(Decision::Granted)) else {
             return;
         };
@@ -364,9 +354,7 @@ impl HistoryBuilder {
         let grant = self.grant(step.grant);
         grant.given_at = Some(at);
         grant.by = by;
-        grant.pattern = Some(step.pattern.clone());
-        grant.holder = Some(step.holder.clone());
-        grant.descendants = Some(step.descendants);
+        grant.covers(step);
         grant.agent = agent;
         grant.session = session;
         self.run.fresh.push(place);
@@ -388,9 +376,7 @@ impl HistoryBuilder {
         let here = (self.runs, step.grant);
         let grant = known.unwrap_or_else(|| GrantUse::new(self.runs, step.grant));
         let grant = self.grants.entry(here).or_insert(grant);
-        grant.pattern = Some(step.pattern.clone());
-        grant.holder = Some(step.holder.clone());
-        grant.descendants = Some(step.descendants);
+        grant.covers(step);
         if let GrantHolder::Agent(agent) = &step.holder {
             grant.agent = Some(Arc::clone(agent));
         }

@@ -133,6 +133,13 @@ impl GrantUse {
             && (self.descendants == Some(true) || !step.descendants)
     }
 
+    /// Notes what `step` gives, and to whom.
+    pub(super) fn covers(&mut self, step: &GrantedStep) {
+        self.pattern = Some(step.pattern.clone());
+        self.holder = Some(step.holder.clone());
+        self.descendants = Some(step.descendants);
+    }
+
     pub(super) fn used(&mut self, at: u64) {
         self.uses += 1;
         self.used_at = Some(at);

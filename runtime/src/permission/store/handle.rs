@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -16,13 +15,6 @@ use crate::id::GrantId;
 
 /// Returns milliseconds since 1970.
 pub(crate) type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-pub(crate) fn wall_clock() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
-}
 
 type Outcome = Result<(), GrantWriteError>;
 type Replace = Box<dyn FnMut(&[u8]) -> std::io::Result<()> + Send>;

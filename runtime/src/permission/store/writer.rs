@@ -174,6 +174,8 @@ impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
 mod tests {
     use std::sync::mpsc;
 
+    use std::path::Path;
+
     use super::super::format::decode;
     use super::*;
 
@@ -197,7 +199,7 @@ mod tests {
             if *full {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            let contents = decode(bytes).unwrap();
+            let contents = decode(Path::new("grants"), bytes).unwrap();
             writes.push(contents.grants.keys().map(|id| id.0).collect());
             Ok(())
         }

@@ -76,7 +76,7 @@ impl HistoryBuilder {
             progress.entry = Some(place);
             progress.only_begun = false;
         }
-        let entry = self.entries.get_mut(place).and_then(Option::as_mut);
+        let entry = self.entry_mut(place);
         if let Some(entry) = entry
             && let HistoryEvent::Call(call) = &mut entry.event
         {
@@ -218,7 +218,7 @@ impl HistoryBuilder {
     pub(super) fn fail_open_effects(&mut self) {
         let known = std::mem::take(&mut self.run.calls);
         for place in known.into_values().filter_map(|known| known.entry) {
-            let entry = self.entries.get_mut(place).and_then(Option::as_mut);
+            let entry = self.entry_mut(place);
             if let Some(HistoryEvent::Call(call)) = entry.map(|entry| &mut entry.event)
                 && call.begun
                 && call.outcome == CallOutcome::Open
@@ -237,7 +237,7 @@ impl HistoryBuilder {
             });
         };
         self.remove_only_begun(event.call);
-        if let Some(Some(entry)) = self.entries.get_mut(place)
+        if let Some(entry) = self.entry_mut(place)
             && let HistoryEvent::Question(question) = &mut entry.event
         {
             question.applied += 1;
