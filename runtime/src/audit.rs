@@ -414,7 +414,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_event_is_small_enough_to_hand_over_by_value() {
+    fn audit_event_is_at_most_160_bytes() {
         assert!(
             size_of::<AuditEvent>() <= 160,
             "{}",

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_its_ancestors_and_the_host_read_it() {
+    fn owner_ancestors_and_host_read_an_artifact() {
         let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
         let refs = put(&store, "the diff");
         let readers = [OWNER, PARENT, WorkerId(1)].map(Reader::Worker);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_hears_the_same_as_for_what_does_not_exist() {
+    fn other_workers_get_not_found() {
         let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
         let theirs = uri(&store, "x");
         let unknown = format!("ui://edit_file/{}.diff", "0".repeat(32));
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_address_leads_anywhere() {
+    fn changed_uri_is_not_found() {
         let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
         let uri = uri(&store, "x");
         for at in 0..uri.len() {
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_lower_case_and_never_the_same() {
+    fn uris_are_lower_case_and_unique() {
         let store = ArtifactStore::new(0, 0);
         let uris: std::collections::HashSet<String> = (0..2000).map(|_| uri(&store, "x")).collect();
         assert_eq!(uris.len(), 2000);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_goes_first() {
+    fn least_recently_used_artifact_is_dropped_first() {
         let store = ArtifactStore::new(2, 0);
         let (first, second) = (uri(&store, "1"), uri(&store, "2"));
         store.get(&first, Reader::Host).unwrap();
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_bounded_and_what_is_too_large_is_refused_with_the_reason() {
+    fn size_is_bounded_and_too_large_artifacts_are_rejected() {
         let store = ArtifactStore::new(0, 10);
         let first = uri(&store, "12345678");
         let second = uri(&store, "1234567");
@@ -515,7 +515,7 @@ mod tests {
 
     #[cfg(feature = "ui")]
     #[test]
-    fn old_texts_go_before_reviews_do_and_the_longest_unread_first() {
+    fn old_texts_are_dropped_before_reviews() {
         const OLD: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
         let unlimited = ArtifactStore::new(0, 0);
         reviewed(&unlimited, "x\n", "");

@@ -238,7 +238,7 @@ mod tests {
     use crate::audit::tests::failed;
 
     #[test]
-    fn no_deceptive_character_is_raw_and_none_is_lost() {
+    fn deceptive_characters_are_escaped_and_none_is_lost() {
         let hostile: String = (0..0xa0)
             .chain([
                 0xad, 0x200b, 0x200f, 0x2028, 0x202e, 0x2066, 0xfeff, 0xe0041,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_happened_where_it_stands_and_what_came_before() {
+    fn record_line_has_event_position_and_previous_hash() {
         let mut head = Head::default();
         let first = head.seal(7, 0, failed("a")).unwrap();
         let second = head.seal(8, 2, failed("b")).unwrap();

@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn an_appended_file_continues_the_chain() {
+    fn appended_file_continues_the_chain() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         write(&mut JsonLines::create(&path).unwrap(), &["a", "b"]);
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_is_not_created_and_a_missing_one_is() {
+    fn existing_file_is_not_created_and_a_missing_one_is() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         write(&mut JsonLines::append(&path).unwrap(), &["a"]);
@@ -535,7 +535,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_the_owner_may_read_it() {
+    fn audit_file_is_readable_only_by_its_owner() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
@@ -546,7 +546,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_and_a_fifo_are_refused() {
+    fn links_and_fifos_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let (target, link, fifo) = (
             dir.path().join("target"),
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_broken_anywhere_is_not_continued_and_file_and_line_are_named() {
+    fn broken_chain_is_not_continued_and_its_file_and_line_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let whole = dir.path().join("whole");
         write(&mut JsonLines::create(&whole).unwrap(), &["a", "b", "c"]);
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_at_any_byte_loses_no_whole_record_and_no_torn_byte() {
+    fn crash_at_any_byte_loses_no_complete_record() {
         let dir = tempfile::tempdir().unwrap();
         let whole = dir.path().join("whole");
         write(&mut JsonLines::create(&whole).unwrap(), &["a", "b", "c"]);
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_nothing_before_the_next() {
+    fn failed_write_is_cut_off_before_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         let mut sink = JsonLines::create(&path).unwrap();
@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_covers_what_was_written_and_the_name_of_the_file() {
+    fn sync_covers_records_and_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         let mut sink = JsonLines::create(dir.path().join("audit.jsonl")).unwrap();
         let due = |sink: &JsonLines| (sink.unsynced, !sink.named);
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn what_someone_else_wrote_stops_the_audit_and_is_left_alone() {
+    fn foreign_write_stops_the_audit_and_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         let mut sink = JsonLines::create(&path).unwrap();
@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_forgets_records_and_keeps_the_head() {
+    fn memory_audit_drops_old_records_and_keeps_the_head() {
         let mut ring = MemoryAudit::new(2);
         let mut head = Head::default();
         for _ in 0..5 {

@@ -640,7 +640,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_without_an_answer_expires() {
+    async fn unanswered_question_expires() {
         let stage = stage(Deferred).await;
         let asking = stage.asking(request(1, 1, NEED)).await;
         let id = stage.question().await;

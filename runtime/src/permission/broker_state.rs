@@ -306,11 +306,11 @@ impl BrokerState {
     /// Revokes all live grants that match; each has an audit record.
     pub(super) fn revoke_where(&mut self, filter: &GrantFilter) -> Vec<Arc<Gate>> {
         let live = self.grants().into_iter();
-        let meant: Vec<GrantId> = live
+        let matching: Vec<GrantId> = live
             .filter(|grant| filter.admits(grant))
             .map(|grant| grant.id)
             .collect();
-        self.revoke_all(&meant, RevokeCause::Person)
+        self.revoke_all(&matching, RevokeCause::Person)
     }
 
     /// Audits the narrowing of a grant, then narrows it. Returns the gate of calls that may exceed it.

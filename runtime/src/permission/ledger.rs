@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn another_worker_argument_need_or_state_is_another_question() {
+    fn requests_that_differ_in_any_part_are_separate_questions() {
         let limits = AskLimits {
             open_per_worker: 4,
             ..AskLimits::default()
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_asks_alone_shares_no_question() {
+    fn call_that_asks_alone_shares_no_question() {
         let mut ledger = ledger();
         let alone = |call| Request {
             alone: true,
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_answer_changes_nothing() {
+    fn second_answer_has_no_effect() {
         let mut ledger = ledger();
         let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         assert!(ledger.answer(id, None, at(1)).is_some());
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_says_how_many_calls_wait_and_asking_again_costs_no_limit() {
+    fn question_counts_waiting_calls_and_asking_again_is_not_limited() {
         let mut ledger = ledger();
         let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let shown = ledger.question(id).unwrap().clone();
@@ -748,7 +748,7 @@ mod tests {
     proptest! {
         #![proptest_config(cases(256))]
         #[test]
-        fn an_end_is_an_end_and_everyone_who_waits_is_told_once(events in proptest::collection::vec(event(), 0..80)) {
+        fn question_ends_once_and_each_waiter_is_notified_once(events in proptest::collection::vec(event(), 0..80)) {
             let mut ledger = ledger();
             let mut now = at(0);
             let mut waiting = BTreeSet::new();

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_never_widened_by_an_edit() {
+    fn narrowing_never_widens_a_grant() {
         let none = Narrowing::default;
         check(&none(), true);
         let pattern = |text: &str| Narrowing {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_survives_json() {
+    fn narrowing_round_trips_through_json() {
         let change = Narrowing {
             pattern: Some("read:file:/r".parse().unwrap()),
             reach: Some(Reach::Exact),

@@ -147,24 +147,24 @@ impl GrantStore {
         let path = path.as_ref();
         let file = Folder::of(path).and_then(Folder::locked);
         let file = file.map_err(|error| refused(path, error))?;
-        let place = file.folder().place().to_owned();
+        let file_path = file.folder().place().to_owned();
         let read = file.folder().read(MOST_BYTES);
-        let Some(bytes) = read.map_err(|error| refused(&place, error))? else {
+        let Some(bytes) = read.map_err(|error| refused(&file_path, error))? else {
             let contents = Contents::default();
             let written = contents.put(&file);
-            written.map_err(|error| refused(&place, PrivateFileError::Open(error)))?;
+            written.map_err(|error| refused(&file_path, PrivateFileError::Open(error)))?;
             return Ok(Self { file, contents });
         };
-        match format::decode(&place, &bytes) {
+        match format::decode(&file_path, &bytes) {
             Ok(contents) => Ok(Self { file, contents }),
             Err(GrantStoreError::Damaged { source: damage, .. }) => Err(match file.set_aside() {
                 Ok(kept_in) => GrantStoreError::Damaged {
-                    file: place,
+                    file: file_path,
                     kept_in: Some(kept_in),
                     source: damage,
                 },
                 Err(source) => GrantStoreError::SetAside {
-                    file: place,
+                    file: file_path,
                     damage,
                     source,
                 },

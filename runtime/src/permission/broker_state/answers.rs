@@ -47,7 +47,7 @@ impl Approval {
         }
         Ok(Self {
             question: question.id,
-            patterns: request.meant(patterns),
+            patterns: request.granted_by(patterns),
             request: request.clone(),
             lifetime,
             descendants,
@@ -267,14 +267,14 @@ impl BrokerState {
             let waiting = waiting.filter(|waiter| !waiter.port.is_closed());
             let mut waiting = (1..)
                 .zip(waiting)
-                .map(|(place, waiter)| (approval, place, waiter));
+                .map(|(position, waiter)| (approval, position, waiter));
             first.extend(waiting.next());
             more.extend(waiting);
         }
         // The first call of each question comes first, so that no question takes a use of another.
         let mut unserved = Vec::new();
-        for (approval, place, waiter) in first.into_iter().chain(more) {
-            match self.serve(approval, place, &waiter) {
+        for (approval, position, waiter) in first.into_iter().chain(more) {
+            match self.serve(approval, position, &waiter) {
                 Some(ruling) => waiter.reply(Ok(ruling)),
                 None => unserved.push((approval, waiter)),
             }
@@ -288,10 +288,10 @@ impl BrokerState {
         }
     }
 
-    /// The outcome for the waiting call at `place`; `None` if the approval allows no further call.
-    fn serve(&mut self, approval: &Approval, place: u32, waiter: &Waiter) -> Option<AskOutcome> {
+    /// The outcome for the waiting call at `position`; `None` if the approval allows no further call.
+    fn serve(&mut self, approval: &Approval, position: u32, waiter: &Waiter) -> Option<AskOutcome> {
         let used = match approval.lifetime.waiting_calls() {
-            Some(calls) if place > calls.get() => return None,
+            Some(calls) if position > calls.get() => return None,
             Some(_) => UsedGrants {
                 patterns: approval.patterns.clone(),
                 ..UsedGrants::default()

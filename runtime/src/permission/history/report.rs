@@ -237,7 +237,7 @@ pub(super) fn report<'e>(
     // Stable, so that equal entries stay in the order of agents, tools and needs.
     let times = |asked: &RepeatedQuestion| std::cmp::Reverse(asked.tally.questions());
     report.repeated.sort_by_key(times);
-    let meant = grants.filter(|grant| filter.counts(grant));
-    report.grants = meant.cloned().collect();
+    let admitted = grants.filter(|grant| filter.counts(grant));
+    report.grants = admitted.cloned().collect();
     report
 }

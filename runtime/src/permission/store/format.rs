@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_lines_that_people_can_read() {
+    fn store_file_has_one_readable_line_per_grant() {
         let text = encode(&contents(
             8,
             [grant(3, "main/tests", "write:file:/repo/docs")],
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_that_name_no_operations_are_of_an_older_version_and_are_refused() {
+    fn format_1_without_operations_is_rejected() {
         let line = r#"{"id":1,"agent":"main","pattern":"write:file:/r","descendants":false,"given_at_ms":0}
 "#;
         let older = sealed(1, r#""next":2,"grants":1"#, line);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_store_holds_is_neither_written_nor_read() {
+    fn too_many_grants_are_neither_written_nor_read() {
         let most = MOST_GRANTS as u64;
         let full = contents(most + 1, (1..=most).map(|id| grant(id, "a", "write")));
         assert_eq!(decode(&encode(&full).unwrap()).unwrap(), full);

@@ -111,7 +111,7 @@ proptest! {
     #![proptest_config(cases(48))]
 
     #[test]
-    fn any_words_over_any_restarts_leave_what_a_map_would(words in words()) {
+    fn store_agrees_with_a_map_over_any_changes_and_restarts(words in words()) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("grants");
         let (mut open, contents, mut unstored) = handle(&path);
@@ -207,7 +207,7 @@ fn store_file_is_private_and_leaves_no_other_files() {
 }
 
 #[test]
-fn a_second_runtime_is_refused_and_readers_are_not() {
+fn second_runtime_is_rejected_and_readers_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let first = GrantStore::open(&path).unwrap();
@@ -233,7 +233,7 @@ fn leftovers_of_a_killed_writer_are_ignored() {
 }
 
 #[test]
-fn a_file_that_is_cut_or_changed_anywhere_is_kept_aside_and_the_next_start_is_empty() {
+fn damaged_file_is_moved_aside_and_the_next_start_is_empty() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let whole = fs::read(&path).unwrap();
@@ -282,7 +282,7 @@ fn damaged_files_do_not_replace_one_another() {
 }
 
 #[test]
-fn a_later_version_and_some_other_file_are_refused_and_left_alone() {
+fn later_version_and_foreign_file_are_rejected_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let text = fs::read_to_string(&path).unwrap();
@@ -301,7 +301,7 @@ fn a_later_version_and_some_other_file_are_refused_and_left_alone() {
 }
 
 #[test]
-fn a_store_of_the_older_version_is_refused_with_what_to_do_and_left_alone() {
+fn older_version_is_rejected_unchanged_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let text = fs::read_to_string(&path).unwrap();
@@ -313,7 +313,7 @@ fn a_store_of_the_older_version_is_refused_with_what_to_do_and_left_alone() {
 }
 
 #[test]
-fn a_link_a_fifo_a_folder_and_what_others_may_write_are_refused() {
+fn links_fifos_folders_and_files_writable_by_others_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let at = |name: &str| folder.path().join(name);
@@ -358,7 +358,7 @@ fn a_link_a_fifo_a_folder_and_what_others_may_write_are_refused() {
 }
 
 #[test]
-fn a_folder_in_which_others_may_exchange_the_file_is_refused_and_a_sticky_one_is_not() {
+fn folder_writable_by_others_is_rejected_unless_sticky() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let set_mode = |mode| {
@@ -388,7 +388,7 @@ fn a_folder_in_which_others_may_exchange_the_file_is_refused_and_a_sticky_one_is
 }
 
 #[test]
-fn a_folder_above_in_which_others_may_exchange_folders_is_refused_and_a_sticky_one_is_not() {
+fn ancestor_folder_writable_by_others_is_rejected_unless_sticky() {
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("private");
     fs::create_dir(&folder).unwrap();
@@ -424,7 +424,7 @@ fn a_folder_above_in_which_others_may_exchange_folders_is_refused_and_a_sticky_o
 }
 
 #[test]
-fn every_file_that_a_damaged_one_may_become_belongs_to_the_store() {
+fn names_of_damaged_files_belong_to_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
     let mut kept = Vec::new();
@@ -480,7 +480,7 @@ fn dropping_the_handle_stores_pending_changes() {
 }
 
 #[test]
-fn grants_are_taken_out_of_an_opened_store_all_or_none() {
+fn grants_are_removed_from_a_store_all_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let of = |ids: &[u64]| ids.iter().map(|id| GrantId(*id)).collect();
@@ -508,7 +508,7 @@ fn grants_are_taken_out_of_an_opened_store_all_or_none() {
 }
 
 #[test]
-fn a_grant_is_held_at_or_beneath_whole_names_alone() {
+fn held_at_or_beneath_compares_whole_names() {
     let folder = tempfile::tempdir().unwrap();
     let grant = &GrantStore::read(prepared(folder.path())).unwrap()[0];
     assert_eq!(&*grant.agent, "main");
@@ -524,7 +524,7 @@ fn a_grant_is_held_at_or_beneath_whole_names_alone() {
 }
 
 #[test]
-fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
+fn narrowed_grant_keeps_its_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
     let time = Arc::new(AtomicU64::new(1));
@@ -548,21 +548,21 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
         expires_at: None,
         used: 0,
     };
-    let told = || {
+    let stored = || {
         let grant = GrantStore::read(&path).unwrap().swap_remove(0);
         (grant.pattern.to_string(), grant.given_at_ms)
     };
     time.store(2, Ordering::Relaxed);
     handle.narrowed(&left("write:file:/r/a"));
     wait(save(&mut handle)).unwrap();
-    assert_eq!(told(), ("write:file:/r/a".to_owned(), 1));
+    assert_eq!(stored(), ("write:file:/r/a".to_owned(), 1));
     close(&mut handle).unwrap();
 
     let store = GrantStore::open(&path).unwrap();
     let (mut handle, _) = StoreHandle::new(Some(store), &audit(), wall, report);
     handle.narrowed(&left("write:file:/r/a/b"));
     wait(save(&mut handle)).unwrap();
-    assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
+    assert_eq!(stored(), ("write:file:/r/a/b".to_owned(), 1));
 }
 
 fn to(pattern: &str) -> Narrowing {
@@ -573,12 +573,12 @@ fn to(pattern: &str) -> Narrowing {
 }
 
 fn stored(path: &Path) -> Vec<(u64, String, bool)> {
-    let told = |grant: &StoredGrant| (grant.id.0, grant.pattern.to_string(), grant.descendants);
-    GrantStore::read(path).unwrap().iter().map(told).collect()
+    let parts = |grant: &StoredGrant| (grant.id.0, grant.pattern.to_string(), grant.descendants);
+    GrantStore::read(path).unwrap().iter().map(parts).collect()
 }
 
 #[test]
-fn a_stored_grant_is_narrowed_on_the_disk_and_never_widened() {
+fn stored_grant_is_narrowed_on_disk_and_never_widened() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let before = fs::read(&path).unwrap();
@@ -632,7 +632,7 @@ fn a_stored_grant_is_narrowed_on_the_disk_and_never_widened() {
 }
 
 #[test]
-fn a_stored_grant_of_a_folder_is_not_turned_into_one_of_a_protected_file_in_it() {
+fn stored_folder_grant_is_not_narrowed_to_a_protected_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
     let mut store = GrantStore::open(&path).unwrap();
@@ -656,7 +656,7 @@ fn a_stored_grant_of_a_folder_is_not_turned_into_one_of_a_protected_file_in_it()
 }
 
 #[test]
-fn grants_are_added_to_an_opened_store_all_or_none_and_each_once() {
+fn grants_are_added_to_a_store_all_or_none_and_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let mut store = GrantStore::open(&path).unwrap();
