@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
@@ -39,14 +39,33 @@ impl PendingSave {
 pub(crate) struct StoreHandle(Option<Open>);
 
 struct Open {
-    writer: Arc<Writer<Replace>>,
+    shared: Arc<Shared>,
     given: Vec<StoredGrant>,
     removed: bool,
-    /// Each task that stores something holds a receiver.
-    tasks: Arc<watch::Sender<()>>,
     wall: WallClock,
     report: ReportUnstored,
     audit: Audit,
+}
+
+/// Shared by the handle and its tasks.
+struct Shared {
+    writer: Writer<Replace>,
+    /// Held during a write, so that tasks that wait for a slow disk occupy no threads.
+    write_lock: Mutex<()>,
+    /// Each task that stores something holds a receiver.
+    tasks: watch::Sender<()>,
+}
+
+impl Shared {
+    async fn run(
+        self: &Arc<Self>,
+        write: impl FnOnce(&Writer<Replace>) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        let _locked = self.write_lock.lock().await;
+        let this = Arc::clone(self);
+        let written = spawn_blocking(move || write(&this.writer)).await;
+        written.unwrap_or(Err(GrantWriteError::Closed))
+    }
 }
 
 impl StoreHandle {
@@ -62,10 +81,13 @@ impl StoreHandle {
         };
         let replace: Replace = Box::new(move |bytes| file.replace(bytes));
         let open = Open {
-            writer: Arc::new(Writer::new(contents.clone(), replace)),
+            shared: Arc::new(Shared {
+                writer: Writer::new(contents.clone(), replace),
+                write_lock: Mutex::default(),
+                tasks: watch::Sender::default(),
+            }),
             given: Vec::new(),
             removed: false,
-            tasks: Arc::default(),
             wall,
             report,
             audit: audit.clone(),
@@ -92,7 +114,7 @@ impl StoreHandle {
     /// Collects a narrowed grant; it is removed if it now has a count or time limit.
     pub(crate) fn narrowed(&mut self, left: &GrantView) {
         let Some(open) = &mut self.0 else { return };
-        let Some(given_at_ms) = open.writer.given_at_ms(left.id) else {
+        let Some(given_at_ms) = open.shared.writer.given_at_ms(left.id) else {
             return;
         };
         match &left.holder {
@@ -114,7 +136,7 @@ impl StoreHandle {
     /// Collects the removal of a grant.
     pub(crate) fn removed(&mut self, id: GrantId) {
         if let Some(open) = &mut self.0 {
-            open.removed |= open.writer.remove(id);
+            open.removed |= open.shared.writer.remove(id);
         }
     }
 
@@ -129,10 +151,10 @@ impl StoreHandle {
     /// Tries a failed write again.
     pub(crate) fn retry(&self) {
         if let Some(open) = &self.0
-            && open.writer.is_failing()
+            && open.shared.writer.is_failing()
         {
-            let writer = Arc::clone(&open.writer);
-            spawn_blocking(move || writer.retry());
+            let shared = Arc::clone(&open.shared);
+            spawn_blocking(move || shared.writer.retry());
         }
     }
 
@@ -141,34 +163,35 @@ impl StoreHandle {
         let Some(open) = &self.0 else {
             return PendingSave::default();
         };
-        let (writer, tasks) = (Arc::clone(&open.writer), Arc::clone(&open.tasks));
+        let shared = Arc::clone(&open.shared);
         PendingSave(Some(tokio::spawn(async move {
-            tasks.closed().await;
-            blocking(move || writer.close()).await
+            shared.tasks.closed().await;
+            shared.run(Writer::close).await
         })))
     }
 }
 
 impl Open {
     fn add(&mut self, grant: StoredGrant) {
-        self.writer.add(grant.clone());
+        self.shared.writer.add(grant.clone());
         self.given.push(grant);
     }
 
     fn save(&mut self) -> PendingSave {
         self.removed = false;
         let given = std::mem::take(&mut self.given);
-        let (writer, audit) = (Arc::clone(&self.writer), self.audit.clone());
-        let (report, task) = (Arc::clone(&self.report), self.tasks.subscribe());
+        let (shared, audit) = (Arc::clone(&self.shared), self.audit.clone());
+        let (report, task) = (Arc::clone(&self.report), shared.tasks.subscribe());
         PendingSave(Some(tokio::spawn(async move {
             let _task = task;
             if given.is_empty() {
-                return blocking(move || writer.write()).await;
+                return shared.run(Writer::write).await;
             }
             // A grant is stored after its audit record, so that a kill never leaves a grant without a record.
             let audited = audit.flush().await;
             let ids = given.iter().map(|grant| grant.id).collect();
-            let stored = blocking(move || writer.store(&given, audited)).await;
+            let store = move |writer: &Writer<_>| writer.store(&given, audited);
+            let stored = shared.run(store).await;
             if stored.is_err() {
                 let (revoked_tx, revoked) = oneshot::channel();
                 report(ids, revoked_tx);
@@ -178,12 +201,6 @@ impl Open {
             stored
         })))
     }
-}
-
-async fn blocking(run: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
-    spawn_blocking(run)
-        .await
-        .unwrap_or(Err(GrantWriteError::Closed))
 }
 
 impl fmt::Debug for StoreHandle {
