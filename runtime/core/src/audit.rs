@@ -24,13 +24,13 @@ use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, Narrowing, R
 use crate::policy::Verdict;
 use crate::scope::{Coverage, Scope, ScopePattern};
 
-pub(crate) use chain::Inert;
 pub use chain::{Head, Record, json_line};
 pub(crate) use past::{PastEvent, PastFailure, PastRecord, PastStep, past};
 pub use recorder::AuditError;
-pub(crate) use recorder::DEFAULT_CAPACITY;
 #[doc(hidden)]
 pub use recorder::{Audit, WeakAudit};
+pub(crate) use recorder::{DEFAULT_CAPACITY, wall_clock};
+
 pub(crate) use segments::follow_file;
 pub use segments::verify_file;
 #[doc(hidden)]
@@ -414,7 +414,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_event_is_small_enough_to_hand_over_by_value() {
+    fn audit_event_is_at_most_160_bytes() {
         assert!(
             size_of::<AuditEvent>() <= 160,
             "{}",

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_is_named_as_it_is_shown_or_as_json_has_it() {
+    fn grant_id_is_parsed_from_text_or_number() {
         for text in ["g3", "3", "g03"] {
             assert_eq!(text.parse(), Ok(GrantId(3)), "{text}");
         }

@@ -182,11 +182,11 @@ impl Request {
     /// Returns what `patterns` would grant, as a sentence for people.
     #[must_use]
     pub fn covers(&self, patterns: &[Coverage]) -> String {
-        choices::sentence(&self.meant(patterns), &self.roots)
+        choices::sentence(&self.granted_by(patterns), &self.roots)
     }
 
     /// `patterns`, or exactly the needs if it is empty.
-    pub(crate) fn meant(&self, patterns: &[Coverage]) -> Vec<Coverage> {
+    pub(crate) fn granted_by(&self, patterns: &[Coverage]) -> Vec<Coverage> {
         if patterns.is_empty() {
             self.needs.iter().map(Coverage::of).collect()
         } else {
@@ -329,7 +329,7 @@ pub enum Lifetime {
     /// For this many calls of the worker, including the one that asked.
     Uses(NonZeroU32),
     /// For this long, for the worker.
-    #[serde(rename = "for_ms", with = "millis")]
+    #[serde(rename = "for_ms", with = "as_millis")]
     For(Duration),
     /// Until the session ends, for the worker that asked.
     Session,
@@ -406,8 +406,7 @@ impl Question {
     /// Returns when it was asked, in milliseconds since 1970.
     #[must_use]
     pub fn asked_at_ms(&self) -> u64 {
-        let since = u64::try_from(self.asked_at.as_millis()).unwrap_or(u64::MAX);
-        self.run.began_ms.saturating_add(since)
+        self.run.began_ms.saturating_add(millis(self.asked_at))
     }
 }
 
@@ -496,21 +495,22 @@ impl NewGrant {
     }
 }
 
-mod millis {
-    use super::Duration;
-    use serde::{Deserialize as _, Deserializer, Serializer};
+/// A duration in whole milliseconds.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
 
-    pub(super) fn serialize<S: Serializer>(
-        time: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+/// (De)serialises a duration in milliseconds.
+mod as_millis {
+    use super::{Deserialize as _, Duration, millis};
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(millis(*time))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Duration, D::Error> {
-        u64::deserialize(deserializer).map(Duration::from_millis)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
     }
 }
 
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_must_cover_every_need_and_stay_below_the_ceiling() {
+    fn answer_must_cover_every_need_and_stay_within_max_grantable() {
         let mut request = request(1, 1, &["write:file:/r/a/x", "write:file:/r/b"]);
         request.max_grantable = vec!["write:file:/r".parse().unwrap()];
         check(&request, &[], true);
@@ -538,9 +538,9 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_an_answer_is_what_is_asked_about() {
+    fn names_in_an_answer_get_the_marks_of_the_needs() {
         let request = request(1, 1, &["write:mcp:h~1:edit~2", "write:mcp:h~1:note~3"]);
-        for (said, meant) in [
+        for (texts, marked) in [
             (
                 &[][..],
                 &["write:mcp:h~1:edit~2", "write:mcp:h~1:note~3"][..],
@@ -552,18 +552,18 @@ mod tests {
             ),
             (&["write:mcp"], &["write:mcp"]),
         ] {
-            check(&request, said, true);
-            let said: Vec<Coverage> = said.iter().map(|text| text.parse().unwrap()).collect();
-            let patterns = request.meant(&said);
-            let marked = patterns.iter().map(|one| one.pattern().to_string());
-            assert_eq!(marked.collect::<Vec<_>>(), meant);
+            check(&request, texts, true);
+            let given: Vec<Coverage> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            let patterns = request.granted_by(&given);
+            let found = patterns.iter().map(|one| one.pattern().to_string());
+            assert_eq!(found.collect::<Vec<_>>(), marked);
         }
         check(&request, &["write:mcp:h~9"], false);
         check(&request, &["write:mcp:h:edit"], false);
     }
 
     #[test]
-    fn a_sensitive_need_is_allowed_by_its_very_name_alone() {
+    fn sensitive_need_is_allowed_only_exactly() {
         let mut request = request(1, 1, &["write:file:/r/.mcp.json"]);
         check(&request, &["write:file:/r"], true);
         request.sensitive = true;
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exact_needs_fit_even_where_the_ceiling_does_not_reach() {
+    fn exact_needs_fit_outside_max_grantable() {
         let mut request = request(1, 1, &["write:file:/r/x"]);
         request.max_grantable.clear();
         check(&request, &["write:file:/r/x"], true);
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_and_answers_survive_json() {
+    fn lifetimes_and_answers_round_trip_through_json() {
         for (lifetime, text) in [
             (Lifetime::Once, "\"once\""),
             (

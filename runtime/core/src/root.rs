@@ -115,17 +115,19 @@ impl Root {
             (self, other)
         };
         let nested = inner.host.starts_with(&outer.host) && inner.host != outer.host;
-        let apart = !inner.host.starts_with(&outer.host);
+        let separate = !inner.host.starts_with(&outer.host);
         let in_place = outer.virtual_path(&inner.host).as_ref() == Some(&inner.mount);
         // A bind mount has other paths and the same files.
         let same = self.identity == other.identity;
-        if apart && (self.mount.starts_with(&other.mount) || other.mount.starts_with(&self.mount)) {
+        if separate
+            && (self.mount.starts_with(&other.mount) || other.mount.starts_with(&self.mount))
+        {
             return Err(RootError::Unsafe {
                 mount: self.mount.clone(),
                 reason: "its path lies in that of another root, and its files do not; mount it elsewhere",
             });
         }
-        if !same && (apart || nested && in_place) {
+        if !same && (separate || nested && in_place) {
             return Ok(());
         }
         Err(RootError::Unsafe {
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_machine_is_no_root() {
+    fn file_system_top_is_rejected_as_root() {
         check_refused("/", None, "top of the file system");
         assert!(matches!(
             open(Path::new("/")),
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_files_are_no_root() {
+    fn kernel_file_systems_are_rejected_as_root() {
         for host in [
             "/proc",
             "/proc/self",
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_directory_is_no_root_and_a_directory_in_it_is() {
+    fn home_is_rejected_as_root_and_a_directory_in_it_is_not() {
         let temp = tempfile::tempdir().unwrap();
         let home = temp.path().canonicalize().unwrap();
         let project = home.join("project");
@@ -409,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_stays_on_the_directory_that_was_opened() {
+    fn root_follows_the_opened_directory() {
         use std::os::unix::fs::MetadataExt as _;
         let temp = tempfile::tempdir().unwrap();
         let (host, elsewhere) = (temp.path().join("r"), temp.path().join("moved"));
@@ -428,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_with_the_same_files_are_refused_whatever_their_paths_are() {
+    fn roots_with_the_same_files_are_rejected() {
         let temp = tempfile::tempdir().unwrap();
         let host = temp.path().canonicalize().unwrap();
         for name in ["a", "b"] {
@@ -452,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_target_above_a_root_is_the_absolute_one() {
+    fn relative_target_above_a_root_becomes_absolute() {
         let temp = tempfile::tempdir().unwrap();
         let host = temp.path().canonicalize().unwrap();
         let root = open(&host).unwrap();

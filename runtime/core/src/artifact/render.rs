@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn patch_carries_out_edits_with_and_without_a_last_line_end() {
+    fn patch_applies_edits_with_and_without_final_newline() {
         check("/r/a", Some("1\n2\n3\n"), Some("1\n2b\n3\n"));
         check("/r/a", Some("1\n2"), Some("1\n2b"));
         check("/r/a", Some("1\n2"), Some("1\n2\n"));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn patch_carries_out_files_that_come_go_fill_and_empty() {
+    fn patch_applies_creations_deletions_and_empty_files() {
         check("/r/new/deep", None, Some("a\nb\n"));
         check("/r/a", Some("a\nb"), None);
         check("/r/a", Some(""), Some("a\n"));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_of_every_kind_survive() {
+    fn line_ends_of_every_kind_are_preserved() {
         check("/r/a", Some("1\r\n2\r\n3\r\n"), Some("1\r\n2b\r\n3\r\n"));
         check("/r/a", Some("1\r\n2\r\n"), Some("1\n2\r\n"));
         check("/r/a", Some("1\r2\r3"), Some("1\r2b\r3"));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_are_quoted_as_patch_reads_them() {
+    fn special_names_are_quoted_for_patch() {
         for name in [
             "/r/a b",
             "/my root/ a",
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_deceptive_in_the_header() {
+    fn deceptive_names_are_escaped_in_the_header() {
         let text = diff(
             &[change("/r/\u{202e}a\u{200b}", Some("1\n"), Some("2\n"))],
             &VirtualPath::top(),
@@ -397,14 +397,14 @@ mod tests {
     }
 
     #[test]
-    fn content_that_looks_like_a_diff_stays_content() {
+    fn content_that_looks_like_a_diff_is_content() {
         let tricky = "--- a/r/x\n+++ b/r/x\n@@ -1,1 +1,1 @@\n-- \n\\ No newline at end of file\n";
         check("/r/a", Some("old\n"), Some(tricky));
         check("/r/a", Some(tricky), Some("new\n"));
     }
 
     #[test]
-    fn patch_carries_out_moves_and_copies() {
+    fn patch_applies_moves_and_copies() {
         let to = |op, new: &str| Change {
             to: Some(path("/r/sub/new name")),
             op,
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_patch_cannot_say_is_a_line_that_it_passes_over() {
+    fn changes_without_patch_form_are_comments() {
         let binary = Change {
             diff: FileDiff {
                 binary: true,
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_names_both_hashes_and_re_creates_the_new_text() {
+    fn json_has_both_hashes_and_recreates_the_new_text() {
         let (old, new) = ("1\r\n2\n3", "1\r\n2b\n3\n4");
         let text = json(&[change("/r/a", Some(old), Some(new))]).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_comes_has_no_hash_before() {
+    fn created_file_has_no_hash_before() {
         let text = json(&[change("/r/a", None, Some("x"))]).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
@@ -523,7 +523,7 @@ mod tests {
     proptest! {
         #![proptest_config(cases(24))]
         #[test]
-        fn patch_makes_the_new_text_of_the_old(
+        fn patch_recreates_the_new_text(
             old in proptest::collection::vec("[ab\r+-]{0,2}\n", 0..12),
             new in proptest::collection::vec("[ab\r+-]{0,2}\n", 1..12),
             cut in any::<(bool, bool)>(),

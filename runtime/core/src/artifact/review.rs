@@ -71,7 +71,7 @@ impl RowRange {
         let (mut change, mut from, mut old, mut count, mut whole) = (None, None, None, None, None);
         for pair in query.split('&') {
             let (key, value) = pair.split_once('=')?;
-            let place = match key {
+            let slot = match key {
                 "change" => &mut change,
                 "from" => &mut from,
                 "old" => &mut old,
@@ -80,8 +80,8 @@ impl RowRange {
                 _ => return None,
             };
             let plain = value.len() <= 9 && value.bytes().all(|digit| digit.is_ascii_digit());
-            let number = value.parse().ok().filter(|_| plain && place.is_none())?;
-            *place = Some(number);
+            let number = value.parse().ok().filter(|_| plain && slot.is_none())?;
+            *slot = Some(number);
         }
         Self::new(
             change?,
@@ -260,14 +260,14 @@ impl Review {
         bytes: usize,
         whole: bool,
     ) -> Vec<Row> {
-        let look = LineStyle::of(&change.diff, whole);
+        let style = LineStyle::of(&change.diff, whole);
         let end = from.saturating_add(if bytes == 0 { 0 } else { count });
         let (mut rows, mut start) = (Vec::new(), 0);
         for hunk in &change.diff.hunks {
             let length = hunk.lines.len();
             if start + length > from && start < end {
                 let (first, last) = (from.saturating_sub(start), (end - start).min(length));
-                rows.extend(of_hunk(hunk, first, last, look));
+                rows.extend(of_hunk(hunk, first, last, style));
             }
             start += length;
         }
@@ -357,7 +357,7 @@ fn between(
     whole: bool,
 ) -> Option<Vec<Row>> {
     let text = std::str::from_utf8(old).ok()?;
-    let look = LineStyle::of(&change.diff, whole);
+    let style = LineStyle::of(&change.diff, whole);
     let mut hunks = change.diff.hunks.iter().peekable();
     let (mut passed, mut made) = (0, 0);
     let lines = text.split_inclusive('\n').zip(1..);
@@ -369,7 +369,7 @@ fn between(
             passed += hunk.old_lines;
             made += hunk.new_lines;
         }
-        look.row(' ', (number, (number + made).saturating_sub(passed)), line)
+        style.row(' ', (number, (number + made).saturating_sub(passed)), line)
     });
     Some(within(rows.collect(), PAGE_BYTES))
 }

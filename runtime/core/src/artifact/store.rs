@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::parts::{At, Parts};
 use super::review::Review;
@@ -36,40 +37,13 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: &[Self] = &[Self::Review, Self::Diff, Self::Json, Self::Rows];
 
-    const fn name(self) -> &'static str {
+    /// Its name, title, media type and the suffix of its URI after the id.
+    const fn labels(self) -> [&'static str; 4] {
         match self {
-            Self::Review => "review",
-            Self::Diff => "diff",
-            Self::Json => "json",
-            Self::Rows => "rows",
-        }
-    }
-
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Review => "Review",
-            Self::Diff => "Diff",
-            Self::Json => "Changes",
-            Self::Rows => "Rows",
-        }
-    }
-
-    const fn mime(self) -> &'static str {
-        match self {
-            Self::Review => REVIEW_MIME,
-            Self::Diff => "text/x-diff",
-            Self::Json => "application/json",
-            Self::Rows => "application/json",
-        }
-    }
-
-    /// Suffix of the URI after the id.
-    const fn suffix(self) -> &'static str {
-        match self {
-            Self::Review => "",
-            Self::Diff => ".diff",
-            Self::Json => ".json",
-            Self::Rows => ".rows",
+            Self::Review => ["review", "Review", REVIEW_MIME, ""],
+            Self::Diff => ["diff", "Diff", "text/x-diff", ".diff"],
+            Self::Json => ["json", "Changes", "application/json", ".json"],
+            Self::Rows => ["rows", "Rows", "application/json", ".rows"],
         }
     }
 }
@@ -93,13 +67,13 @@ pub struct Artifact {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Id([u8; 16]);
+struct Id(u128);
 
 impl Id {
     fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
-        Ok(Self(bytes))
+        Ok(Self(u128::from_ne_bytes(bytes)))
     }
 
     /// Parses exactly what [`fmt::Display`] writes.
@@ -108,15 +82,13 @@ impl Id {
         if text.len() != 32 || !text.bytes().all(plain) {
             return None;
         }
-        u128::from_str_radix(text, 16)
-            .ok()
-            .map(|id| Self(id.to_be_bytes()))
+        u128::from_str_radix(text, 16).ok().map(Self)
     }
 }
 
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        write!(f, "{:032x}", self.0)
     }
 }
 
@@ -247,8 +219,9 @@ impl ArtifactStore {
         };
         // Rendering happens after the lock is released.
         let bytes = part.ok_or_else(absent)?.bytes(&at)?;
+        let [_, _, mime, _] = kind.labels();
         Ok(Artifact {
-            mime: kind.mime(),
+            mime,
             bytes: bytes.ok_or_else(absent)?,
         })
     }
@@ -274,7 +247,7 @@ impl ArtifactStore {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut StoreState) -> T) -> T {
-        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.state.lock())
     }
 }
 
@@ -342,11 +315,12 @@ impl StoreState {
 }
 
 fn address(tool: &ToolName, id: Id, kind: Kind) -> ArtifactRef {
+    let [name, title, mime, suffix] = kind.labels();
     ArtifactRef {
-        uri: format!("ui://{tool}/{id}{}", kind.suffix()),
-        name: kind.name(),
-        title: format!("{} of {tool}", kind.title()),
-        mime: kind.mime(),
+        uri: format!("ui://{tool}/{id}{suffix}"),
+        name,
+        title: format!("{title} of {tool}"),
+        mime,
     }
 }
 
@@ -358,7 +332,7 @@ fn parse(uri: &str) -> Option<(&str, Id, Kind, Option<&str>)> {
         return Some((tool, Id::parse(id)?, Kind::Rows, Some(query)));
     }
     let mut kinds = Kind::ALL.iter();
-    let kind = kinds.find(|kind| kind.suffix() == suffix)?;
+    let kind = kinds.find(|kind| matches!(kind.labels(), [.., of] if of == suffix))?;
     Some((tool, Id::parse(id)?, *kind, None))
 }
 
@@ -391,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_its_ancestors_and_the_host_read_it() {
+    fn owner_ancestors_and_host_read_an_artifact() {
         let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
         let refs = put(&store, "the diff");
         let readers = [OWNER, PARENT, WorkerId(1)].map(Reader::Worker);
@@ -403,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_hears_the_same_as_for_what_does_not_exist() {
+    fn other_workers_get_not_found() {
         let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
         let theirs = uri(&store, "x");
         let unknown = format!("ui://edit_file/{}.diff", "0".repeat(32));
@@ -417,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_address_leads_anywhere() {
+    fn changed_uri_is_not_found() {
         let store = ArtifactStore::new(DEFAULT_COUNT, DEFAULT_BYTES);
         let uri = uri(&store, "x");
         for at in 0..uri.len() {
@@ -434,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_lower_case_and_never_the_same() {
+    fn uris_are_lower_case_and_unique() {
         let store = ArtifactStore::new(0, 0);
         let uris: std::collections::HashSet<String> = (0..2000).map(|_| uri(&store, "x")).collect();
         assert_eq!(uris.len(), 2000);
@@ -449,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_goes_first() {
+    fn least_recently_used_artifact_is_dropped_first() {
         let store = ArtifactStore::new(2, 0);
         let (first, second) = (uri(&store, "1"), uri(&store, "2"));
         store.get(&first, Reader::Host).unwrap();
@@ -460,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_bounded_and_what_is_too_large_is_refused_with_the_reason() {
+    fn size_is_bounded_and_too_large_artifacts_are_rejected() {
         let store = ArtifactStore::new(0, 10);
         let first = uri(&store, "12345678");
         let second = uri(&store, "1234567");
@@ -526,11 +500,11 @@ mod tests {
     }
 
     #[test]
-    fn old_texts_go_before_reviews_do_and_the_longest_unread_first() {
+    fn old_texts_are_dropped_before_reviews() {
         const OLD: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
         let unlimited = ArtifactStore::new(0, 0);
         reviewed(&unlimited, "x\n", "");
-        let bare = unlimited.state.lock().unwrap().size;
+        let bare = unlimited.state.lock().size;
         let store = ArtifactStore::new(0, 3 * bare + 2 * OLD.len());
         let first = reviewed(&store, "1\n", OLD);
         let second = reviewed(&store, "2\n", OLD);

@@ -74,6 +74,14 @@ impl Record {
         self.hash
     }
 
+    /// The head of the chain after it.
+    pub(super) fn head(&self) -> Head {
+        Head {
+            next: self.seq + 1,
+            hash: self.hash,
+        }
+    }
+
     /// Returns the record as one line of JSON, without line break, with deceptive characters escaped.
     #[must_use]
     pub fn line(&self) -> &str {
@@ -117,12 +125,8 @@ impl Head {
             prev: self.hash,
             event: &event,
         };
-        let mut json = Vec::with_capacity(512);
-        body.serialize(&mut serde_json::Serializer::with_formatter(
-            &mut json, Inert,
-        ))?;
-        let hash = link(&self.hash, &json);
-        let mut line = String::from_utf8(json).map_err(serde::ser::Error::custom)?;
+        let mut line = json_line(&body)?;
+        let hash = link(&self.hash, line.as_bytes());
         line.pop();
         line.push_str(HASH_OPENS);
         line.push_str(&hash.to_string());
@@ -135,10 +139,7 @@ impl Head {
             hash,
             line,
         };
-        *self = Self {
-            next: self.next + 1,
-            hash,
-        };
+        *self = record.head();
         Ok(record)
     }
 }
@@ -152,23 +153,26 @@ fn link(prev: &ContentHash, body: &[u8]) -> ContentHash {
 }
 
 /// Position of a line in the chain.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub(super) struct Link {
     pub(super) seq: u64,
     pub(super) prev: ContentHash,
     pub(super) hash: ContentHash,
 }
 
-#[derive(Deserialize)]
-struct RawLink {
-    seq: u64,
-    prev: ContentHash,
-    hash: ContentHash,
+impl Link {
+    /// The head of the chain after it.
+    pub(super) fn head(&self) -> Head {
+        Head {
+            next: self.seq.saturating_add(1),
+            hash: self.hash,
+        }
+    }
 }
 
 /// Reads a line without its line break; its hash is checked against its content.
 pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
-    let raw: RawLink = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
+    let found: Link = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
     let (body, seal) = line
         .len()
         .checked_sub(SEAL)
@@ -176,16 +180,12 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
         .ok_or(BreakReason::Changed)?;
     let mut sealed = body.to_vec();
     sealed.push(b'}');
-    let hash = link(&raw.prev, &sealed);
+    let hash = link(&found.prev, &sealed);
     let expected = format!("{HASH_OPENS}{hash}{HASH_CLOSES}");
-    if expected.as_bytes() != seal || hash != raw.hash {
+    if expected.as_bytes() != seal || hash != found.hash {
         return Err(BreakReason::Changed);
     }
-    Ok(Link {
-        seq: raw.seq,
-        prev: raw.prev,
-        hash,
-    })
+    Ok(found)
 }
 
 /// Returns `value` as one line of JSON with deceptive characters escaped, so that it is safe to print.
@@ -198,7 +198,7 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
 /// # Errors
 /// [`serde_json::Error`] if the value cannot be serialised.
 pub fn json_line(value: &impl Serialize) -> Result<String, serde_json::Error> {
-    let mut json = Vec::new();
+    let mut json = Vec::with_capacity(512);
     value.serialize(&mut serde_json::Serializer::with_formatter(
         &mut json, Inert,
     ))?;
@@ -206,7 +206,7 @@ pub fn json_line(value: &impl Serialize) -> Result<String, serde_json::Error> {
 }
 
 /// JSON formatter that escapes deceptive characters, so that the file is safe to print.
-pub(crate) struct Inert;
+struct Inert;
 
 impl Formatter for Inert {
     fn write_string_fragment<W: ?Sized + io::Write>(
@@ -238,7 +238,7 @@ mod tests {
     use crate::audit::tests::failed;
 
     #[test]
-    fn no_deceptive_character_is_raw_and_none_is_lost() {
+    fn deceptive_characters_are_escaped_and_none_is_lost() {
         let hostile: String = (0..0xa0)
             .chain([
                 0xad, 0x200b, 0x200f, 0x2028, 0x202e, 0x2066, 0xfeff, 0xe0041,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_happened_where_it_stands_and_what_came_before() {
+    fn record_line_has_event_position_and_previous_hash() {
         let mut head = Head::default();
         let first = head.seal(7, 0, failed("a")).unwrap();
         let second = head.seal(8, 2, failed("b")).unwrap();

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_of_a_later_format_is_rejected_and_one_of_the_first_is_read() {
+    fn later_format_is_rejected_and_the_first_is_read() {
         let event = r#""event":{"agent":"main","step":"redeemed","grants":[1]}}"#;
         let first = past(format!(r#"{{"seq":0,"at":7,{event}"#).as_bytes()).unwrap();
         assert_eq!(first.at_ms, 7);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_passed_over_and_what_is_known_must_be_whole() {
+    fn unknown_steps_are_ignored_and_known_ones_must_be_complete() {
         for event in [
             r#""step":"sang","words":["la"]"#,
             r#""step":"artifact","uri":7"#,

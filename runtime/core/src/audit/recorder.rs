@@ -70,7 +70,7 @@ enum Message {
     Record(AuditEvent),
     Together(Vec<AuditEvent>),
     Commit(AuditEvent, OnWriteError, SyncSender<Result<(), AuditError>>),
-    Flush(Flushed),
+    Flush(oneshot::Sender<Result<(), AuditError>>),
 }
 
 /// What happens to a committed event that cannot be written.
@@ -81,9 +81,6 @@ enum OnWriteError {
     /// Keep it until it can be written: its step has happened.
     Retry,
 }
-
-/// Called once all earlier events are written, or with an error.
-type Flushed = Box<dyn FnOnce(Result<(), AuditError>) + Send>;
 
 /// State shared by the callers and the writer.
 #[derive(Debug, Default)]
@@ -230,8 +227,6 @@ impl Audit {
     #[doc(hidden)]
     pub async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
-        // The caller may be gone.
-        let reply: Flushed = Box::new(move |result| drop(reply.send(result)));
         match self.0.sender.try_send(Message::Flush(reply)) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
@@ -245,19 +240,6 @@ impl Audit {
         }
         self.0.writer.unpark();
         answer.await.map_err(|_| AuditError::Closed)?
-    }
-
-    /// Calls `flushed` once all earlier events are written, and synced if the sink supports it. Does not wait; a full audit
-    /// is an error at once.
-    pub(crate) fn flush_then(&self, flushed: impl FnOnce(Result<(), AuditError>) + Send + 'static) {
-        let (message, error) = match self.0.sender.try_send(Message::Flush(Box::new(flushed))) {
-            Ok(()) => return self.0.writer.unpark(),
-            Err(TrySendError::Full(message)) => (message, AuditError::Full),
-            Err(TrySendError::Disconnected(message)) => (message, AuditError::Closed),
-        };
-        if let Message::Flush(flushed) = message {
-            flushed(Err(error));
-        }
     }
 }
 
@@ -322,7 +304,7 @@ impl<S: AuditSink> Writer<S> {
             result.and_then(|()| self.sync())
         };
         for reply in flushes {
-            reply(synced.clone());
+            let _ = reply.send(synced.clone());
         }
     }
 
@@ -369,11 +351,16 @@ impl<S: AuditSink> Writer<S> {
     }
 }
 
-fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<Vec<Record>> {
+/// Milliseconds since 1970.
+pub(crate) fn wall_clock() -> u64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let at = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<Vec<Record>> {
+    let at = wall_clock();
     let mut missed = Some(missed);
     events
         .iter()
@@ -396,13 +383,13 @@ mod tests {
     #[derive(Clone)]
     struct FlakySink {
         memory: MemoryAudit,
-        mood: Arc<(Mutex<Mood>, Condvar)>,
+        state: Arc<(Mutex<SinkState>, Condvar)>,
     }
 
     #[derive(Clone, Copy, PartialEq)]
-    enum Mood {
-        Well,
-        Asleep,
+    enum SinkState {
+        Working,
+        Blocked,
         Full,
     }
 
@@ -410,28 +397,28 @@ mod tests {
         fn new() -> Self {
             Self {
                 memory: MemoryAudit::new(1000),
-                mood: Arc::new((Mutex::new(Mood::Well), Condvar::new())),
+                state: Arc::new((Mutex::new(SinkState::Working), Condvar::new())),
             }
         }
 
-        fn set(&self, mood: Mood) {
-            *self.mood.0.lock().unwrap() = mood;
-            self.mood.1.notify_all();
+        fn set(&self, state: SinkState) {
+            *self.state.0.lock().unwrap() = state;
+            self.state.1.notify_all();
         }
 
         /// Returns once `records` are kept.
         fn wait_for(&self, records: u64) {
-            let mood = self.mood.0.lock().unwrap();
-            let missing = |_: &mut Mood| self.memory.head().next < records;
-            drop(self.mood.1.wait_while(mood, missing).unwrap());
+            let state = self.state.0.lock().unwrap();
+            let missing = |_: &mut SinkState| self.memory.head().next < records;
+            drop(self.state.1.wait_while(state, missing).unwrap());
         }
 
         fn messages(&self) -> Vec<String> {
-            let said = |record: &Record| match &record.event().step {
+            let message = |record: &Record| match &record.event().step {
                 Step::Failed(step) => format!("{}: {}", step.code, step.message),
                 other => format!("{other:?}"),
             };
-            self.memory.records().iter().map(said).collect()
+            self.memory.records().iter().map(message).collect()
         }
     }
 
@@ -441,17 +428,17 @@ mod tests {
         }
 
         fn keep(&mut self, records: &[Record]) -> io::Result<()> {
-            let mood = self.mood.0.lock().unwrap();
-            let mood = self
-                .mood
+            let state = self.state.0.lock().unwrap();
+            let state = self
+                .state
                 .1
-                .wait_while(mood, |mood| *mood == Mood::Asleep)
+                .wait_while(state, |state| *state == SinkState::Blocked)
                 .unwrap();
-            match *mood {
-                Mood::Full => Err(io::ErrorKind::StorageFull.into()),
-                Mood::Well | Mood::Asleep => {
+            match *state {
+                SinkState::Full => Err(io::ErrorKind::StorageFull.into()),
+                SinkState::Working | SinkState::Blocked => {
                     self.memory.keep(records)?;
-                    self.mood.1.notify_all();
+                    self.state.1.notify_all();
                     Ok(())
                 }
             }
@@ -459,7 +446,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_are_kept_in_the_order_they_came() {
+    async fn events_are_stored_in_order() {
         let sink = MemoryAudit::new(10);
         let audit = Audit::start(sink.clone(), 100).unwrap();
         for n in 0..20 {
@@ -472,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_committed_event_is_kept_when_commit_returns_and_so_is_what_came_before() {
+    fn commit_stores_the_event_and_all_earlier_ones() {
         let sink = MemoryAudit::new(10);
         let audit = Audit::start(sink.clone(), 100).unwrap();
         audit.record(failed("before")).unwrap();
@@ -481,10 +468,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_audit_refuses_without_waiting_and_the_next_record_counts_it() {
+    async fn full_audit_rejects_at_once_and_the_next_record_counts_it() {
         let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 4).unwrap();
-        sink.set(Mood::Asleep);
+        sink.set(SinkState::Blocked);
         let records = (0..101).map(|n| audit.record(failed(&n.to_string())));
         let refused: Vec<AuditError> = records.filter_map(Result::err).collect();
         let taken = 101 - refused.len();
@@ -500,7 +487,7 @@ mod tests {
                 .message()
                 .contains("`RuntimeBuilder::audit_capacity`")
         );
-        sink.set(Mood::Well);
+        sink.set(SinkState::Working);
         audit.flush().await.unwrap();
         audit.commit(failed("after")).unwrap();
         let records = sink.memory.records();
@@ -510,7 +497,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_belongs_together_is_taken_whole_or_counted_whole() {
+    async fn events_of_one_batch_are_recorded_or_counted_together() {
         let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 2).unwrap();
         let several = || vec![failed("a"), failed("b"), failed("c")];
@@ -520,11 +507,11 @@ mod tests {
             sink.messages(),
             ["NOT_FOUND: a", "NOT_FOUND: b", "NOT_FOUND: c"]
         );
-        sink.set(Mood::Asleep);
+        sink.set(SinkState::Blocked);
         let taken = (0..100).filter(|_| audit.record_all(several()).is_ok());
         let taken = taken.count() as u64;
         assert!((2..=5).contains(&taken), "{taken}");
-        sink.set(Mood::Well);
+        sink.set(SinkState::Working);
         audit.flush().await.unwrap();
         audit.commit(failed("after")).unwrap();
         let records = sink.memory.records();
@@ -534,11 +521,11 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_sink_refuses_everything_until_a_write_succeeds() {
+    fn failing_sink_rejects_events_until_a_write_succeeds() {
         let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 100).unwrap();
         audit.commit(failed("first")).unwrap();
-        sink.set(Mood::Full);
+        sink.set(SinkState::Full);
         assert!(matches!(
             audit.commit(failed("never happened")),
             Err(AuditError::Write(_))
@@ -547,7 +534,7 @@ mod tests {
             audit.record(failed("refused")),
             Err(AuditError::Failing)
         ));
-        sink.set(Mood::Well);
+        sink.set(SinkState::Working);
         audit.commit(failed("last")).unwrap();
         audit.record(failed("handed over")).unwrap();
         assert_eq!(
@@ -561,10 +548,10 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_is_kept_as_it_was_until_the_sink_can_be_written() {
+    fn effect_is_recorded_once_the_sink_can_be_written() {
         let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 10).unwrap();
-        sink.set(Mood::Full);
+        sink.set(SinkState::Full);
         for effect in ["first", "second"] {
             assert!(matches!(
                 audit.commit_effect(failed(effect)),
@@ -573,7 +560,7 @@ mod tests {
         }
         assert!(audit.commit(failed("refused")).is_err());
         audit.record_effect(vec![failed("third")]).unwrap();
-        sink.set(Mood::Well);
+        sink.set(SinkState::Working);
         audit.commit(failed("last")).unwrap();
         assert_eq!(
             sink.messages(),
@@ -588,26 +575,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failing_sink_is_tried_again_without_being_asked() {
+    async fn failing_sink_is_retried_by_timer() {
         let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 100).unwrap();
-        sink.set(Mood::Full);
+        sink.set(SinkState::Full);
         audit.record(failed("kept")).unwrap();
         assert!(audit.flush().await.is_err());
-        sink.set(Mood::Well);
+        sink.set(SinkState::Working);
         sink.wait_for(1);
         assert_eq!(sink.messages(), ["NOT_FOUND: kept"]);
     }
 
     #[test]
-    fn refused_commits_do_not_pile_up_while_the_sink_fails() {
+    fn rejected_commits_do_not_accumulate_while_the_sink_fails() {
         let sink = FlakySink::new();
         let audit = Audit::start(sink.clone(), 3).unwrap();
-        sink.set(Mood::Full);
+        sink.set(SinkState::Full);
         for _ in 0..10 {
             assert!(audit.commit(failed("never happened")).is_err());
         }
-        sink.set(Mood::Well);
+        sink.set(SinkState::Working);
         audit.commit(failed("last")).unwrap();
         let records = sink.memory.records();
         assert_eq!(records.len(), 4);
@@ -642,7 +629,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_flushed_is_synced_and_what_cannot_be_is_not_flushed() {
+    async fn flush_syncs_and_reports_failed_syncs() {
         for fails in [false, true] {
             let at = Arc::new(Mutex::new(Vec::new()));
             let sink: Box<dyn AuditSink> = Box::new(Synced {
@@ -661,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_panics_closes_the_audit() {
+    fn panicking_sink_closes_the_audit() {
         struct Broken;
         impl AuditSink for Broken {
             fn head(&self) -> Head {

@@ -144,7 +144,7 @@ pub(super) fn broken_after(audit: &Path, finished: u32, broken: AuditBroken) -> 
 pub(crate) fn follow_file(
     before: Head,
     audit: &Path,
-    mut see: impl FnMut(u64, &[u8]) -> Result<(), BreakReason>,
+    mut on_record: impl FnMut(u64, &[u8]) -> Result<(), BreakReason>,
 ) -> Result<Verified, AuditFileError> {
     without_gap(audit)?;
     let mut all = Verified {
@@ -158,8 +158,8 @@ pub(crate) fn follow_file(
         };
         let reader = BufReader::with_capacity(READ_AT_ONCE, next.file);
         let followed = match number {
-            1 => follow(all.head, reader, &mut see),
-            _ => walk(all.head, reader, &mut see).and_then(super::verify::End::whole),
+            1 => follow(all.head, reader, &mut on_record),
+            _ => walk(all.head, reader, &mut on_record).and_then(super::verify::End::whole),
         };
         let followed = followed.map_err(|broken| {
             if next.finished {
@@ -191,11 +191,11 @@ pub(crate) fn follow_file(
 pub fn verify_file(
     before: Head,
     audit: impl AsRef<Path>,
-    mut see: impl FnMut(ContentHash),
+    mut on_record: impl FnMut(ContentHash),
 ) -> Result<Verified, AuditFileError> {
     follow_file(before, audit.as_ref(), |_, line| {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        see(read_line(line)?.hash);
+        on_record(read_line(line)?.hash);
         Ok(())
     })
 }
@@ -213,10 +213,7 @@ pub(super) fn head_after(audit: &Path, finished: u32) -> Result<Head, AuditFileE
         read_line(&line).map_err(AuditFileFault::LastRecord)
     };
     let last = last().map_err(AuditFileError::of(&path))?;
-    Ok(Head {
-        next: last.seq.saturating_add(1),
-        hash: last.hash,
-    })
+    Ok(last.head())
 }
 
 /// Reads the last line of a file without its line break.
@@ -282,11 +279,11 @@ mod tests {
 
         /// An audit of three finished segments and a file.
         fn rotated() -> Self {
-            let place = Self::new();
-            write(&mut place.open(), 0..7);
+            let dir = Self::new();
+            write(&mut dir.open(), 0..7);
             let names = ["", ".00000001", ".00000002", ".00000003"];
-            assert_eq!(place.names(), names.map(|end| format!("audit.jsonl{end}")));
-            place
+            assert_eq!(dir.names(), names.map(|end| format!("audit.jsonl{end}")));
+            dir
         }
 
         fn names(&self) -> Vec<String> {
@@ -322,8 +319,8 @@ mod tests {
         #[track_caller]
         fn broken(&self, path: &Path, part: &str) {
             let error = self.messages().unwrap_err();
-            let told = format!("{error}: {:?}", error.fault());
-            assert!(error.path() == path && told.contains(part), "{told}");
+            let message = format!("{error}: {:?}", error.fault());
+            assert!(error.path() == path && message.contains(part), "{message}");
         }
     }
 
@@ -341,33 +338,33 @@ mod tests {
 
     #[test]
     fn rotated_audit_is_read_and_continued_as_one_chain() {
-        let place = TestDir::rotated();
-        place.holds(7);
+        let dir = TestDir::rotated();
+        dir.holds(7);
         for number in 1..=3 {
-            let length = fs::metadata(place.segment(number)).unwrap().len();
+            let length = fs::metadata(dir.segment(number)).unwrap().len();
             assert!((1..=900).contains(&length), "{length}");
         }
-        write(&mut place.open(), 7..9);
-        place.holds(9);
+        write(&mut dir.open(), 7..9);
+        dir.holds(9);
         let mut hashes = Vec::new();
-        let all = verify_file(Head::default(), &place.audit, |hash| hashes.push(hash)).unwrap();
+        let all = verify_file(Head::default(), &dir.audit, |hash| hashes.push(hash)).unwrap();
         assert_eq!((all.records, all.files), (9, 5));
         assert_eq!(hashes.last(), Some(&all.head.hash));
     }
 
     #[test]
     fn audit_with_segments_of_any_size_grows_in_one_file() {
-        let place = TestDir::new();
-        let mut sink = JsonLines::append(&place.audit).unwrap().segment_bytes(0);
+        let dir = TestDir::new();
+        let mut sink = JsonLines::append(&dir.audit).unwrap().segment_bytes(0);
         write(&mut sink, 0..7);
-        assert_eq!(place.names(), ["audit.jsonl"]);
-        place.holds(7);
+        assert_eq!(dir.names(), ["audit.jsonl"]);
+        dir.holds(7);
     }
 
     #[test]
-    fn what_is_written_at_once_stays_in_one_segment() {
-        let place = TestDir::new();
-        let mut sink = place.open();
+    fn records_written_together_stay_in_one_segment() {
+        let dir = TestDir::new();
+        let mut sink = dir.open();
         write(&mut sink, 0..1);
         let mut head = sink.head();
         let events = (1..9).map(|message| failed(&message.to_string()));
@@ -375,190 +372,190 @@ mod tests {
             .map(|event| head.seal(0, 0, event).unwrap())
             .collect();
         sink.keep(&records).unwrap();
-        assert_eq!(place.names(), ["audit.jsonl", "audit.jsonl.00000001"]);
-        place.holds(9);
+        assert_eq!(dir.names(), ["audit.jsonl", "audit.jsonl.00000001"]);
+        dir.holds(9);
     }
 
     #[test]
     fn writer_killed_while_it_rotates_is_continued() {
         // After the rename there is no file, then there is an empty one.
         for live in [None, Some("")] {
-            let place = TestDir::new();
-            write(&mut place.open(), 0..2);
-            fs::rename(&place.audit, place.segment(1)).unwrap();
+            let dir = TestDir::new();
+            write(&mut dir.open(), 0..2);
+            fs::rename(&dir.audit, dir.segment(1)).unwrap();
             if let Some(live) = live {
-                fs::write(&place.audit, live).unwrap();
+                fs::write(&dir.audit, live).unwrap();
             }
-            place.holds(2);
-            let mut sink = place.open();
+            dir.holds(2);
+            let mut sink = dir.open();
             assert_eq!(sink.head().next, 2);
             write(&mut sink, 2..5);
-            place.holds(5);
+            dir.holds(5);
         }
     }
 
     #[test]
     fn torn_line_after_a_rotation_is_set_aside() {
-        let place = TestDir::rotated();
-        let mut text = fs::read_to_string(&place.audit).unwrap();
+        let dir = TestDir::rotated();
+        let mut text = fs::read_to_string(&dir.audit).unwrap();
         text.truncate(text.len() - 9);
-        fs::write(&place.audit, &text).unwrap();
-        let mut sink = place.open();
+        fs::write(&dir.audit, &text).unwrap();
+        let mut sink = dir.open();
         assert_eq!(sink.torn().map(|torn| torn.bytes), Some(text.len()));
         write(&mut sink, 6..8);
-        place.holds(8);
+        dir.holds(8);
     }
 
     #[test]
     fn rotation_that_cannot_create_the_next_file_is_completed_later() {
-        let place = TestDir::new();
-        let mut sink = place.open();
+        let dir = TestDir::new();
+        let mut sink = dir.open();
         write(&mut sink, 0..2);
         sink.renamed = true;
-        fs::rename(&place.audit, place.segment(1)).unwrap();
-        fs::create_dir(&place.audit).unwrap();
+        fs::rename(&dir.audit, dir.segment(1)).unwrap();
+        fs::create_dir(&dir.audit).unwrap();
         for _ in 0..2 {
             let next = record(&sink, 2);
             assert!(sink.keep(&[next]).is_err());
-            assert_eq!(place.names(), ["audit.jsonl", "audit.jsonl.00000001"]);
+            assert_eq!(dir.names(), ["audit.jsonl", "audit.jsonl.00000001"]);
         }
-        fs::remove_dir(&place.audit).unwrap();
+        fs::remove_dir(&dir.audit).unwrap();
         write(&mut sink, 2..5);
-        place.holds(5);
-        assert_eq!(place.names().len(), 3);
+        dir.holds(5);
+        assert_eq!(dir.names().len(), 3);
     }
 
     #[test]
     fn file_that_cannot_be_renamed_grows_on_and_is_tried_again_later() {
-        let place = TestDir::new();
-        let mut sink = place.open();
-        fs::write(place.segment(1), "of someone else").unwrap();
+        let dir = TestDir::new();
+        let mut sink = dir.open();
+        fs::write(dir.segment(1), "of someone else").unwrap();
         write(&mut sink, 0..4);
         assert_eq!(
-            fs::read_to_string(place.segment(1)).unwrap(),
+            fs::read_to_string(dir.segment(1)).unwrap(),
             "of someone else"
         );
-        fs::remove_file(place.segment(1)).unwrap();
+        fs::remove_file(dir.segment(1)).unwrap();
         write(&mut sink, 4..6);
-        place.holds(6);
-        assert_eq!(place.names(), ["audit.jsonl", "audit.jsonl.00000001"]);
+        dir.holds(6);
+        assert_eq!(dir.names(), ["audit.jsonl", "audit.jsonl.00000001"]);
     }
 
     #[test]
     fn audit_in_use_is_not_opened_while_it_rotates() {
-        let place = TestDir::new();
-        let mut sink = place.open();
+        let dir = TestDir::new();
+        let mut sink = dir.open();
         write(&mut sink, 0..2);
         sink.renamed = true;
-        fs::rename(&place.audit, place.segment(1)).unwrap();
-        let rival = JsonLines::append(&place.audit).unwrap_err();
+        fs::rename(&dir.audit, dir.segment(1)).unwrap();
+        let rival = JsonLines::append(&dir.audit).unwrap_err();
         assert!(matches!(rival.fault(), AuditFileFault::InUse), "{rival}");
         // Leftovers of another writer do not stop the writer.
         write(&mut sink, 2..3);
-        let rival = JsonLines::append(&place.audit).unwrap_err();
+        let rival = JsonLines::append(&dir.audit).unwrap_err();
         assert!(matches!(rival.fault(), AuditFileFault::InUse), "{rival}");
         drop(sink);
-        assert_eq!(place.open().head().next, 3);
+        assert_eq!(dir.open().head().next, 3);
     }
 
     #[test]
     fn missing_segment_is_named() {
         for (gone, live) in [(1, true), (2, true), (2, false), (3, true)] {
-            let place = TestDir::rotated();
-            fs::remove_file(place.segment(gone)).unwrap();
+            let dir = TestDir::rotated();
+            fs::remove_file(dir.segment(gone)).unwrap();
             if !live {
-                fs::remove_file(&place.audit).unwrap();
+                fs::remove_file(&dir.audit).unwrap();
             }
-            place.broken(&place.segment(gone), "is missing");
+            dir.broken(&dir.segment(gone), "is missing");
         }
-        let place = TestDir::rotated();
+        let dir = TestDir::rotated();
         for number in 1..=3 {
-            fs::remove_file(place.segment(number)).unwrap();
+            fs::remove_file(dir.segment(number)).unwrap();
         }
-        place.broken(&place.segment(1), "is missing");
+        dir.broken(&dir.segment(1), "is missing");
     }
 
     #[test]
     fn audit_is_continued_without_its_archived_segments_and_not_without_the_last() {
-        let place = TestDir::rotated();
-        let third = fs::read(place.segment(3)).unwrap();
+        let dir = TestDir::rotated();
+        let third = fs::read(dir.segment(3)).unwrap();
         for number in 1..=3 {
-            fs::remove_file(place.segment(number)).unwrap();
+            fs::remove_file(dir.segment(number)).unwrap();
         }
-        let error = JsonLines::append(&place.audit).unwrap_err();
-        assert_eq!(error.path(), place.segment(1));
-        fs::write(place.segment(3), third).unwrap();
-        write(&mut place.open(), 7..9);
+        let error = JsonLines::append(&dir.audit).unwrap_err();
+        assert_eq!(error.path(), dir.segment(1));
+        fs::write(dir.segment(3), third).unwrap();
+        write(&mut dir.open(), 7..9);
         let names = ["", ".00000003", ".00000004"];
-        assert_eq!(place.names(), names.map(|end| format!("audit.jsonl{end}")));
+        assert_eq!(dir.names(), names.map(|end| format!("audit.jsonl{end}")));
     }
 
     #[test]
     fn file_of_someone_else_is_not_made_a_segment() {
-        let place = TestDir::new();
-        let mut sink = place.open();
+        let dir = TestDir::new();
+        let mut sink = dir.open();
         write(&mut sink, 0..2);
-        fs::rename(&place.audit, place.dir.path().join("moved")).unwrap();
+        fs::rename(&dir.audit, dir.dir.path().join("moved")).unwrap();
         for put in [None, Some("of someone else")] {
             if let Some(text) = put {
-                fs::write(&place.audit, text).unwrap();
+                fs::write(&dir.audit, text).unwrap();
             }
             let next = record(&sink, 2);
             assert!(sink.keep(&[next]).is_err());
         }
-        assert_eq!(place.names(), ["audit.jsonl", "moved"]);
-        fs::rename(place.dir.path().join("moved"), &place.audit).unwrap();
+        assert_eq!(dir.names(), ["audit.jsonl", "moved"]);
+        fs::rename(dir.dir.path().join("moved"), &dir.audit).unwrap();
         write(&mut sink, 2..3);
-        place.holds(3);
+        dir.holds(3);
     }
 
     #[test]
     fn changed_reordered_or_foreign_segment_is_named() {
-        let place = TestDir::rotated();
-        let second = fs::read_to_string(place.segment(2)).unwrap();
-        fs::write(place.segment(2), second.replacen('3', "9", 1)).unwrap();
-        place.broken(&place.segment(2), "Changed");
-        fs::write(place.segment(2), &second.as_bytes()[..second.len() - 4]).unwrap();
-        place.broken(&place.segment(2), "Torn");
+        let dir = TestDir::rotated();
+        let second = fs::read_to_string(dir.segment(2)).unwrap();
+        fs::write(dir.segment(2), second.replacen('3', "9", 1)).unwrap();
+        dir.broken(&dir.segment(2), "Changed");
+        fs::write(dir.segment(2), &second.as_bytes()[..second.len() - 4]).unwrap();
+        dir.broken(&dir.segment(2), "Torn");
         // A segment with a new chain does not belong to this audit.
-        fs::copy(place.segment(1), place.segment(2)).unwrap();
-        place.broken(&place.segment(2), "Order");
-        fs::write(place.segment(2), &second).unwrap();
-        place.holds(7);
-        let swap = place.dir.path().join("swap");
-        fs::rename(place.segment(1), &swap).unwrap();
-        fs::rename(place.segment(2), place.segment(1)).unwrap();
-        fs::rename(&swap, place.segment(2)).unwrap();
-        place.broken(&place.segment(1), "Order");
+        fs::copy(dir.segment(1), dir.segment(2)).unwrap();
+        dir.broken(&dir.segment(2), "Order");
+        fs::write(dir.segment(2), &second).unwrap();
+        dir.holds(7);
+        let swap = dir.dir.path().join("swap");
+        fs::rename(dir.segment(1), &swap).unwrap();
+        fs::rename(dir.segment(2), dir.segment(1)).unwrap();
+        fs::rename(&swap, dir.segment(2)).unwrap();
+        dir.broken(&dir.segment(1), "Order");
     }
 
     #[test]
     fn only_the_end_of_the_last_segment_is_read_at_a_start() {
-        let place = TestDir::rotated();
+        let dir = TestDir::rotated();
         for number in [1, 2] {
-            fs::write(place.segment(number), "damaged\n").unwrap();
+            fs::write(dir.segment(number), "damaged\n").unwrap();
         }
-        let third = fs::read_to_string(place.segment(3)).unwrap();
-        fs::write(place.segment(3), third.replacen('4', "9", 1)).unwrap();
-        assert_eq!(place.open().head().next, 7);
+        let third = fs::read_to_string(dir.segment(3)).unwrap();
+        fs::write(dir.segment(3), third.replacen('4', "9", 1)).unwrap();
+        assert_eq!(dir.open().head().next, 7);
         // Its last record is one that the file must continue.
-        fs::write(place.segment(3), &third.as_bytes()[..third.len() - 1]).unwrap();
-        let error = JsonLines::append(&place.audit).unwrap_err();
+        fs::write(dir.segment(3), &third.as_bytes()[..third.len() - 1]).unwrap();
+        let error = JsonLines::append(&dir.audit).unwrap_err();
         assert!(
             matches!(error.fault(), AuditFileFault::LastRecord(BreakReason::Torn)),
             "{error}"
         );
-        assert_eq!(error.path(), place.segment(3));
+        assert_eq!(error.path(), dir.segment(3));
     }
 
     #[test]
     fn last_line_is_found_however_long_it_is() {
-        let place = TestDir::new();
+        let dir = TestDir::new();
         for length in [0, 1, 8_190, 8_191, 8_192, 100_000] {
             for before in ["", "first\n"] {
                 let line = "x".repeat(length);
-                fs::write(&place.audit, format!("{before}{line}\n")).unwrap();
-                let mut file = File::open(&place.audit).unwrap();
+                fs::write(&dir.audit, format!("{before}{line}\n")).unwrap();
+                let mut file = File::open(&dir.audit).unwrap();
                 assert_eq!(last_line(&mut file).unwrap(), line.as_bytes(), "{length}");
             }
         }
@@ -566,7 +563,7 @@ mod tests {
 
     #[test]
     fn names_of_further_audits_are_not_those_of_segments() {
-        let place = TestDir::rotated();
+        let dir = TestDir::rotated();
         for other in [
             ".2",
             ".100000",
@@ -578,14 +575,14 @@ mod tests {
             ".0000000x",
             "00000004",
         ] {
-            fs::write(format!("{}{other}", place.audit.display()), "other").unwrap();
+            fs::write(format!("{}{other}", dir.audit.display()), "other").unwrap();
         }
-        assert_eq!(last_finished(&place.audit).unwrap(), 3);
-        place.holds(7);
-        let created = JsonLines::create(&place.audit).unwrap_err();
+        assert_eq!(last_finished(&dir.audit).unwrap(), 3);
+        dir.holds(7);
+        let created = JsonLines::create(&dir.audit).unwrap_err();
         assert!(matches!(created.fault(), AuditFileFault::Open(_)));
-        fs::remove_file(&place.audit).unwrap();
-        let created = JsonLines::create(&place.audit).unwrap_err();
+        fs::remove_file(&dir.audit).unwrap();
+        let created = JsonLines::create(&dir.audit).unwrap_err();
         assert!(matches!(created.fault(), AuditFileFault::Open(_)));
     }
 }

@@ -5,8 +5,12 @@ use std::error::Error;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
 
 use super::chain::{Head, Record};
 use super::segments::{self, MAX_SEGMENTS, READ_AT_ONCE};
@@ -89,34 +93,26 @@ impl MemoryAudit {
     /// Returns the stored records, the oldest first.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
-        self.with(|ring| ring.records.iter().cloned().collect())
-    }
-
-    fn with<T>(&self, look: impl FnOnce(&mut Ring) -> T) -> T {
-        look(&mut self.ring.lock().unwrap_or_else(PoisonError::into_inner))
+        self.ring.lock().records.iter().cloned().collect()
     }
 }
 
 impl AuditSink for MemoryAudit {
     fn head(&self) -> Head {
-        self.with(|ring| ring.head)
+        self.ring.lock().head
     }
 
     fn keep(&mut self, records: &[Record]) -> io::Result<()> {
-        self.with(|ring| {
-            for record in records {
-                if ring.records.len() >= ring.capacity {
-                    ring.records.pop_front();
-                }
-                if ring.capacity > 0 {
-                    ring.records.push_back(record.clone());
-                }
-                ring.head = Head {
-                    next: record.seq() + 1,
-                    hash: record.hash(),
-                };
+        let mut ring = self.ring.lock();
+        for record in records {
+            if ring.records.len() >= ring.capacity {
+                ring.records.pop_front();
             }
-        });
+            if ring.capacity > 0 {
+                ring.records.push_back(record.clone());
+            }
+            ring.head = record.head();
+        }
         Ok(())
     }
 }
@@ -394,18 +390,10 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Whether `path` is the name of the open `file`.
-#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "the audit is outside all roots")]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt as _;
     let (opened, named) = (file.metadata()?, std::fs::symlink_metadata(path)?);
     Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
-}
-
-/// Files have no comparable identity on this platform.
-#[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> io::Result<bool> {
-    Ok(true)
 }
 
 impl AuditSink for JsonLines {
@@ -440,10 +428,7 @@ impl AuditSink for JsonLines {
         self.file.write_all(&bytes)?;
         self.unclean = false;
         self.length += bytes.len() as u64;
-        self.head = Head {
-            next: last.seq() + 1,
-            hash: last.hash(),
-        };
+        self.head = last.head();
         Ok(())
     }
 
@@ -461,29 +446,17 @@ impl AuditSink for JsonLines {
 }
 
 /// Syncs the folder of a file, without which a new file may be lost in a power failure.
-#[cfg(unix)]
 fn sync_folder(file: &Path) -> io::Result<()> {
     let folder = file.parent().ok_or(io::ErrorKind::NotADirectory)?;
     File::open(folder)?.sync_all()
 }
 
-/// Folders cannot be synced on this platform.
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
-}
-
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    options.read(true).append(true);
-    #[cfg(unix)]
-    {
-        use rustix::fs::OFlags;
-        use std::os::unix::fs::OpenOptionsExt as _;
-        // Non-blocking: a FIFO must be refused, not waited for.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        options.mode(0o600).custom_flags(flags.bits().cast_signed());
-    }
-    options.open(path)
+    // Non-blocking: a FIFO must be refused, not waited for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = flags.bits().cast_signed();
+    let options = options.read(true).append(true).mode(0o600);
+    options.custom_flags(flags).open(path)
 }
 
 /// Moves a torn line to a new file named after the record that it would have been.
@@ -539,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn an_appended_file_continues_the_chain() {
+    fn appended_file_continues_the_chain() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         write(&mut JsonLines::create(&path).unwrap(), &["a", "b"]);
@@ -550,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_is_not_created_and_a_missing_one_is() {
+    fn existing_file_is_not_created_and_a_missing_one_is() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         write(&mut JsonLines::append(&path).unwrap(), &["a"]);
@@ -562,7 +535,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_the_owner_may_read_it() {
+    fn audit_file_is_readable_only_by_its_owner() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
@@ -573,7 +546,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_and_a_fifo_are_refused() {
+    fn links_and_fifos_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let (target, link, fifo) = (
             dir.path().join("target"),
@@ -607,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_broken_anywhere_is_not_continued_and_file_and_line_are_named() {
+    fn broken_chain_is_not_continued_and_its_file_and_line_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let whole = dir.path().join("whole");
         write(&mut JsonLines::create(&whole).unwrap(), &["a", "b", "c"]);
@@ -637,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_at_any_byte_loses_no_whole_record_and_no_torn_byte() {
+    fn crash_at_any_byte_loses_no_complete_record() {
         let dir = tempfile::tempdir().unwrap();
         let whole = dir.path().join("whole");
         write(&mut JsonLines::create(&whole).unwrap(), &["a", "b", "c"]);
@@ -662,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_nothing_before_the_next() {
+    fn failed_write_is_cut_off_before_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         let mut sink = JsonLines::create(&path).unwrap();
@@ -674,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_covers_what_was_written_and_the_name_of_the_file() {
+    fn sync_covers_records_and_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         let mut sink = JsonLines::create(dir.path().join("audit.jsonl")).unwrap();
         let due = |sink: &JsonLines| (sink.unsynced, !sink.named);
@@ -694,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn what_someone_else_wrote_stops_the_audit_and_is_left_alone() {
+    fn foreign_write_stops_the_audit_and_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         let mut sink = JsonLines::create(&path).unwrap();
@@ -711,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_forgets_records_and_keeps_the_head() {
+    fn memory_audit_drops_old_records_and_keeps_the_head() {
         let mut ring = MemoryAudit::new(2);
         let mut head = Head::default();
         for _ in 0..5 {

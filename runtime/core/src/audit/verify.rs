@@ -132,21 +132,21 @@ pub fn verify_after(before: Head, reader: impl BufRead) -> Result<Verified, Audi
 pub(crate) fn follow(
     before: Head,
     mut reader: impl BufRead,
-    see: impl FnMut(u64, &[u8]) -> Result<(), BreakReason>,
+    on_record: impl FnMut(u64, &[u8]) -> Result<(), BreakReason>,
 ) -> Result<Verified, AuditBroken> {
     let mut first = Vec::new();
     read(&mut reader, &mut first).map_err(|reason| AuditBroken { line: 1, reason })?;
     let whole = first.strip_suffix(b"\n");
     let begins = whole.is_some_and(|line| read_line(line).is_ok_and(|link| link.seq == 0));
     let head = if begins { Head::default() } else { before };
-    walk(head, first.as_slice().chain(reader), see)?.whole()
+    walk(head, first.as_slice().chain(reader), on_record)?.whole()
 }
 
 /// Verifies lines that continue `head`, and passes the number and the line of each to a callback.
 pub(crate) fn walk(
     mut head: Head,
     mut reader: impl BufRead,
-    mut see: impl FnMut(u64, &[u8]) -> Result<(), BreakReason>,
+    mut on_record: impl FnMut(u64, &[u8]) -> Result<(), BreakReason>,
 ) -> Result<End, AuditBroken> {
     let (mut records, mut intact) = (0, 0);
     let mut line = Vec::new();
@@ -170,7 +170,7 @@ pub(crate) fn walk(
         };
         let seq = head.next;
         head = next(head, whole).map_err(broken)?;
-        see(seq, &line).map_err(broken)?;
+        on_record(seq, &line).map_err(broken)?;
         records += 1;
         intact += line.len() as u64;
     }
@@ -198,10 +198,7 @@ fn next(head: Head, line: &[u8]) -> Result<Head, BreakReason> {
     if link.prev != head.hash {
         return Err(BreakReason::Detached);
     }
-    Ok(Head {
-        next: head.next + 1,
-        hash: link.hash,
-    })
+    Ok(link.head())
 }
 
 #[cfg(test)]
@@ -230,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unbroken_chain_is_followed_to_its_head() {
+    fn unbroken_chain_is_verified_to_its_head() {
         let (lines, head) = chain(5);
         let verified = verify(lines.concat().as_bytes()).unwrap();
         assert_eq!(
@@ -244,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_line_breaks_the_chain() {
+    fn changed_line_breaks_the_chain() {
         let (mut lines, _) = chain(5);
         lines[2] = lines[2].replace("message 2", "message 9");
         check(&lines, 3, |reason| matches!(reason, BreakReason::Changed));
     }
 
     #[test]
-    fn a_removed_repeated_or_moved_line_breaks_the_chain() {
+    fn removed_repeated_or_moved_line_breaks_the_chain() {
         let (lines, _) = chain(5);
         let order = |reason: &BreakReason| matches!(reason, BreakReason::Order { .. });
         let mut removed = lines.clone();
@@ -266,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_sealed_onto_another_chain_is_detached() {
+    fn line_of_another_chain_is_detached() {
         let (mut lines, _) = chain(2);
         let mut other = Head::default();
         for n in 0..2 {
@@ -278,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_file_continues_the_first_or_begins_a_chain_of_its_own() {
+    fn second_file_continues_the_first_or_begins_a_chain() {
         let (lines, head) = chain(5);
         let (first, second) = lines.split_at(2);
         let before = verify(first.concat().as_bytes()).unwrap().head;
@@ -313,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_told_from_a_changed_one() {
+    fn torn_last_line_differs_from_a_changed_one() {
         let (mut lines, _) = chain(3);
         let half = lines[2].len() / 2;
         lines[2].truncate(half);
@@ -327,7 +324,7 @@ mod tests {
     proptest! {
         #![proptest_config(cases(256))]
         #[test]
-        fn no_changed_byte_goes_unseen(at in 0usize..10_000, with in any::<u8>()) {
+        fn any_changed_byte_breaks_the_chain(at in 0usize..10_000, with in any::<u8>()) {
             let (lines, _) = chain(4);
             let mut bytes = lines.concat().into_bytes();
             let at = at % bytes.len();
@@ -337,7 +334,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_leaves_a_shorter_chain_or_a_break(at in 0usize..10_000) {
+        fn truncation_leaves_a_shorter_or_broken_chain(at in 0usize..10_000) {
             let (lines, _) = chain(4);
             let bytes = lines.concat().into_bytes();
             let at = at % bytes.len();

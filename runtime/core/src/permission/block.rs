@@ -281,18 +281,18 @@ impl GrantAuthority {
         if nonce != self.broker().run().nonce {
             return Ok((QuestionState::Settled(Decision::Expired), Vec::new()));
         }
-        let standing = || async {
-            let standing = self.broker().question_status(id).await;
-            let own = standing.filter(|standing| *standing.session == *session);
-            let own = own.map(|standing| (standing.state, standing.granted));
+        let status = || async {
+            let status = self.broker().question_status(id).await;
+            let own = status.filter(|status| *status.session == *session);
+            let own = own.map(|status| (status.state, status.granted));
             own.ok_or(AuthorityError::NoQuestion)
         };
-        let (state, granted) = standing().await?;
+        let (state, granted) = status().await?;
         if let QuestionState::Settled(_) = state {
             return Ok((state, granted));
         }
         match self.answer(id, answer).await {
-            Ok(()) | Err(AuthorityError::Ended(_)) => standing().await,
+            Ok(()) | Err(AuthorityError::Ended(_)) => status().await,
             Err(error) => Err(error),
         }
     }
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_in_a_path_adds_no_need_to_the_description() {
+    fn description_quotes_paths_with_commas() {
         let one = description(&question(&["read:file:/r/a, write:file:/r/b"]));
         assert_eq!(
             one,

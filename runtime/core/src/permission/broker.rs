@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::broker_state::{BrokerState, CallRef};
 use super::grants::{GrantView, Requester, UsedGrants};
 use super::ledger::{AskLimits, QuestionStatus};
 use super::record::{NOBODY, trace_shown};
 use super::settings::{GrantFilter, Narrowing};
-use super::store::{GrantStore, PendingSave, StoreFailure, StoreHandle, WallClock, wall_clock};
+use super::store::{GrantStore, PendingSave, StoreHandle, WallClock};
 use super::{
     Answer, Approver, AuthorityError, BatchAnswer, DecidedBy, Decision, NewGrant, Question,
-    Request, RevokeCause, Run, Silenced,
+    Request, RevokeCause, Run, Silenced, millis,
 };
-use crate::audit::Audit;
+use crate::audit::{Audit, wall_clock};
 use crate::capability::{GRACE, Gate};
 use crate::effect::ExcludedHunks;
 use crate::error::CallError;
@@ -149,8 +149,8 @@ pub(crate) enum Message {
         Narrowing,
         SavingPort<Result<Option<Arc<Gate>>, AuthorityError>>,
     ),
-    /// Grants could not be stored.
-    StoreFailure(StoreFailure),
+    /// Grants could not be stored; the sender is notified once they are revoked.
+    NotStored(Vec<GrantId>, oneshot::Sender<()>),
     /// Closes the store.
     CloseStore(RpcReplyPort<PendingSave>),
     /// A worker has ended.
@@ -209,10 +209,11 @@ impl Actor for BrokerActor {
     ) -> Result<BrokerState, ActorProcessingErr> {
         me.send_interval(start.config.tick, || Message::Tick);
         let (broker, wall) = (me.clone(), Arc::clone(&start.config.wall));
-        // A broker that has ended has no grants, and dropping the failure notifies the waiters.
-        let report = move |store_failed| drop(broker.cast(Message::StoreFailure(store_failed)));
-        let (store, stored) =
-            StoreHandle::start(start.config.store.take(), &start.audit, wall, report)?;
+        // A broker that has ended has no grants, and dropping the sender notifies the receiver.
+        let report =
+            Arc::new(move |grants, revoked| drop(broker.cast(Message::NotStored(grants, revoked))));
+        let store = start.config.store.take();
+        let (store, stored) = StoreHandle::new(store, &start.audit, wall, report);
         let approver = start.approver;
         let show = Box::new(move |question: Question| {
             trace_shown(&question.request, question.id);
@@ -263,7 +264,11 @@ impl Actor for BrokerActor {
             Message::Narrow(id, change, port) => {
                 reply(port, (state.narrow(id, &change), state.save()));
             }
-            Message::StoreFailure(store_failed) => state.store_failed(store_failed),
+            Message::NotStored(grants, revoked) => {
+                state.revoke_all(&grants, RevokeCause::NotStored);
+                // The caller may be gone.
+                let _ = revoked.send(());
+            }
             Message::CloseStore(port) => reply(port, state.close_store()),
             Message::ForgetWorker(worker, port) => {
                 state.forget_worker(worker);
@@ -349,10 +354,9 @@ impl Broker {
         approver: Arc<dyn Approver>,
     ) -> Result<Self, SpawnErr> {
         let grace = config.grace;
-        let since = u64::try_from((config.clock)().as_millis()).unwrap_or(u64::MAX);
         let run = Run {
             nonce: config.nonce,
-            began_ms: (config.wall)().saturating_sub(since),
+            began_ms: (config.wall)().saturating_sub(millis((config.clock)())),
         };
         let needs_authority = approver.needs_authority();
         let start = Start {
@@ -640,7 +644,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_without_an_answer_expires() {
+    async fn unanswered_question_expires() {
         let stage = stage(Deferred).await;
         let asking = stage.asking(request(1, 1, NEED)).await;
         let id = stage.question().await;

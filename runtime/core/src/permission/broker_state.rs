@@ -1,10 +1,6 @@
 //! State of the broker: the ledger of questions and the table of grants.
 
 mod answers;
-mod edits;
-mod ends;
-mod restore;
-mod views;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -14,12 +10,16 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use super::broker::{AskOutcome, AskPort, BrokerConfig, QuestionSender, TimeSource};
-use super::grants::{GrantTable, Requester, UsedGrants};
-use super::ledger::{Asked, Ledger};
-use super::record::{about, of_grant, trace_blocked};
-use super::store::StoreHandle;
-use super::{AuthorityError, DecidedBy, NewGrant, Question, Request, RevokeCause, Run, Silenced};
-use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, Step};
+use super::grants::{GrantTable, GrantView, Requester, UsedGrants};
+use super::ledger::{Asked, Ended, Ledger, QuestionStatus};
+use super::record::{self, about, answered, of_grant, trace_answered, trace_blocked};
+use super::settings::{GrantFilter, Narrowing};
+use super::store::{Contents, PendingSave, StoreHandle};
+use super::{
+    AuthorityError, DecidedBy, GrantHolder, Lifetime, NewGrant, Question, Request, RevokeCause,
+    Run, Silenced,
+};
+use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, NarrowedStep, Step};
 use crate::call::Origin;
 use crate::capability::Gate;
 use crate::error::CallError;
@@ -298,9 +298,43 @@ impl BrokerState {
         self.revoke_all(&self.grants.of_session(session), RevokeCause::SessionEnded)
     }
 
-    fn revoke_all(&mut self, grants: &[GrantId], cause: RevokeCause) -> Vec<Arc<Gate>> {
+    pub(super) fn revoke_all(&mut self, grants: &[GrantId], cause: RevokeCause) -> Vec<Arc<Gate>> {
         let revoked = grants.iter().filter_map(|id| self.revoke(*id, cause));
         revoked.collect()
+    }
+
+    /// Revokes all live grants that match; each has an audit record.
+    pub(super) fn revoke_where(&mut self, filter: &GrantFilter) -> Vec<Arc<Gate>> {
+        let live = self.grants().into_iter();
+        let matching: Vec<GrantId> = live
+            .filter(|grant| filter.admits(grant))
+            .map(|grant| grant.id)
+            .collect();
+        self.revoke_all(&matching, RevokeCause::Person)
+    }
+
+    /// Audits the narrowing of a grant, then narrows it. Returns the gate of calls that may exceed it.
+    pub(super) fn narrow(
+        &mut self,
+        id: GrantId,
+        change: &Narrowing,
+    ) -> Result<Option<Arc<Gate>>, AuthorityError> {
+        let now = (self.clock)();
+        let view = self.grants.view(id, now).ok_or(AuthorityError::NoGrant)?;
+        if !change.narrows(&view, now) {
+            return Err(AuthorityError::Wider);
+        }
+        let step = Step::GrantNarrowed(Box::new(NarrowedStep {
+            grant: id,
+            change: change.clone(),
+        }));
+        self.audit
+            .record(of_grant(&view.holder, DecidedBy::Person, step))?;
+        let gate = self.grants.narrow(id, change, now);
+        if let Some(left) = self.grants.view(id, now) {
+            self.store.narrowed(&left);
+        }
+        Ok(gate)
     }
 
     pub(super) fn silenced(&self) -> Vec<Silenced> {
@@ -314,6 +348,7 @@ impl BrokerState {
     /// Removes expired questions and grants.
     pub(super) fn tick(&mut self) {
         self.record_revoked();
+        self.store.retry();
         self.end_overdue();
         self.grants.collect((self.clock)());
     }
@@ -328,6 +363,84 @@ impl BrokerState {
             self.conclude(ended);
         }
         now
+    }
+
+    fn conclude(&mut self, ended: Ended<Waiter>) {
+        self.record_ended(Some(&ended), DecidedBy::Nobody, None);
+        self.refuse(Some(ended), DecidedBy::Nobody, None);
+    }
+
+    fn refuse(&mut self, ended: Option<Ended<Waiter>>, by: DecidedBy, note: Option<&str>) {
+        let Some(ended) = ended else { return };
+        let Question { id, request, .. } = &ended.question;
+        trace_answered(request, *id, ended.decision);
+        self.hide(*id);
+        for waiter in ended.waiters {
+            waiter.reply(Ok(AskOutcome::Refused {
+                decision: ended.decision,
+                by,
+                note: note.map(str::to_owned),
+            }));
+        }
+    }
+
+    fn hide(&mut self, id: QuestionId) {
+        if let Some(shown) = self.shown.remove(&id) {
+            shown.abort();
+        }
+    }
+
+    fn record_ended(&self, ended: Option<&Ended<Waiter>>, by: DecidedBy, note: Option<&str>) {
+        if let Some(ended) = ended {
+            let Question { id, request, .. } = &ended.question;
+            let step = record::ended(*id, ended.decision, by, note.map(str::to_owned));
+            // A denial is valid even if the audit is full; the audit counts missing records.
+            let _ = self.audit.record(answered(request, step));
+        }
+    }
+
+    pub(super) fn question(&self, id: QuestionId) -> Option<Question> {
+        self.ledger.question(id).cloned()
+    }
+
+    pub(super) fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {
+        self.ledger.question_status(id)
+    }
+
+    pub(super) fn questions(&self) -> Vec<Question> {
+        self.ledger.questions().cloned().collect()
+    }
+
+    pub(super) fn grants(&self) -> Vec<GrantView> {
+        self.grants.views((self.clock)())
+    }
+
+    /// Adds stored grants.
+    pub(super) fn restore(&mut self, stored: Contents) {
+        for grant in stored.grants.into_values() {
+            let new = NewGrant {
+                pattern: grant.pattern,
+                holder: GrantHolder::Agent(grant.agent),
+                lifetime: Lifetime::Agent,
+                descendants: grant.descendants,
+            };
+            self.grants.insert(grant.id, new, (self.clock)());
+        }
+        self.next_grant = stored.next;
+    }
+
+    /// Sends changes to the store.
+    pub(super) fn save(&mut self) -> PendingSave {
+        self.store.save()
+    }
+
+    /// Closes the store once everything is stored. The runtime ends, so this is the last chance to audit.
+    pub(super) fn close_store(&mut self) -> PendingSave {
+        for event in std::mem::take(&mut self.unrecorded) {
+            // The audit counts records that it still cannot take.
+            let _ = self.audit.record(event);
+        }
+        self.store.close()
     }
 }
 

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protected_name_in_a_tree_is_named_in_what_is_asked() {
+    fn protected_name_in_a_tree_is_named_in_the_choices() {
         let needs = [
             scope("delete+tree write:file:/r/pkg"),
             scope("delete write:file:/r/pkg/.mcp.json"),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_widens_to_its_server_and_no_further() {
+    fn tool_widens_only_to_its_server() {
         check(
             &["write:mcp:hub~1:push~2"],
             &["*"],

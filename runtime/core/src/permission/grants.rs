@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_two_use_grant_serves_two_calls() {
+    fn grant_of_two_uses_allows_two_calls() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write:file:/r", uses(2), false);
         for expected in [Some(vec![1]), Some(vec![1]), None] {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn no_use_is_spent_unless_every_need_is_covered() {
+    fn grants_are_used_only_if_every_need_is_covered() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write:file:/r", uses(1), false);
         assert_eq!(
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_ends_at_its_time_and_not_before() {
+    fn grant_ends_exactly_at_its_expiry() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         let second = Duration::from_secs(1);
         give(
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revoked_grant_closes_its_gate_even_when_its_uses_are_spent() {
+    fn revoking_a_used_up_grant_closes_its_gate() {
         let (mut book, me) = (GrantTable::default(), requester(1, &[], "main"));
         give(&mut book, 1, worker(1), "write", uses(1), false);
         let used = book
@@ -666,7 +666,7 @@ mod tests {
     proptest! {
         #![proptest_config(cases(256))]
         #[test]
-        fn no_grant_outlives_its_time_or_its_count(
+        fn grants_respect_their_expiry_and_use_count(
             grants in proptest::collection::vec((0u64..2, 0usize..4, 0u8..3, 1u32..4, any::<bool>()), 1..8),
             calls in proptest::collection::vec((0u64..3, 0usize..4, 0u64..3), 1..40),
         ) {

@@ -11,7 +11,7 @@ use crate::effect::ContentHash;
 use crate::id::{CallId, QuestionId, SilencedId, ToolName, WorkerId};
 use crate::scope::{Coverage, Scope};
 
-use refused::{Limit, NotAsked};
+use refused::{NotAsked, OPEN, OPEN_PER_WORKER, WAITING_PER_QUESTION};
 
 /// Limits of questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,17 +91,8 @@ impl<W> Open<W> {
     }
 }
 
-/// An ended question, as it is remembered.
-#[derive(Debug)]
-struct EndedQuestion {
-    id: QuestionId,
-    session: Arc<str>,
-    decision: Decision,
-    granted: Vec<Coverage>,
-}
-
 /// Status of a question for its session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct QuestionStatus {
     pub(crate) session: Arc<str>,
@@ -132,7 +123,7 @@ pub(crate) struct Ledger<W> {
     /// What people denied for the rest of a session.
     silenced: BTreeMap<SilencedId, Silenced>,
     next_silenced: u64,
-    ended: VecDeque<EndedQuestion>,
+    ended: VecDeque<(QuestionId, QuestionStatus)>,
 }
 
 impl<W> Ledger<W> {
@@ -157,8 +148,8 @@ impl<W> Ledger<W> {
         let key = key(&request);
         if let Some(open) = self.same.get(&key).and_then(|id| self.open.get_mut(id)) {
             if open.waiters.len() >= self.limits.waiting_per_question {
-                let limit = Limit::WaitingPerQuestion(self.limits.waiting_per_question);
-                return Asked::Refused(waiter, NotAsked::Busy(limit));
+                let most = self.limits.waiting_per_question;
+                return Asked::Refused(waiter, NotAsked::busy(most, WAITING_PER_QUESTION));
             }
             return open.join(waiter);
         }
@@ -222,10 +213,10 @@ impl<W> Ledger<W> {
             ..
         } = self.limits;
         if asker.open >= open_per_worker {
-            return Err(NotAsked::Busy(Limit::OpenPerWorker(open_per_worker)));
+            return Err(NotAsked::busy(open_per_worker, OPEN_PER_WORKER));
         }
         if self.open.len() >= open {
-            return Err(NotAsked::Busy(Limit::Open(open)));
+            return Err(NotAsked::busy(open, OPEN));
         }
         asker.open += 1;
         asker.recent.push_back(now);
@@ -246,7 +237,7 @@ impl<W> Ledger<W> {
             (false, None) => Decision::Denied,
         };
         let ended = self.end(id, decision)?;
-        if let (Decision::Granted, Some(past)) = (decision, self.ended.back_mut()) {
+        if let (Decision::Granted, Some((_, past))) = (decision, self.ended.back_mut()) {
             past.granted = granted.unwrap_or_default().to_vec();
         }
         Some(ended)
@@ -369,12 +360,8 @@ impl<W> Ledger<W> {
                 granted: Vec::new(),
             });
         }
-        let past = self.ended.iter().find(|past| past.id == id)?;
-        Some(QuestionStatus {
-            session: Arc::clone(&past.session),
-            state: QuestionState::Settled(past.decision),
-            granted: past.granted.clone(),
-        })
+        let (_, past) = self.ended.iter().find(|(ended, _)| *ended == id)?;
+        Some(past.clone())
     }
 
     fn end_where(&mut self, decision: Decision, ends: impl Fn(&Open<W>) -> bool) -> Vec<Ended<W>> {
@@ -396,13 +383,12 @@ impl<W> Ledger<W> {
         if self.ended.len() >= REMEMBERED {
             self.ended.pop_front();
         }
-        let session = Arc::clone(&question.request.session);
-        self.ended.push_back(EndedQuestion {
-            id,
-            session,
-            decision,
+        let status = QuestionStatus {
+            session: Arc::clone(&question.request.session),
+            state: QuestionState::Settled(decision),
             granted: Vec::new(),
-        });
+        };
+        self.ended.push_back((id, status));
         let worker = question.request.worker;
         if let Some(asker) = self.askers.get_mut(&worker) {
             asker.open = asker.open.saturating_sub(1);
@@ -476,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn another_worker_argument_need_or_state_is_another_question() {
+    fn requests_that_differ_in_any_part_are_separate_questions() {
         let limits = AskLimits {
             open_per_worker: 4,
             ..AskLimits::default()
@@ -494,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_asks_alone_shares_no_question() {
+    fn call_that_asks_alone_shares_no_question() {
         let mut ledger = ledger();
         let alone = |call| Request {
             alone: true,
@@ -512,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_answer_changes_nothing() {
+    fn second_answer_has_no_effect() {
         let mut ledger = ledger();
         let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         assert!(ledger.answer(id, None, at(1)).is_some());
@@ -564,12 +550,12 @@ mod tests {
         }
         assert_eq!(
             refused(ledger.ask(request(1, 3, NEED), 3, at(0))),
-            NotAsked::Busy(Limit::OpenPerWorker(3))
+            NotAsked::busy(3, OPEN_PER_WORKER)
         );
         let id = opened(ledger.ask(request(2, 0, NEED), 4, at(0)));
         assert_eq!(
             refused(ledger.ask(request(3, 0, NEED), 5, at(0))),
-            NotAsked::Busy(Limit::Open(4))
+            NotAsked::busy(4, OPEN)
         );
         ledger.answer(id, Some(&[]), at(0));
         opened(ledger.ask(request(3, 0, NEED), 5, at(0)));
@@ -579,15 +565,15 @@ mod tests {
     fn refusal_of_a_question_names_the_limit_that_can_be_raised() {
         for (reason, limit) in [
             (
-                NotAsked::Busy(Limit::OpenPerWorker(3)),
+                NotAsked::busy(3, OPEN_PER_WORKER),
                 "at most 3 questions of one worker are open (`AskLimits::open_per_worker`)",
             ),
             (
-                NotAsked::Busy(Limit::Open(4)),
+                NotAsked::busy(4, OPEN),
                 "at most 4 questions of all workers are open (`AskLimits::open`)",
             ),
             (
-                NotAsked::Busy(Limit::WaitingPerQuestion(5)),
+                NotAsked::busy(5, WAITING_PER_QUESTION),
                 "at most 5 calls wait for one question (`AskLimits::waiting_per_question`)",
             ),
             (
@@ -605,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_says_how_many_calls_wait_and_asking_again_costs_no_limit() {
+    fn question_counts_waiting_calls_and_asking_again_is_not_limited() {
         let mut ledger = ledger();
         let id = opened(ledger.ask(request(1, 1, NEED), 10, at(0)));
         let shown = ledger.question(id).unwrap().clone();
@@ -632,7 +618,10 @@ mod tests {
             asked.last(),
             Some(Asked::Refused(
                 64,
-                NotAsked::Busy(Limit::WaitingPerQuestion(64))
+                NotAsked::Busy {
+                    most: 64,
+                    what: WAITING_PER_QUESTION
+                }
             ))
         ));
         assert!(matches!(asked.get(63), Some(Asked::Joined(_))));
@@ -762,7 +751,7 @@ mod tests {
     proptest! {
         #![proptest_config(cases(256))]
         #[test]
-        fn an_end_is_an_end_and_everyone_who_waits_is_told_once(events in proptest::collection::vec(event(), 0..80)) {
+        fn question_ends_once_and_each_waiter_is_notified_once(events in proptest::collection::vec(event(), 0..80)) {
             let mut ledger = ledger();
             let mut now = at(0);
             let mut waiting = BTreeSet::new();

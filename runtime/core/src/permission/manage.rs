@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_grant_without_effect_is_refused_with_the_reason() {
+    async fn grant_without_effect_is_rejected_with_the_reason() {
         let stage = stage(100).await;
         let grant = async |pattern: &str| {
             let grant = NewGrant {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn operations_and_reach_of_a_grant_can_be_narrowed_too() {
+    async fn operations_and_reach_of_a_grant_can_be_narrowed() {
         let stage = stage(100).await;
         let grant = stage.give(&ME, "write:file:/r/a").await;
         let less = Narrowing {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_grant_is_narrowed_and_never_widened() {
+    async fn grant_is_narrowed_and_never_widened() {
         let stage = stage(100).await;
         let grant = stage.give(&ME, "write:file:/r").await;
         let to = |pattern: &str| Narrowing {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_template_is_applied_whole_or_not_at_all() {
+    async fn template_is_applied_completely_or_not_at_all() {
         let stage = stage(3).await;
         let editor = Template::built_in().swap_remove(2);
         let apply = async |roots: &[&str]| {
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn questions_are_answered_together_and_each_by_itself() {
+    async fn questions_can_be_answered_together_or_one_by_one() {
         let stage = stage(100).await;
         let requests = (1..=3).map(|n| request(n, n, &["write:file:/r/x"]));
         let mut waiting = stage.asking(requests.collect()).await;
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_answer_ends_each_ticked_question_and_leaves_the_others_open() {
+    async fn batch_answer_ends_only_the_selected_questions() {
         let stage = stage(100).await;
         let mut waiting = four(&stage).await;
         let batch = stage.grants.batches().await.unwrap().swap_remove(0);
@@ -673,7 +673,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_of_a_batch_is_answered_unless_all_of_it_can_be() {
+    async fn batch_is_answered_completely_or_not_at_all() {
         let stage = stage(1).await;
         let _waiting = four(&stage).await;
         let ids =

@@ -56,8 +56,8 @@ impl Question {
         let mut options: Vec<AnswerOption> = self
             .offers()
             .into_iter()
-            .map(|(option_id, rung, lifetime)| {
-                let choice = self.request.choices.get(rung);
+            .map(|(option_id, index, lifetime)| {
+                let choice = self.request.choices.get(index);
                 let covered =
                     choice.map_or_else(String::new, |one| one.sentence(&self.request.roots));
                 let (time, kind) = match lifetime {
@@ -107,13 +107,13 @@ impl Question {
             REJECT_KIND => return Some(Answer::DENY_KIND),
             _ => {}
         }
-        let (_, rung, lifetime) = match option_id.strip_prefix(WAITING) {
+        let (_, index, lifetime) = match option_id.strip_prefix(WAITING) {
             // The number may have changed since the option was shown.
             Some(calls) => (String::new(), 0, Lifetime::Waiting(calls.parse().ok()?)),
             None => self.offers().into_iter().find(|(id, ..)| id == option_id)?,
         };
         Some(Answer::Allow {
-            patterns: self.request.choices.get(rung)?.patterns.clone(),
+            patterns: self.request.choices.get(index)?.patterns.clone(),
             lifetime,
             descendants: false,
             left_out: Vec::new(),
@@ -145,7 +145,7 @@ impl Question {
         }));
         let lasting = self.lasting_choices();
         offers.extend(
-            lasting.map(|(place, _)| (format!("session-{place}"), place, Lifetime::Session)),
+            lasting.map(|(index, _)| (format!("session-{index}"), index, Lifetime::Session)),
         );
         offers
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn options_have_the_form_of_the_protocol() {
+    fn options_have_the_acp_format() {
         let shown = serde_json::to_value(question(false).options()).unwrap();
         let expected = json!([
             {"optionId": "once", "name": "Allow for this call: change /r/a/x", "kind": "allow_once"},
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn several_waiting_calls_are_counted_in_the_options_and_can_be_allowed_together() {
+    fn options_count_waiting_calls_and_can_allow_all_of_them() {
         let question = question(false);
         question.calls.set(3);
         let options = serde_json::to_value(question.options()).unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_is_an_answer_that_fits_and_nothing_else_is_one() {
+    fn each_option_is_a_valid_answer_and_other_ids_are_rejected() {
         let question = question(false);
         for option in question.options() {
             match question.chosen(&option.option_id).unwrap() {

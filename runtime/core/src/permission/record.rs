@@ -12,8 +12,8 @@ pub(super) const UNUSABLE: &str = "the answer could not be used";
 /// Note for a question that nobody could answer.
 pub(super) const NOBODY: &str = "nobody could be asked";
 
-/// The step of a question that ended without approval.
-pub(super) fn refused(
+/// The step of a question that ended, without what was approved.
+pub(super) fn ended(
     question: QuestionId,
     decision: Decision,
     by: DecidedBy,
@@ -46,7 +46,7 @@ pub(super) fn holder(request: &Request, lifetime: Lifetime) -> Option<GrantHolde
 }
 
 /// The worker and agent of an event about a grant of `holder`.
-fn whom(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
+fn worker_and_agent(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
     match holder {
         GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
             (Some(*worker), Arc::from(""))
@@ -73,7 +73,7 @@ pub(super) fn answered(request: &Request, step: AnsweredStep) -> AuditEvent {
 
 /// An event of a grant of `holder`.
 pub(super) fn of_grant(holder: &GrantHolder, by: DecidedBy, step: Step) -> AuditEvent {
-    let (worker, agent) = whom(holder);
+    let (worker, agent) = worker_and_agent(holder);
     AuditEvent {
         worker,
         agent,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::grants::GrantView;
-use super::{GrantHolder, is_at_or_beneath, millis};
+use super::{GrantHolder, as_millis, is_at_or_beneath, millis};
 use crate::id::WorkerId;
 use crate::scope::{Coverage, Operations, Reach, Scope, ScopePattern, Verb};
 
@@ -124,24 +124,22 @@ impl Narrowing {
     }
 }
 
+/// (De)serialises a duration, if there is one, in milliseconds.
 mod maybe_millis {
-    use super::{Duration, millis};
-    use serde::{Deserializer, Serializer};
+    use super::{Duration, as_millis, millis};
+    use serde::{Deserializer, Serialize as _, Serializer};
 
     pub(super) fn serialize<S: Serializer>(
         time: &Option<Duration>,
-        serializer: S,
+        to: S,
     ) -> Result<S::Ok, S::Error> {
-        match time {
-            Some(time) => millis::serialize(time, serializer),
-            None => serializer.serialize_none(),
-        }
+        time.map(millis).serialize(to)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
+        from: D,
     ) -> Result<Option<Duration>, D::Error> {
-        millis::deserialize(deserializer).map(Some)
+        as_millis::deserialize(from).map(Some)
     }
 }
 
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_never_widened_by_an_edit() {
+    fn narrowing_never_widens_a_grant() {
         let none = Narrowing::default;
         check(&none(), true);
         let pattern = |text: &str| Narrowing {
@@ -288,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_survives_json() {
+    fn narrowing_round_trips_through_json() {
         let change = Narrowing {
             pattern: Some("read:file:/r".parse().unwrap()),
             reach: Some(Reach::Exact),

@@ -21,12 +21,12 @@ use super::is_at_or_beneath;
 use crate::id::GrantId;
 use crate::private_file::{self, Folder, PrivateFileError, StoreFile};
 use crate::scope::Coverage;
-use format::{MOST_BYTES, Unread, VERSION};
+use format::{MOST_BYTES, VERSION};
 
 pub use edit::GrantEditError;
 pub use format::GrantDamage;
 pub(super) use format::{Contents, MOST_GRANTS};
-pub(super) use handle::{PendingSave, StoreFailure, StoreHandle, WallClock, wall_clock};
+pub(super) use handle::{PendingSave, StoreHandle, WallClock};
 pub use writer::GrantWriteError;
 
 /// A stored grant to an agent, for all workers of that name, now and later.
@@ -147,29 +147,29 @@ impl GrantStore {
         let path = path.as_ref();
         let file = Folder::of(path).and_then(Folder::locked);
         let file = file.map_err(|error| refused(path, error))?;
-        let place = file.folder().place().to_owned();
+        let file_path = file.folder().place().to_owned();
         let read = file.folder().read(MOST_BYTES);
-        let Some(bytes) = read.map_err(|error| refused(&place, error))? else {
+        let Some(bytes) = read.map_err(|error| refused(&file_path, error))? else {
             let contents = Contents::default();
             let written = contents.put(&file);
-            written.map_err(|error| refused(&place, PrivateFileError::Open(error)))?;
+            written.map_err(|error| refused(&file_path, PrivateFileError::Open(error)))?;
             return Ok(Self { file, contents });
         };
-        match format::decode(&bytes) {
+        match format::decode(&file_path, &bytes) {
             Ok(contents) => Ok(Self { file, contents }),
-            Err(Unread::Damaged(damage)) => Err(match file.set_aside() {
+            Err(GrantStoreError::Damaged { source: damage, .. }) => Err(match file.set_aside() {
                 Ok(kept_in) => GrantStoreError::Damaged {
-                    file: place,
+                    file: file_path,
                     kept_in: Some(kept_in),
                     source: damage,
                 },
                 Err(source) => GrantStoreError::SetAside {
-                    file: place,
+                    file: file_path,
                     damage,
                     source,
                 },
             }),
-            Err(other) => Err(unread(place, other)),
+            Err(other) => Err(other),
         }
     }
 
@@ -185,8 +185,7 @@ impl GrantStore {
         let Some(bytes) = read.map_err(|error| refused(folder.place(), error))? else {
             return Ok(Vec::new());
         };
-        let contents = format::decode(&bytes);
-        let contents = contents.map_err(|other| unread(folder.place().to_owned(), other))?;
+        let contents = format::decode(folder.place(), &bytes)?;
         Ok(contents.grants.into_values().collect())
     }
 
@@ -212,18 +211,6 @@ fn refused(path: &Path, error: PrivateFileError) -> GrantStoreError {
         PrivateFileError::Open(source) => GrantStoreError::Open { file, source },
         PrivateFileError::Unsafe(reason) => GrantStoreError::Unsafe { file, reason },
         PrivateFileError::InUse => GrantStoreError::InUse { file },
-    }
-}
-
-fn unread(file: PathBuf, unread: Unread) -> GrantStoreError {
-    match unread {
-        Unread::Foreign => GrantStoreError::Foreign { file },
-        Unread::Version(version) => GrantStoreError::Version { file, version },
-        Unread::Damaged(source) => GrantStoreError::Damaged {
-            file,
-            kept_in: None,
-            source,
-        },
     }
 }
 

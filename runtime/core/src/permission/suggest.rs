@@ -101,24 +101,24 @@ fn plain<'h>(
     let verb = needs.first()?.verb();
     let may = match verb {
         Verb::Read => true,
-        Verb::Write => is_mild(changes),
+        Verb::Write => removes_nothing(changes),
         Verb::Execute => false,
     };
     // Protected files are sensitive for reading, too.
-    let delicate = |need: &Scope| authority.protects(&need.with_verb(Verb::Write));
-    let fits = |need: &&Scope| need.verb() == verb && !delicate(need);
+    let is_protected = |need: &Scope| authority.protects(&need.with_verb(Verb::Write));
+    let fits = |need: &&Scope| need.verb() == verb && !is_protected(need);
     let paths = needs.iter().map(|need| need.path().filter(|_| fits(&need)));
     let paths: Vec<&VirtualPath> = paths.collect::<Option<_>>()?;
     (may && !entry.agent.is_empty()).then_some((verb, paths))
 }
 
 /// Whether the call is known to have deleted and moved nothing.
-fn is_mild(changes: &[Op]) -> bool {
-    let mild = |op: &Op| match op {
+fn removes_nothing(changes: &[Op]) -> bool {
+    let keeps = |op: &Op| match op {
         Op::Create | Op::Modify | Op::MakeDirectory | Op::Copy => true,
         Op::Delete | Op::Move => false,
     };
-    !changes.is_empty() && changes.iter().all(mild)
+    !changes.is_empty() && changes.iter().all(keeps)
 }
 
 /// The rules for one agent and verb, the deepest first; each question is counted for one of them.
@@ -128,16 +128,16 @@ fn rules(
     mut questions: Vec<Allowed<'_>>,
     refused: &[&Scope],
 ) -> Vec<Suggestion> {
-    let places: BTreeSet<VirtualPath> = questions
+    let paths_above: BTreeSet<VirtualPath> = questions
         .iter()
         .flat_map(|question| &question.paths)
         .flat_map(|path| std::iter::successors(Some((*path).clone()), VirtualPath::parent))
         .filter(|place| place.depth() >= DEEP)
         .collect();
-    let mut places: Vec<VirtualPath> = places.into_iter().collect();
-    places.sort_by_key(|place| std::cmp::Reverse(place.depth()));
+    let mut paths_above: Vec<VirtualPath> = paths_above.into_iter().collect();
+    paths_above.sort_by_key(|place| std::cmp::Reverse(place.depth()));
     let mut rules = Vec::new();
-    for place in places {
+    for place in paths_above {
         let beneath = |question: &Allowed<'_>| {
             let mut paths = question.paths.iter();
             paths.all(|path| path.starts_with(&place))
@@ -149,8 +149,8 @@ fn rules(
             Verb::Read | Verb::Execute => Scope::file(verb, place.clone()),
         };
         let mut paths = held.iter().flat_map(|question| &question.paths);
-        let very_file = paths.all(|path| **path == place);
-        let pattern = Coverage::of(&if very_file { need } else { need.beneath() });
+        let is_one_file = paths.all(|path| **path == place);
+        let pattern = Coverage::of(&if is_one_file { need } else { need.beneath() });
         let good = held.len() >= OFTEN
             && deepest(&held).as_ref() == Some(&place)
             && !refused.iter().any(|need| is_like(need, pattern.pattern()));
@@ -250,7 +250,7 @@ mod tests {
     ];
 
     #[test]
-    fn three_of_a_kind_suggest_the_folder_that_holds_them() {
+    fn three_similar_approvals_suggest_their_folder() {
         let three = writes(SRC, Op::Modify);
         check(&three, &[("write:file:/r/src", 3)]);
         check(&three[..2], &[]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrower_rule_is_suggested_before_the_wider() {
+    fn narrower_rule_is_suggested_first() {
         let mut asked = writes(["write:file:/r/src/a"; 3], Op::Modify).to_vec();
         asked.extend(writes(SRC, Op::Create));
         check(&asked, &[("write:file:/r/src/a", 4)]);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_do_not_share_and_a_rule_for_several_runs_is_the_agents() {
+    fn suggestions_are_per_agent_and_several_runs_suggest_an_agent_rule() {
         let mut log = Log::default();
         log.spawn(1, "main");
         for (question, agent) in (1..).zip(["main", "main", "other"]) {
@@ -383,7 +383,7 @@ mod tests {
     proptest! {
         #![proptest_config(cases(256))]
         #[test]
-        fn a_suggestion_covers_what_it_counts_and_nothing_refused(
+        fn suggestion_covers_what_it_counts_and_nothing_denied(
             asked in proptest::collection::vec(
                 (proptest::collection::vec(need(), 1..3), proptest::bool::weighted(0.9), proptest::bool::weighted(0.9)),
                 0..24,

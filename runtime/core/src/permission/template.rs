@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_template_refuses_is_refused_wherever_it_is_applied() {
+    fn refused_examples_are_checked_for_every_directory() {
         let json = r#"{"name":"t","about":"","allows":["write:file:{root}"],
             "covers":["write:file:{root}/a"],"refuses":["write:file:/etc/passwd"]}"#;
         let template = Template::parse(json).unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn each_directory_gets_its_rules_and_each_rule_stands_once() {
+    fn each_directory_gets_its_rules_once() {
         let text = r#"{"name":"t","allows":["read:file:{root}","read:clock"],"covers":["read:clock"],"refuses":["write:clock"]}"#;
         let template = Template::parse(text).unwrap();
         let rules = |paths: &[&str]| -> Vec<String> {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_is_too_large_or_would_grant_too_much_is_refused() {
+    fn too_large_template_is_rejected() {
         let text = |about: usize| {
             let about = "x".repeat(about);
             format!(
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_its_examples_or_its_form_is_refused_by_name() {
+    fn invalid_template_is_rejected_by_name() {
         let text = |member: &str| {
             format!(
                 r#"{{"name":"t","allows":["write:file:{{root}}/a"],"refuses":["write:file:{{root}}/b"],{member}}}"#

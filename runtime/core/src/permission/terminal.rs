@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Read as _, Write};
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::termios::{QueueSelector, tcflush};
@@ -51,7 +51,7 @@ type Input = Box<dyn BufRead + Send>;
 type Line = io::Result<(Instant, String)>;
 
 struct Console {
-    input: Arc<StdMutex<Input>>,
+    input: Arc<parking_lot::Mutex<Input>>,
     output: Output,
     coloured: bool,
     /// Only for a terminal; input of another kind is taken in its order.
@@ -104,7 +104,7 @@ impl Terminal {
     ) -> Self {
         Self {
             console: Arc::new(Mutex::new(Console {
-                input: Arc::new(StdMutex::new(Box::new(input))),
+                input: Arc::new(parking_lot::Mutex::new(Box::new(input))),
                 output: Output::new(output),
                 coloured,
                 keyboard,
@@ -335,12 +335,11 @@ impl Console {
     }
 }
 
-fn start_reading(input: &Arc<StdMutex<Input>>) -> io::Result<oneshot::Receiver<Line>> {
+fn start_reading(input: &Arc<parking_lot::Mutex<Input>>) -> io::Result<oneshot::Receiver<Line>> {
     let (line_tx, line_rx) = oneshot::channel();
     let input = Arc::clone(input);
     thread().spawn(move || {
-        let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = read_line(&mut **input).map(|line| (Instant::now(), line));
+        let line = read_line(&mut **input.lock()).map(|line| (Instant::now(), line));
         // The console may be dropped.
         let _ = line_tx.send(line);
     })?;
@@ -693,7 +692,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_rest_of_an_overlong_line_answers_nothing() {
+    async fn rest_of_an_overlong_line_is_ignored() {
         let overlong = format!("{}1\n1\n1\n", " ".repeat(1024));
         let terminal = Terminal::new(io::Cursor::new(overlong), Screen::default(), false);
         let question = question(asked());
@@ -760,7 +759,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_are_left_out_by_the_numbers_they_are_shown_with() {
+    async fn hunks_are_excluded_by_their_displayed_numbers() {
         let answer = |input: &'static str| async move {
             let screen = Screen::default();
             let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
@@ -805,7 +804,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_of_an_agent_or_file_acts_on_the_terminal() {
+    fn control_characters_of_agents_and_files_are_escaped() {
         let controls = (0..0xa0).filter_map(char::from_u32);
         let marks = "\u{ad}\u{61c}\u{180e}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2060}\u{2061}\u{2066}\u{2067}\u{2068}\u{2069}\u{feff}\u{fff9}\u{fe0f}\u{e0001}\u{e007f}";
         for c in controls.chain(marks.chars()) {
@@ -814,14 +813,14 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_an_agent_makes_a_line_of_the_prompt() {
+    fn text_of_an_agent_cannot_forge_a_prompt_line() {
         check_inert("ok\"\nit needs:\n  read:file:/harmless\n");
         check_inert("\u{1b}[2J\u{1b}[H-- permission q1 --\r\n");
         check_inert("<script>alert(1)</script>\u{9b}31m");
     }
 
     #[test]
-    fn long_texts_are_cut_so_that_the_scopes_stay_in_view() {
+    fn long_texts_are_cut_and_the_scopes_are_shown() {
         let shown = prompt(&question(hostile(&"x".repeat(10_000))), false);
         assert!(shown.len() < 3_000, "{}", shown.len());
         assert!(shown.contains("(9700 more characters)"));
@@ -837,7 +836,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_terminal_that_wants_colours_gets_them() {
+    fn diff_is_coloured_only_if_requested() {
         let request = hostile("x");
         let [plain, coloured] =
             [false, true].map(|coloured| prompt(&question(request.clone()), coloured));
@@ -905,7 +904,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_typed_before_a_question_is_shown_is_no_answer_to_it() {
+    async fn input_before_a_question_is_ignored() {
         let (terminal, keyboard, _) = with_keyboard(Duration::ZERO);
         let question = question(asked());
         keyboard.press("1\n1\n");
@@ -924,7 +923,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_comes_too_soon_after_its_question_is_entered_again() {
+    async fn line_too_soon_after_its_question_must_be_entered_again() {
         let (terminal, keyboard, screen) = with_keyboard(Duration::from_secs(3600));
         let question = question(asked());
         let said_early = async {
@@ -945,7 +944,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_withdrawn_question_makes_room_for_the_next_and_says_so() {
+    async fn withdrawn_question_is_reported_and_the_next_is_asked() {
         let (terminal, keyboard, screen) = with_keyboard(Duration::ZERO);
         let question = question(asked());
         for round in 1..=2 {
@@ -969,7 +968,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_directory_is_shown_with_what_it_holds() {
+    fn deleted_directory_is_shown_with_its_entries() {
         let mut request = hostile("x");
         let change = crate::fixtures::deleted_directory("/r/old", 30, 30);
         request.preview.as_mut().unwrap().changes = vec![change];
@@ -981,7 +980,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn questions_wait_for_one_another() {
+    async fn questions_are_asked_one_at_a_time() {
         let screen = Screen::default();
         let terminal = Terminal::new("1\n1\n\n".as_bytes(), screen.clone(), false);
         let question = question(asked());

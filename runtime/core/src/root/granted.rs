@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_opens_the_folder_that_holds_what_was_granted() {
+    fn grant_opens_the_parent_directory() {
         let temp = tempfile::tempdir().unwrap();
         let host = temp.path().canonicalize().unwrap();
         let open = host.join("open");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_of_a_top_level_file_opens_the_top_and_of_a_directory_itself() {
+    fn grant_of_a_top_level_entry_opens_the_top_or_the_directory() {
         let mount = |text: &str| {
             let root = Root::open_granted(&path(text), &[], &RootTable::default()).unwrap();
             root.mount().to_string()
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_opens_neither_home_nor_kernel_files_nor_a_root_by_another_name() {
+    fn grant_never_opens_home_kernel_files_or_an_aliased_root() {
         let temp = tempfile::tempdir().unwrap();
         let host = temp.path().canonicalize().unwrap();
         std::fs::create_dir(host.join("r")).unwrap();

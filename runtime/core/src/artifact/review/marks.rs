@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_that_differ_are_marked() {
+    fn differing_words_are_marked() {
         assert_eq!(
             marked("let mut total = 0;", "let mut sum = 0;"),
             (vec!["total"], vec!["sum"])
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_nothing_is_compared() {
+    fn lines_beyond_the_bound_are_not_compared() {
         let long = "a ".repeat(MAX_PAIR / 4);
         let other = format!("{long}b");
         let (removed, added) = marks(&[&long], &[&other], MAX_PAIR);

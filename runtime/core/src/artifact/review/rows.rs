@@ -108,7 +108,7 @@ impl LineStyle {
 }
 
 /// The rows `from..to` of one hunk.
-pub(super) fn of_hunk(hunk: &Hunk, from: usize, to: usize, look: LineStyle) -> Vec<Row> {
+pub(super) fn of_hunk(hunk: &Hunk, from: usize, to: usize, style: LineStyle) -> Vec<Row> {
     // The position of an empty side is the line before it.
     let mut old = hunk.old_start + usize::from(hunk.old_lines == 0);
     let mut new = hunk.new_start + usize::from(hunk.new_lines == 0);
@@ -117,7 +117,7 @@ pub(super) fn of_hunk(hunk: &Hunk, from: usize, to: usize, look: LineStyle) -> V
     while let Some(line) = hunk.lines.get(at).filter(|_| at < to) {
         if line.op == ' ' {
             if at >= from {
-                rows.push(look.row(' ', (old, new), &line.text));
+                rows.push(style.row(' ', (old, new), &line.text));
             }
             (old, new, at) = (old + 1, new + 1, at + 1);
             continue;
@@ -133,7 +133,7 @@ pub(super) fn of_hunk(hunk: &Hunk, from: usize, to: usize, look: LineStyle) -> V
         let end = at + block.len();
         if end > from {
             let skipped = from.saturating_sub(at);
-            rows.extend(block.rows(skipped, to.min(end) - at, look));
+            rows.extend(block.rows(skipped, to.min(end) - at, style));
         }
         (old, new, at) = (old + removed.len(), new + added.len(), end);
     }
@@ -160,7 +160,7 @@ impl Block<'_> {
         self.removed.len() + self.added.len()
     }
 
-    fn row(&self, at: usize, look: LineStyle) -> Option<Row> {
+    fn row(&self, at: usize, style: LineStyle) -> Option<Row> {
         let is_removed = at < self.removed.len();
         let (kind, line, numbers) = if is_removed {
             ('-', self.removed.get(at)?, (self.old + at, 0))
@@ -168,27 +168,27 @@ impl Block<'_> {
             let at = at - self.removed.len();
             ('+', self.added.get(at)?, (0, self.new + at))
         };
-        Some(look.row(kind, numbers, &line.text))
+        Some(style.row(kind, numbers, &line.text))
     }
 
     /// The rows `from..to`, with the words marked in which they differ.
-    fn rows(&self, from: usize, to: usize, look: LineStyle) -> Vec<Row> {
+    fn rows(&self, from: usize, to: usize, style: LineStyle) -> Vec<Row> {
         let (removed, added) = (self.removed.len(), self.added.len());
-        let mut rows: Vec<Row> = (from..to).filter_map(|at| self.row(at, look)).collect();
+        let mut rows: Vec<Row> = (from..to).filter_map(|at| self.row(at, style)).collect();
         if removed == added {
             for (at, row) in (from..to).zip(&mut rows) {
-                let twin = if at < removed {
+                let counterpart = if at < removed {
                     at + removed
                 } else {
                     at - removed
                 };
-                let Some(twin) = self.row(twin, look) else {
+                let Some(counterpart) = self.row(counterpart, style) else {
                     continue;
                 };
                 let (old, new) = if at < removed {
-                    (&row.text, &twin.text)
+                    (&row.text, &counterpart.text)
                 } else {
-                    (&twin.text, &row.text)
+                    (&counterpart.text, &row.text)
                 };
                 let (mut old, mut new) = marks(&[old], &[new], MAX_PAIR);
                 let side = if at < removed { &mut old } else { &mut new };
@@ -196,7 +196,7 @@ impl Block<'_> {
             }
         } else if removed > 0 && added > 0 && self.len() <= MAX_LINES {
             let all: Vec<Row> = (0..self.len())
-                .filter_map(|at| self.row(at, look))
+                .filter_map(|at| self.row(at, style))
                 .collect();
             let texts: Vec<&str> = all.iter().map(|row| row.text.as_str()).collect();
             if let Some((old, new)) = texts.split_at_checked(removed) {

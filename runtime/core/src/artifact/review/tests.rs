@@ -125,7 +125,7 @@ fn rows_have_numbers_text_and_the_words_that_changed() {
 }
 
 #[test]
-fn the_rest_of_a_small_file_stands_in_the_page_and_of_a_large_one_comes_by_page() {
+fn small_file_is_complete_in_the_page_and_a_large_one_is_paged() {
     let (old, new) = texts(200, 100);
     let small = edited(&old, &new);
     let shown = data(&small);
@@ -152,7 +152,7 @@ fn the_rest_of_a_small_file_stands_in_the_page_and_of_a_large_one_comes_by_page(
 }
 
 #[test]
-fn a_long_line_is_cut_and_read_whole_when_asked_for() {
+fn long_line_is_cut_and_returned_whole_on_request() {
     let long = "🦀".repeat(MAX_UNITS_OF_TESTS);
     let made = edited("x\n", &format!("{long}\n"));
     let row = &data(&made)["changes"][0]["rows"][1];
@@ -164,7 +164,7 @@ fn a_long_line_is_cut_and_read_whole_when_asked_for() {
 const MAX_UNITS_OF_TESTS: usize = 1_001;
 
 #[test]
-fn line_ends_are_shown_where_they_are_what_changed() {
+fn line_ends_are_shown_if_they_changed() {
     let kept = edited("a\r\nb\r\n", "a\r\nc\r\n");
     assert_eq!(data(&kept)["changes"][0]["rows"][1][3], "b");
     let changed = edited("a\r\n", "a\n");
@@ -181,7 +181,7 @@ fn line_ends_are_shown_where_they_are_what_changed() {
 }
 
 #[test]
-fn what_is_hidden_stands_nowhere_in_it() {
+fn hidden_content_is_not_in_the_review() {
     let hidden = FileDiff {
         hidden: true,
         ..FileDiff::default()
@@ -202,7 +202,7 @@ fn what_is_hidden_stands_nowhere_in_it() {
 }
 
 #[test]
-fn binary_and_what_is_too_large_are_told_apart() {
+fn binary_and_too_large_files_are_distinguished() {
     let kind = |large: bool| FileDiff {
         binary: !large,
         large,
@@ -224,7 +224,7 @@ fn binary_and_what_is_too_large_are_told_apart() {
 }
 
 #[test]
-fn many_files_share_the_first_rows_and_none_is_lost() {
+fn many_files_share_the_first_rows() {
     let (old, new) = texts(300, 2);
     let changes = (0..4).map(|n| change(&format!("/r/{n}"), diff(&old, &new, 3)));
     let made = review(changes.collect());
@@ -236,7 +236,7 @@ fn many_files_share_the_first_rows_and_none_is_lost() {
 }
 
 #[test]
-fn no_query_but_the_ones_named_is_answered() {
+fn unknown_queries_are_rejected() {
     for good in [
         "change=0&from=0",
         "from=2&change=0&count=9",
@@ -402,7 +402,7 @@ fn the_page_is_tried_with_what_reviews_say() {
 proptest! {
     #![proptest_config(cases(64))]
     #[test]
-    fn pages_concatenate_to_the_whole(
+    fn pages_concatenate_to_all_rows(
         old in "([ab]\n){0,60}[ab]?",
         new in "([abc]\n){0,60}[ab]?",
         size in 1_usize..40,
@@ -423,7 +423,7 @@ proptest! {
     }
 
     #[test]
-    fn rows_and_what_stands_between_them_are_the_new_file(
+    fn rows_and_the_lines_between_them_are_the_new_file(
         old in "([ab]\n){0,40}",
         new in "([ab]\n){0,40}",
     ) {
@@ -452,7 +452,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_deceives_and_marks_are_ranges_of_what_is_shown(
+    fn texts_are_escaped_and_marks_are_ranges_of_them(
         old in "[ab _é🦀\u{202e}\u{200b}\u{0}-\u{1f}\n]{0,40}",
         new in "[ab _é🦀\u{202e}\u{200b}\u{0}-\u{1f}\n]{0,40}",
     ) {

@@ -33,7 +33,7 @@ impl Broker {
     ) -> Result<Option<UsedGrants>, CallError> {
         self.call(|port| Message::UseGrants(requester, needs, call, port))
             .await
-            .ok_or_else(closed)
+            .map_err(closed)
     }
 
     /// Asks a question and waits for its end; `question_tx` receives the open question. Dropping the future withdraws the
@@ -47,7 +47,7 @@ impl Broker {
     ) -> Result<AskOutcome, CallError> {
         self.call(|port| Message::Ask(Box::new(request), requester, question_tx, port))
             .await
-            .ok_or_else(closed)?
+            .map_err(closed)?
     }
 
     pub(crate) async fn answer(
@@ -80,15 +80,13 @@ impl Broker {
         &self,
         id: QuestionId,
     ) -> Result<Option<Question>, AuthorityError> {
-        let question = self.call(|port| Message::Question(id, port)).await;
-        question.ok_or(AuthorityError::Closed)
+        self.call(|port| Message::Question(id, port)).await
     }
 
     #[doc(hidden)]
     pub async fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {
-        self.call(|port| Message::QuestionStatus(id, port))
-            .await
-            .flatten()
+        let status = self.call(|port| Message::QuestionStatus(id, port)).await;
+        status.ok().flatten()
     }
 
     /// The run of the runtime.
@@ -104,13 +102,11 @@ impl Broker {
     }
 
     pub(crate) async fn open_questions(&self) -> Result<Vec<Question>, AuthorityError> {
-        let questions = self.call(Message::Questions).await;
-        questions.ok_or(AuthorityError::Closed)
+        self.call(Message::Questions).await
     }
 
     pub(crate) async fn grants(&self) -> Result<Vec<GrantView>, AuthorityError> {
-        let grants = self.call(Message::Grants).await;
-        grants.ok_or(AuthorityError::Closed)
+        self.call(Message::Grants).await
     }
 
     pub(crate) async fn grant(&self, new: NewGrant) -> Result<GrantId, AuthorityError> {
@@ -120,10 +116,7 @@ impl Broker {
 
     /// Revokes a grant and waits until all effects that used it have ended, or one has hung too long.
     pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<GrantsRevoked, AuthorityError> {
-        let (gate, saved) = self
-            .call(|port| Message::Revoke(id, port))
-            .await
-            .ok_or(AuthorityError::Closed)?;
+        let (gate, saved) = self.call(|port| Message::Revoke(id, port)).await?;
         self.taken(&[gate.ok_or(AuthorityError::NoGrant)?], saved)
             .await
     }
@@ -141,10 +134,7 @@ impl Broker {
         &self,
         filter: GrantFilter,
     ) -> Result<GrantsRevoked, AuthorityError> {
-        let (gates, saved) = self
-            .call(|port| Message::RevokeWhere(filter, port))
-            .await
-            .ok_or(AuthorityError::Closed)?;
+        let (gates, saved) = self.call(|port| Message::RevokeWhere(filter, port)).await?;
         self.taken(&gates, saved).await
     }
 
@@ -154,10 +144,7 @@ impl Broker {
         id: GrantId,
         change: Narrowing,
     ) -> Result<GrantsRevoked, AuthorityError> {
-        let (gate, saved) = self
-            .call(|port| Message::Narrow(id, change, port))
-            .await
-            .ok_or(AuthorityError::Closed)?;
+        let (gate, saved) = self.call(|port| Message::Narrow(id, change, port)).await?;
         let revoked = self.ended(gate?.as_slice()).await;
         saved.done().await.map_err(|source| match source {
             // The writer removed it from the store.
@@ -185,14 +172,14 @@ impl Broker {
     /// Cancels a worker's questions and ends its grants. It does not wait for effects: those that use the grants also pass
     /// the gate of the worker or of a descendant, and that wait is bounded.
     pub(crate) async fn forget_worker(&self, worker: WorkerId) {
-        self.call(|port| Message::ForgetWorker(worker, port)).await;
+        // A broker that has ended has no grants.
+        let _ = self.call(|port| Message::ForgetWorker(worker, port)).await;
     }
 
     pub(crate) async fn end_session(&self, session: &str) -> Result<GrantsRevoked, AuthorityError> {
         let gates = self
             .call(|port| Message::EndSession(session.into(), port))
-            .await
-            .ok_or(AuthorityError::Closed)?;
+            .await?;
         Ok(self.ended(&gates).await)
     }
 
@@ -204,18 +191,16 @@ impl Broker {
     }
 
     pub(crate) async fn silenced(&self) -> Result<Vec<Silenced>, AuthorityError> {
-        let silenced = self.call(Message::Silenced).await;
-        silenced.ok_or(AuthorityError::Closed)
+        self.call(Message::Silenced).await
     }
 
     pub(crate) async fn ask_again(&self, silenced: SilencedId) -> Result<bool, AuthorityError> {
-        let removed = self.call(|port| Message::AskAgain(silenced, port)).await;
-        removed.ok_or(AuthorityError::Closed)
+        self.call(|port| Message::AskAgain(silenced, port)).await
     }
 
     /// Waits until all grants to agents are stored and the file is closed.
     pub(crate) async fn close_store(&self) {
-        if let Some(saved) = self.call(Message::CloseStore).await {
+        if let Ok(saved) = self.call(Message::CloseStore).await {
             // Changes that could not be stored were reported and logged.
             let _ = saved.done().await;
         }
@@ -237,24 +222,26 @@ impl Broker {
     async fn call<T: Send + 'static>(
         &self,
         message: impl FnOnce(RpcReplyPort<T>) -> Message,
-    ) -> Option<T> {
+    ) -> Result<T, AuthorityError> {
         match self.actor.call(message, None).await {
-            Ok(CallResult::Success(reply)) => Some(reply),
-            Ok(CallResult::SenderError | CallResult::Timeout) | Err(_) => None,
+            Ok(CallResult::Success(reply)) => Ok(reply),
+            Ok(CallResult::SenderError | CallResult::Timeout) | Err(_) => {
+                Err(AuthorityError::Closed)
+            }
         }
     }
 }
 
 /// Waits until a change is stored.
 async fn stored<T>(
-    reply: Option<(Result<T, AuthorityError>, PendingSave)>,
+    reply: Result<(Result<T, AuthorityError>, PendingSave), AuthorityError>,
 ) -> Result<T, AuthorityError> {
-    let (reply, saved) = reply.ok_or(AuthorityError::Closed)?;
+    let (reply, saved) = reply?;
     let value = reply?;
     saved.done().await.map_err(AuthorityError::Store)?;
     Ok(value)
 }
 
-fn closed() -> CallError {
+fn closed(_: AuthorityError) -> CallError {
     CallError::new(Code::Cancelled, "the runtime is shut down")
 }

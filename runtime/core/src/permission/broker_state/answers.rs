@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::batch::{BatchAnswer, NotBatchable, not_batchable};
 use super::super::broker::AskOutcome;
 use super::super::grants::UsedGrants;
-use super::super::record::{NOBODY, UNUSABLE, answered, holder, refused, trace_answered};
+use super::super::record::{NOBODY, UNUSABLE, answered, ended, holder, trace_answered};
 use super::super::{
     Answer, AuthorityError, DecidedBy, Decision, DeniedCalls, Lifetime, NewGrant, Question,
     QuestionState, Request,
@@ -47,7 +47,7 @@ impl Approval {
         }
         Ok(Self {
             question: question.id,
-            patterns: request.meant(patterns),
+            patterns: request.granted_by(patterns),
             request: request.clone(),
             lifetime,
             descendants,
@@ -71,15 +71,11 @@ impl Approval {
 
     fn step(&self, by: DecidedBy, grants: Vec<GrantId>) -> AnsweredStep {
         AnsweredStep {
-            question: self.question,
-            decision: Decision::Granted,
-            by: Some(by),
             patterns: self.patterns.clone(),
             lifetime: Some(self.lifetime),
-            note: None,
             left_out: self.left_out.clone(),
             grants,
-            rest_of_session: false,
+            ..ended(self.question, Decision::Granted, by, None)
         }
     }
 }
@@ -210,7 +206,7 @@ impl BrokerState {
             let note = note.map(str::to_owned);
             let step = AnsweredStep {
                 rest_of_session: silenced.is_some(),
-                ..refused(question.id, Decision::Denied, by, note)
+                ..ended(question.id, Decision::Denied, by, note)
             };
             answered(&question.request, step)
         });
@@ -271,14 +267,14 @@ impl BrokerState {
             let waiting = waiting.filter(|waiter| !waiter.port.is_closed());
             let mut waiting = (1..)
                 .zip(waiting)
-                .map(|(place, waiter)| (approval, place, waiter));
+                .map(|(position, waiter)| (approval, position, waiter));
             first.extend(waiting.next());
             more.extend(waiting);
         }
         // The first call of each question comes first, so that no question takes a use of another.
         let mut unserved = Vec::new();
-        for (approval, place, waiter) in first.into_iter().chain(more) {
-            match self.serve(approval, place, &waiter) {
+        for (approval, position, waiter) in first.into_iter().chain(more) {
+            match self.serve(approval, position, &waiter) {
                 Some(ruling) => waiter.reply(Ok(ruling)),
                 None => unserved.push((approval, waiter)),
             }
@@ -292,10 +288,10 @@ impl BrokerState {
         }
     }
 
-    /// The outcome for the waiting call at `place`; `None` if the approval allows no further call.
-    fn serve(&mut self, approval: &Approval, place: u32, waiter: &Waiter) -> Option<AskOutcome> {
+    /// The outcome for the waiting call at `position`; `None` if the approval allows no further call.
+    fn serve(&mut self, approval: &Approval, position: u32, waiter: &Waiter) -> Option<AskOutcome> {
         let used = match approval.lifetime.waiting_calls() {
-            Some(calls) if place > calls.get() => return None,
+            Some(calls) if position > calls.get() => return None,
             Some(_) => UsedGrants {
                 patterns: approval.patterns.clone(),
                 ..UsedGrants::default()

@@ -57,6 +57,10 @@ impl HistoryBuilder {
         self.entries.iter().flatten()
     }
 
+    fn entry_mut(&mut self, index: usize) -> Option<&mut HistoryEntry> {
+        self.entries.get_mut(index)?.as_mut()
+    }
+
     pub(super) fn grants(&self) -> impl Iterator<Item = &GrantUse> {
         self.grants.values()
     }
@@ -81,8 +85,8 @@ impl HistoryBuilder {
     /// Begins another run of the same chain: the previous runtime has ended, and so have its questions and calls.
     fn begin_run(&mut self) {
         self.fail_open_effects();
-        for place in std::mem::take(&mut self.run.open) {
-            if let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) {
+        for index in std::mem::take(&mut self.run.open) {
+            if let Some(entry) = self.entry_mut(index) {
                 entry.decision = Some(Decision::Expired);
             }
         }
@@ -177,22 +181,8 @@ impl HistoryBuilder {
                 .run
                 .questions
                 .get(question)
-                .is_some_and(|place| !self.run.open.contains(place)),
-            PastStep::Judged { .. }
-            | PastStep::GrantUsed { .. }
-            | PastStep::Answered(_)
-            | PastStep::Planned { .. }
-            | PastStep::GrantNarrowed(_)
-            | PastStep::GrantRevoked { .. }
-            | PastStep::SignedIn(_)
-            | PastStep::IgnoredGrants { .. }
-            | PastStep::RemoteCall { .. }
-            | PastStep::Applying
-            | PastStep::Applied
-            | PastStep::Denied(_)
-            | PastStep::Failed(_)
-            | PastStep::Finished { .. }
-            | PastStep::Other => false,
+                .is_some_and(|index| !self.run.open.contains(index)),
+            _ => false,
         }
     }
 
@@ -225,12 +215,12 @@ impl HistoryBuilder {
     }
 
     fn asked(&mut self, at: u64, event: &PastEvent, question: QuestionId, needs: &[Scope]) {
-        let place = match self.run.questions.get(&question) {
-            Some(place) => *place,
+        let index = match self.run.questions.get(&question) {
+            Some(index) => *index,
             None => self.open(at, event, question, needs),
         };
         if let Some(call) = event.call {
-            self.run.calls.entry(call).or_default().question = Some(place);
+            self.run.calls.entry(call).or_default().question = Some(index);
         }
     }
 
@@ -247,27 +237,27 @@ impl HistoryBuilder {
             changes: Vec::new(),
             applied: 0,
         }));
-        let place = self.push(at, event, None, DecidedBy::Nobody, what);
-        self.run.questions.insert(question, place);
-        self.run.open.insert(place);
-        place
+        let index = self.push(at, event, None, DecidedBy::Nobody, what);
+        self.run.questions.insert(question, index);
+        self.run.open.insert(index);
+        index
     }
 
     fn answered(&mut self, at: u64, event: &PastEvent, step: &AnsweredStep) {
         let fresh = std::mem::take(&mut self.run.fresh);
-        let place = match self.run.questions.get(&step.question) {
-            Some(place) => *place,
+        let index = match self.run.questions.get(&step.question) {
+            Some(index) => *index,
             // The question is not in the audit any more, or was lost while the audit was full.
             None => self.open(at, event, step.question, &[]),
         };
-        self.run.open.remove(&place);
+        self.run.open.remove(&index);
         let grants = if step.grants.is_empty() {
             self.absorb_older(&fresh, step)
         } else {
             self.absorb(&fresh, &step.grants);
             step.grants.clone()
         };
-        let Some(entry) = self.entries.get_mut(place).and_then(Option::as_mut) else {
+        let Some(entry) = self.entry_mut(index) else {
             return;
         };
         entry.decision = Some(step.decision);
@@ -288,8 +278,8 @@ impl HistoryBuilder {
 
     /// Removes the entries of grants that an answer names, since the entry of the answer covers them.
     fn absorb(&mut self, fresh: &[usize], grants: &[GrantId]) {
-        for place in fresh {
-            if let Some(entry) = self.entries.get_mut(*place)
+        for index in fresh {
+            if let Some(entry) = self.entries.get_mut(*index)
                 && let Some(HistoryEvent::Granted(granted)) = entry.as_ref().map(|one| &one.event)
                 && grants.contains(&granted.grant)
             {
@@ -309,13 +299,13 @@ impl HistoryBuilder {
         }
         let first = fresh.len().saturating_sub(step.patterns.len());
         let last = fresh.get(first..).unwrap_or_default();
-        let granted = |place: &usize| match self.entries.get(*place)?.as_ref()?.event {
+        let granted = |index: &usize| match self.entries.get(*index)?.as_ref()?.event {
             HistoryEvent::Granted(ref granted) => Some(granted),
             _ => None,
         };
         let all = last.len() == step.patterns.len()
-            && last.iter().zip(&step.patterns).all(|(place, pattern)| {
-                granted(place).is_some_and(|granted| {
+            && last.iter().zip(&step.patterns).all(|(index, pattern)| {
+                granted(index).is_some_and(|granted| {
                     granted.pattern == *pattern && Some(granted.lifetime) == step.lifetime
                 })
             });
@@ -331,8 +321,8 @@ impl HistoryBuilder {
     /// Adds the plan of an allowed call. A plan that was made for the question does not count yet.
     fn planned(&mut self, call: Option<CallId>, ops: impl Iterator<Item = Op>) {
         let known = call.and_then(|call| self.run.calls.get(&call));
-        let place = known.and_then(|known| known.question);
-        let entry = place.and_then(|place| self.entries.get_mut(place)?.as_mut());
+        let index = known.and_then(|known| known.question);
+        let entry = index.and_then(|index| self.entry_mut(index));
         let Some(entry) = entry.filter(|entry| entry.decision == Some(Decision::Granted)) else {
             return;
         };
@@ -352,7 +342,7 @@ impl HistoryBuilder {
             Some(Origin::Host) => DecidedBy::Host,
             _ => DecidedBy::Nobody,
         });
-        let place = self.push(at, event, Some(Decision::Granted), by, what);
+        let index = self.push(at, event, Some(Decision::Granted), by, what);
         let (agent, session) = match &step.holder {
             GrantHolder::Agent(agent) => (Some(Arc::clone(agent)), None),
             GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
@@ -364,12 +354,10 @@ impl HistoryBuilder {
         let grant = self.grant(step.grant);
         grant.given_at = Some(at);
         grant.by = by;
-        grant.pattern = Some(step.pattern.clone());
-        grant.holder = Some(step.holder.clone());
-        grant.descendants = Some(step.descendants);
+        grant.covers(step);
         grant.agent = agent;
         grant.session = session;
-        self.run.fresh.push(place);
+        self.run.fresh.push(index);
     }
 
     /// A grant that outlives its run stays one grant, and its uses are summed up. Unknown grants were added without a record
@@ -388,9 +376,7 @@ impl HistoryBuilder {
         let here = (self.runs, step.grant);
         let grant = known.unwrap_or_else(|| GrantUse::new(self.runs, step.grant));
         let grant = self.grants.entry(here).or_insert(grant);
-        grant.pattern = Some(step.pattern.clone());
-        grant.holder = Some(step.holder.clone());
-        grant.descendants = Some(step.descendants);
+        grant.covers(step);
         if let GrantHolder::Agent(agent) = &step.holder {
             grant.agent = Some(Arc::clone(agent));
         }

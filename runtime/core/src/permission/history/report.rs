@@ -134,6 +134,13 @@ impl GrantUse {
             && (self.descendants == Some(true) || !step.descendants)
     }
 
+    /// Notes what `step` gives, and to whom.
+    pub(super) fn covers(&mut self, step: &GrantedStep) {
+        self.pattern = Some(step.pattern.clone());
+        self.holder = Some(step.holder.clone());
+        self.descendants = Some(step.descendants);
+    }
+
     pub(super) fn used(&mut self, at: u64) {
         self.uses += 1;
         self.used_at = Some(at);
@@ -231,7 +238,7 @@ pub(super) fn report<'e>(
     // Stable, so that equal entries stay in the order of agents, tools and needs.
     let times = |asked: &RepeatedQuestion| std::cmp::Reverse(asked.tally.questions());
     report.repeated.sort_by_key(times);
-    let meant = grants.filter(|grant| filter.counts(grant));
-    report.grants = meant.cloned().collect();
+    let admitted = grants.filter(|grant| filter.counts(grant));
+    report.grants = admitted.cloned().collect();
     report
 }

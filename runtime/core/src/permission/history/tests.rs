@@ -278,7 +278,7 @@ impl Log {
     }
 
     /// Each entry in one line.
-    fn told(&self) -> Vec<String> {
+    fn lines(&self) -> Vec<String> {
         let entries = self.history.entries();
         entries
             .map(|entry| {
@@ -333,7 +333,7 @@ fn each_question_has_one_entry_with_its_end() {
     log.asked("main", 4, NEED, Decision::Granted, Some(Op::Modify));
     log.ask("main", 5, NEED);
     assert_eq!(
-        log.told(),
+        log.lines(),
         [
             "1 main denied q1 [\"write:file:/r/a/x\"]",
             "1 main expired q2 [\"write:file:/r/a/x\"]",
@@ -363,7 +363,7 @@ fn sign_in_decisions_have_entries_found_by_server() {
         ("notes", false, DecidedBy::Nobody),
         ("chat", false, DecidedBy::Host),
     ] {
-        let said = SignedInStep {
+        let step = SignedInStep {
             server: server.into(),
             issuer: "https://a.example".into(),
             scopes: vec!["read".to_owned()],
@@ -371,9 +371,9 @@ fn sign_in_decisions_have_entries_found_by_server() {
             allowed,
             by,
         };
-        log.step(None, "", Step::SignedIn(Box::new(said)));
+        log.step(None, "", Step::SignedIn(Box::new(step)));
     }
-    let told = ["mail", "files", "notes", "chat"].map(|server| {
+    let found = ["mail", "files", "notes", "chat"].map(|server| {
         format!(
             "1  {} {server} [\"read\"]",
             if server == "mail" {
@@ -383,7 +383,7 @@ fn sign_in_decisions_have_entries_found_by_server() {
             }
         )
     });
-    assert_eq!(log.told(), told);
+    assert_eq!(log.lines(), found);
     let by: Vec<_> = log.history.entries().map(|entry| entry.by).collect();
     let expected = [
         DecidedBy::Person,
@@ -421,20 +421,20 @@ fn ids_restart_with_each_run_and_open_questions_expire() {
     // A third run whose first word on permissions is a question that had ended.
     log.ask("main", 1, NEED);
     assert_eq!(
-        log.told(),
+        log.lines(),
         [
             "1 main expired q1 [\"write:file:/r/a/x\"]",
             "2 main granted q1 [\"write:file:/r/a/x\"]",
             "3 main - q1 [\"write:file:/r/a/x\"]",
         ]
     );
-    // The run ended first: nobody was late, and the agent was told nothing.
+    // The run ended first: nobody was late, and the agent was found nothing.
     let cut_off = log.history.entries().next().unwrap();
     assert_eq!(cut_off.denial(), None);
     // Another chain is another runtime, and says nothing of what this one has open.
     log.history.builder.begin_chain();
     log.spawn(1, "main");
-    assert!(log.told()[2].starts_with("3 main - q1"));
+    assert!(log.lines()[2].starts_with("3 main - q1"));
 }
 
 #[test]
@@ -458,7 +458,7 @@ fn grants_of_an_answer_are_part_of_its_entry() {
     log.step(Some(1), "", Step::GrantNarrowed(Box::new(narrowed)));
     log.revoke(2, RevokeCause::Person);
     assert_eq!(
-        log.told(),
+        log.lines(),
         [
             "1 main/tests granted g1 write:file:/r",
             "1 main/tests granted q1 [\"write:file:/r/a/x\"]",
@@ -582,7 +582,7 @@ fn entries_and_grants_are_filtered_by_session_and_server() {
         log.revoke(grant, RevokeCause::Person);
     }
     log.for_agent("granted", 20_000);
-    let told = |filter: &HistoryFilter| {
+    let found = |filter: &HistoryFilter| {
         let entries = log.history.entries().filter(|entry| filter.admits(entry));
         let report = log.history.report(filter);
         (entries.count(), report.all.questions(), report.grants.len())
@@ -595,18 +595,18 @@ fn entries_and_grants_are_filtered_by_session_and_server() {
         server: Some(name.into()),
         ..HistoryFilter::default()
     };
-    assert_eq!(told(&session("s1")), (9, 3, 3));
-    assert_eq!(told(&session("s2")), (0, 0, 0));
-    assert_eq!(told(&server("git")), (5, 1, 2));
-    assert_eq!(told(&server("git-x")), (1, 1, 0));
+    assert_eq!(found(&session("s1")), (9, 3, 3));
+    assert_eq!(found(&session("s2")), (0, 0, 0));
+    assert_eq!(found(&server("git")), (5, 1, 2));
+    assert_eq!(found(&server("git-x")), (1, 1, 0));
     for none in ["gi", "", "*", "git:push:x"] {
-        assert_eq!(told(&server(none)), (0, 0, 0), "{none}");
+        assert_eq!(found(&server(none)), (0, 0, 0), "{none}");
     }
     let both = HistoryFilter {
         server: Some("git".into()),
         ..session("s1")
     };
-    assert_eq!(told(&both), (5, 1, 2));
+    assert_eq!(found(&both), (5, 1, 2));
     // An older record does not say in which session a worker is.
     let mut older = History::new();
     for event in [
@@ -693,14 +693,14 @@ fn uses_of_a_grant_are_counted_across_runs() {
     log.use_grants(&[1]);
     log.grant(2, "write:file:/r/b", Lifetime::Session);
     let report = log.history.report(&HistoryFilter::default());
-    let told: Vec<_> = report
+    let found: Vec<_> = report
         .grants
         .iter()
         .map(|grant| (grant.run, grant.grant.0, grant.uses, grant.given_at))
         .collect();
-    assert_eq!(told, [(1, 1, 2, Some(10)), (2, 2, 0, Some(4000 + 1000))]);
-    assert_eq!(log.told()[0], "1 main granted g1 write:file:/r/a");
-    assert_eq!(log.told().len(), 4);
+    assert_eq!(found, [(1, 1, 2, Some(10)), (2, 2, 0, Some(4000 + 1000))]);
+    assert_eq!(log.lines()[0], "1 main granted g1 write:file:/r/a");
+    assert_eq!(log.lines().len(), 4);
 }
 
 /// The uses of grants by run, number, uses and whether the pattern is known.
@@ -733,8 +733,8 @@ fn restored_grant_without_record_has_its_own_entry() {
             vec![(1, 1, 1, true), (2, 1, 1, true)]
         };
         assert_eq!(uses(&log), expected, "{pattern}");
-        let told = format!("2 main granted g1 {pattern} without a record");
-        assert_eq!(log.told().contains(&told), !merged, "{:?}", log.told());
+        let found = format!("2 main granted g1 {pattern} without a record");
+        assert_eq!(log.lines().contains(&found), !merged, "{:?}", log.lines());
     };
     check("write:file:/r/a", false, true);
     check("write:file:/r/a/x", false, true);
@@ -753,7 +753,7 @@ fn uses_of_restored_grant_without_record_are_counted() {
     }
     assert_eq!(uses(&log), [(1, 1, 3, true)]);
     assert_eq!(
-        log.told(),
+        log.lines(),
         [
             "1 main granted g1 write:file:/r/a without a record",
             "1 main granted Open []",
@@ -782,7 +782,7 @@ fn separate_once_grant_is_not_part_of_a_once_answer() {
     log.grant(1, "write:file:/r/a", Lifetime::Once);
     log.answer("main", 1, Decision::Granted, once, &["write:file:/r/a"]);
     assert_eq!(
-        log.told(),
+        log.lines(),
         [
             "1 main granted q1 [\"write:file:/r/a/x\"]",
             "1 main granted g1 write:file:/r/a",
@@ -809,7 +809,7 @@ fn partial_approval_is_one_entry() {
 }
 
 #[test]
-fn an_entry_is_one_line_of_json() {
+fn entry_is_one_line_of_json() {
     let mut log = Log::default();
     log.spawn(1, "main");
     log.asked("main", 1, NEED, Decision::Denied, None);

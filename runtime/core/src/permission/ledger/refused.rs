@@ -1,46 +1,23 @@
 //! Reasons why a question is not asked, and their errors.
 
-use std::fmt;
 use std::time::Duration;
 
+use super::super::millis;
 use crate::error::{CallError, Code};
 use crate::scope::Coverage;
 
-/// The limit that a question exceeds, with its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// [`AskLimits::open_per_worker`](super::AskLimits::open_per_worker)
-    OpenPerWorker(usize),
-    /// [`AskLimits::open`](super::AskLimits::open)
-    Open(usize),
-    /// [`AskLimits::waiting_per_question`](super::AskLimits::waiting_per_question)
-    WaitingPerQuestion(usize),
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OpenPerWorker(most) => write!(
-                f,
-                "at most {most} questions of one worker are open (`AskLimits::open_per_worker`)"
-            ),
-            Self::Open(most) => write!(
-                f,
-                "at most {most} questions of all workers are open (`AskLimits::open`)"
-            ),
-            Self::WaitingPerQuestion(most) => write!(
-                f,
-                "at most {most} calls wait for one question (`AskLimits::waiting_per_question`)"
-            ),
-        }
-    }
-}
+/// What a limit counts.
+pub(super) const OPEN_PER_WORKER: &str =
+    "questions of one worker are open (`AskLimits::open_per_worker`)";
+pub(super) const OPEN: &str = "questions of all workers are open (`AskLimits::open`)";
+pub(super) const WAITING_PER_QUESTION: &str =
+    "calls wait for one question (`AskLimits::waiting_per_question`)";
 
 /// Why a question is not asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAsked {
     /// Too many questions are open, or too many calls wait for one.
-    Busy(Limit),
+    Busy { most: usize, what: &'static str },
     /// The worker asked too often within a minute.
     TooOften {
         per_minute: usize,
@@ -50,13 +27,19 @@ pub(crate) enum NotAsked {
     Silenced(Coverage),
 }
 
+impl NotAsked {
+    pub(super) fn busy(most: usize, what: &'static str) -> Self {
+        Self::Busy { most, what }
+    }
+}
+
 impl From<NotAsked> for CallError {
     fn from(reason: NotAsked) -> Self {
         match reason {
-            NotAsked::Busy(limit) => Self::new(
+            NotAsked::Busy { most, what } => Self::new(
                 Code::Busy,
                 format!(
-                    "no further question can be asked now: {limit}; go on with something else and try again later"
+                    "no further question can be asked now: at most {most} {what}; go on with something else and try again later"
                 ),
             )
             .with("retry_after_ms", 1000),
@@ -70,10 +53,7 @@ impl From<NotAsked> for CallError {
                      (`AskLimits::per_minute`); go on with what is allowed"
                 ),
             )
-            .with(
-                "retry_after_ms",
-                u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
-            ),
+            .with("retry_after_ms", millis(retry_after)),
             NotAsked::Silenced(denied) => Self::new(
                 Code::PermissionDenied,
                 format!(

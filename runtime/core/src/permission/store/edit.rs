@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::format::{Contents, MOST_GRANTS};
-use super::{GrantStore, StoredGrant, format, wall_clock};
+use super::{GrantStore, StoredGrant, format};
+use crate::audit::wall_clock;
 use crate::config::{Config, RootConfig};
 use crate::id::{GrantId, is_agent_name};
 use crate::path::VirtualPath;
@@ -45,10 +46,9 @@ impl GrantStore {
     /// # Errors
     /// [`GrantEditError`]
     pub fn remove(&mut self, ids: &BTreeSet<GrantId>) -> Result<Vec<StoredGrant>, GrantEditError> {
-        let (left, taken) = self
-            .contents
-            .without(ids)
-            .map_err(GrantEditError::NoGrant)?;
+        let mut left = self.contents.clone();
+        let remove = |id: &GrantId| left.grants.remove(id).ok_or(GrantEditError::NoGrant(*id));
+        let taken = ids.iter().map(remove).collect::<Result<Vec<_>, _>>()?;
         if !taken.is_empty() {
             self.put(left)?;
         }

@@ -3,14 +3,15 @@
 //! The first line has the format, the next id, the number of grants, and the hash of the rest of the file; then follows
 //! one line per grant. The hash covers everything, so missing or changed parts are detected.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::StoredGrant;
-use crate::audit::Inert;
+use super::{GrantStoreError, StoredGrant};
+use crate::audit::json_line;
 use crate::effect::ContentHash;
 use crate::id::GrantId;
 use crate::json::read_json;
@@ -43,32 +44,6 @@ impl Default for Contents {
             grants: BTreeMap::new(),
         }
     }
-}
-
-impl Contents {
-    /// Removes these grants. Returns the rest and the removed ones, or the first id that does not exist.
-    pub(super) fn without(
-        &self,
-        ids: &BTreeSet<GrantId>,
-    ) -> Result<(Self, Vec<StoredGrant>), GrantId> {
-        if let Some(unknown) = ids.iter().find(|id| !self.grants.contains_key(id)) {
-            return Err(*unknown);
-        }
-        let mut left = self.clone();
-        let taken = ids.iter().filter_map(|id| left.grants.remove(id)).collect();
-        Ok((left, taken))
-    }
-}
-
-/// Why a file is not a usable store.
-#[derive(Debug)]
-pub(super) enum Unread {
-    /// It is not a store.
-    Foreign,
-    /// It is a store of another version.
-    Version(u64),
-    /// It is a damaged store.
-    Damaged(GrantDamage),
 }
 
 /// Damage of a grant store.
@@ -128,34 +103,24 @@ struct Versioned {
 
 /// Encodes `contents`.
 pub(super) fn encode(contents: &Contents) -> io::Result<Vec<u8>> {
-    let header = line(&Unsealed {
+    let header = json_line(&Unsealed {
         format: FORMAT,
         version: VERSION,
         next: contents.next,
         grants: contents.grants.len(),
     })?;
-    let mut body = Vec::new();
+    let mut body = String::new();
     for grant in contents.grants.values() {
-        body.extend(line(grant)?);
-        body.push(b'\n');
+        body += &json_line(grant)?;
+        body.push('\n');
     }
-    let opened = header.strip_suffix(b"}").unwrap_or(&header);
-    let hash = hash(opened, &body);
-    let seal = format!("{HASH_OPENS}{hash}{HASH_CLOSES}\n");
-    let bytes = [opened, seal.as_bytes(), &body].concat();
+    let opened = header.strip_suffix('}').unwrap_or(&header);
+    let hash = hash(opened.as_bytes(), body.as_bytes());
+    let bytes = format!("{opened}{HASH_OPENS}{hash}{HASH_CLOSES}\n{body}").into_bytes();
     if bytes.len() as u64 > MOST_BYTES || contents.grants.len() > MOST_GRANTS {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
-}
-
-/// One line of JSON with deceptive characters escaped.
-fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut json = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(
-        &mut json, Inert,
-    ))?;
-    Ok(json)
 }
 
 /// The hash of the first line up to its hash, and of the following lines.
@@ -167,23 +132,32 @@ fn hash(opened: &[u8], body: &[u8]) -> ContentHash {
     ContentHash::from_bytes(hasher.finalize().into())
 }
 
-/// Decodes a file if it is exactly as it was written.
-pub(super) fn decode(bytes: &[u8]) -> Result<Contents, Unread> {
+/// Decodes the content of `file` if it is exactly as it was written.
+pub(super) fn decode(file: &Path, bytes: &[u8]) -> Result<Contents, GrantStoreError> {
+    let damaged = |source| GrantStoreError::Damaged {
+        file: file.to_owned(),
+        kept_in: None,
+        source,
+    };
+    let file = || file.to_owned();
     if !bytes.starts_with(BEGINS) && !BEGINS.starts_with(bytes) {
-        return Err(Unread::Foreign);
+        return Err(GrantStoreError::Foreign { file: file() });
     }
     if bytes.len() as u64 > MOST_BYTES {
-        return Err(Unread::Damaged(GrantDamage::Large));
+        return Err(damaged(GrantDamage::Large));
     }
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
     let (header, body) = (lines.next().unwrap_or_default(), lines.next());
     match serde_json::from_slice(header) {
         Ok(Versioned { version: VERSION }) => {}
-        Ok(Versioned { version }) => return Err(Unread::Version(version)),
-        Err(error) => return Err(Unread::Damaged(GrantDamage::Header(error))),
+        Ok(Versioned { version }) => {
+            let file = file();
+            return Err(GrantStoreError::Version { file, version });
+        }
+        Err(error) => return Err(damaged(GrantDamage::Header(error))),
     }
-    let body = body.ok_or(Unread::Damaged(GrantDamage::Changed))?;
-    intact(header, body).map_err(Unread::Damaged)
+    let body = body.ok_or_else(|| damaged(GrantDamage::Changed))?;
+    intact(header, body).map_err(damaged)
 }
 
 fn intact(header: &[u8], body: &[u8]) -> Result<Contents, GrantDamage> {
@@ -222,6 +196,10 @@ fn intact(header: &[u8], body: &[u8]) -> Result<Contents, GrantDamage> {
 mod tests {
     use super::*;
 
+    fn decode(bytes: &[u8]) -> Result<Contents, GrantStoreError> {
+        super::decode(Path::new("grants"), bytes)
+    }
+
     fn grant(id: u64, agent: &str, pattern: &str) -> StoredGrant {
         StoredGrant {
             id: GrantId(id),
@@ -252,13 +230,13 @@ mod tests {
     #[track_caller]
     fn damage(rest: &str, body: &str) -> String {
         match decode(&sealed(2, rest, body)) {
-            Err(Unread::Damaged(damage)) => damage.to_string(),
+            Err(GrantStoreError::Damaged { source: damage, .. }) => damage.to_string(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn the_file_is_lines_that_people_can_read() {
+    fn store_file_has_one_readable_line_per_grant() {
         let text = encode(&contents(
             8,
             [grant(3, "main/tests", "write:file:/repo/docs")],
@@ -360,21 +338,30 @@ mod tests {
     }
 
     #[test]
-    fn grants_that_name_no_operations_are_of_an_older_version_and_are_refused() {
+    fn format_1_without_operations_is_rejected() {
         let line = r#"{"id":1,"agent":"main","pattern":"write:file:/r","descendants":false,"given_at_ms":0}
 "#;
         let older = sealed(1, r#""next":2,"grants":1"#, line);
-        assert!(matches!(decode(&older), Err(Unread::Version(1))));
+        assert!(matches!(
+            decode(&older),
+            Err(GrantStoreError::Version { version: 1, .. })
+        ));
         assert_eq!(damage(r#""next":2,"grants":1"#, line), "line 2 is no grant");
     }
 
     #[test]
     fn other_version_other_file_and_damage_are_distinguished() {
         let later = sealed(3, r#""next":2,"grants":1,"more":1"#, "?");
-        assert!(matches!(decode(&later), Err(Unread::Version(3))));
+        assert!(matches!(
+            decode(&later),
+            Err(GrantStoreError::Version { version: 3, .. })
+        ));
         for foreign in ["{}", "[1]", r#"{"format":"other","version":1}"#, "\n"] {
             assert!(
-                matches!(decode(foreign.as_bytes()), Err(Unread::Foreign)),
+                matches!(
+                    decode(foreign.as_bytes()),
+                    Err(GrantStoreError::Foreign { .. })
+                ),
                 "{foreign}"
             );
         }
@@ -384,14 +371,14 @@ mod tests {
             r#"{"format":"bailiwick-grants","version":1"#,
         ] {
             assert!(
-                matches!(decode(cut.as_bytes()), Err(Unread::Damaged(_))),
+                matches!(decode(cut.as_bytes()), Err(GrantStoreError::Damaged { .. })),
                 "{cut}"
             );
         }
     }
 
     #[test]
-    fn more_than_a_store_holds_is_neither_written_nor_read() {
+    fn too_many_grants_are_neither_written_nor_read() {
         let most = MOST_GRANTS as u64;
         let full = contents(most + 1, (1..=most).map(|id| grant(id, "a", "write")));
         assert_eq!(decode(&encode(&full).unwrap()).unwrap(), full);

@@ -1,18 +1,14 @@
-//! Broker's handle of the grant store: collects changes and sends them to the writer.
+//! Broker's handle of the grant store: collects changes and has them stored.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
-use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
 use super::format::Contents;
-use super::writer::{Change, Done, Message, Recorded, Writer};
+use super::writer::Writer;
 use super::{GrantStore, GrantWriteError, StoredGrant};
 use crate::audit::Audit;
 use crate::id::GrantId;
@@ -20,95 +16,83 @@ use crate::id::GrantId;
 /// Returns milliseconds since 1970.
 pub(crate) type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-pub(crate) fn wall_clock() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
-}
-
 type Outcome = Result<(), GrantWriteError>;
+type Replace = Box<dyn FnMut(&[u8]) -> std::io::Result<()> + Send>;
 
-/// Grants that could not be stored and must be revoked.
-#[derive(Debug)]
-pub(crate) struct StoreFailure {
-    pub(crate) grants: Vec<GrantId>,
-    error: GrantWriteError,
-    reply: oneshot::Sender<Outcome>,
-}
-
-impl StoreFailure {
-    /// Reports the failure, once the grants are revoked.
-    pub(crate) fn report(self) {
-        // The caller may be gone.
-        let _ = self.reply.send(Err(self.error));
-    }
-}
+/// Reports grants that could not be stored; the receiver revokes them and then notifies the sender.
+pub(crate) type ReportUnstored = Arc<dyn Fn(Vec<GrantId>, oneshot::Sender<()>) + Send + Sync>;
 
 /// Pending result of storing a change; ready at once if there is nothing to store.
 #[derive(Debug, Default)]
-pub(crate) struct PendingSave(Option<oneshot::Receiver<Outcome>>);
+pub(crate) struct PendingSave(Option<JoinHandle<Outcome>>);
 
 impl PendingSave {
     pub(crate) async fn done(self) -> Outcome {
         match self.0 {
-            Some(outcome) => outcome.await.unwrap_or(Err(GrantWriteError::Closed)),
+            Some(task) => task.await.unwrap_or(Err(GrantWriteError::Closed)),
             None => Ok(()),
         }
     }
 }
 
-/// Handle of the store: collects the changes of one message and sends them to the writer without waiting.
+/// Handle of the store: collects the changes of one message and has them stored without waiting.
 pub(crate) struct StoreHandle(Option<Open>);
 
 struct Open {
-    /// Unbounded, since it holds only grants, which are bounded, and their revocations.
-    writer: Option<Sender<Message>>,
-    /// When each grant was given.
-    stored: BTreeMap<GrantId, u64>,
+    shared: Arc<Shared>,
     given: Vec<StoredGrant>,
-    taken: Vec<GrantId>,
+    removed: bool,
     wall: WallClock,
-    /// Reports failures to the broker.
-    report: Arc<dyn Fn(StoreFailure) + Send + Sync>,
+    report: ReportUnstored,
     audit: Audit,
-    /// How many changes were sent.
-    changes: u64,
+}
+
+/// Shared by the handle and its tasks.
+struct Shared {
+    writer: Writer<Replace>,
+    /// Held during a write, so that tasks that wait for a slow disk occupy no threads.
+    write_lock: Mutex<()>,
+    /// Each task that stores something holds a receiver.
+    tasks: watch::Sender<()>,
+}
+
+impl Shared {
+    async fn run(
+        self: &Arc<Self>,
+        write: impl FnOnce(&Writer<Replace>) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        let _locked = self.write_lock.lock().await;
+        let this = Arc::clone(self);
+        let written = spawn_blocking(move || write(&this.writer)).await;
+        written.unwrap_or(Err(GrantWriteError::Closed))
+    }
 }
 
 impl StoreHandle {
-    /// Starts the writer of `store`, if there is one, and returns its content.
-    pub(crate) fn start(
+    /// A handle of `store`, if there is one, and its content.
+    pub(crate) fn new(
         store: Option<GrantStore>,
         audit: &Audit,
         wall: WallClock,
-        report: impl Fn(StoreFailure) + Send + Sync + 'static,
-    ) -> io::Result<(Self, Contents)> {
-        let Some(store) = store else {
-            return Ok((Self(None), Contents::default()));
+        report: ReportUnstored,
+    ) -> (Self, Contents) {
+        let Some(GrantStore { file, contents }) = store else {
+            return (Self(None), Contents::default());
         };
-        let GrantStore { file, contents } = store;
-        let stored = contents.clone();
-        let (sender, receiver) = mpsc::channel();
-        let writer = Writer::new(contents, move |bytes: &[u8]| file.replace(bytes));
-        thread::Builder::new()
-            .name("bailiwick-grants".to_owned())
-            .spawn(move || writer.run(&receiver))?;
+        let replace: Replace = Box::new(move |bytes| file.replace(bytes));
         let open = Open {
-            writer: Some(sender),
-            stored: stored
-                .grants
-                .values()
-                .map(|grant| (grant.id, grant.given_at_ms))
-                .collect(),
+            shared: Arc::new(Shared {
+                writer: Writer::new(contents.clone(), replace),
+                write_lock: Mutex::default(),
+                tasks: watch::Sender::default(),
+            }),
             given: Vec::new(),
-            taken: Vec::new(),
+            removed: false,
             wall,
-            report: Arc::new(report),
+            report,
             audit: audit.clone(),
-            changes: 0,
         };
-        Ok((Self(Some(open)), stored))
+        (Self(Some(open)), contents)
     }
 
     /// Collects a grant; only permanent grants of agents are stored.
@@ -117,8 +101,7 @@ impl StoreHandle {
             (&mut self.0, &new.holder, new.lifetime)
         {
             let given_at_ms = (open.wall)();
-            open.stored.insert(id, given_at_ms);
-            open.given.push(StoredGrant {
+            open.add(StoredGrant {
                 id,
                 agent: Arc::clone(agent),
                 pattern: new.pattern.clone(),
@@ -131,12 +114,12 @@ impl StoreHandle {
     /// Collects a narrowed grant; it is removed if it now has a count or time limit.
     pub(crate) fn narrowed(&mut self, left: &GrantView) {
         let Some(open) = &mut self.0 else { return };
-        let Some(given_at_ms) = open.stored.get(&left.id).copied() else {
+        let Some(given_at_ms) = open.shared.writer.given_at_ms(left.id) else {
             return;
         };
         match &left.holder {
             GrantHolder::Agent(agent) if left.uses_left.is_none() && left.expires_at.is_none() => {
-                open.given.push(StoredGrant {
+                open.add(StoredGrant {
                     id: left.id,
                     agent: Arc::clone(agent),
                     pattern: left.pattern.clone(),
@@ -152,73 +135,72 @@ impl StoreHandle {
 
     /// Collects the removal of a grant.
     pub(crate) fn removed(&mut self, id: GrantId) {
-        if let Some(open) = &mut self.0
-            && open.stored.remove(&id).is_some()
-        {
-            open.taken.push(id);
+        if let Some(open) = &mut self.0 {
+            open.removed |= open.shared.writer.remove(id);
         }
     }
 
-    /// Sends the collected changes.
+    /// Has the collected changes stored.
     pub(crate) fn save(&mut self) -> PendingSave {
         match &mut self.0 {
-            Some(open) if !open.given.is_empty() || !open.taken.is_empty() => open.save(),
+            Some(open) if open.removed || !open.given.is_empty() => open.save(),
             _ => PendingSave::default(),
+        }
+    }
+
+    /// Tries a failed write again.
+    pub(crate) fn retry(&self) {
+        if let Some(open) = &self.0
+            && open.shared.writer.is_failing()
+        {
+            let shared = Arc::clone(&open.shared);
+            spawn_blocking(move || shared.writer.retry());
         }
     }
 
     /// Closes the file once everything is stored.
     pub(crate) fn close(&mut self) -> PendingSave {
-        let Some(writer) = self.0.as_mut().and_then(|open| open.writer.take()) else {
+        let Some(open) = &self.0 else {
             return PendingSave::default();
         };
-        let (reply, outcome) = oneshot::channel();
-        // A writer that has ended drops the reply, which reports the failure.
-        let _ = writer.send(Message::Close(reply_to(reply)));
-        PendingSave(Some(outcome))
+        let shared = Arc::clone(&open.shared);
+        PendingSave(Some(tokio::spawn(async move {
+            shared.tasks.closed().await;
+            shared.run(Writer::close).await
+        })))
     }
 }
 
 impl Open {
-    fn save(&mut self) -> PendingSave {
-        let given = std::mem::take(&mut self.given);
-        let taken = std::mem::take(&mut self.taken);
-        let (reply, outcome) = oneshot::channel();
-        self.changes += 1;
-        let (id, gives) = (self.changes, !given.is_empty());
-        let done: Done = if given.is_empty() {
-            reply_to(reply)
-        } else {
-            let grants = given.iter().map(|grant| grant.id).collect();
-            let report = Arc::clone(&self.report);
-            Box::new(move |outcome| match outcome {
-                Ok(()) => reply_to(reply)(Ok(())),
-                Err(error) => report(StoreFailure {
-                    grants,
-                    error,
-                    reply,
-                }),
-            })
-        };
-        let change = Message::Change(Change::new(id, given, taken, done));
-        if let Some(writer) = &self.writer {
-            // A dropped change reports that it was not stored.
-            let _ = writer.send(change);
-            if gives {
-                // A grant is stored after its audit record, so that a kill never leaves a grant without a record.
-                let recorded = Recorded::new(id, writer.clone());
-                self.audit.flush_then(|flushed| recorded.report(flushed));
-            }
-        }
-        PendingSave(Some(outcome))
+    fn add(&mut self, grant: StoredGrant) {
+        self.shared.writer.add(grant.clone());
+        self.given.push(grant);
     }
-}
 
-fn reply_to(reply: oneshot::Sender<Outcome>) -> Done {
-    Box::new(move |outcome| {
-        // The caller may be gone.
-        let _ = reply.send(outcome);
-    })
+    fn save(&mut self) -> PendingSave {
+        self.removed = false;
+        let given = std::mem::take(&mut self.given);
+        let (shared, audit) = (Arc::clone(&self.shared), self.audit.clone());
+        let (report, task) = (Arc::clone(&self.report), shared.tasks.subscribe());
+        PendingSave(Some(tokio::spawn(async move {
+            let _task = task;
+            if given.is_empty() {
+                return shared.run(Writer::write).await;
+            }
+            // A grant is stored after its audit record, so that a kill never leaves a grant without a record.
+            let audited = audit.flush().await;
+            let ids = given.iter().map(|grant| grant.id).collect();
+            let store = move |writer: &Writer<_>| writer.store(&given, audited);
+            let stored = shared.run(store).await;
+            if stored.is_err() {
+                let (revoked_tx, revoked) = oneshot::channel();
+                report(ids, revoked_tx);
+                // A broker that has ended has no grants.
+                let _ = revoked.await;
+            }
+            stored
+        })))
+    }
 }
 
 impl fmt::Debug for StoreHandle {

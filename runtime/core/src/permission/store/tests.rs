@@ -8,13 +8,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 
 use super::super::{GrantHolder, GrantView, Lifetime, Narrowing, NewGrant};
+use super::handle::ReportUnstored;
 use super::*;
 use crate::audit::{Audit, MemoryAudit};
 use crate::cases::cases;
@@ -32,21 +35,32 @@ fn audit() -> Audit {
     Audit::start(MemoryAudit::new(10), 10).unwrap()
 }
 
+/// The runtime of these tests.
+static TOKIO: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// Grants that could not be stored, and the sender to notify once they are revoked.
+type Unstored = (Vec<GrantId>, oneshot::Sender<()>);
+
 /// A handle of the store at `path` with a fixed clock, and the failures that it reports.
-fn handle(path: &Path) -> (StoreHandle, Contents, mpsc::Receiver<StoreFailure>) {
+fn handle(path: &Path) -> (StoreHandle, Contents, mpsc::Receiver<Unstored>) {
     let (sender, unstored) = mpsc::channel();
     let store = GrantStore::open(path).unwrap();
-    let (handle, contents) =
-        StoreHandle::start(Some(store), &audit(), Arc::new(|| 7), move |unstored| {
-            sender.send(unstored).unwrap();
-        })
-        .unwrap();
+    let report = Arc::new(move |grants, revoked| sender.send((grants, revoked)).unwrap());
+    let (handle, contents) = StoreHandle::new(Some(store), &audit(), Arc::new(|| 7), report);
     (handle, contents, unstored)
 }
 
+fn save(handle: &mut StoreHandle) -> PendingSave {
+    let _entered = TOKIO.enter();
+    handle.save()
+}
+
 fn wait(saved: PendingSave) -> Result<(), GrantWriteError> {
-    let tokio = tokio::runtime::Builder::new_current_thread();
-    { tokio }.build().unwrap().block_on(saved.done())
+    TOKIO.block_on(saved.done())
+}
+
+fn close(handle: &mut StoreHandle) -> Result<(), GrantWriteError> {
+    TOKIO.block_on(async { handle.close().done().await })
 }
 
 fn ids(path: &Path) -> Vec<u64> {
@@ -70,8 +84,8 @@ fn prepared(folder: &Path) -> PathBuf {
     for id in [1, 2] {
         handle.added(GrantId(id), &new("main", "write:file:/r"));
     }
-    wait(handle.save()).unwrap();
-    wait(handle.close()).unwrap();
+    wait(save(&mut handle)).unwrap();
+    close(&mut handle).unwrap();
     path
 }
 
@@ -97,7 +111,7 @@ proptest! {
     #![proptest_config(cases(48))]
 
     #[test]
-    fn any_words_over_any_restarts_leave_what_a_map_would(words in words()) {
+    fn store_agrees_with_a_map_over_any_changes_and_restarts(words in words()) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("grants");
         let (mut open, contents, mut unstored) = handle(&path);
@@ -116,14 +130,14 @@ proptest! {
                     model.remove(&id);
                 }
                 Word::Save => {
-                    wait(open.save()).unwrap();
+                    wait(save(&mut open)).unwrap();
                     let found = GrantStore::read(&path).unwrap();
                     let found = found.iter().map(|grant| (grant.id.0, grant.pattern.to_string()));
                     prop_assert_eq!(found.collect::<BTreeMap<_, _>>(), model.clone());
                 }
                 Word::Reopen => {
-                    wait(open.save()).unwrap();
-                    wait(open.close()).unwrap();
+                    wait(save(&mut open)).unwrap();
+                    close(&mut open).unwrap();
                     let contents;
                     (open, contents, unstored) = handle(&path);
                     let found = contents.grants.values().map(|grant| (grant.id.0, grant.pattern.to_string()));
@@ -157,7 +171,7 @@ fn only_permanent_agent_grants_are_stored() {
         };
         handle.added(GrantId(id), &new);
     }
-    wait(handle.save()).unwrap();
+    wait(save(&mut handle)).unwrap();
     let found = GrantStore::read(&path).unwrap();
     let expected = StoredGrant {
         id: GrantId(4),
@@ -175,8 +189,8 @@ fn id_of_a_revoked_grant_is_not_reused() {
     let path = prepared(folder.path());
     let (mut first, ..) = handle(&path);
     first.removed(GrantId(2));
-    wait(first.save()).unwrap();
-    wait(first.close()).unwrap();
+    wait(save(&mut first)).unwrap();
+    close(&mut first).unwrap();
     let (_second, contents, _) = handle(&path);
     assert_eq!((ids(&path), contents.next), (vec![1], 3));
 }
@@ -193,7 +207,7 @@ fn store_file_is_private_and_leaves_no_other_files() {
 }
 
 #[test]
-fn a_second_runtime_is_refused_and_readers_are_not() {
+fn second_runtime_is_rejected_and_readers_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let first = GrantStore::open(&path).unwrap();
@@ -213,13 +227,13 @@ fn leftovers_of_a_killed_writer_are_ignored() {
     fs::write(path.with_file_name("grants.new"), "half").unwrap();
     let (mut open, ..) = handle(&path);
     open.removed(GrantId(1));
-    wait(open.save()).unwrap();
+    wait(save(&mut open)).unwrap();
     assert_eq!(ids(&path), [2]);
     assert_eq!(names(folder.path()), ["grants", "grants.lock"]);
 }
 
 #[test]
-fn a_file_that_is_cut_or_changed_anywhere_is_kept_aside_and_the_next_start_is_empty() {
+fn damaged_file_is_moved_aside_and_the_next_start_is_empty() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let whole = fs::read(&path).unwrap();
@@ -268,7 +282,7 @@ fn damaged_files_do_not_replace_one_another() {
 }
 
 #[test]
-fn a_later_version_and_some_other_file_are_refused_and_left_alone() {
+fn later_version_and_foreign_file_are_rejected_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let text = fs::read_to_string(&path).unwrap();
@@ -287,7 +301,7 @@ fn a_later_version_and_some_other_file_are_refused_and_left_alone() {
 }
 
 #[test]
-fn a_store_of_the_older_version_is_refused_with_what_to_do_and_left_alone() {
+fn older_version_is_rejected_unchanged_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let text = fs::read_to_string(&path).unwrap();
@@ -299,7 +313,7 @@ fn a_store_of_the_older_version_is_refused_with_what_to_do_and_left_alone() {
 }
 
 #[test]
-fn a_link_a_fifo_a_folder_and_what_others_may_write_are_refused() {
+fn links_fifos_folders_and_files_writable_by_others_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let at = |name: &str| folder.path().join(name);
@@ -344,7 +358,7 @@ fn a_link_a_fifo_a_folder_and_what_others_may_write_are_refused() {
 }
 
 #[test]
-fn a_folder_in_which_others_may_exchange_the_file_is_refused_and_a_sticky_one_is_not() {
+fn folder_writable_by_others_is_rejected_unless_sticky() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let set_mode = |mode| {
@@ -374,7 +388,7 @@ fn a_folder_in_which_others_may_exchange_the_file_is_refused_and_a_sticky_one_is
 }
 
 #[test]
-fn a_folder_above_in_which_others_may_exchange_folders_is_refused_and_a_sticky_one_is_not() {
+fn ancestor_folder_writable_by_others_is_rejected_unless_sticky() {
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("private");
     fs::create_dir(&folder).unwrap();
@@ -410,7 +424,7 @@ fn a_folder_above_in_which_others_may_exchange_folders_is_refused_and_a_sticky_o
 }
 
 #[test]
-fn every_file_that_a_damaged_one_may_become_belongs_to_the_store() {
+fn names_of_damaged_files_belong_to_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
     let mut kept = Vec::new();
@@ -434,19 +448,22 @@ fn closed_store_rejects_changes() {
     let (mut handle, _, unstored) = handle(&path);
     handle.added(GrantId(1), &new("main", "write"));
     // Not awaited: closing stores pending changes.
-    let first = handle.save();
-    wait(handle.close()).unwrap();
+    let first = save(&mut handle);
+    close(&mut handle).unwrap();
     wait(first).unwrap();
     assert_eq!(GrantStore::open(&path).unwrap().grants().count(), 1);
     handle.added(GrantId(2), &new("main", "write"));
-    let late = handle.save();
-    let reported = unstored.try_recv().unwrap();
-    assert_eq!(reported.grants, [GrantId(2)]);
-    reported.report();
+    let late = save(&mut handle);
+    let (grants, revoked) = unstored.recv().unwrap();
+    assert_eq!(grants, [GrantId(2)]);
+    revoked.send(()).unwrap();
     assert!(matches!(wait(late), Err(GrantWriteError::Closed)));
     handle.removed(GrantId(1));
-    assert!(matches!(wait(handle.save()), Err(GrantWriteError::Closed)));
-    wait(handle.close()).unwrap();
+    assert!(matches!(
+        wait(save(&mut handle)),
+        Err(GrantWriteError::Closed)
+    ));
+    close(&mut handle).unwrap();
     assert_eq!(ids(&path), [1]);
 }
 
@@ -456,14 +473,14 @@ fn dropping_the_handle_stores_pending_changes() {
     let path = folder.path().join("grants");
     let (mut handle, ..) = handle(&path);
     handle.added(GrantId(1), &new("main", "write"));
-    let saved = handle.save();
+    let saved = save(&mut handle);
     drop(handle);
     wait(saved).unwrap();
     assert_eq!(ids(&path), [1]);
 }
 
 #[test]
-fn grants_are_taken_out_of_an_opened_store_all_or_none() {
+fn grants_are_removed_from_a_store_all_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let of = |ids: &[u64]| ids.iter().map(|id| GrantId(*id)).collect();
@@ -491,7 +508,7 @@ fn grants_are_taken_out_of_an_opened_store_all_or_none() {
 }
 
 #[test]
-fn a_grant_is_held_at_or_beneath_whole_names_alone() {
+fn held_at_or_beneath_compares_whole_names() {
     let folder = tempfile::tempdir().unwrap();
     let grant = &GrantStore::read(prepared(folder.path())).unwrap()[0];
     assert_eq!(&*grant.agent, "main");
@@ -507,15 +524,20 @@ fn a_grant_is_held_at_or_beneath_whole_names_alone() {
 }
 
 #[test]
-fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
+fn narrowed_grant_keeps_its_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
     let time = Arc::new(AtomicU64::new(1));
     let clock = Arc::clone(&time);
     let store = GrantStore::open(&path).unwrap();
     let wall: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let (mut handle, _) =
-        StoreHandle::start(Some(store), &audit(), Arc::clone(&wall), drop).unwrap();
+    let report: ReportUnstored = Arc::new(|_, _| panic!("everything can be stored"));
+    let (mut handle, _) = StoreHandle::new(
+        Some(store),
+        &audit(),
+        Arc::clone(&wall),
+        Arc::clone(&report),
+    );
     handle.added(GrantId(1), &new("main", "write:file:/r"));
     let left = |pattern: &str| GrantView {
         id: GrantId(1),
@@ -526,21 +548,21 @@ fn a_grant_that_is_narrowed_was_given_when_it_was_given() {
         expires_at: None,
         used: 0,
     };
-    let told = || {
+    let stored = || {
         let grant = GrantStore::read(&path).unwrap().swap_remove(0);
         (grant.pattern.to_string(), grant.given_at_ms)
     };
     time.store(2, Ordering::Relaxed);
     handle.narrowed(&left("write:file:/r/a"));
-    wait(handle.save()).unwrap();
-    assert_eq!(told(), ("write:file:/r/a".to_owned(), 1));
-    wait(handle.close()).unwrap();
+    wait(save(&mut handle)).unwrap();
+    assert_eq!(stored(), ("write:file:/r/a".to_owned(), 1));
+    close(&mut handle).unwrap();
 
     let store = GrantStore::open(&path).unwrap();
-    let (mut handle, _) = StoreHandle::start(Some(store), &audit(), wall, drop).unwrap();
+    let (mut handle, _) = StoreHandle::new(Some(store), &audit(), wall, report);
     handle.narrowed(&left("write:file:/r/a/b"));
-    wait(handle.save()).unwrap();
-    assert_eq!(told(), ("write:file:/r/a/b".to_owned(), 1));
+    wait(save(&mut handle)).unwrap();
+    assert_eq!(stored(), ("write:file:/r/a/b".to_owned(), 1));
 }
 
 fn to(pattern: &str) -> Narrowing {
@@ -551,12 +573,12 @@ fn to(pattern: &str) -> Narrowing {
 }
 
 fn stored(path: &Path) -> Vec<(u64, String, bool)> {
-    let told = |grant: &StoredGrant| (grant.id.0, grant.pattern.to_string(), grant.descendants);
-    GrantStore::read(path).unwrap().iter().map(told).collect()
+    let parts = |grant: &StoredGrant| (grant.id.0, grant.pattern.to_string(), grant.descendants);
+    GrantStore::read(path).unwrap().iter().map(parts).collect()
 }
 
 #[test]
-fn a_stored_grant_is_narrowed_on_the_disk_and_never_widened() {
+fn stored_grant_is_narrowed_on_disk_and_never_widened() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let before = fs::read(&path).unwrap();
@@ -610,7 +632,7 @@ fn a_stored_grant_is_narrowed_on_the_disk_and_never_widened() {
 }
 
 #[test]
-fn a_stored_grant_of_a_folder_is_not_turned_into_one_of_a_protected_file_in_it() {
+fn stored_folder_grant_is_not_narrowed_to_a_protected_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grants");
     let mut store = GrantStore::open(&path).unwrap();
@@ -634,7 +656,7 @@ fn a_stored_grant_of_a_folder_is_not_turned_into_one_of_a_protected_file_in_it()
 }
 
 #[test]
-fn grants_are_added_to_an_opened_store_all_or_none_and_each_once() {
+fn grants_are_added_to_a_store_all_or_none_and_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = prepared(folder.path());
     let mut store = GrantStore::open(&path).unwrap();

@@ -1,18 +1,15 @@
-//! Writer thread of the grant store: one replacement of the file for all pending changes.
+//! Writes the file of the grant store, without async: what it should hold, and what waits for the audit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::StoredGrant;
 use super::format::{Contents, encode};
 use crate::audit::AuditError;
 use crate::id::GrantId;
-
-/// How long the writer waits before it retries a failed write.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// Why a change was not stored.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -29,244 +26,160 @@ pub enum GrantWriteError {
     Closed,
 }
 
-/// Called once with the result of a change.
-pub(crate) type Done = Box<dyn FnOnce(Result<(), GrantWriteError>) + Send>;
-
-/// Change of one operation, stored as a whole or not at all.
-pub(super) struct Change {
-    id: u64,
-    given: Vec<StoredGrant>,
-    taken: Vec<GrantId>,
-    done: Option<Done>,
+/// The wanted content of the file.
+#[derive(Debug, Default)]
+struct Wanted {
+    contents: Contents,
+    /// Grants to store once they are audited.
+    waiting: BTreeMap<GrantId, StoredGrant>,
+    /// Whether the file may differ from `contents`.
+    is_dirty: bool,
+    /// Whether the last write failed.
+    is_failing: bool,
 }
 
-impl Change {
-    /// Its id, unique for one writer.
-    pub(super) fn new(id: u64, given: Vec<StoredGrant>, taken: Vec<GrantId>, done: Done) -> Self {
-        Self {
-            id,
-            given,
-            taken,
-            done: Some(done),
-        }
-    }
-
-    fn report(mut self, stored: Result<(), GrantWriteError>) {
-        if let Some(done) = self.done.take() {
-            done(stored);
-        }
+impl Wanted {
+    fn remove(&mut self, id: GrantId) -> bool {
+        let waited = self.waiting.remove(&id).is_some();
+        let stored = self.contents.grants.remove(&id).is_some();
+        self.is_dirty |= stored;
+        waited || stored
     }
 }
 
-impl Drop for Change {
-    /// The writer ended before it was stored.
-    fn drop(&mut self) {
-        if let Some(done) = self.done.take() {
-            done(Err(GrantWriteError::Closed));
-        }
-    }
-}
-
-pub(super) enum Message {
-    /// Grants to remove, and grants to store once they are audited.
-    Change(Change),
-    /// Whether the grants of a change are audited. Follows each change that adds grants.
-    Recorded(u64, Result<(), AuditError>),
-    /// Writes pending changes, then closes the file. No change follows.
-    Close(Done),
-}
-
-/// Reports to the writer whether the grants of a change are audited; dropping it reports that they are not.
-pub(super) struct Recorded {
-    change: u64,
-    writer: Option<Sender<Message>>,
-}
-
-impl Recorded {
-    pub(super) fn new(change: u64, writer: Sender<Message>) -> Self {
-        Self {
-            change,
-            writer: Some(writer),
-        }
-    }
-
-    pub(super) fn report(mut self, recorded: Result<(), AuditError>) {
-        self.send(recorded);
-    }
-
-    fn send(&mut self, recorded: Result<(), AuditError>) {
-        if let Some(writer) = self.writer.take() {
-            // A writer that has ended dropped the change, which reported the failure.
-            let _ = writer.send(Message::Recorded(self.change, recorded));
-        }
-    }
-}
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        self.send(Err(AuditError::Closed));
-    }
-}
-
-/// Writer on a thread of its own.
+/// Replaces the file as a whole; `R` does so with its new content.
 ///
-/// It never waits for the audit, so that grants are removed from the file even while the audit hangs.
+/// Grants are removed at once, and added once they are audited. Methods that write block, one at a time.
+#[derive(Debug)]
 pub(super) struct Writer<R> {
-    /// Replaces the file.
-    replace: R,
-    /// The wanted content of the file.
-    wanted: Contents,
-    /// Whether the file may differ from it.
-    failing: bool,
-    /// Changes whose grants are not audited yet.
-    waiting: Vec<Change>,
-    /// Called once the file is closed.
-    closing: Option<Done>,
+    wanted: Mutex<Wanted>,
+    /// `None` once the file is closed.
+    replace: Mutex<Option<R>>,
 }
 
-impl<R> Writer<R>
-where
-    R: FnMut(&[u8]) -> io::Result<()>,
-{
+impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
     pub(super) fn new(contents: Contents, replace: R) -> Self {
-        Self {
-            replace,
-            wanted: contents,
-            failing: false,
-            waiting: Vec::new(),
-            closing: None,
-        }
-    }
-
-    pub(super) fn run(mut self, receiver: &Receiver<Message>) {
-        loop {
-            let first = if self.failing {
-                receiver.recv_timeout(RETRY)
-            } else {
-                receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            };
-            match first {
-                Ok(first) => {
-                    self.take(std::iter::once(first).chain(receiver.try_iter()));
-                    if self.waiting.is_empty()
-                        && let Some(done) = self.closing.take()
-                    {
-                        let written = self.catch_up();
-                        drop(self);
-                        return done(written);
-                    }
-                }
-                // The failure was reported to the caller of the change.
-                Err(RecvTimeoutError::Timeout) => drop(self.catch_up()),
-                Err(RecvTimeoutError::Disconnected) => return drop(self.catch_up()),
-            }
-        }
-    }
-
-    /// Stores one batch, removals first, and reports the results, except to the caller that closes the store.
-    fn take(&mut self, messages: impl Iterator<Item = Message>) {
-        let (mut taking, mut taken) = (Vec::new(), BTreeSet::new());
-        let mut recorded = BTreeMap::new();
-        for message in messages {
-            match message {
-                Message::Change(change) => {
-                    taken.extend(change.taken.iter().copied());
-                    if change.given.is_empty() {
-                        taking.push(change);
-                    } else {
-                        self.waiting.push(change);
-                    }
-                }
-                Message::Recorded(change, outcome) => drop(recorded.insert(change, outcome)),
-                Message::Close(done) => self.closing = Some(done),
-            }
-        }
-        let before = self.wanted.grants.clone();
-        for grant in self.waiting.iter().flat_map(|change| &change.given) {
-            self.wanted.next = self.wanted.next.max(grant.id.0 + 1);
-        }
-        self.wanted.grants.retain(|id, _| !taken.contains(id));
-        for change in &mut self.waiting {
-            change.given.retain(|grant| !taken.contains(&grant.id));
-        }
-        let stored = self.store(&before);
-        for change in taking {
-            change.report(stored.clone());
-        }
-        if !recorded.is_empty() {
-            self.give(&recorded);
-        }
-    }
-
-    /// Stores the grants of changes that are audited, and fails those that cannot be.
-    fn give(&mut self, recorded: &BTreeMap<u64, Result<(), AuditError>>) {
-        let waiting = std::mem::take(&mut self.waiting);
-        let (ready, waiting): (Vec<Change>, Vec<Change>) = waiting
-            .into_iter()
-            .partition(|change| recorded.contains_key(&change.id));
-        self.waiting = waiting;
-        let outcome = |change: &Change| match recorded.get(&change.id) {
-            Some(Err(error)) => Err(GrantWriteError::Record(error.clone())),
-            Some(Ok(())) | None => Ok(()),
+        let wanted = Wanted {
+            contents,
+            ..Wanted::default()
         };
-        let before = self.wanted.grants.clone();
-        for change in &ready {
-            for grant in &change.given {
-                // A grant that was to be narrowed is removed.
-                if outcome(change).is_ok() {
-                    self.wanted.grants.insert(grant.id, grant.clone());
-                } else {
-                    self.wanted.grants.remove(&grant.id);
-                }
-            }
+        Self {
+            wanted: Mutex::new(wanted),
+            replace: Mutex::new(Some(replace)),
         }
-        // A failed removal is more severe, so it is reported first.
-        let stored = self.store(&before);
-        for change in ready {
-            let results = stored.clone().and(outcome(&change));
-            if results.is_err() {
-                for grant in &change.given {
-                    self.wanted.grants.remove(&grant.id);
-                }
-            }
-            change.report(results);
-        }
+    }
+
+    /// Announces a grant, which is stored by [`Self::store`].
+    pub(super) fn add(&self, grant: StoredGrant) {
+        let mut wanted = self.wanted.lock();
+        wanted.contents.next = wanted.contents.next.max(grant.id.0 + 1);
+        wanted.waiting.insert(grant.id, grant);
+    }
+
+    /// Removes a grant from what the next write stores. Returns whether there is one.
+    pub(super) fn remove(&self, id: GrantId) -> bool {
+        self.wanted.lock().remove(id)
+    }
+
+    /// When a grant was given.
+    pub(super) fn given_at_ms(&self, id: GrantId) -> Option<u64> {
+        let wanted = self.wanted.lock();
+        let grant = wanted.waiting.get(&id).or(wanted.contents.grants.get(&id));
+        grant.map(|grant| grant.given_at_ms)
     }
 
     /// Writes the file if its content changed.
-    fn store(&mut self, before: &BTreeMap<GrantId, StoredGrant>) -> Result<(), GrantWriteError> {
-        if self.wanted.grants == *before {
-            self.catch_up()
-        } else {
-            self.write()
+    pub(super) fn write(&self) -> Result<(), GrantWriteError> {
+        self.write_by(&mut self.replace.lock())
+    }
+
+    /// Stores those of the added grants that were not removed meanwhile. If they are not audited or cannot be stored, they
+    /// are removed, also if they were to be narrowed.
+    pub(super) fn store(
+        &self,
+        grants: &[StoredGrant],
+        audited: Result<(), AuditError>,
+    ) -> Result<(), GrantWriteError> {
+        let mut replace = self.replace.lock();
+        let mut wanted = self.wanted.lock();
+        for grant in grants {
+            if wanted.waiting.get(&grant.id) != Some(grant) {
+                continue;
+            }
+            wanted.remove(grant.id);
+            if audited.is_ok() {
+                wanted.contents.grants.insert(grant.id, grant.clone());
+                wanted.is_dirty = true;
+            }
+        }
+        drop(wanted);
+        // A failed removal is more severe, so it is reported first.
+        let written = self.write_by(&mut replace);
+        let stored = written.and(audited.map_err(GrantWriteError::Record));
+        if stored.is_err() {
+            let mut wanted = self.wanted.lock();
+            for grant in grants {
+                wanted.remove(grant.id);
+            }
+        }
+        stored
+    }
+
+    /// Whether the last write failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.wanted.lock().is_failing
+    }
+
+    /// Tries a failed write again, unless another one is in progress.
+    pub(super) fn retry(&self) {
+        if let Some(mut replace) = self.replace.try_lock() {
+            // It was reported to the caller of the change.
+            let _ = self.write_by(&mut replace);
         }
     }
 
-    fn catch_up(&mut self) -> Result<(), GrantWriteError> {
-        if self.failing { self.write() } else { Ok(()) }
+    /// Writes what changed and closes the file.
+    pub(super) fn close(&self) -> Result<(), GrantWriteError> {
+        let mut replace = self.replace.lock();
+        if replace.is_none() {
+            return Ok(());
+        }
+        let written = self.write_by(&mut replace);
+        *replace = None;
+        written
     }
 
-    fn write(&mut self) -> Result<(), GrantWriteError> {
-        let written = encode(&self.wanted).and_then(|bytes| (self.replace)(&bytes));
+    fn write_by(&self, replace: &mut MutexGuard<'_, Option<R>>) -> Result<(), GrantWriteError> {
+        let replace = replace.as_mut().ok_or(GrantWriteError::Closed)?;
+        let mut wanted = self.wanted.lock();
+        if !std::mem::take(&mut wanted.is_dirty) {
+            return Ok(());
+        }
+        let contents = wanted.contents.clone();
+        drop(wanted);
+        let written = encode(&contents).and_then(|bytes| replace(&bytes));
+        let mut wanted = self.wanted.lock();
         if let Err(error) = &written
-            && !self.failing
+            && !wanted.is_failing
         {
             tracing::error!(%error, "the grant store cannot be written");
         }
-        self.failing = written.is_err();
+        wanted.is_failing = written.is_err();
+        wanted.is_dirty |= written.is_err();
         written.map_err(|error| GrantWriteError::Write(Arc::new(error)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell, RefCell};
-    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use std::path::Path;
 
     use super::super::format::decode;
     use super::*;
 
-    fn stored(id: u64) -> StoredGrant {
+    fn grant(id: u64) -> StoredGrant {
         StoredGrant {
             id: GrantId(id),
             agent: "main".into(),
@@ -276,168 +189,187 @@ mod tests {
         }
     }
 
-    type Results = Arc<Mutex<Vec<(u64, bool)>>>;
+    /// What is written to a disk, which may be full.
+    #[derive(Clone, Debug, Default)]
+    struct Disk(Arc<Mutex<(Vec<Vec<u64>>, bool)>>);
 
-    /// A change that reports its result under `name`.
-    fn change(name: u64, given: &[u64], taken: &[u64], results: &Results) -> Message {
-        let results = Arc::clone(results);
-        let given = given.iter().map(|id| stored(*id)).collect();
-        let taken = taken.iter().map(|id| GrantId(*id)).collect();
-        let done = Box::new(move |stored: Result<(), _>| {
-            results.lock().unwrap().push((name, stored.is_ok()));
-        });
-        Message::Change(Change::new(name, given, taken, done))
+    impl Disk {
+        fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+            let (writes, full) = &mut *self.0.lock();
+            if *full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let contents = decode(Path::new("grants"), bytes).unwrap();
+            writes.push(contents.grants.keys().map(|id| id.0).collect());
+            Ok(())
+        }
+
+        fn set_full(&self, full: bool) {
+            self.0.lock().1 = full;
+        }
+
+        /// The contents that were written since the last call.
+        fn writes(&self) -> Vec<Vec<u64>> {
+            std::mem::take(&mut self.0.lock().0)
+        }
     }
 
-    fn recorded(name: u64) -> Message {
-        Message::Recorded(name, Ok(()))
+    type Store = Writer<Box<dyn FnMut(&[u8]) -> io::Result<()> + Send>>;
+
+    fn store() -> (Store, Disk) {
+        let disk = Disk::default();
+        let kept = disk.clone();
+        let replace = move |bytes: &[u8]| kept.replace(bytes);
+        (Writer::new(Contents::default(), Box::new(replace)), disk)
     }
 
-    fn unrecorded(name: u64) -> Message {
-        Message::Recorded(name, Err(AuditError::Failing))
+    fn add(writer: &Store, ids: &[u64]) -> Vec<StoredGrant> {
+        let grants: Vec<StoredGrant> = ids.iter().map(|id| grant(*id)).collect();
+        for grant in &grants {
+            writer.add(grant.clone());
+        }
+        grants
     }
 
-    fn written(bytes: &[u8]) -> Vec<u64> {
-        let contents = decode(bytes).unwrap();
-        contents.grants.keys().map(|id| id.0).collect()
+    fn remove(writer: &Store, ids: &[u64]) -> Result<(), GrantWriteError> {
+        for id in ids {
+            writer.remove(GrantId(*id));
+        }
+        writer.write()
+    }
+
+    const NONE: [Vec<u64>; 0] = [];
+
+    #[test]
+    fn file_is_written_only_if_its_content_changed() {
+        let (writer, disk) = store();
+        let first = add(&writer, &[1, 2]);
+        let second = add(&writer, &[3]);
+        remove(&writer, &[1]).unwrap();
+        remove(&writer, &[3]).unwrap();
+        writer.store(&first, Ok(())).unwrap();
+        writer.store(&second, Ok(())).unwrap();
+        remove(&writer, &[3]).unwrap();
+        assert_eq!(disk.writes(), [[2]]);
     }
 
     #[test]
-    fn pending_changes_are_written_together_and_each_is_reported() {
-        let results = Results::default();
-        let mut writes = Vec::new();
-        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
-            writes.push(written(bytes));
-            Ok(())
-        });
-        let batch = [
-            change(1, &[1, 2], &[], &results),
-            change(2, &[3], &[1], &results),
-            change(3, &[], &[3], &results),
-            recorded(1),
-            recorded(2),
-        ];
-        writer.take(batch.into_iter());
-        // Nothing is written if nothing changed.
-        writer.take([change(4, &[], &[3], &results)].into_iter());
-        drop(writer);
-        assert_eq!(writes, [vec![2]]);
-        let expected = [(3, true), (1, true), (2, true), (4, true)];
-        assert_eq!(*results.lock().unwrap(), expected);
+    fn pending_removals_are_written_together() {
+        let (writer, disk) = store();
+        let grants = add(&writer, &[1, 2, 3]);
+        writer.store(&grants, Ok(())).unwrap();
+        writer.remove(GrantId(1));
+        writer.remove(GrantId(2));
+        writer.write().unwrap();
+        writer.write().unwrap();
+        assert_eq!(disk.writes(), [vec![1, 2, 3], vec![3]]);
     }
 
     #[test]
     fn grants_are_stored_only_after_their_audit_record() {
-        let results = Results::default();
-        let log = RefCell::new(Vec::new());
-        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
-            log.borrow_mut().push(written(bytes));
-            Ok(())
-        });
-        let mut take = |messages: Vec<Message>| {
-            writer.take(messages.into_iter());
-            log.take()
-        };
-        let none: [Vec<u64>; 0] = [];
-        assert_eq!(take(vec![change(1, &[1, 2], &[], &results)]), none);
-        assert_eq!(take(vec![recorded(1)]), [[1, 2]]);
-        assert_eq!(take(vec![change(2, &[3], &[], &results)]), none);
-        assert_eq!(take(vec![unrecorded(2)]), none);
-        // A narrowed grant is stored anew; if that cannot be audited, it is removed.
-        assert_eq!(take(vec![change(3, &[2], &[], &results)]), none);
-        assert_eq!(take(vec![unrecorded(3)]), [[1]]);
-        assert_eq!(
-            take(vec![change(4, &[4], &[], &results), recorded(4)]),
-            [[1, 4]]
-        );
-        let expected = [(1, true), (2, false), (3, false), (4, true)];
-        assert_eq!(*results.lock().unwrap(), expected);
+        let (writer, disk) = store();
+        let first = add(&writer, &[1, 2]);
+        assert_eq!(disk.writes(), NONE);
+        writer.store(&first, Ok(())).unwrap();
+        assert_eq!(disk.writes(), [[1, 2]]);
+        let unaudited = add(&writer, &[3]);
+        let refused = writer.store(&unaudited, Err(AuditError::Failing));
+        assert!(matches!(refused, Err(GrantWriteError::Record(_))));
+        assert_eq!(disk.writes(), NONE);
+        let other = add(&writer, &[4]);
+        writer.store(&other, Ok(())).unwrap();
+        assert_eq!(disk.writes(), [[1, 2, 4]]);
+    }
+
+    #[test]
+    fn narrowed_grant_that_cannot_be_audited_is_removed() {
+        let (writer, disk) = store();
+        let grants = add(&writer, &[1, 2]);
+        writer.store(&grants, Ok(())).unwrap();
+        let narrowed = add(&writer, &[2]);
+        writer
+            .store(&narrowed, Err(AuditError::Failing))
+            .unwrap_err();
+        assert_eq!(disk.writes(), [vec![1, 2], vec![1]]);
     }
 
     #[test]
     fn removals_do_not_wait_for_audit_records() {
-        let results = Results::default();
-        let log = RefCell::new(Vec::new());
-        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
-            log.borrow_mut().push(written(bytes));
-            Ok(())
-        });
-        let mut take = |messages: Vec<Message>| {
-            writer.take(messages.into_iter());
-            log.take()
-        };
-        let none: [Vec<u64>; 0] = [];
-        take(vec![change(1, &[1, 2], &[], &results), recorded(1)]);
+        let (writer, disk) = store();
+        let first = add(&writer, &[1, 2]);
+        writer.store(&first, Ok(())).unwrap();
         // Given, and narrowed; the audit hangs.
-        assert_eq!(
-            take(vec![
-                change(2, &[3, 4], &[], &results),
-                change(3, &[2], &[], &results)
-            ]),
-            none
-        );
-        assert_eq!(take(vec![change(4, &[], &[1], &results)]), [[2]]);
-        assert_eq!(take(vec![change(5, &[], &[2, 3], &results)]), [[0; 0]]);
-        assert_eq!(*results.lock().unwrap(), [(1, true), (4, true), (5, true)]);
-        assert_eq!(take(vec![recorded(2)]), [[4]]);
-        assert_eq!(take(vec![recorded(3)]), none);
-        assert_eq!(results.lock().unwrap()[3..], [(2, true), (3, true)]);
+        let second = add(&writer, &[3, 4]);
+        let narrowed = add(&writer, &[2]);
+        remove(&writer, &[1]).unwrap();
+        remove(&writer, &[2, 3]).unwrap();
+        assert_eq!(disk.writes(), [vec![1, 2], vec![2], vec![]]);
+        writer.store(&second, Ok(())).unwrap();
+        writer.store(&narrowed, Ok(())).unwrap();
+        assert_eq!(disk.writes(), [[4]]);
     }
 
     #[test]
-    fn store_is_closed_once_what_waits_is_recorded_or_never_will_be() {
-        let results = Results::default();
-        let disk = Arc::new(Mutex::new(Vec::new()));
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let kept = Arc::clone(&disk);
-        let writer = Writer::new(Contents::default(), move |bytes: &[u8]| {
-            *kept.lock().unwrap() = written(bytes);
-            Ok(())
-        });
-        let thread = std::thread::spawn(move || writer.run(&receiver));
-        for id in [1, 2] {
-            sender.send(change(id, &[id], &[], &results)).unwrap();
-        }
-        let (closed, outcome) = std::sync::mpsc::sync_channel(1);
-        let done = Box::new(move |result: Result<(), _>| closed.send(result.is_ok()).unwrap());
-        sender.send(Message::Close(done)).unwrap();
-        Recorded::new(1, sender.clone()).report(Ok(()));
-        assert!(outcome.try_recv().is_err());
-        drop(Recorded::new(2, sender));
-        assert!(outcome.recv().unwrap());
-        thread.join().unwrap();
-        assert_eq!(*results.lock().unwrap(), [(1, true), (2, false)]);
-        assert_eq!(*disk.lock().unwrap(), [1]);
+    fn grant_that_is_removed_during_a_write_is_removed_by_the_next() {
+        let (writer, disk) = (Arc::new(store().0), Disk::default());
+        let (began_tx, began) = mpsc::channel();
+        let (go_on, wait) = mpsc::channel::<()>();
+        let kept = disk.clone();
+        *writer.replace.lock() = Some(Box::new(move |bytes: &[u8]| {
+            began_tx.send(()).unwrap();
+            wait.recv().unwrap();
+            kept.replace(bytes)
+        }));
+        let grants = add(&writer, &[1, 2]);
+        let blocked = Arc::clone(&writer);
+        let storing = std::thread::spawn(move || blocked.store(&grants, Ok(())));
+        began.recv().unwrap();
+        assert!(writer.remove(GrantId(1)));
+        go_on.send(()).unwrap();
+        go_on.send(()).unwrap();
+        storing.join().unwrap().unwrap();
+        writer.write().unwrap();
+        assert_eq!(disk.writes(), [vec![1, 2], vec![2]]);
     }
 
     #[test]
     fn full_disk_fails_grants_and_retries_removals() {
-        let results = Results::default();
-        let full = Cell::new(false);
-        let disk = RefCell::new(Vec::new());
-        let mut writer = Writer::new(Contents::default(), |bytes: &[u8]| {
-            if full.get() {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            *disk.borrow_mut() = written(bytes);
-            Ok(())
-        });
-        writer.take([change(1, &[1, 2], &[], &results), recorded(1)].into_iter());
-        full.set(true);
-        let messages = [
-            change(2, &[3], &[], &results),
-            change(3, &[], &[1], &results),
-            recorded(2),
-        ];
-        writer.take(messages.into_iter());
-        assert_eq!(*disk.borrow(), [1, 2]);
-        writer.take([change(4, &[4], &[], &results), recorded(4)].into_iter());
-        full.set(false);
-        writer.catch_up().unwrap();
-        assert_eq!(*disk.borrow(), [2]);
-        writer.take([change(5, &[5], &[], &results), recorded(5)].into_iter());
-        assert_eq!(*disk.borrow(), [2, 5]);
-        let expected = [(1, true), (3, false), (2, false), (4, false), (5, true)];
-        assert_eq!(*results.lock().unwrap(), expected);
+        let (writer, disk) = store();
+        let first = add(&writer, &[1, 2]);
+        writer.store(&first, Ok(())).unwrap();
+        disk.set_full(true);
+        let second = add(&writer, &[3]);
+        let failed = |stored| matches!(stored, Err(GrantWriteError::Write(_)));
+        assert!(failed(remove(&writer, &[1])));
+        assert!(failed(writer.store(&second, Ok(()))));
+        let third = add(&writer, &[4]);
+        assert!(failed(writer.store(&third, Ok(()))));
+        writer.retry();
+        assert!(writer.is_failing());
+        disk.set_full(false);
+        writer.retry();
+        assert!(!writer.is_failing());
+        let fourth = add(&writer, &[5]);
+        writer.store(&fourth, Ok(())).unwrap();
+        assert_eq!(disk.writes(), [vec![1, 2], vec![2], vec![2, 5]]);
+    }
+
+    #[test]
+    fn closed_store_has_what_was_removed_before_and_rejects_changes() {
+        let (writer, disk) = store();
+        let grants = add(&writer, &[1, 2]);
+        writer.store(&grants, Ok(())).unwrap();
+        writer.remove(GrantId(1));
+        writer.close().unwrap();
+        assert_eq!(disk.writes(), [vec![1, 2], vec![2]]);
+        let late = add(&writer, &[3]);
+        let refused = writer.store(&late, Ok(()));
+        assert!(matches!(refused, Err(GrantWriteError::Closed)));
+        assert!(matches!(
+            remove(&writer, &[2]),
+            Err(GrantWriteError::Closed)
+        ));
+        writer.close().unwrap();
+        assert_eq!(disk.writes(), NONE);
     }
 }

@@ -43,8 +43,8 @@ impl HistoryBuilder {
 
     /// Whether the entry of the question says, or will say, that the call was not allowed: it is open when the call ends.
     fn is_covered_by_question(&self, call: Option<CallId>) -> bool {
-        let place = self.question_of(call);
-        let entry = place.and_then(|place| self.entries.get(place)?.as_ref());
+        let index = self.question_of(call);
+        let entry = index.and_then(|index| self.entries.get(index)?.as_ref());
         entry.is_some_and(|entry| entry.decision != Some(Decision::Granted))
     }
 
@@ -61,7 +61,7 @@ impl HistoryBuilder {
     ) {
         let known = event.call.and_then(|call| self.run.calls.get(&call));
         let known = known.cloned().unwrap_or_default();
-        let place = known.entry.unwrap_or_else(|| {
+        let index = known.entry.unwrap_or_else(|| {
             let what = PastCall {
                 call: event.call,
                 needs: known.needs,
@@ -73,10 +73,10 @@ impl HistoryBuilder {
             self.push(at, event, None, DecidedBy::Nobody, what)
         });
         if let Some(progress) = self.progress(event.call) {
-            progress.entry = Some(place);
+            progress.entry = Some(index);
             progress.only_begun = false;
         }
-        let entry = self.entries.get_mut(place).and_then(Option::as_mut);
+        let entry = self.entry_mut(index);
         if let Some(entry) = entry
             && let HistoryEvent::Call(call) = &mut entry.event
         {
@@ -111,8 +111,8 @@ impl HistoryBuilder {
             progress.rule = rule.cloned();
         }
         let denied = verdict == Verdict::Deny;
-        let is_told = event.call.is_some_and(|call| self.entry_of(call).is_some());
-        if denied || is_told {
+        let has_entry = event.call.is_some_and(|call| self.entry_of(call).is_some());
+        if denied || has_entry {
             self.edit(at, event, |decision, by, call| {
                 call.begun = false;
                 call.needs = needs.to_vec();
@@ -143,24 +143,24 @@ impl HistoryBuilder {
         grants: &[GrantId],
         brought: &[ScopePattern],
     ) {
-        let mut giver = DecidedBy::Person;
+        let mut granted_by = DecidedBy::Person;
         for grant in grants {
             let grant = self.grant(*grant);
             grant.used(at);
             if grant.by != DecidedBy::Person {
-                giver = grant.by;
+                granted_by = grant.by;
             }
         }
         if brought.is_empty() && self.question_of(event.call).is_some() {
             return;
         }
         self.edit(at, event, |decision, by, call| {
-            let whose = if brought.is_empty() {
-                giver
+            let granted_by = if brought.is_empty() {
+                granted_by
             } else {
                 DecidedBy::Host
             };
-            (*decision, *by) = (Some(Decision::Granted), whose);
+            (*decision, *by) = (Some(Decision::Granted), granted_by);
             call.grants.extend_from_slice(grants);
             call.brought.extend_from_slice(brought);
         });
@@ -208,17 +208,17 @@ impl HistoryBuilder {
             return;
         };
         known.only_begun = false;
-        let place = known.entry.take();
-        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
+        let index = known.entry.take();
+        if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
             *entry = None;
         }
     }
 
-    /// Marks calls as failed whose effect began in a run that ended before it recorded how they ended.
+    /// Marks calls as failed granted_by effect began in a run that ended before it recorded how they ended.
     pub(super) fn fail_open_effects(&mut self) {
         let known = std::mem::take(&mut self.run.calls);
-        for place in known.into_values().filter_map(|known| known.entry) {
-            let entry = self.entries.get_mut(place).and_then(Option::as_mut);
+        for index in known.into_values().filter_map(|known| known.entry) {
+            let entry = self.entry_mut(index);
             if let Some(HistoryEvent::Call(call)) = entry.map(|entry| &mut entry.event)
                 && call.begun
                 && call.outcome == CallOutcome::Open
@@ -229,7 +229,7 @@ impl HistoryBuilder {
     }
 
     pub(super) fn applied(&mut self, at: u64, event: &PastEvent) {
-        let Some(place) = self.question_of(event.call) else {
+        let Some(index) = self.question_of(event.call) else {
             let changes = self.progress(event.call).map(|known| known.changes.clone());
             self.allowed(at, event, CallOutcome::Applied);
             return self.edit(at, event, |_, _, call| {
@@ -237,7 +237,7 @@ impl HistoryBuilder {
             });
         };
         self.remove_only_begun(event.call);
-        if let Some(Some(entry)) = self.entries.get_mut(place)
+        if let Some(entry) = self.entry_mut(index)
             && let HistoryEvent::Question(question) = &mut entry.event
         {
             question.applied += 1;
@@ -309,8 +309,8 @@ impl HistoryBuilder {
     }
 
     fn entry_of(&self, call: CallId) -> Option<&PastCall> {
-        let place = self.run.calls.get(&call)?.entry?;
-        match &self.entries.get(place)?.as_ref()?.event {
+        let index = self.run.calls.get(&call)?.entry?;
+        match &self.entries.get(index)?.as_ref()?.event {
             HistoryEvent::Call(call) => Some(call),
             _ => None,
         }
