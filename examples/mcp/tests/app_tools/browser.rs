@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bailiwick::upstream::{ServerSpec, ServerText, Upstreams};
 use bailiwick::view::{DenyView, ViewEvent, ViewHost, ViewSpec, ViewState};
 use bailiwick::{Config, MemoryAudit, Policy, Runtime, Verb, WorkerSpec};
+use bailiwick_test_support::{chromium, npm, playwright};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
@@ -13,10 +14,6 @@ use crate::TIMEOUT;
 use crate::page_server::opened;
 use crate::scenario;
 use crate::scenario::chromium::Chromium;
-use playwright::chromium;
-
-#[path = "../../../../ui-assets/tests/support/playwright.rs"]
-mod playwright;
 
 /// A page of others, by the official `App`, and a finger on its button.
 const PAGE: &str = "ui://get-time/mcp-app.html";
@@ -31,7 +28,7 @@ async fn agent_uses_the_file_browser_page() {
 /// The server of that page.
 async fn clock() -> Upstreams {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
-    playwright::node::install(&folder, "sample-servers").unwrap();
+    npm::install(&folder, "sample-servers").unwrap();
     let program = folder.join("node_modules/.bin/mcp-server-basic-vanillajs");
     // Its tool says nothing of itself; a person knows that it only tells the time.
     let spec = ServerSpec::stdio("clock", program.to_str().unwrap())

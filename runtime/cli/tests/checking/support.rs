@@ -5,10 +5,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use bailiwick_test_support::checks::Checks;
 use tokio::process::Command;
 use tokio::time::timeout;
-
-use crate::expected::Checks;
 
 /// How long a check may take, whatever the server does.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);

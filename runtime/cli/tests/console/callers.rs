@@ -1,14 +1,13 @@
 //! Tests of the console's authorization.
 
 use bailiwick::console::{Console, ConsoleError};
+use bailiwick_test_support::console::{ConsoleServer, raw};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::support::{Stage, raw};
-
 #[tokio::test]
 async fn requests_require_the_secret() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     let host = format!("Host: {}", stage.address);
     let right = format!("Authorization: Bearer {}", stage.token);
     let wrong = format!("Authorization: Bearer {}", "0".repeat(64));
@@ -47,7 +46,7 @@ async fn requests_require_the_secret() {
 
 #[tokio::test]
 async fn other_origins_and_hosts_are_rejected() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     let own = format!("Host: {}", stage.address);
     let right = format!("Authorization: Bearer {}", stage.token);
     let port = stage.address.rsplit_once(':').unwrap().1;
@@ -75,7 +74,7 @@ async fn other_origins_and_hosts_are_rejected() {
 
 #[tokio::test]
 async fn page_has_no_data_and_cannot_be_framed_or_cached() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     let host = format!("Host: {}", stage.address);
     let page = raw(&stage.address, &["GET / HTTP/1.1", &host], "").await;
     assert!(page.body.contains("<!doctype html>") && !page.body.contains(&stage.token));
@@ -97,7 +96,7 @@ async fn page_has_no_data_and_cannot_be_framed_or_cached() {
 
 #[tokio::test]
 async fn unexpected_requests_are_rejected() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     for (path, body, status, code) in [
         ("/api/revoke-where", r#"{"verb":"write"}"#, 200, None),
         (

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::gateway::{Http, Rate, Trust};
+use bailiwick_test_support::workspace::Workspace;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -18,7 +19,6 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::answers::{ERAS, Era};
 use crate::fuzz::cases;
 use crate::http::{ACCEPT, JSON, Reply, Served, request};
-use crate::support::World;
 
 /// How many bodies are sent at a time; with three requests in each, fewer than a session may have open.
 const AT_ONCE: usize = 64;
@@ -373,7 +373,7 @@ async fn exchange(server: &Arc<Served>, era: Era, kinds: &[(Kind, usize)]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_of_a_burst_over_http_gets_one_response() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let http = Http::without_token()
         .max_connections(1000)
         .max_body(MAX_BODY);
@@ -381,7 +381,7 @@ async fn every_request_of_a_burst_over_http_gets_one_response() {
         calls: 1_000_000,
         per: Duration::from_secs(1),
     };
-    let server = Served::of(&world.gateway(Trust::Host).rate(rate).build(), http).await;
+    let server = Served::of(&workspace.gateway(Trust::Host).rate(rate).build(), http).await;
     let server = Arc::new(server);
     let mut runner = TestRunner::deterministic();
     for era in ERAS {
@@ -397,8 +397,12 @@ async fn every_request_of_a_burst_over_http_gets_one_response() {
 
 #[tokio::test]
 async fn batch_over_http_is_rejected_except_in_2025_03_26_sessions() {
-    let world = World::new();
-    let server = Served::of(&world.gateway(Trust::Host).build(), Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = Served::of(
+        &workspace.gateway(Trust::Host).build(),
+        Http::without_token(),
+    )
+    .await;
     let list = |id: &str| Era::Batches.request(id, "tools/list", json!({}));
     let batch = json!([list("a"), list("b")]);
     let greeted = server

@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bailiwick::gateway::{Http, Token, Trust};
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
 use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::http::{ACCEPT, JSON, Reply, Served, about, initialize, request, served, stateless};
-use crate::support::{Client, World};
 
 /// How long a server on a busy machine may take for what is bounded to far less.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -104,16 +105,16 @@ async fn judges_origins(server: &Served, token: Option<&str>) {
 
 #[tokio::test]
 async fn host_and_origin_are_compared_exactly() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     judges_hosts(&server, None).await;
     judges_origins(&server, None).await;
 }
 
 #[tokio::test]
 async fn endpoint_compares_host_and_origin_exactly() {
-    let world = World::new();
-    let (_runtime, worker) = world.worker().await;
+    let workspace = Workspace::new();
+    let (_runtime, worker) = workspace.worker().await;
     let endpoint = worker.endpoint(about(), None).await.unwrap();
     let server = Served::at(&endpoint);
     let token = Some(endpoint.token().reveal());
@@ -123,8 +124,8 @@ async fn endpoint_compares_host_and_origin_exactly() {
 
 #[tokio::test]
 async fn request_target_must_not_name_another_host() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let own = server.host();
     let body = initialize().to_string();
     for (target, status) in [(own.as_str(), 200), ("evil.example", 403)] {
@@ -140,8 +141,8 @@ async fn request_target_must_not_name_another_host() {
 
 #[tokio::test]
 async fn handshake_beyond_the_session_limit_gets_503() {
-    let world = World::new();
-    let server = served(&world, Http::without_token().max_sessions(2)).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token().max_sessions(2)).await;
     let ((first, _), (second, _)) = (server.greet().await, server.greet().await);
     let refused = server.right(&[], &initialize()).await;
     assert_eq!(refused.status, 503, "{refused:?}");
@@ -161,11 +162,11 @@ async fn handshake_beyond_the_session_limit_gets_503() {
 
 #[tokio::test]
 async fn idle_session_ends_and_frees_its_slot() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let http = Http::without_token()
         .idle(Duration::from_secs(1))
         .max_sessions(1);
-    let server = served(&world, http).await;
+    let server = served(&workspace, http).await;
     let (session, _) = server.greet().await;
     let host = server.host();
     let headers = [
@@ -209,10 +210,10 @@ async fn kept(server: &Served, token: &str) -> TcpStream {
 
 #[tokio::test]
 async fn connection_beyond_the_limit_gets_503() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let token = Token::random().unwrap();
     let http = Http::new(token.clone()).max_connections(2);
-    let server = served(&world, http).await;
+    let server = served(&workspace, http).await;
     let held = [
         kept(&server, token.reveal()).await,
         kept(&server, token.reveal()).await,
@@ -239,9 +240,9 @@ async fn connection_beyond_the_limit_gets_503() {
 
 #[tokio::test]
 async fn incomplete_requests_do_not_block_authorised_clients() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let token = Token::random().unwrap();
-    let server = served(&world, Http::new(token.clone())).await;
+    let server = served(&workspace, Http::new(token.clone())).await;
     let mut first = kept(&server, token.reveal()).await;
     let mut heads = Vec::new();
     for _ in 0..600 {
@@ -266,10 +267,10 @@ async fn incomplete_requests_do_not_block_authorised_clients() {
 
 #[tokio::test]
 async fn cors_allows_only_configured_origins() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let token = Token::random().unwrap();
     let origin = "https://app.example";
-    let server = served(&world, Http::new(token.clone()).origin(origin)).await;
+    let server = served(&workspace, Http::new(token.clone()).origin(origin)).await;
     let own = server.host();
     let preflight = async |origin: &str, host: &str| {
         let lines = [
@@ -317,8 +318,8 @@ async fn cors_allows_only_configured_origins() {
 
 #[tokio::test]
 async fn invalid_message_is_rejected_with_its_id() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let many = format!("[{}]", vec!["1"; 60_000].join(","));
     for (body, code) in [
         (
@@ -346,8 +347,8 @@ async fn invalid_message_is_rejected_with_its_id() {
 
 #[tokio::test]
 async fn experimental_capabilities_may_be_plain_true_over_http() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let mut greeting = initialize();
     greeting["params"]["capabilities"] = json!({"experimental": {"policy": true}});
     let greeted = server.right(&[], &greeting).await;
@@ -365,9 +366,9 @@ async fn experimental_capabilities_may_be_plain_true_over_http() {
 
 #[tokio::test]
 async fn slow_request_is_disconnected() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let http = Http::without_token().read_timeout(Duration::from_secs(1));
-    let server = served(&world, http).await;
+    let server = served(&workspace, http).await;
     let own = server.host();
     assert_eq!(begun(server.address, "").await, "");
     let head = begun(server.address, "POST /mcp HTTP/1.1\r\nHost").await;
@@ -385,11 +386,13 @@ async fn slow_request_is_disconnected() {
 
 #[tokio::test]
 async fn single_tool_description_matches_the_list() {
-    let world = World::new();
-    let gateway = world.gateway(Trust::Agent).build();
-    let mut client = Client::of(&gateway);
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Agent).build();
+    let mut client = Client::new(&gateway);
     // Opens what is shared.
-    let listed = client.modern("tools/list", json!({}), json!({})).await;
+    let listed = client
+        .request_stateless("tools/list", json!({}), json!({}))
+        .await;
     let listed = listed["result"]["tools"].as_array().unwrap();
     assert!(listed.len() > 5, "{listed:?}");
     for tool in listed {
@@ -428,8 +431,8 @@ fn writing(arguments: &str, more: &str) -> String {
 
 #[tokio::test]
 async fn duplicate_json_key_is_rejected_as_over_stdio() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let (session, _) = server.greet().await;
     let within = [("Mcp-Session-Id", session.as_str())];
     let path = r#""path":"/r/new""#;
@@ -457,11 +460,11 @@ async fn duplicate_json_key_is_rejected_as_over_stdio() {
     let hidden = writing(&format!("{other},{path}"), r#""x":1e999,"#);
     let reply = said(&server, &within, &hidden).await;
     assert!((400..500).contains(&reply.status), "{reply:?}");
-    assert!(!world.host("r/new").exists());
+    assert!(!workspace.path("r/new").exists());
     // The same key may stand in several objects, and the session goes on.
     let twin = writing(path, r#""_meta":{"path":1,"name":2},"#);
     let reply = said(&server, &within, &twin).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     assert_eq!(reply.message()["result"]["isError"], false, "{reply:?}");
-    assert!(world.host("r/new").exists());
+    assert!(workspace.path("r/new").exists());
 }

@@ -8,9 +8,12 @@ use bailiwick::upstream::{
     Upstreams,
 };
 use bailiwick::{Call, CallMeta, Code, Policy, Scripted};
+use bailiwick_test_support::upstream::{
+    TestRuntime, allow_once, code, file_server, start, test_runtime, text,
+};
 use serde_json::json;
 
-use super::support::{Stage, code, files, stage, started, text, yes};
+use crate::PROGRAM;
 
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
@@ -25,9 +28,9 @@ fn read(path: &Path) -> String {
 }
 
 /// A host that says yes to everything, and uses the program on that folder as a server.
-async fn through(folder: &Path) -> Stage {
-    let servers = started([files("disk", folder, &[])]).await;
-    stage(servers, |builder| builder.approver(yes().0)).await
+async fn through(folder: &Path) -> TestRuntime {
+    let servers = start([file_server(PROGRAM, "disk", folder, &[])]).await;
+    test_runtime(servers, |builder| builder.approver(allow_once().0)).await
 }
 
 #[tokio::test]
@@ -83,10 +86,10 @@ async fn requested_scopes_of_a_server_are_asked_and_replayed() {
         "--allow-scopes=read:file",
         "--ask-scopes=write:file",
     ];
-    let asking = |flags: &[&str]| files("disk", temp.path(), flags);
-    let (approver, asked) = yes();
+    let asking = |flags: &[&str]| file_server(PROGRAM, "disk", temp.path(), flags);
+    let (approver, asked) = allow_once();
     let stage_of = |approver: Scripted, spec: ServerSpec| async move {
-        stage(started([spec]).await, |builder| builder.approver(approver)).await
+        test_runtime(start([spec]).await, |builder| builder.approver(approver)).await
     };
     let stage = stage_of(approver, asking(&ask)).await;
     let worker = stage.worker(Policy::new()).await;
@@ -152,9 +155,10 @@ async fn elicitation_of_a_server_reaches_the_host() {
             "--ask-scopes",
             "write:file",
         ];
-        let builder = Upstreams::builder().server(files("disk", temp.path(), &flags));
+        let builder =
+            Upstreams::builder().server(file_server(PROGRAM, "disk", temp.path(), &flags));
         let upstreams = builder.requests(Says(says)).start().await.unwrap();
-        let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+        let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
         let worker = stage.worker(Policy::new()).await;
         let write = json!({"path": "b.txt", "content": "two\n"});
         let answered = worker.call("disk__write_file", write).await;

@@ -7,10 +7,12 @@ use bailiwick::upstream::{
     RequestCapabilities, Sampling, SamplingResponse, ServerMessage, ServerRequests, Upstreams,
 };
 use bailiwick::{Call, CallMeta, Code, Policy, VirtualPath, Worker};
+use bailiwick_test_support::upstream::{
+    TestRuntime, act, allow_once, code, test_runtime, text, until,
+};
 use serde_json::{Map, Value, json};
 
 use super::hostile_server::{alone, hostile};
-use super::support::{Stage, code, does, stage, text, until, yes};
 
 /// A host that says yes, and keeps what it was asked.
 #[derive(Clone, Default)]
@@ -45,12 +47,12 @@ impl ServerRequests for Host {
     }
 }
 
-async fn with(host: Host) -> (Stage, Worker) {
+async fn with(host: Host) -> (TestRuntime, Worker) {
     let builder = Upstreams::builder()
         .server(hostile("h", "plain"))
         .requests(host);
     let upstreams = builder.start().await.unwrap();
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
@@ -215,8 +217,8 @@ async fn server_gets_the_roots_that_the_call_may_read() {
         .server(hostile("h", "plain"))
         .requests(Host::default());
     let upstreams = builder.start().await.unwrap();
-    let stage = stage(upstreams, |builder| {
-        builder.root("repo", repo.path()).approver(yes().0)
+    let stage = test_runtime(upstreams, |builder| {
+        builder.root("repo", repo.path()).approver(allow_once().0)
     })
     .await;
     for (policy, expected) in [
@@ -236,7 +238,7 @@ async fn server_gets_the_roots_that_the_call_may_read() {
     }
 }
 
-async fn modern(host: Host, seen: &std::path::Path) -> (Stage, Worker) {
+async fn modern(host: Host, seen: &std::path::Path) -> (TestRuntime, Worker) {
     let spec = hostile("h", "modern").args([seen.to_str().unwrap()]);
     let upstreams = Upstreams::builder()
         .server(spec)
@@ -244,7 +246,7 @@ async fn modern(host: Host, seen: &std::path::Path) -> (Stage, Worker) {
         .start()
         .await
         .unwrap();
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
@@ -295,17 +297,17 @@ async fn abandoned_task_is_cancelled() {
 async fn stateless_subscription_is_renewed() {
     let (stage, worker) = alone("changes-modern").await;
     assert!(!withheld(&stage));
-    assert_eq!(text(does(&worker, "h__edit", "change").await), "told");
+    assert_eq!(text(act(&worker, "h__edit", "change").await), "told");
     until(|| withheld(&stage)).await;
 
     let (stage, worker) = alone("changes-modern").await;
-    let ended = text(does(&worker, "h__edit", "unlisten").await);
+    let ended = text(act(&worker, "h__edit", "unlisten").await);
     assert_eq!(ended, "nobody is told any more");
-    assert_eq!(text(does(&worker, "h__edit", "change").await), "told");
+    assert_eq!(text(act(&worker, "h__edit", "change").await), "told");
     until(|| withheld(&stage)).await;
 }
 
-fn withheld(stage: &Stage) -> bool {
+fn withheld(stage: &TestRuntime) -> bool {
     let tools = stage.upstreams.tools("h");
     let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
     note.offered == Err(bailiwick::upstream::WithheldReason::Changed)
@@ -344,7 +346,10 @@ async fn cancelled_server_request_is_closed() {
     let open = Arc::clone(&host.open);
     let spec = hostile("h", "plain").args([asked.path().to_str().unwrap()]);
     let builder = Upstreams::builder().server(spec).requests(host);
-    let stage = stage(builder.start().await.unwrap(), |it| it.approver(yes().0)).await;
+    let stage = test_runtime(builder.start().await.unwrap(), |it| {
+        it.approver(allow_once().0)
+    })
+    .await;
     let worker = stage.worker(Policy::new()).await;
     let idle = Arc::strong_count(&open);
     // More than may be open at one time, so they are asked only if those before are not.

@@ -10,7 +10,6 @@
     reason = "the tests look at folders from outside, as their owner would"
 )]
 
-mod certificates;
 mod chain;
 mod client;
 mod failures;
@@ -24,10 +23,11 @@ mod noisy;
 mod oauth;
 mod pins;
 mod policy;
-mod raw;
 mod session;
-mod support;
 mod tls;
 mod told;
 mod town;
 mod views;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");

@@ -13,10 +13,9 @@ use axum::{Json, Router};
 use bailiwick::Policy;
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
 use bailiwick::upstream::{ServerSpec, ServerState};
+use bailiwick_test_support::upstream::{act, start, test_runtime, text, until};
 use futures_util::stream;
 use serde_json::{Value, json};
-
-use super::support::{does, stage, started, text, until};
 
 #[derive(Clone, Default)]
 struct Server {
@@ -91,8 +90,8 @@ async fn answered(Json(asked): Json<Value>) -> Response {
 async fn stream_flood_of_one_server_does_not_block_another() {
     let (noisy, loud) = Server::start("loud", true);
     let (_, quiet) = Server::start("quiet", false);
-    let upstreams = started([loud, quiet]).await;
-    let stage = stage(upstreams, |builder| builder).await;
+    let upstreams = start([loud, quiet]).await;
+    let stage = test_runtime(upstreams, |builder| builder).await;
     let worker = stage.worker(Policy::new()).await;
     let grant = NewGrant {
         pattern: "write:mcp:quiet".parse().unwrap(),
@@ -106,7 +105,7 @@ async fn stream_flood_of_one_server_does_not_block_another() {
     for _ in 0..20 {
         let before = events();
         until(|| events() > before).await;
-        assert_eq!(text(does(&worker, "quiet__look", "").await), "seen");
+        assert_eq!(text(act(&worker, "quiet__look", "").await), "seen");
     }
     let state = stage.upstreams.state("quiet");
     assert_eq!(state, Some(ServerState::Ready));

@@ -11,12 +11,12 @@ use bailiwick::upstream::{
     SignInAnswer, SpecError, TokenStore, Upstreams,
 };
 use bailiwick::{AuditSink, Code, MemoryAudit, Policy, Runtime, Worker};
+use bailiwick_test_support::upstream::{TestRuntime, allow_once, code, test_runtime, text};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::support::{Stage, code, stage, text, yes};
 use super::town::{Echo, Town, Ways, parameters};
 
 const LANDING: &str = "http://127.0.0.1:9/back";
@@ -102,15 +102,15 @@ async fn state(town: &Town, person: &Person) -> ServerState {
     upstreams.state("town").unwrap()
 }
 
-async fn used(town: &Town, person: &Person) -> (Stage, Worker) {
+async fn used(town: &Town, person: &Person) -> (TestRuntime, Worker) {
     let upstreams = signed(town, OAuth::new(LANDING), person).await;
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
 
 /// What the audit tells of what people said at servers.
-async fn words(stage: &Stage) -> Vec<Value> {
+async fn words(stage: &TestRuntime) -> Vec<Value> {
     let lines = stage.lines().await;
     let events = lines.into_iter().map(|line| line["event"].clone());
     let words = events.filter(|event| event["step"] == "signed_in");
@@ -589,7 +589,7 @@ async fn history_has_sign_ins() {
     for record in stage.audit.records() {
         writeln!(file, "{}", record.line()).unwrap();
     }
-    let told = std::process::Command::new(env!("CARGO_BIN_EXE_bailiwick"))
+    let told = std::process::Command::new(crate::PROGRAM)
         .args(["history", "--server", "town"])
         .arg(file.path())
         .output();
@@ -843,7 +843,7 @@ async fn server_responses_are_not_logged() {
                 .requests(Person::willing());
             let upstreams = builder.start().await.unwrap();
             assert!(upstreams.reached("town", ServerState::Ready).await);
-            let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+            let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
             let worker = stage.worker(Policy::new()).await;
             let failed = worker.call("town__look", json!({})).await.unwrap_err();
             while echo == Echo::Headers && !town.seen().echoed.contains("event") {

@@ -11,10 +11,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use bailiwick::upstream::{Bounds, ServerSpec, ServerState, Upstreams};
 use bailiwick::{Code, Policy};
+use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-
-use super::support::{code, does, stage, started, text, yes};
 
 /// What the server does where a session's stream is opened.
 #[derive(Clone, Copy, PartialEq)]
@@ -108,7 +107,7 @@ async fn answered(State(server): State<Server>, Json(asked): Json<Value>) -> Res
 async fn requests_wait_for_the_server_stream_if_it_has_one() {
     for (stream, early) in [(Stream::Late, false), (Stream::Never, true)] {
         let (server, spec) = Server::start(stream).await;
-        let upstreams = started([spec]).await;
+        let upstreams = start([spec]).await;
         assert_eq!(upstreams.state("h"), Some(ServerState::Ready));
         assert_eq!(server.early.load(Ordering::Relaxed), early);
     }
@@ -123,12 +122,12 @@ async fn oversized_response_fails_only_its_call() {
     };
     let upstreams = Upstreams::builder().server(spec).bounds(bounds);
     let upstreams = upstreams.start().await.unwrap();
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     for kind in ["plain", "event"] {
-        let short = text(does(&worker, "h__look", &format!("short {kind}")).await);
+        let short = text(act(&worker, "h__look", &format!("short {kind}")).await);
         assert_eq!(short.len(), 1_000, "{kind}");
-        let long = does(&worker, "h__look", &format!("long {kind}")).await;
+        let long = act(&worker, "h__look", &format!("long {kind}")).await;
         assert_eq!(code(long), Code::ServerGone, "{kind}");
         assert_eq!(
             stage.upstreams.state("h"),

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use axum::serve::Listener;
 use bailiwick::upstream::{ServerFailure, ServerSpec, ServerState, SpecError, Upstreams};
+use bailiwick_test_support::certificates;
+use bailiwick_test_support::upstream::start;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::certificates::certified;
-use super::support::started;
 use super::town::{Town, Ways};
 
 struct Encrypted(TcpListener, TlsAcceptor);
@@ -35,7 +35,7 @@ impl Listener for Encrypted {
 
 /// An authority of its own: as PEM, and a server for `name` that it certified.
 async fn certified_town(name: &str) -> (String, Town) {
-    let (authority, acceptor) = certified(name);
+    let (authority, acceptor) = certificates::issue(name);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let town = Town::at(
@@ -53,7 +53,7 @@ async fn certified_town(name: &str) -> (String, Town) {
 
 /// How the server fares; one that is not connected failed for its certificate.
 async fn state(spec: ServerSpec) -> ServerState {
-    let upstreams = started([spec]).await;
+    let upstreams = start([spec]).await;
     let state = upstreams.state("town").unwrap();
     let failure = upstreams.failure("town");
     if state == ServerState::Ready {

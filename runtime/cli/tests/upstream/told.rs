@@ -4,103 +4,48 @@
     reason = "a message that lacks a member fails the test"
 )]
 
-use std::time::Duration;
-
-use bailiwick::gateway::{Gateway, GatewayInfo};
 use bailiwick::upstream::ServerState;
 use bailiwick::view::{DenyView, ViewChannel, ViewSpec};
 use bailiwick::{Policy, Worker};
+use bailiwick_test_support::client::{self, gateway};
+use bailiwick_test_support::upstream::{act, text, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tokio::io::{
-    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split,
-};
 
 use super::hostile_server::alone;
-use super::support::{does, text, until};
 
-/// Speaks raw lines to a gateway.
-struct Client {
-    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    writer: WriteHalf<DuplexStream>,
-}
+/// A client that is notified of changed lists.
+struct Client(client::Client);
 
 impl Client {
-    fn of(worker: &Worker) -> Self {
-        let about = GatewayInfo {
-            name: "gateway".into(),
-            title: "Gateway".into(),
-            version: "1".into(),
-            instructions: String::new(),
-        };
-        let gateway = Gateway::worker(worker, about).build();
-        let (near, far) = tokio::io::duplex(1 << 20);
-        let (reader, writer) = split(far);
-        tokio::spawn(async move { gateway.serve(reader, writer).await.unwrap() });
-        let (reader, writer) = split(near);
-        Self {
-            lines: BufReader::new(reader).lines(),
-            writer,
-        }
-    }
-
     /// One that had its handshake.
     async fn greeted(worker: &Worker) -> Self {
-        let mut client = Self::of(worker);
-        let params = json!({
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"},
-        });
-        client
-            .says(json!({"id": 1, "method": "initialize", "params": params}))
-            .await;
-        let greeting = client.hears().await;
+        let mut client = client::Client::new(&gateway(worker));
+        let greeting = client.initialize("2025-11-25", json!({})).await;
         let tools = &greeting["result"]["capabilities"]["tools"];
         assert_eq!(*tools, json!({"listChanged": true}), "{greeting}");
-        client
-            .says(json!({"method": "notifications/initialized"}))
-            .await;
         // What comes after an answer comes after that was taken up.
-        client.says(json!({"id": 2, "method": "ping"})).await;
-        client.hears().await;
-        client
+        client.request_next("ping", json!({})).await;
+        Self(client)
     }
 
     /// One without a handshake, that listens.
     async fn listening(worker: &Worker) -> Self {
-        let mut client = Self::of(worker);
-        let params = json!({
-            "notifications": {"toolsListChanged": true},
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {},
-            },
-        });
-        client
-            .says(json!({"id": "l", "method": "subscriptions/listen", "params": params}))
-            .await;
-        let accepted = client.hears().await;
+        let mut client = client::Client::stateless(&gateway(worker), &json!({}));
+        let params = json!({"notifications": {"toolsListChanged": true}});
+        client.start_request("subscriptions/listen", params).await;
+        let accepted = client.receive().await;
         assert_eq!(
             accepted["params"]["notifications"],
             json!({"toolsListChanged": true})
         );
-        client
-    }
-
-    async fn says(&mut self, mut message: Value) {
-        message["jsonrpc"] = "2.0".into();
-        let line = format!("{message}\n");
-        self.writer.write_all(line.as_bytes()).await.unwrap();
-    }
-
-    async fn hears(&mut self) -> Value {
-        let line = tokio::time::timeout(Duration::from_secs(60), self.lines.next_line()).await;
-        serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap()
+        Self(client)
     }
 
     /// The next message that is not about the resources or prompts of servers, which come and go with their tools.
     async fn hears_of_tools(&mut self) -> Value {
         loop {
-            let message = self.hears().await;
+            let message = self.0.receive().await;
             let method = message["method"].as_str().unwrap_or_default();
             let lists =
                 ["resources", "prompts"].map(|list| format!("notifications/{list}/list_changed"));
@@ -117,7 +62,8 @@ impl Client {
 
     /// Nothing was told: what comes next is the answer to what is asked now.
     async fn is_told_nothing(&mut self) {
-        self.says(json!({"id": "next", "method": "ping"})).await;
+        let ping = json!({"jsonrpc": "2.0", "id": "next", "method": "ping"});
+        self.0.send(&ping).await;
         let next = self.hears_of_tools().await;
         assert_eq!(next["id"], "next", "{next}");
     }
@@ -137,10 +83,7 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
         Client::greeted(&worker).await,
         Client::listening(&worker).await,
     ];
-    assert_eq!(
-        text(does(&worker, "h__edit", "relist").await),
-        "listed anew"
-    );
+    assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
     for client in &mut clients {
         client.is_told().await;
     }
@@ -162,7 +105,7 @@ async fn clients_are_notified_of_lost_and_restored_servers() {
         Client::greeted(&worker).await,
         Client::listening(&worker).await,
     ];
-    let server: i32 = text(does(&worker, "h__edit", "pid").await).parse().unwrap();
+    let server: i32 = text(act(&worker, "h__edit", "pid").await).parse().unwrap();
     kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
     until(|| !offered(&worker)).await;
     for client in &mut clients {
@@ -188,10 +131,7 @@ async fn clients_without_access_to_a_server_get_no_notifications() {
         .await;
     let mut theirs = Client::greeted(&worker).await;
     let mut other = Client::greeted(&other).await;
-    assert_eq!(
-        text(does(&worker, "h__edit", "relist").await),
-        "listed anew"
-    );
+    assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
     theirs.is_told().await;
     other.is_told_nothing().await;
 }

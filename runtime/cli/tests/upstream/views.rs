@@ -2,22 +2,22 @@
 
 use bailiwick::view::{DenyView, View, ViewChannel, ViewSpec};
 use bailiwick::{Config, Policy, RuntimeBuilder, Worker};
+use bailiwick_test_support::upstream::{TestRuntime, allow_once, start, test_runtime};
 use serde_json::{Value, json};
 
 use crate::hostile_server::hostile;
-use crate::support::{Stage, stage, started, yes};
 
 /// Two servers of the same kind, and a worker that may use both; the person behind it, if there is one, allows what is asked.
-async fn two(person: bool) -> (Stage, Worker) {
-    let servers = started([hostile("h", "views"), hostile("other", "views")]).await;
+async fn two(person: bool) -> (TestRuntime, Worker) {
+    let servers = start([hostile("h", "views"), hostile("other", "views")]).await;
     let asking = |builder: RuntimeBuilder| {
         if person {
-            builder.approver(yes().0)
+            builder.approver(allow_once().0)
         } else {
             builder
         }
     };
-    let stage = stage(servers, asking).await;
+    let stage = test_runtime(servers, asking).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
@@ -29,7 +29,7 @@ async fn asked(link: &mut ViewChannel, method: &str, params: Value) -> Value {
 }
 
 /// A page of the server `h`.
-async fn page(stage: &Stage, worker: &Worker) -> (View, ViewChannel) {
+async fn page(stage: &TestRuntime, worker: &Worker) -> (View, ViewChannel) {
     let spec = ViewSpec::new("page").of_server(&stage.upstreams, "h");
     let (view, mut link) = worker.open_view(spec, DenyView).await.unwrap();
     asked(&mut link, "ui/initialize", json!({})).await;
@@ -101,8 +101,8 @@ async fn view_reads_follow_the_policy_and_are_audited() {
         (Policy::new().deny("read:mcp:h"), false),
         (Policy::new().ask("read:mcp:h"), false),
     ] {
-        let servers = started([hostile("h", "views")]).await;
-        let stage = stage(servers, |builder| {
+        let servers = start([hostile("h", "views")]).await;
+        let stage = test_runtime(servers, |builder| {
             let mut config = Config::new();
             config.allow = vec!["read:mcp".parse().unwrap()];
             builder.config(config)

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::client::{Place, hostile};
+use super::client::{Place, hostile, list};
 
 #[test]
 fn invalid_entries_are_named_with_the_reason() {
@@ -14,12 +14,12 @@ fn invalid_entries_are_named_with_the_reason() {
     });
     let place = Place::new(&json!({ "servers": servers }));
     let mut client = place.client(&[]);
-    let names = client.names("tools", "name");
+    let names = list(&mut client, "tools", "name");
     assert!(
         names.iter().all(|name| name.starts_with("notes__")),
         "{names:?}"
     );
-    let said = client.end();
+    let said = client.end().1;
     let hint = "the server `asks` is not used: the input `api-key` has no value, which /servers/asks/env/KEY names; set the \
                 variable `BAILIWICK_INPUT_API_KEY`";
     assert!(said.contains(hint), "{said}");
@@ -29,10 +29,10 @@ fn invalid_entries_are_named_with_the_reason() {
     );
     assert!(!said.contains("`off`"), "{said}");
     let with = [("BAILIWICK_INPUT_API_KEY", "secret")];
-    let mut client = place.client_with(&[], &with, json!({}));
-    let names = client.names("tools", "name");
+    let mut client = place.client_with(&[], &with, &json!({}));
+    let names = list(&mut client, "tools", "name");
     assert!(names.contains(&"asks__note".to_owned()), "{names:?}");
-    assert!(!client.end().contains("secret"));
+    assert!(!client.end().1.contains("secret"));
 }
 
 #[test]
@@ -75,17 +75,17 @@ fn shown_note(place: &Place) -> serde_json::Value {
 fn changed_tool_is_withheld_until_approval() {
     let place = with_changing_server();
     let offered = |name: &str| {
-        let names = place.client(&[]).names("tools", "name");
+        let names = list(&mut place.client(&[]), "tools", "name");
         names.iter().any(|it| it == name)
     };
     assert!(offered("notes__note"));
     place.write("changes", "description");
     let mut client = place.client(&[]);
-    let names = client.names("tools", "name");
+    let names = list(&mut client, "tools", "name");
     assert!(
         !names.contains(&"notes__note".to_owned()) && names.contains(&"notes__edit".to_owned())
     );
-    let said = client.end();
+    let said = client.end().1;
     assert!(
         said.contains("the tool `note` of the server `notes` is withheld: it changed"),
         "{said}"
@@ -120,10 +120,10 @@ fn changed_tool_is_withheld_until_approval() {
 fn approved_tool_is_offered_at_once() {
     let place = with_changing_server();
     let note = "notes__note".to_owned();
-    assert!(place.client(&[]).names("tools", "name").contains(&note));
+    assert!(list(&mut place.client(&[]), "tools", "name").contains(&note));
     place.write("changes", "description");
     let mut client = place.client(&["--allow", "read:mcp:notes"]);
-    assert!(!client.names("tools", "name").contains(&note));
+    assert!(!list(&mut client, "tools", "name").contains(&note));
     let call = json!({"name": note, "arguments": {}});
     let refused = client.request("tools/call", call.clone());
     assert!(refused.get("error").is_some(), "{refused}");
@@ -140,7 +140,7 @@ fn approved_tool_is_offered_at_once() {
         let message = client.receive();
         client.others.push(message);
     }
-    assert!(client.names("tools", "name").contains(&note));
+    assert!(list(&mut client, "tools", "name").contains(&note));
     let answered = client.result("tools/call", call);
     assert_eq!(answered["isError"], false, "{answered}");
 }
@@ -229,15 +229,7 @@ fn root_that_contains_the_pin_store_is_rejected() {
         );
     }
     let mut other = place.client(&["repo"]);
-    assert!(
-        other
-            .names("tools", "name")
-            .contains(&"read_file".to_owned())
-    );
+    assert!(list(&mut other, "tools", "name").contains(&"read_file".to_owned()));
     let mut elsewhere = place.client(&["--pins", "pins", "state"]);
-    assert!(
-        elsewhere
-            .names("tools", "name")
-            .contains(&"read_file".to_owned())
-    );
+    assert!(list(&mut elsewhere, "tools", "name").contains(&"read_file".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! Helpers: a runtime with a console, and a client of its API.
+//! A runtime with an approval page, and a client of its API.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,30 +12,34 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What came back.
+/// An HTTP response.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: String,
+pub struct Reply {
+    /// The status code.
+    pub status: u16,
+    /// The status line and the headers, in lower case.
+    pub head: String,
+    /// The body.
+    pub body: String,
 }
 
 impl Reply {
+    /// The body as JSON.
     #[track_caller]
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let read = serde_json::from_str(&self.body);
-        read.unwrap_or_else(|_| panic!("{self:?} is no JSON"))
+        read.unwrap_or_else(|_| panic!("{self:?} is not JSON"))
     }
 
-    /// The stable code of a refusal.
+    /// The code of an error.
     #[track_caller]
-    pub(crate) fn code(&self) -> String {
+    pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap().to_owned()
     }
 }
 
-/// Sends the lines of a head and a body to `address`, and reads until the other end closes.
-pub(crate) async fn raw(address: &str, head: &[&str], body: &str) -> Reply {
+/// Sends a request with these lines in its head, and reads the response until the server closes the connection.
+pub async fn raw(address: &str, head: &[&str], body: &str) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = head.join("\r\n");
     let length = body.len();
@@ -52,23 +56,33 @@ pub(crate) async fn raw(address: &str, head: &[&str], body: &str) -> Reply {
     }
 }
 
-/// A runtime over one tree, a worker that must ask before it writes, and a console.
-pub(crate) struct Stage {
-    pub(crate) runtime: Runtime,
-    pub(crate) people: Arc<GrantAuthority>,
-    pub(crate) worker: Worker,
-    pub(crate) temp: tempfile::TempDir,
-    pub(crate) console: Console,
-    pub(crate) page: Page,
+/// A runtime with one root, a worker that must ask before it writes, and an approval page.
+#[derive(Debug)]
+pub struct ConsoleServer {
+    /// The runtime.
+    pub runtime: Runtime,
+    /// The grants of the runtime.
+    pub people: Arc<GrantAuthority>,
+    /// The worker.
+    pub worker: Worker,
+    /// The directory with the root, `tree`, and the audit file, `audit`.
+    pub temp: tempfile::TempDir,
+    /// The server of the page.
+    pub console: Console,
+    /// The page.
+    pub page: Page,
 }
 
-/// What a page knows of its console.
-pub(crate) struct Page {
-    pub(crate) address: String,
-    pub(crate) token: String,
+/// A client of the API of an approval page.
+#[derive(Debug)]
+pub struct Page {
+    /// The address of the server.
+    pub address: String,
+    /// The token of the page.
+    pub token: String,
 }
 
-impl std::ops::Deref for Stage {
+impl std::ops::Deref for ConsoleServer {
     type Target = Page;
 
     fn deref(&self) -> &Page {
@@ -76,8 +90,9 @@ impl std::ops::Deref for Stage {
     }
 }
 
-impl Stage {
-    pub(crate) async fn new() -> Self {
+impl ConsoleServer {
+    /// Starts everything.
+    pub async fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir(temp.path().join("tree")).unwrap();
         let record = temp.path().join("audit");
@@ -107,26 +122,29 @@ impl Stage {
         }
     }
 
-    /// The page alone, once the runtime and its workers are gone.
-    pub(crate) async fn without_runtime(self) -> (Page, Console) {
+    /// Shuts the runtime down, and returns the page.
+    pub async fn without_runtime(self) -> (Page, Console) {
         self.runtime.shutdown().await;
         (self.page, self.console)
     }
 
-    /// A write that waits for a word.
-    pub(crate) async fn asks(&self, name: &str, content: &str) -> PendingCall {
+    /// Starts a write, which waits for approval.
+    pub async fn start_write(&self, name: &str, content: &str) -> PendingCall {
         match self.worker.begin(write(name, content)).await.unwrap() {
             CallProgress::Pending(pending) => *pending,
-            CallProgress::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+            CallProgress::Ended(outcome) => {
+                panic!("the write did not wait for approval: {outcome:?}")
+            }
         }
     }
 
-    pub(crate) fn on_disk(&self, name: &str) -> Option<String> {
+    /// The content of a file in the root.
+    pub fn on_disk(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.temp.path().join("tree").join(name)).ok()
     }
 
-    /// The answer of the page to the question of `pending`.
-    pub(crate) async fn answer(&self, pending: &PendingCall, answer: Value) -> Reply {
+    /// Answers the question of `pending` on the page.
+    pub async fn answer(&self, pending: &PendingCall, answer: Value) -> Reply {
         let question = pending.question().handle();
         let body = json!({ "question": question, "session": "talk", "answer": answer });
         self.post("/api/answer", &body).await
@@ -134,8 +152,8 @@ impl Stage {
 }
 
 impl Page {
-    /// The page of this address.
-    pub(crate) fn at(url: &str) -> Self {
+    /// A client of the page with this URL.
+    pub fn at(url: &str) -> Self {
         let (address, token) = url
             .strip_prefix("http://")
             .unwrap()
@@ -147,16 +165,19 @@ impl Page {
         }
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Reply {
+    /// Sends a GET request.
+    pub async fn get(&self, path: &str) -> Reply {
         let lines = self.lines("GET", path);
         raw(&self.address, &lines.each_ref().map(String::as_str), "").await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
+    /// Sends a POST request with a JSON body.
+    pub async fn post(&self, path: &str, body: &Value) -> Reply {
         self.post_text(path, &body.to_string()).await
     }
 
-    pub(crate) async fn post_text(&self, path: &str, body: &str) -> Reply {
+    /// Sends a POST request.
+    pub async fn post_text(&self, path: &str, body: &str) -> Reply {
         let lines = self.lines("POST", path);
         raw(&self.address, &lines.each_ref().map(String::as_str), body).await
     }
@@ -170,22 +191,23 @@ impl Page {
         ]
     }
 
-    pub(crate) async fn state(&self) -> Value {
+    /// What the page shows.
+    pub async fn state(&self) -> Value {
         self.get("/api/state").await.json()
     }
 }
 
-/// A call that writes `content` into a file.
-pub(crate) fn write(name: &str, content: &str) -> Call {
+/// A call that writes a file in the root.
+pub fn write(name: &str, content: &str) -> Call {
     let path = format!("/repo/{name}");
     let arguments = json!({ "path": path, "content": content, "mode": "overwrite" });
     Call::new("write_file", arguments)
 }
 
-/// Waits until what `look` says holds, as the page does: it looks again whenever it is told to.
-pub(crate) async fn until<F: Future<Output = bool>>(people: &GrantAuthority, look: impl Fn() -> F) {
+/// Waits until `condition` holds. It is checked again at each change of the grants or questions.
+pub async fn until<F: Future<Output = bool>>(people: &GrantAuthority, condition: impl Fn() -> F) {
     let mut changes = people.changes();
-    while !look().await {
+    while !condition().await {
         changes.next().await.unwrap();
     }
 }
