@@ -8,57 +8,33 @@
 )]
 
 use std::fmt::Display;
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
+use bailiwick_test_support::server::Server;
+use bailiwick_test_support::temp_files::{self, TempFiles};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// A server over stdio, and its client's ends of the standard streams.
-struct Client {
-    server: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
+
+/// Sends a line, and returns the next message.
+#[track_caller]
+fn ask(server: &mut Server, line: &impl Display) -> Value {
+    server.send(line);
+    server.receive()
 }
 
-impl Client {
-    /// Starts a server whose standard error is not read.
-    fn of(program: &mut Command) -> Self {
-        let mut server = program
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self {
-            input: server.stdin.take().unwrap(),
-            output: BufReader::new(server.stdout.take().unwrap()).lines(),
-            server,
-        }
-    }
-
-    /// Sends a line, and returns the next message.
-    #[track_caller]
-    fn ask(&mut self, line: &impl Display) -> Value {
-        writeln!(self.input, "{line}").unwrap();
-        self.next()
-    }
-
-    #[track_caller]
-    fn next(&mut self) -> Value {
-        serde_json::from_str(&self.output.next().unwrap().unwrap()).unwrap()
-    }
-
-    /// Ends the input, and returns how the server ended once it said all.
-    fn end(mut self) -> ExitStatus {
-        drop(self.input);
-        assert!(self.output.next().is_none());
-        self.server.wait().unwrap()
-    }
+/// Ends the input, and returns how the server ended, which sends nothing more.
+fn end(mut server: Server) -> ExitStatus {
+    server.close_input();
+    assert_eq!(server.try_receive(), None);
+    server.end().0
 }
 
 /// The handshake of a client called `me`.
@@ -70,29 +46,27 @@ fn initialize(capabilities: &Value) -> Value {
 }
 
 struct Place {
-    dir: tempfile::TempDir,
+    files: TempFiles,
 }
 
 impl Place {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("root")).unwrap();
-        Self { dir }
+        let files = TempFiles::new(&[]);
+        files.create_dir("root");
+        Self { files }
     }
 
     fn path(&self) -> &Path {
-        self.dir.path()
+        self.files.dir()
     }
 
     fn file(&self, name: &str, text: &str) {
-        std::fs::write(self.path().join(name), text).unwrap();
+        self.files.write(name, text);
     }
 
     /// `bailiwick COMMAND` here, without variables.
     fn command(&self, command: &str) -> Command {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_bailiwick"));
-        program.arg(command).env_clear().current_dir(self.path());
-        program
+        self.files.command(PROGRAM, &[command])
     }
 
     /// `bailiwick serve` here, with these arguments and without variables.
@@ -102,9 +76,9 @@ impl Place {
         program
     }
 
-    /// Starts the program here as a server over stdio.
-    fn client(&self, arguments: &[&str]) -> Client {
-        Client::of(&mut self.program(arguments))
+    /// Starts the program here as a server over stdio, whose standard error is not read.
+    fn client(&self, arguments: &[&str]) -> Server {
+        Server::start(self.program(arguments).stderr(Stdio::null()))
     }
 
     /// Runs `bailiwick serve` here, with these variables alone.
@@ -120,14 +94,7 @@ impl Place {
 
     #[track_caller]
     fn fails(&self, code: i32, arguments: &[&str], variables: &[(&str, &str)], expected: &[&str]) {
-        let output = self.run(arguments, variables);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{told}");
-        assert!(output.stdout.is_empty(), "{arguments:?}");
-        assert_eq!(told.lines().count(), 1, "{told}");
-        for part in expected {
-            assert!(told.contains(part), "`{part}` is not in: {told}");
-        }
+        temp_files::assert_fails(self.run(arguments, variables), code, expected);
     }
 
     /// The address is served, and told on standard error alone.
@@ -403,14 +370,14 @@ fn signal_ends_a_stdio_server_and_open_requests_are_answered() {
                 "io.modelcontextprotocol/clientCapabilities": {},
             }},
         });
-        let told = client.ask(&listen);
+        let told = ask(&mut client, &listen);
         assert!(told.to_string().contains("acknowledged"), "{told}");
-        send(&client.server, signal);
-        let answer = client.next();
+        send(client.process(), signal);
+        let answer = client.receive();
         assert_eq!(answer["id"], "l", "{answer}");
         // Its input is open still.
-        assert!(client.output.next().is_none());
-        assert_eq!(client.server.wait().unwrap().code(), Some(0));
+        assert!(client.try_receive().is_none());
+        assert_eq!(client.process().wait().unwrap().code(), Some(0));
     }
 }
 
@@ -697,14 +664,15 @@ fn calls_are_audited_and_stdout_has_only_messages() {
 fn one_reading_is_recorded(place: &Place, capabilities: &Value) {
     place.file("root/a.txt", "hello");
     let mut client = place.client(&["--audit", "audit.jsonl", "--log", "trace", "root"]);
-    client.ask(&initialize(capabilities));
-    let read = client.ask(
+    ask(&mut client, &initialize(capabilities));
+    let read = ask(
+        &mut client,
         &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
             "name": "read_file", "arguments": {"path": "a.txt"},
         }}),
     );
     assert_eq!(read["result"]["content"][0]["text"], "hello", "{read}");
-    assert!(client.end().success());
+    assert!(end(client).success());
     ended(place);
     let others = std::fs::read_dir(place.path()).unwrap().count();
     assert_eq!(others, 2, "the root and the one log");
@@ -718,13 +686,13 @@ fn audit_file_at_its_size_limit_fails_calls_but_not_the_server() {
     limited
         .env_clear()
         .args(["-c", "ulimit -f 16; exec \"$0\" \"$@\""])
-        .arg(env!("CARGO_BIN_EXE_bailiwick"))
+        .arg(PROGRAM)
         .arg("serve")
         .args(["--audit", "audit.jsonl", "--log", "off", "root"])
         .current_dir(place.path());
-    let mut client = Client::of(&mut limited);
+    let mut client = Server::start(limited.stderr(Stdio::null()));
     let mut codes = (0..1000).map(|_| {
-        let answer = client.ask(&STATELESS);
+        let answer = ask(&mut client, &STATELESS);
         let code = answer.pointer("/result/structuredContent/code");
         code.and_then(Value::as_str).map(str::to_owned)
     });
@@ -732,7 +700,7 @@ fn audit_file_at_its_size_limit_fails_calls_but_not_the_server() {
     let refused = codes.find(Option::is_some).flatten();
     assert_eq!(refused.as_deref(), Some("IO"));
     assert_eq!(codes.next().flatten().as_deref(), Some("IO"));
-    assert_eq!(client.end().signal(), None);
+    assert_eq!(end(client).signal(), None);
 }
 
 #[test]
@@ -745,10 +713,10 @@ fn audit_is_rotated_at_the_configured_size() {
         for _ in 0..2 {
             let mut client = place.client(&[&audit[..], bytes].concat());
             for _ in 0..10 {
-                let answer = client.ask(&STATELESS);
+                let answer = ask(&mut client, &STATELESS);
                 assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
             }
-            assert!(client.end().success());
+            assert!(end(client).success());
         }
         let verified = place.command("verify").arg("audit.jsonl").output().unwrap();
         let verified = String::from_utf8(verified.stdout).unwrap();
@@ -804,9 +772,9 @@ fn shutdown_of_the_shared_stateless_worker_is_audited() {
     let place = Place::new();
     place.file("root/a.txt", "hello");
     let mut client = place.client(&["--audit", "audit.jsonl", "root"]);
-    let answer = client.ask(&STATELESS);
+    let answer = ask(&mut client, &STATELESS);
     assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
-    assert!(client.end().success());
+    assert!(end(client).success());
     ended(&place);
 }
 
@@ -835,12 +803,14 @@ fn shutdown_of_the_shared_stateless_worker_is_audited_over_http() {
 /// What a server with these arguments says to a write outside its root, of a client called `me`.
 fn writing_outside(place: &Place, arguments: &[&str]) -> Value {
     let mut client = place.client(arguments);
-    client.ask(&initialize(&json!({})));
+    ask(&mut client, &initialize(&json!({})));
     let path = place.path().canonicalize().unwrap().join("outside/new");
     let call = json!({"name": "write_file", "arguments": {"path": path, "content": "x"}});
-    let answer =
-        client.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}));
-    assert!(client.end().success());
+    let answer = ask(
+        &mut client,
+        &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+    );
+    assert!(end(client).success());
     answer
 }
 
@@ -892,63 +862,54 @@ fn costly_policy(seed: u32, globs: usize) -> Value {
     json!({ "deny": (0..globs).map(glob).collect::<Vec<_>>() })
 }
 
+fn request(id: u32, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+/// The next responses.
+fn responses(server: &mut Server, count: u32) -> Vec<Value> {
+    let messages = std::iter::from_fn(|| server.try_receive());
+    let responses = messages.filter(|message| message.get("id").is_some());
+    responses.take(count as usize).collect()
+}
+
 #[test]
 fn largest_client_policies_do_not_retain_memory() {
     const LARGEST: usize = 79;
     const CALLS: u32 = 60;
     let place = Place::new();
-    let Client {
-        mut server,
-        mut input,
-        mut output,
-    } = place.client(&["root"]);
-    let hello = json!({
-        "protocolVersion": "2025-11-25", "capabilities": {},
-        "clientInfo": { "name": "stranger", "version": "1" },
-    });
-    let mut send = |id: u32, method: &str, params: Value| {
-        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        writeln!(input, "{message}").unwrap();
-    };
-    let mut answers = |count: u32| -> Vec<Value> {
-        let lines = output
-            .by_ref()
-            .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
-        let answers = lines.filter(|message: &Value| message.get("id").is_some());
-        answers.take(count as usize).collect()
-    };
+    let mut server = place.client(&["root"]);
+    server.initialize(&json!({}));
     let call =
         |policy| json!({ "name": "list_roots", "arguments": {}, "_meta": { "policy": policy } });
-    send(0, "initialize", hello);
-    answers(1);
-    send(1, "tools/call", call(costly_policy(0, LARGEST)));
-    assert_eq!(answers(1)[0]["result"]["isError"], json!(false));
-    let before = resident(&server);
+    let first = server.result("tools/call", call(costly_policy(0, LARGEST)));
+    assert_eq!(first["isError"], json!(false));
+    let before = resident(server.process());
     for seed in 1..=CALLS {
-        send(seed, "tools/call", call(costly_policy(seed, LARGEST)));
+        let params = call(costly_policy(seed, LARGEST));
+        server.send(&request(seed, "tools/call", params));
     }
-    for answer in answers(CALLS) {
+    for answer in responses(&mut server, CALLS) {
         assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
     }
     for seed in 1..=CALLS {
         let policy = costly_policy(CALLS + seed, LARGEST);
-        send(seed, "tools/list", json!({ "_meta": { "policy": policy } }));
+        let params = json!({ "_meta": { "policy": policy } });
+        server.send(&request(seed, "tools/list", params));
     }
-    for answer in answers(CALLS) {
+    for answer in responses(&mut server, CALLS) {
         assert!(answer["result"]["tools"].is_array(), "{answer}");
     }
-    let grown = resident(&server).saturating_sub(before);
+    let grown = resident(server.process()).saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more than before");
     // One glob more is refused, and so is a list that is far too long.
     for globs in [LARGEST + 1, 5_000] {
-        send(1, "tools/call", call(costly_policy(0, globs)));
-        let refused = &answers(1)[0]["error"];
+        let refused = server.request("tools/call", call(costly_policy(0, globs)));
+        let refused = &refused["error"];
         assert_eq!(refused["code"], -32602, "{refused}");
         assert_eq!(refused["data"]["kind"], "policy_invalid");
         assert_eq!(refused["data"]["field"], "/deny");
     }
-    drop(input);
-    server.wait().unwrap();
 }
 
 /// The ways of clients to start the program that a document shows, as command lines.
@@ -1009,9 +970,9 @@ fn client_configurations_of_the_guide_start_the_program() {
         assert!(arguments.contains(&"root".to_owned()), "{command:?}");
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let mut client = place.client(&arguments);
-        let answer = client.ask(&initialize(&json!({})));
+        let answer = ask(&mut client, &initialize(&json!({})));
         assert!(answer["result"]["serverInfo"].is_object(), "{answer}");
-        assert!(client.end().success(), "{command:?}");
+        assert!(end(client).success(), "{command:?}");
     }
 }
 
@@ -1034,10 +995,7 @@ fn missing_or_unknown_command_is_rejected() {
     let place = Place::new();
     let output = |mut command: Command| command.output().unwrap();
     for (refused, part) in [
-        (
-            output(Command::new(env!("CARGO_BIN_EXE_bailiwick"))),
-            "missing command",
-        ),
+        (output(Command::new(PROGRAM)), "missing command"),
         (output(place.command("./root")), "./root"),
         (output(place.command("--read-only")), "--read-only"),
     ] {

@@ -7,7 +7,7 @@
 )]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use bailiwick::audit::AuditFileFault;
 use bailiwick::permission::{
@@ -16,10 +16,14 @@ use bailiwick::permission::{
 use bailiwick::{
     Answer, JsonLines, Policy, Question, Runtime, Scripted, VirtualPath, Worker, WorkerSpec,
 };
+use bailiwick_test_support::temp_files::{self, TempFiles};
 use serde_json::{Value, json};
 
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
+
 struct Place {
-    dir: tempfile::TempDir,
+    files: TempFiles,
 }
 
 /// The file, once the run before has let it go; a program that another test starts has a copy of it until it runs.
@@ -51,13 +55,13 @@ async fn write(worker: &Worker, path: &str) -> bool {
 
 impl Place {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join("repo/src")).unwrap();
-        Self { dir }
+        let files = TempFiles::new(&[]);
+        files.create_dir("repo/src");
+        Self { files }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.files.path(name)
     }
 
     /// A runtime that records in `audit.jsonl`, in which one worker writes each of these.
@@ -96,32 +100,17 @@ impl Place {
     }
 
     fn tell(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_bailiwick"))
-            .args(arguments)
-            .env_clear()
-            .current_dir(self.dir.path())
-            .output()
-            .unwrap()
+        self.files.command(PROGRAM, arguments).output().unwrap()
     }
 
     #[track_caller]
     fn told(&self, arguments: &[&str]) -> String {
-        let output = self.tell(arguments);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), error.as_str()), (Some(0), ""));
-        String::from_utf8(output.stdout).unwrap()
+        temp_files::stdout(self.tell(arguments))
     }
 
     #[track_caller]
     fn refused(&self, arguments: &[&str], code: i32, parts: &[&str]) {
-        let output = self.tell(arguments);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{error}");
-        assert!(output.stdout.is_empty());
-        assert_eq!(error.lines().count(), 1, "{error}");
-        for part in parts {
-            assert!(error.contains(part), "`{part}` is not in: {error}");
-        }
+        temp_files::assert_fails(self.tell(arguments), code, parts);
     }
 
     fn lines(&self, arguments: &[&str]) -> Vec<Value> {
@@ -667,7 +656,7 @@ async fn invalid_grant_store_is_named_and_left_unchanged() {
         std::fs::write(place.path("damaged"), damaged).unwrap();
         refused("damaged", &["damaged` is damaged"]);
     }
-    let entries = std::fs::read_dir(place.dir.path()).unwrap();
+    let entries = std::fs::read_dir(place.files.dir()).unwrap();
     let mut names: Vec<_> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
