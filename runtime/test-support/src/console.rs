@@ -9,52 +9,9 @@ use bailiwick::{
     Call, Deferred, GrantAuthority, JsonLines, PendingCall, Policy, Runtime, Worker, WorkerSpec,
 };
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
-/// An HTTP response.
-#[derive(Debug)]
-pub struct Reply {
-    /// The status code.
-    pub status: u16,
-    /// The status line and the headers, in lower case.
-    pub head: String,
-    /// The body.
-    pub body: String,
-}
-
-impl Reply {
-    /// The body as JSON.
-    #[track_caller]
-    pub fn json(&self) -> Value {
-        let read = serde_json::from_str(&self.body);
-        read.unwrap_or_else(|_| panic!("{self:?} is not JSON"))
-    }
-
-    /// The code of an error.
-    #[track_caller]
-    pub fn code(&self) -> String {
-        self.json()["code"].as_str().unwrap().to_owned()
-    }
-}
-
-/// Sends a request with these lines in its head, and reads the response until the server closes the connection.
-pub async fn raw(address: &str, head: &[&str], body: &str) -> Reply {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let head = head.join("\r\n");
-    let length = body.len();
-    let request = format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Reply {
-        status,
-        head: head.to_ascii_lowercase(),
-        body: body.to_owned(),
-    }
-}
+use crate::http::{Response, send};
 
 /// A runtime with one root, a worker that must ask before it writes, and an approval page.
 #[derive(Debug)]
@@ -144,7 +101,7 @@ impl ConsoleServer {
     }
 
     /// Answers the question of `pending` on the page.
-    pub async fn answer(&self, pending: &PendingCall, answer: Value) -> Reply {
+    pub async fn answer(&self, pending: &PendingCall, answer: Value) -> Response {
         let question = pending.question().handle();
         let body = json!({ "question": question, "session": "talk", "answer": answer });
         self.post("/api/answer", &body).await
@@ -166,20 +123,20 @@ impl Page {
     }
 
     /// Sends a GET request.
-    pub async fn get(&self, path: &str) -> Reply {
+    pub async fn get(&self, path: &str) -> Response {
         let lines = self.lines("GET", path);
-        raw(&self.address, &lines.each_ref().map(String::as_str), "").await
+        send(&self.address, &lines.each_ref().map(String::as_str), "").await
     }
 
     /// Sends a POST request with a JSON body.
-    pub async fn post(&self, path: &str, body: &Value) -> Reply {
+    pub async fn post(&self, path: &str, body: &Value) -> Response {
         self.post_text(path, &body.to_string()).await
     }
 
     /// Sends a POST request.
-    pub async fn post_text(&self, path: &str, body: &str) -> Reply {
+    pub async fn post_text(&self, path: &str, body: &str) -> Response {
         let lines = self.lines("POST", path);
-        raw(&self.address, &lines.each_ref().map(String::as_str), body).await
+        send(&self.address, &lines.each_ref().map(String::as_str), body).await
     }
 
     fn lines(&self, method: &str, path: &str) -> [String; 4] {

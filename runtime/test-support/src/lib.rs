@@ -22,6 +22,8 @@ pub mod client;
 pub mod console;
 pub mod embedded_server;
 pub mod file_tools;
+#[cfg(feature = "runtime")]
+pub mod http;
 pub mod invalid_server;
 pub mod npm;
 pub mod playwright;

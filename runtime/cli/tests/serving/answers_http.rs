@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::gateway::{Http, Rate, Trust};
+use bailiwick_test_support::http::Response;
 use bailiwick_test_support::workspace::Workspace;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -18,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::answers::{ERAS, Era};
 use crate::fuzz::cases;
-use crate::http::{ACCEPT, JSON, Reply, Served, request};
+use crate::http::{ACCEPT, JSON, Served, request};
 
 /// How many bodies are sent at a time; with three requests in each, fewer than a session may have open.
 const AT_ONCE: usize = 64;
@@ -170,7 +171,7 @@ async fn abandoned(address: SocketAddr, headers: &[(&str, &str)], body: &str, se
 }
 
 /// Reads the answer a byte at a time.
-async fn slowly(address: SocketAddr, headers: &[(&str, &str)], body: &str) -> Reply {
+async fn slowly(address: SocketAddr, headers: &[(&str, &str)], body: &str) -> Response {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut text = format!("POST /mcp HTTP/1.0\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {
@@ -184,10 +185,10 @@ async fn slowly(address: SocketAddr, headers: &[(&str, &str)], body: &str) -> Re
     while stream.read(&mut byte).await.unwrap() == 1 {
         answer.push(byte[0]);
     }
-    Reply::parse(std::str::from_utf8(&answer).unwrap()).unwrap()
+    Response::parse(std::str::from_utf8(&answer).unwrap()).unwrap()
 }
 
-async fn send(server: &Served, era: Era, session: &str, sent: &Sent) -> Option<Reply> {
+async fn send(server: &Served, era: Era, session: &str, sent: &Sent) -> Option<Response> {
     let host = server.host();
     let mut headers = vec![("Host", host.as_str()), JSON, ACCEPT];
     match era {
@@ -217,7 +218,7 @@ async fn send(server: &Served, era: Era, session: &str, sent: &Sent) -> Option<R
 }
 
 /// Checks what came back for one request; `several` have its id, and some are `cancelled`.
-fn check(era: Era, sent: &Sent, reply: &Reply, several: bool, cancelled: bool) {
+fn check(era: Era, sent: &Sent, reply: &Response, several: bool, cancelled: bool) {
     let mut messages = reply.messages();
     let told = || format!("{:?} `{}`: {reply:?}", sent.kind, sent.id);
     let is_batch = era == Era::Batches && !matches!(sent.kind, Kind::Broken | Kind::Large);
@@ -276,7 +277,7 @@ fn check(era: Era, sent: &Sent, reply: &Reply, several: bool, cancelled: bool) {
 }
 
 /// Listens to what a session tells outside its requests, until it ends.
-fn listen(server: &Served, session: &str) -> JoinHandle<Reply> {
+fn listen(server: &Served, session: &str) -> JoinHandle<Response> {
     let (address, host, session) = (server.address, server.host(), session.to_owned());
     tokio::spawn(async move {
         let headers = [

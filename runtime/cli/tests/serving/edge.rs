@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bailiwick::gateway::{Http, Token, Trust};
 use bailiwick_test_support::client::Client;
+use bailiwick_test_support::http::Response;
 use bailiwick_test_support::workspace::Workspace;
 use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::http::{ACCEPT, JSON, Reply, Served, about, initialize, request, served, stateless};
+use crate::http::{ACCEPT, JSON, Served, about, initialize, request, served, stateless};
 
 /// How long a server on a busy machine may take for what is bounded to far less.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +28,7 @@ async fn begun(address: SocketAddr, text: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-async fn under(server: &Served, lines: &[(&str, &str)], token: Option<&str>) -> Reply {
+async fn under(server: &Served, lines: &[(&str, &str)], token: Option<&str>) -> Response {
     let bearer = token.map(|token| format!("Bearer {token}"));
     let mut all = vec![JSON, ACCEPT];
     all.extend(lines);
@@ -134,7 +135,7 @@ async fn request_target_must_not_name_another_host() {
              Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let reply = Reply::parse(&begun(server.address, &text).await).unwrap();
+        let reply = Response::parse(&begun(server.address, &text).await).unwrap();
         assert_eq!(reply.status, status, "{target}: {reply:?}");
     }
 }
@@ -286,7 +287,7 @@ async fn cors_allows_only_configured_origins() {
     };
     let allowed = preflight(origin, &own).await;
     assert_eq!(allowed.status, 204, "{allowed:?}");
-    let header = |reply: &Reply, name: &str| reply.header(name).unwrap_or_default().to_owned();
+    let header = |reply: &Response, name: &str| reply.header(name).unwrap_or_default().to_owned();
     assert_eq!(header(&allowed, "access-control-allow-origin"), origin);
     assert_eq!(
         header(&allowed, "access-control-allow-headers"),
@@ -377,7 +378,7 @@ async fn slow_request_is_disconnected() {
         let text = format!(
             "POST /mcp HTTP/1.1\r\nHost: {own}\r\nContent-Type: application/json\r\n{length}\r\n\r\n5\r\n"
         );
-        let reply = Reply::parse(&begun(server.address, &text).await).unwrap();
+        let reply = Response::parse(&begun(server.address, &text).await).unwrap();
         assert_eq!(reply.status, 408, "{reply:?}");
     }
     let whole = server.right(&[], &initialize()).await;
@@ -415,7 +416,7 @@ async fn single_tool_description_matches_the_list() {
 }
 
 /// The body that a client sends which does everything else right, as it is.
-async fn said(server: &Served, lines: &[(&str, &str)], body: &str) -> Reply {
+async fn said(server: &Served, lines: &[(&str, &str)], body: &str) -> Response {
     let host = server.host();
     let mut all = vec![("Host", host.as_str()), JSON, ACCEPT];
     all.extend(lines);

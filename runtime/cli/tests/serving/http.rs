@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bailiwick::gateway::{Endpoint, Gateway, GatewayInfo, Http, HttpError, Token, Trust};
 use bailiwick_test_support::client::Client;
+use bailiwick_test_support::http::{Response, send};
 use bailiwick_test_support::server::Server;
 use bailiwick_test_support::workspace::Workspace;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -22,58 +22,6 @@ pub(crate) const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     _stop: DropGuard,
-}
-
-/// What came back.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    headers: Vec<(String, String)>,
-    pub(crate) body: String,
-}
-
-impl Reply {
-    /// What the server sent until it closed; none if that is no whole answer.
-    pub(crate) fn parse(answer: &str) -> Option<Self> {
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let mut lines = head.lines();
-        let status = lines.next()?.split(' ').nth(1)?;
-        let headers = lines.map(|line| {
-            let (name, value) = line.split_once(':').unwrap();
-            (name.to_ascii_lowercase(), value.trim().to_owned())
-        });
-        Some(Self {
-            status: status.parse().unwrap(),
-            headers: headers.collect(),
-            body: body.to_owned(),
-        })
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    /// The messages in the body, be that JSON, a batch or a stream of events.
-    pub(crate) fn messages(&self) -> Vec<Value> {
-        let lines = self.body.lines();
-        let texts = lines.map(|line| line.strip_prefix("data:").unwrap_or(line));
-        texts
-            .filter_map(|text| serde_json::from_str::<Value>(text).ok())
-            .flat_map(|message| match message {
-                Value::Array(batch) => batch,
-                message => vec![message],
-            })
-            .filter(Value::is_object)
-            .collect()
-    }
-
-    /// The first answer in the body.
-    pub(crate) fn message(&self) -> Value {
-        let mut answers = self.messages().into_iter();
-        let answer = answers.find(|message| message.get("id").is_some());
-        answer.unwrap_or_else(|| panic!("{self:?}"))
-    }
 }
 
 impl Served {
@@ -107,12 +55,12 @@ impl Served {
         self.address.to_string()
     }
 
-    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Response {
         request(self.address, "POST", headers, &body.to_string()).await
     }
 
     /// A request of a client that does everything right, with `headers` besides.
-    pub(crate) async fn right(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+    pub(crate) async fn right(&self, headers: &[(&str, &str)], body: &Value) -> Response {
         let host = self.host();
         let mut all = vec![("Host", host.as_str()), JSON, ACCEPT];
         all.extend(headers);
@@ -143,7 +91,7 @@ pub(crate) async fn request(
     method: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Reply {
+) -> Response {
     request_at(address, method, "/mcp", headers, body).await
 }
 
@@ -153,23 +101,14 @@ async fn request_at(
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Reply {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut text = format!(
-        "{method} {path} HTTP/1.0\r\nContent-Length: {}\r\n",
-        body.len()
-    );
-    for (name, value) in headers {
-        text += &format!("{name}: {value}\r\n");
-    }
-    text += "\r\n";
-    stream.write_all(text.as_bytes()).await.unwrap();
-    // A server that refuses a body may close before it read all of it.
-    let _ = stream.write_all(body.as_bytes()).await;
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
-    let answer = String::from_utf8(answer).unwrap();
-    Reply::parse(&answer).unwrap_or_else(|| panic!("no answer: {answer}"))
+) -> Response {
+    let headers = headers.iter();
+    let headers = headers.map(|(name, value)| format!("{name}: {value}"));
+    let head: Vec<_> = std::iter::once(format!("{method} {path} HTTP/1.0"))
+        .chain(headers)
+        .collect();
+    let head: Vec<_> = head.iter().map(String::as_str).collect();
+    send(address, &head, body).await
 }
 
 pub(crate) fn initialize() -> Value {
@@ -200,7 +139,7 @@ pub(crate) async fn stateless(
     token: Option<&str>,
     method: &str,
     params: Value,
-) -> Reply {
+) -> Response {
     let (request, headers) = modern(method, params);
     let bearer = token.map(|token| format!("Bearer {token}"));
     let mut all: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
