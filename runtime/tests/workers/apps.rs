@@ -7,13 +7,14 @@ use std::time::Instant;
 use bailiwick::permission::Lifetime;
 use bailiwick::view::{DenyView, View, ViewError, ViewEvent, ViewSpec, ViewState};
 use bailiwick::{Answer, Code, Origin, Policy, Scripted};
+use bailiwick_test_support::cases;
 use serde_json::{Value, json};
 
+use super::at;
 use super::guest::{
     Host, PATIENCE, apps, echo, listed, names, offered, offering, opened, quick, says, tool, until,
     worker, yes,
 };
-use super::{at, rounds};
 
 #[tokio::test]
 async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
@@ -116,7 +117,7 @@ async fn two_views_of_one_app_are_two() {
 async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
-    for _ in 0..rounds(50) {
+    for _ in 0..cases(50) {
         let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
         let once = |is: fn(&View) -> bool| {
             let (view, worker) = (view.clone(), worker.clone());

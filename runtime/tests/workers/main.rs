@@ -109,12 +109,6 @@ impl Stage {
     }
 }
 
-/// How often a race is run.
-fn rounds(default: u32) -> u32 {
-    let asked = std::env::var("BAILIWICK_CASES").ok();
-    asked.map_or(default, |rounds| rounds.parse().unwrap())
-}
-
 fn at(path: &str) -> Value {
     json!({ "path": path })
 }
