@@ -174,7 +174,8 @@ impl Client {
     /// The next line; `None` if the gateway disconnected.
     pub async fn receive_line(&mut self) -> Option<String> {
         let line = tokio::time::timeout(TIMEOUT, self.output.next_line()).await;
-        line.expect("no message within 60 s").unwrap()
+        line.unwrap_or_else(|_| panic!("no message within 60 s"))
+            .unwrap()
     }
 
     /// The next message.

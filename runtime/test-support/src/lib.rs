@@ -3,7 +3,6 @@
 //! A helper that needs the program under test takes its path, which cargo tells only to the integration tests of `bailiwick-cli`.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,

@@ -106,6 +106,9 @@ pub fn allow_once() -> (Scripted, Arc<Mutex<Vec<Question>>>) {
 }
 
 /// Calls a tool of an embedded server with the action `action`.
+///
+/// # Errors
+/// The error of the call.
 pub async fn act(worker: &Worker, tool: &str, action: &str) -> Result<Outcome, CallError> {
     worker.call(tool, json!({ "do": action })).await
 }
