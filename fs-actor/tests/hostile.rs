@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bailiwick::effect::ContentHash;
 use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec, is_deceptive};
+use bailiwick_test_support::cases;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
@@ -148,9 +149,7 @@ async fn special_and_endless_files_are_refused_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_writers_lose_no_update() {
     const WRITERS: usize = 8;
-    let asked = std::env::var("BAILIWICK_CASES").ok();
-    let cases: usize = asked.and_then(|text| text.parse().ok()).unwrap_or(20_000);
-    let each = (cases / 1_000).min(1_000);
+    let each = (cases(20_000) / 1_000).min(1_000);
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("n"), "0").unwrap();
     let (_runtime, worker) = worker(temp.path()).await;

@@ -10,7 +10,6 @@
     reason = "tests create and check files directly"
 )]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use std::path::{Path, PathBuf};
 use bailiwick::{
     Call, CallError, CallMeta, Code, Config, Outcome, Policy, Runtime, Worker, WorkerSpec,
 };
+use bailiwick_test_support::temp_files::snapshot;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -111,7 +111,7 @@ impl Stage {
 
     /// Checks that a call is refused and changes nothing. A call that a person may allow can be previewed.
     async fn refused(&self, tool: &str, arguments: Value) -> CallError {
-        let before = tree(self.temp.path());
+        let before = snapshot(self.temp.path());
         let named = format!("{tool} {arguments}");
         let error = self.call(tool, arguments.clone()).await;
         let error = error
@@ -120,7 +120,7 @@ impl Stage {
         let preview = self.worker.preview(tool, self.placed(arguments)).await;
         let previewed = preview.is_ok() && error.code() != Code::ScopeRequired;
         assert!(!previewed, "{named} can be previewed");
-        assert_eq!(tree(self.temp.path()), before, "{named}");
+        assert_eq!(snapshot(self.temp.path()), before, "{named}");
         let refusals = [
             Code::PermissionDenied,
             Code::NotFound,
@@ -130,28 +130,6 @@ impl Stage {
         assert!(refusals.contains(&error.code()), "{named}: {error}");
         error
     }
-}
-
-/// All paths, with the content of files and the target of links.
-fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![top.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let kind = fs::symlink_metadata(&path).unwrap();
-            let what = if kind.is_symlink() {
-                fs::read_link(&path).unwrap().display().to_string()
-            } else if kind.is_dir() {
-                folders.push(path.clone());
-                "directory".to_owned()
-            } else {
-                fs::read_to_string(&path).unwrap()
-            };
-            found.insert(path, what);
-        }
-    }
-    found
 }
 
 /// A call of each writing tool that changes `file`.
@@ -209,9 +187,9 @@ async fn nested_writable_root_and_outer_root_allow_every_change() {
     for file in ["repo/vendor/out/o", "repo/pkg/p"] {
         for (tool, arguments) in changes(file) {
             let stage = Stage::new(Policy::new()).await;
-            let before = tree(stage.temp.path());
+            let before = snapshot(stage.temp.path());
             stage.call(tool, arguments).await.unwrap();
-            assert_ne!(tree(stage.temp.path()), before, "{tool} {file}");
+            assert_ne!(snapshot(stage.temp.path()), before, "{tool} {file}");
         }
     }
 }

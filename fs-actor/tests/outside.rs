@@ -13,6 +13,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use bailiwick_test_support::cases;
 use proptest::prelude::*;
 
 use bailiwick::permission::{AuthorityError, GrantHolder, Lifetime, NewGrant};
@@ -573,7 +574,7 @@ async fn refusals(replay: &Replay, tool: &str, arguments: &Value) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(cases(256)))]
 
     /// Each call is refused once for the needs it names, and once more for entries of trees that could not be read
     /// before. Moves between two paths outside the roots are excluded: they read nothing, so they cannot name what they
@@ -618,10 +619,4 @@ proptest! {
             assert!(refused <= most, "{tool} {arguments}: refused {refused} times");
         });
     }
-}
-
-/// Number of trees.
-fn cases() -> u32 {
-    let said = std::env::var("BAILIWICK_CASES").ok();
-    said.and_then(|cases| cases.parse().ok()).unwrap_or(256)
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick_test_support::cases;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
@@ -20,8 +21,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// Minimum number of calls per tool: `BAILIWICK_CASES` over 40, else 500.
 fn tries() -> usize {
-    let asked = std::env::var("BAILIWICK_CASES").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(20_000) / 40
+    cases(20_000) / 40
 }
 
 /// Exchanges each pair until dropped.

@@ -9,14 +9,9 @@ use std::fs;
 use std::path::Path;
 
 use bailiwick::{Code, Content, Outcome, Policy, Runtime, Worker, WorkerSpec, escape};
+use bailiwick_test_support::cases;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-
-/// Number of cases of the property test.
-fn cases() -> u32 {
-    let cases = std::env::var("BAILIWICK_CASES").ok();
-    cases.and_then(|cases| cases.parse().ok()).unwrap_or(64)
-}
 
 async fn worker(root: &Path) -> (Runtime, Worker) {
     let builder = Runtime::builder().root("r", root);
@@ -308,7 +303,7 @@ fn check(tool: &str, outcome: &Outcome) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases(64)) })]
 
     #[test]
     fn text_and_structured_content_are_equivalent(

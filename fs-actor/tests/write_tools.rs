@@ -5,14 +5,14 @@
     reason = "tests create and check files directly"
 )]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bailiwick::effect::{ContentHash, Op};
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
 use bailiwick::{CallError, Code, GrantAuthority, Outcome, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick_test_support::temp_files::snapshot;
 use serde_json::{Value, json};
 
 struct Stage {
@@ -81,35 +81,17 @@ impl Stage {
     ) -> impl Future<Output = CallError> {
         let caller = std::panic::Location::caller();
         async move {
-            let before = tree(self.temp.path());
+            let before = snapshot(self.temp.path());
             let error = self.worker.call(tool, arguments).await.err();
             assert_eq!(
                 error.as_ref().map(CallError::code),
                 Some(code),
                 "{caller}: {error:?}"
             );
-            assert_eq!(tree(self.temp.path()), before, "{caller}");
+            assert_eq!(snapshot(self.temp.path()), before, "{caller}");
             error.unwrap()
         }
     }
-}
-
-fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let kind = path.symlink_metadata().unwrap().file_type();
-        if kind.is_dir() {
-            found.extend(tree(&path));
-            found.insert(path, b"directory".to_vec());
-        } else if kind.is_file() {
-            let bytes = fs::read(&path).unwrap();
-            found.insert(path, bytes);
-        } else {
-            found.insert(path, b"other".to_vec());
-        }
-    }
-    found
 }
 
 const FILES: [(&str, &str); 4] = [
@@ -178,13 +160,13 @@ async fn preview_changes_nothing_and_equals_the_call() {
         ("move", json!({"from": "/r/c", "to": "/r/moved"})),
         ("delete", json!({"path": "/r/moved", "recursive": true})),
     ] {
-        let before = tree(stage.temp.path());
+        let before = snapshot(stage.temp.path());
         let preview = stage.worker.preview(tool, arguments.clone()).await.unwrap();
-        assert_eq!(tree(stage.temp.path()), before, "{tool}");
+        assert_eq!(snapshot(stage.temp.path()), before, "{tool}");
         let outcome = stage.call(tool, arguments).await.unwrap();
         assert_eq!(preview.changes, outcome.changes, "{tool}");
         assert_eq!(preview.reply.content, outcome.reply.content, "{tool}");
-        assert_ne!(tree(stage.temp.path()), before, "{tool}");
+        assert_ne!(snapshot(stage.temp.path()), before, "{tool}");
     }
 }
 
@@ -266,9 +248,9 @@ async fn denied_destination_is_not_written_by_any_tool() {
         ("move", json!({"from": "/r/f", "to": "/r/secret/f"})),
         ("copy", json!({"from": "/r/d/e", "to": "/r/secret/e"})),
     ] {
-        let before = tree(stage.temp.path());
+        let before = snapshot(stage.temp.path());
         assert!(stage.call(tool, arguments).await.is_err(), "{tool}");
-        assert_eq!(tree(stage.temp.path()), before);
+        assert_eq!(snapshot(stage.temp.path()), before);
     }
 }
 
@@ -440,9 +422,9 @@ async fn links_to_outside_are_never_written_through() {
                 json!({"path": path, "create_parents": true}),
             ),
         ] {
-            let before = tree(stage.temp.path());
+            let before = snapshot(stage.temp.path());
             assert!(stage.call(tool, arguments).await.is_err(), "{tool} {path}");
-            assert_eq!(tree(stage.temp.path()), before, "{tool} {path}");
+            assert_eq!(snapshot(stage.temp.path()), before, "{tool} {path}");
         }
     }
     symlink("f", stage.host("root/inside")).unwrap();
@@ -706,11 +688,8 @@ async fn copy_excludes_temporary_files_of_other_writers() {
         (&told["entries"], &told["left_out"], &told["bytes"]),
         (&4.into(), &1.into(), &2.into())
     );
-    let copy = tree(&stage.host("root/x"));
-    let names: Vec<_> = copy
-        .keys()
-        .map(|name| name.strip_prefix(stage.host("root/x")).unwrap().to_owned())
-        .collect();
+    let copy = snapshot(&stage.host("root/x"));
+    let names: Vec<_> = copy.into_keys().collect();
     let expected = [".bailiwick-notes.tmp", "a", "e"].map(PathBuf::from);
     assert_eq!(names, expected);
     assert_eq!(stage.read(&unfinished), "half");

@@ -5,12 +5,11 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-#[path = "support/playwright.rs"]
-mod playwright;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use bailiwick_test_support::playwright;
 
 /// Runs a program of the installed packages.
 #[track_caller]

@@ -12,9 +12,6 @@ mod app;
 mod client;
 #[path = "hr_dashboard/page.rs"]
 mod page;
-#[cfg(feature = "interop")]
-#[path = "../../../ui-assets/tests/support/playwright.rs"]
-mod playwright;
 #[path = "../examples/hr_dashboard/server.rs"]
 mod server;
 

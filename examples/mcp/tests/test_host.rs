@@ -16,22 +16,22 @@
 mod api;
 #[path = "../examples/test_host/app.rs"]
 mod app;
-#[path = "../../../runtime/cli/tests/checking/expected.rs"]
-mod expected;
 #[cfg(feature = "interop")]
 #[path = "test_host/others.rs"]
 mod others;
-#[path = "../../../runtime/cli/tests/checking/wrong.rs"]
-mod wrong;
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bailiwick_test_support::checks::{Checks, expected, outcomes};
+use bailiwick_test_support::invalid_server;
 use serde_json::{Value, json};
 
-use expected::{Checks, expected, outcomes};
-use wrong::wrong;
+#[test]
+fn invalid_server_process() {
+    invalid_server::serve();
+}
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -125,8 +125,7 @@ async fn serving(arguments: &[&str]) -> app::TestHost {
 
 #[tokio::test]
 async fn server_ends_with_its_host_even_if_it_ignores_the_end_of_input() {
-    let server = wrong();
-    let server = server.each_ref().map(String::as_str);
+    let server = invalid_server::command("invalid_server_process");
     for stay in ["", "1"] {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("pid");

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bailiwick::{CallError, Outcome, Policy, Runtime, ToolInfo, Worker, WorkerSpec};
+use bailiwick_test_support::temp_files::snapshot;
 use serde_json::Value;
 
 pub(crate) struct Repo {
@@ -55,22 +56,7 @@ impl Repo {
 
     /// All files and directories, with the content of files.
     pub(crate) fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let mut found = BTreeMap::new();
-        gather(self.host(), self.host(), &mut found);
-        found
-    }
-}
-
-fn gather(top: &Path, folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.strip_prefix(top).unwrap().to_owned();
-        if path.is_dir() {
-            gather(top, &path, found);
-            found.insert(name, b"directory".to_vec());
-        } else {
-            found.insert(name, fs::read(&path).unwrap());
-        }
+        snapshot(self.host())
     }
 }
 

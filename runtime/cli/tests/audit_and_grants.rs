@@ -7,7 +7,7 @@
 )]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use bailiwick::audit::AuditFileFault;
 use bailiwick::permission::{
@@ -16,14 +16,18 @@ use bailiwick::permission::{
 use bailiwick::{
     Answer, JsonLines, Policy, Question, Runtime, Scripted, VirtualPath, Worker, WorkerSpec,
 };
+use bailiwick_test_support::temp_files::{self, TempFiles};
 use serde_json::{Value, json};
 
-struct Workspace {
-    dir: tempfile::TempDir,
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
+
+struct Place {
+    files: TempFiles,
 }
 
-/// Opens the file once the previous run has unlocked it; a program that another test starts holds a copy until it runs.
-async fn open_audit(path: &Path) -> JsonLines {
+/// The file, once the run before has let it go; a program that another test starts has a copy of it until it runs.
+async fn appended(path: &Path) -> JsonLines {
     loop {
         match JsonLines::append(path) {
             Err(error) if matches!(error.fault(), AuditFileFault::InUse) => {
@@ -34,7 +38,7 @@ async fn open_audit(path: &Path) -> JsonLines {
     }
 }
 
-/// The rule of the host: allows everything except paths that contain `secret`.
+/// The host's rule: everything is allowed but what is called `secret`.
 fn answer(question: &Question) -> Option<Answer> {
     let secret = question.request.needs[0].to_string().contains("secret");
     Some(if secret {
@@ -49,25 +53,24 @@ async fn write(worker: &Worker, path: &str) -> bool {
     worker.call("write_file", arguments).await.is_ok()
 }
 
-impl Workspace {
+impl Place {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join("repo/src")).unwrap();
-        Self { dir }
+        let files = TempFiles::new(&[]);
+        files.create_dir("repo/src");
+        Self { files }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.files.path(name)
     }
 
-    /// Runs a runtime with this audit file, whose worker makes these writes.
+    /// A runtime that records in `audit.jsonl`, in which one worker writes each of these.
     async fn run(&self, audit: &str, writes: &[(&str, bool)]) {
-        self.run_in(open_audit(&self.path(audit)).await, writes)
-            .await;
+        self.run_in(appended(&self.path(audit)).await, writes).await;
     }
 
     async fn run_in(&self, sink: JsonLines, writes: &[(&str, bool)]) {
-        let (runtime, authority) = Runtime::builder()
+        let (runtime, people) = Runtime::builder()
             .root("repo", self.path("repo"))
             .tools(bailiwick_fs::tools())
             .approver(Scripted::new().rule(answer))
@@ -90,43 +93,28 @@ impl Workspace {
             lifetime: Lifetime::Session,
             descendants: false,
         };
-        let grant = authority.grant(grant).await.unwrap();
+        let grant = people.grant(grant).await.unwrap();
         assert!(write(&worker, "/repo/granted").await);
-        authority.revoke(grant).await.unwrap();
+        people.revoke(grant).await.unwrap();
         runtime.shutdown().await;
     }
 
-    fn run_program(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_bailiwick"))
-            .args(arguments)
-            .env_clear()
-            .current_dir(self.dir.path())
-            .output()
-            .unwrap()
+    fn tell(&self, arguments: &[&str]) -> Output {
+        self.files.command(PROGRAM, arguments).output().unwrap()
     }
 
     #[track_caller]
-    fn stdout(&self, arguments: &[&str]) -> String {
-        let output = self.run_program(arguments);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), error.as_str()), (Some(0), ""));
-        String::from_utf8(output.stdout).unwrap()
+    fn told(&self, arguments: &[&str]) -> String {
+        temp_files::stdout(self.tell(arguments))
     }
 
     #[track_caller]
-    fn fails(&self, arguments: &[&str], code: i32, parts: &[&str]) {
-        let output = self.run_program(arguments);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{error}");
-        assert!(output.stdout.is_empty());
-        assert_eq!(error.lines().count(), 1, "{error}");
-        for part in parts {
-            assert!(error.contains(part), "`{part}` is not in: {error}");
-        }
+    fn refused(&self, arguments: &[&str], code: i32, parts: &[&str]) {
+        temp_files::assert_fails(self.tell(arguments), code, parts);
     }
 
     fn lines(&self, arguments: &[&str]) -> Vec<Value> {
-        let text = self.stdout(arguments);
+        let text = self.told(arguments);
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
         lines.collect()
     }
@@ -141,14 +129,12 @@ const WRITES: [(&str, bool); 6] = [
     ("/repo/locked", false),
 ];
 
-/// A workspace in which two runtimes ran, one after the other.
-async fn after_two_runs() -> Workspace {
-    let workspace = Workspace::new();
-    workspace.run("audit.jsonl", &WRITES).await;
-    workspace
-        .run("audit.jsonl", &[("/repo/secret", false)])
-        .await;
-    workspace
+/// A place where a runtime ran, and another after it.
+async fn lived() -> Place {
+    let place = Place::new();
+    place.run("audit.jsonl", &WRITES).await;
+    place.run("audit.jsonl", &[("/repo/secret", false)]).await;
+    place
 }
 
 fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
@@ -157,8 +143,8 @@ fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
 
 #[tokio::test]
 async fn history_has_each_decision_of_each_run_once() {
-    let workspace = after_two_runs().await;
-    let lines = workspace.lines(&["history", "audit.jsonl", "--json"]);
+    let place = lived().await;
+    let lines = place.lines(&["history", "audit.jsonl", "--json"]);
     let kinds = [
         "question", "question", "question", "question", "question", "call", "granted", "call",
         "revoked", "question", "granted", "call", "revoked",
@@ -190,7 +176,7 @@ async fn history_has_each_decision_of_each_run_once() {
         (&lines[3]["agent"], &lines[3]["tool"]),
         (&json!("tests"), &json!("write_file"))
     );
-    let denied = workspace.lines(&["history", "audit.jsonl", "--json", "--decision", "denied"]);
+    let denied = place.lines(&["history", "audit.jsonl", "--json", "--decision", "denied"]);
     assert_eq!(field(&denied, "run"), [1, 1, 2]);
     let narrow = [
         "--tool=write_file",
@@ -199,14 +185,14 @@ async fn history_has_each_decision_of_each_run_once() {
         "--until=0s",
     ];
     let arguments = [&["history", "audit.jsonl", "--json"], &narrow[..]].concat();
-    assert_eq!(workspace.lines(&arguments).len(), 9);
+    assert_eq!(place.lines(&arguments).len(), 9);
     assert_eq!(denied[1]["denial"]["code"], "PERMISSION_DENIED");
     let hint = denied[1]["denial"]["hint"].as_str().unwrap();
     assert!(hint.starts_with("change the rule"), "{hint}");
     let session = lines[0]["session"].as_str().unwrap();
     let of_session = ["--session", session, "--json"];
     let arguments = [&["history", "audit.jsonl"], &of_session[..]].concat();
-    assert_eq!(workspace.lines(&arguments), lines);
+    assert_eq!(place.lines(&arguments), lines);
     for none in [
         "--tool=delete",
         "--agent=test",
@@ -216,7 +202,7 @@ async fn history_has_each_decision_of_each_run_once() {
         "--server=git",
     ] {
         assert_eq!(
-            workspace.stdout(&["history", "audit.jsonl", "--json", none]),
+            place.told(&["history", "audit.jsonl", "--json", none]),
             "\n",
             "{none}"
         );
@@ -225,7 +211,7 @@ async fn history_has_each_decision_of_each_run_once() {
 
 #[tokio::test]
 async fn history_is_printed_as_escaped_columns() {
-    let workspace = after_two_runs().await;
+    let place = lived().await;
     for arguments in [
         &["history", "audit.jsonl"][..],
         &["history", "audit.jsonl", "--json"],
@@ -233,11 +219,11 @@ async fn history_is_printed_as_escaped_columns() {
         &["history", "audit.jsonl", "--report", "--json"],
         &["history", "audit.jsonl", "--suggest"],
     ] {
-        let text = workspace.stdout(arguments);
+        let text = place.told(arguments);
         let acts = |line: &str| line.chars().any(bailiwick::is_deceptive);
         assert!(!text.lines().any(acts), "{text}");
     }
-    let text = workspace.stdout(&["history", "audit.jsonl"]);
+    let text = place.told(&["history", "audit.jsonl"]);
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 14, "{text}");
     let at = rows[0].find("ABOUT").unwrap();
@@ -246,7 +232,7 @@ async fn history_is_printed_as_escaped_columns() {
         rows[3].get(at..),
         Some("q3 write:file:/repo/secret; note: keep out\\u{1b}[2J")
     );
-    // Nothing that an agent names can appear in the column of the hint.
+    // A hint has a place that nothing an agent names can reach.
     let hint = rows[0].find("TO ALLOW IT").unwrap();
     assert_eq!(
         rows[3].get(hint..at).map(str::trim_end),
@@ -262,8 +248,8 @@ async fn history_is_printed_as_escaped_columns() {
 
 #[tokio::test]
 async fn report_counts_and_rules_are_suggested_without_denials() {
-    let workspace = after_two_runs().await;
-    let report = &workspace.lines(&["history", "audit.jsonl", "--report", "--json"])[0];
+    let place = lived().await;
+    let report = &place.lines(&["history", "audit.jsonl", "--report", "--json"])[0];
     assert_eq!(
         report["all"],
         json!({ "granted": 4, "denied": 2, "expired": 0, "cancelled": 0, "open": 0 })
@@ -273,9 +259,9 @@ async fn report_counts_and_rules_are_suggested_without_denials() {
     let repeated = report["repeated"].as_array().unwrap();
     let needs: Vec<&Value> = repeated.iter().map(|asked| &asked["needs"][0]).collect();
     assert_eq!(needs, ["write:file:/repo/secret", "write:file:/repo/src/a"]);
-    let text = workspace.stdout(&["history", "audit.jsonl", "--report"]);
+    let text = place.told(&["history", "audit.jsonl", "--report"]);
     assert!(text.contains("66%"), "{text}");
-    let suggested = workspace.lines(&["history", "audit.jsonl", "--suggest", "--json"]);
+    let suggested = place.lines(&["history", "audit.jsonl", "--suggest", "--json"]);
     assert_eq!(
         suggested,
         [json!({
@@ -287,63 +273,60 @@ async fn report_counts_and_rules_are_suggested_without_denials() {
             "spares": 3,
         })]
     );
-    let text = workspace.stdout(&["history", "audit.jsonl", "--suggest"]);
+    let text = place.told(&["history", "audit.jsonl", "--suggest"]);
     assert!(
         text.ends_with(
             "for the session  write:file:/repo/src (only create or change, and everything in it)\n"
         ),
         "{text}"
     );
-    workspace
+    place
         .run("audit.jsonl", &[("/repo/src/secret", false)])
         .await;
-    let none = workspace.stdout(&["history", "audit.jsonl", "--suggest"]);
+    let none = place.told(&["history", "audit.jsonl", "--suggest"]);
     assert!(none.starts_with("No suggestions"), "{none}");
 }
 
 #[tokio::test]
 async fn verify_checks_all_files_and_names_the_changed_line() {
-    let workspace = after_two_runs().await;
-    workspace.run("audit.jsonl.2", &WRITES[..1]).await;
-    let first = std::fs::read_to_string(workspace.path("audit.jsonl")).unwrap();
-    let second = std::fs::read_to_string(workspace.path("audit.jsonl.2")).unwrap();
+    let place = lived().await;
+    place.run("audit.jsonl.2", &WRITES[..1]).await;
+    let first = std::fs::read_to_string(place.path("audit.jsonl")).unwrap();
+    let second = std::fs::read_to_string(place.path("audit.jsonl.2")).unwrap();
     let records = first.lines().count() + second.lines().count();
-    let text = workspace.stdout(&["verify", "audit.jsonl"]);
+    let text = place.told(&["verify", "audit.jsonl"]);
     assert!(
         text.starts_with(&format!("{records} records in 2 files ")),
         "{text}"
     );
-    let history = workspace.lines(&["history", "audit.jsonl", "--json"]);
+    let history = place.lines(&["history", "audit.jsonl", "--json"]);
     assert_eq!(history.last().unwrap()["run"], 3);
-    // A noted hash is found, also if records were added since.
+    // A hash that was noted is found, also when records were added since.
     for noted in [first.lines().last(), second.lines().last()] {
         let line: Value = serde_json::from_str(noted.unwrap()).unwrap();
         let hash = line["hash"].as_str().unwrap();
-        assert_eq!(
-            workspace.stdout(&["verify", "audit.jsonl", "--head", hash]),
-            text
-        );
+        assert_eq!(place.told(&["verify", "audit.jsonl", "--head", hash]), text);
     }
     let none = "0".repeat(64);
     let with_none = ["verify", "audit.jsonl", "--head", &none];
-    workspace.fails(&with_none, 1, &["no record has the hash", &none, "removed"]);
-    workspace.fails(&["verify", "audit.jsonl", "--head", "x"], 2, &["--head"]);
+    place.refused(&with_none, 1, &["no record has the hash", &none, "removed"]);
+    place.refused(&["verify", "audit.jsonl", "--head", "x"], 2, &["--head"]);
 
-    let put = |text: &str| std::fs::write(workspace.path("audit.jsonl.2"), text).unwrap();
+    let put = |text: &str| std::fs::write(place.path("audit.jsonl.2"), text).unwrap();
     put(&second.replacen("write_file", "read_file", 1));
-    let parts = ["audit.jsonl.2", "line ", "was changed"];
-    workspace.fails(&["verify", "audit.jsonl"], 1, &parts);
-    workspace.fails(&["history", "audit.jsonl"], 1, &parts);
+    let told = ["audit.jsonl.2", "line ", "was changed"];
+    place.refused(&["verify", "audit.jsonl"], 1, &told);
+    place.refused(&["history", "audit.jsonl"], 1, &told);
 
-    // A truncated line is left by a crash, or is being written.
+    // A line that is cut off is the trace of a crash, or is being written.
     put(second.get(..second.len() - 9).unwrap());
     let torn = format!("line {}", second.lines().count());
-    workspace.fails(
+    place.refused(
         &["verify", "audit.jsonl"],
         1,
         &["audit.jsonl.2", &torn, "torn"],
     );
-    let output = workspace.run_program(&["history", "audit.jsonl"]);
+    let output = place.tell(&["history", "audit.jsonl"]);
     assert_eq!(output.status.code(), Some(0));
     let warned = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -355,24 +338,24 @@ async fn verify_checks_all_files_and_names_the_changed_line() {
 
 #[tokio::test]
 async fn rotated_audit_is_shown_and_verified_as_a_whole() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     for run in [&WRITES[..], &WRITES[..3]] {
-        let sink = open_audit(&workspace.path("audit.jsonl")).await;
-        workspace.run_in(sink.segment_bytes(4_000), run).await;
+        let sink = appended(&place.path("audit.jsonl")).await;
+        place.run_in(sink.segment_bytes(4_000), run).await;
     }
-    workspace.run("audit.jsonl.2", &WRITES[..1]).await;
-    let segment = |number: u32| workspace.path(&format!("audit.jsonl.{number:08}"));
+    place.run("audit.jsonl.2", &WRITES[..1]).await;
+    let segment = |number: u32| place.path(&format!("audit.jsonl.{number:08}"));
     let finished = (1..).take_while(|number| segment(*number).exists()).count();
     assert!(finished > 2, "{finished}");
 
-    // The same records in one file have the same history.
+    // The same records in one file are shown alike.
     let mut joined = Vec::new();
     for number in 1..=finished {
         joined.extend(std::fs::read(segment(u32::try_from(number).unwrap())).unwrap());
     }
-    joined.extend(std::fs::read(workspace.path("audit.jsonl")).unwrap());
-    std::fs::write(workspace.path("one"), joined).unwrap();
-    std::fs::copy(workspace.path("audit.jsonl.2"), workspace.path("one.2")).unwrap();
+    joined.extend(std::fs::read(place.path("audit.jsonl")).unwrap());
+    std::fs::write(place.path("one"), joined).unwrap();
+    std::fs::copy(place.path("audit.jsonl.2"), place.path("one.2")).unwrap();
     for more in [
         &[][..],
         &["--json"],
@@ -380,13 +363,13 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
         &["--suggest"],
         &["--decision", "denied", "--json"],
     ] {
-        let of = |audit: &str| workspace.stdout(&[&["history", audit][..], more].concat());
+        let of = |audit: &str| place.told(&[&["history", audit][..], more].concat());
         assert_eq!(of("audit.jsonl"), of("one"), "{more:?}");
     }
-    let verified = workspace.stdout(&["verify", "audit.jsonl"]);
+    let verified = place.told(&["verify", "audit.jsonl"]);
     let files = format!(" records in {} files ", finished + 2);
     assert!(verified.contains(&files), "{verified}");
-    let one = workspace.stdout(&["verify", "one"]);
+    let one = place.told(&["verify", "one"]);
     assert_eq!(
         one.replace(" in 2 files ", " in "),
         verified.replace(&files, " records in ")
@@ -397,7 +380,7 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
     let noted: Value = serde_json::from_str(first.lines().last().unwrap()).unwrap();
     let noted = noted["hash"].as_str().unwrap();
     let with_head = ["verify", "audit.jsonl", "--head", noted];
-    assert_eq!(workspace.stdout(&with_head), verified);
+    assert_eq!(place.told(&with_head), verified);
 
     let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
     for number in [1, 2, u32::try_from(finished).unwrap()] {
@@ -405,88 +388,86 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
         let whole = std::fs::read_to_string(segment(number)).unwrap();
         std::fs::remove_file(segment(number)).unwrap();
         for command in commands {
-            workspace.fails(command, 1, &[&name, "is missing"]);
+            place.refused(command, 1, &[&name, "is missing"]);
         }
         std::fs::write(segment(number), whole.replacen("write", "wrote", 1)).unwrap();
         for command in commands {
-            workspace.fails(command, 1, &[&name, "was changed"]);
+            place.refused(command, 1, &[&name, "was changed"]);
         }
         std::fs::write(segment(number), whole).unwrap();
     }
     let swap = |one: u32, other: u32| {
-        std::fs::rename(segment(one), workspace.path("swap")).unwrap();
+        std::fs::rename(segment(one), place.path("swap")).unwrap();
         std::fs::rename(segment(other), segment(one)).unwrap();
-        std::fs::rename(workspace.path("swap"), segment(other)).unwrap();
+        std::fs::rename(place.path("swap"), segment(other)).unwrap();
     };
     swap(1, 2);
     for command in commands {
-        workspace.fails(command, 1, &["audit.jsonl.00000001", "line 1", "belongs"]);
+        place.refused(command, 1, &["audit.jsonl.00000001", "line 1", "belongs"]);
     }
     swap(1, 2);
-    assert_eq!(workspace.stdout(commands[0]), verified);
+    assert_eq!(place.told(commands[0]), verified);
 }
 
 #[tokio::test]
 async fn missing_audit_file_is_an_error() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     let files = ["audit.jsonl", "audit.jsonl.2", "audit.jsonl.3"];
     for audit in files {
-        workspace.run(audit, &WRITES[..1]).await;
+        place.run(audit, &WRITES[..1]).await;
     }
     let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
-    let whole = workspace.stdout(commands[0]);
+    let whole = place.told(commands[0]);
     assert!(whole.contains(" in 3 files "), "{whole}");
-    let second = std::fs::read(workspace.path(files[1])).unwrap();
-    std::fs::remove_file(workspace.path(files[1])).unwrap();
+    let second = std::fs::read(place.path(files[1])).unwrap();
+    std::fs::remove_file(place.path(files[1])).unwrap();
     for command in commands {
-        workspace.fails(command, 1, &["missing", "`audit.jsonl.2`"]);
+        place.refused(command, 1, &["missing", "`audit.jsonl.2`"]);
     }
-    std::fs::write(workspace.path(files[1]), second).unwrap();
-    // Files with other names do not belong to the audit.
+    std::fs::write(place.path(files[1]), second).unwrap();
+    // Names that no server gives are none of the record.
     for other in ["audit.jsonl.05", "audit.jsonl.1", "audit.jsonl.9.bak"] {
-        std::fs::write(workspace.path(other), "no record").unwrap();
+        std::fs::write(place.path(other), "no record").unwrap();
     }
-    assert_eq!(workspace.stdout(commands[0]), whole);
-    workspace.stdout(commands[1]);
+    assert_eq!(place.told(commands[0]), whole);
+    place.told(commands[1]);
 }
 
 #[tokio::test]
 async fn unreadable_files_are_named_with_the_reason() {
-    let workspace = after_two_runs().await;
+    let place = lived().await;
     for command in ["history", "verify"] {
-        workspace.fails(&[command, "none"], 1, &["`none`", "No such file"]);
-        workspace.fails(&[command, "repo"], 1, &["repo"]);
-        workspace.fails(&[command], 2, &["AUDIT"]);
-        workspace.fails(&[command, "audit.jsonl", "more"], 2, &["more"]);
-        workspace.fails(&[command, "--nonsense", "audit.jsonl"], 2, &["--nonsense"]);
+        place.refused(&[command, "none"], 1, &["`none`", "No such file"]);
+        place.refused(&[command, "repo"], 1, &["repo"]);
+        place.refused(&[command], 2, &["AUDIT"]);
+        place.refused(&[command, "audit.jsonl", "more"], 2, &["more"]);
+        place.refused(&[command, "--nonsense", "audit.jsonl"], 2, &["--nonsense"]);
     }
-    let fails = |flag: &str, part: &str| {
-        workspace.fails(&["history", "audit.jsonl", flag], 2, &[part]);
+    let refused = |flag: &str, part: &str| {
+        place.refused(&["history", "audit.jsonl", flag], 2, &[part]);
     };
-    fails("--decision=perhaps", "perhaps");
-    fails("--since=yesterday", "2026-11-22");
+    refused("--decision=perhaps", "perhaps");
+    refused("--since=yesterday", "2026-11-22");
     for other in ["--report", "--agent=tests", "--decision=granted"] {
         let (flag, _) = other.split_once('=').unwrap_or((other, ""));
-        workspace.fails(&["history", "audit.jsonl", "--suggest", other], 2, &[flag]);
+        place.refused(&["history", "audit.jsonl", "--suggest", other], 2, &[flag]);
     }
 }
 
 #[tokio::test]
 async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
-    let workspace = Workspace::new();
-    let sink = open_audit(&workspace.path("audit.jsonl")).await;
-    let builder = Runtime::builder().root("repo", workspace.path("repo"));
+    let place = Place::new();
+    let sink = appended(&place.path("audit.jsonl")).await;
+    let builder = Runtime::builder().root("repo", place.path("repo"));
     let builder = builder.tools(bailiwick_fs::tools()).audit(sink);
-    let (runtime, authority) = builder.build().await.unwrap();
+    let (runtime, people) = builder.build().await.unwrap();
     let spec = WorkerSpec::new("tests").policy(Policy::new().ask("write:file:/repo"));
     let worker = runtime.spawn(spec).await.unwrap();
     let me = GrantHolder::Worker(worker.id());
     let roots = [VirtualPath::parse("/repo", None).unwrap()];
     let editor = Template::built_in().swap_remove(2);
     assert!(!write(&worker, "/repo/a").await);
-    let applied = authority
-        .apply(&editor, &roots, &me, Lifetime::Session)
-        .await;
+    let applied = people.apply(&editor, &roots, &me, Lifetime::Session).await;
     let [reading, writing] = applied.unwrap()[..] else {
         panic!("the template has two rules");
     };
@@ -495,22 +476,22 @@ async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
         pattern: Some("write:file:/repo/src".parse().unwrap()),
         ..Narrowing::default()
     };
-    authority.narrow(writing, change).await.unwrap();
+    people.narrow(writing, change).await.unwrap();
     assert!(!write(&worker, "/repo/b").await);
     assert!(write(&worker, "/repo/src/b").await);
     let filter = GrantFilter {
         worker: Some(worker.id()),
         ..GrantFilter::default()
     };
-    let meant: Vec<_> = authority.grants_where(&filter).await.unwrap();
+    let meant: Vec<_> = people.grants_where(&filter).await.unwrap();
     assert_eq!(
         meant.iter().map(|grant| grant.id).collect::<Vec<_>>(),
         [reading, writing]
     );
-    assert_eq!(authority.revoke_where(filter).await.unwrap().grants, 2);
+    assert_eq!(people.revoke_where(filter).await.unwrap().grants, 2);
     assert!(!write(&worker, "/repo/src/c").await);
     runtime.shutdown().await;
-    let lines = workspace.lines(&["history", "audit.jsonl", "--json"]);
+    let lines = place.lines(&["history", "audit.jsonl", "--json"]);
     let kinds = [
         "call", "granted", "granted", "call", "narrowed", "call", "call", "revoked", "revoked",
         "call",
@@ -520,27 +501,19 @@ async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
         lines[4]["change"],
         json!({ "pattern": "write:file:/repo/src" })
     );
-    let text = workspace.stdout(&["history", "audit.jsonl"]);
+    let text = place.told(&["history", "audit.jsonl"]);
     assert!(text.contains("to write:file:/repo/src"), "{text}");
 }
 
-/// The server ends because its input is closed.
+/// The directories that the options name are served: the server ends because nobody speaks to it.
 #[test]
 fn directory_with_the_name_of_a_command_is_served() {
-    let workspace = Workspace::new();
-    for name in [
-        "history",
-        "verify",
-        "grants",
-        "templates",
-        "doctor",
-        "help",
-        "serve",
-    ] {
-        std::fs::create_dir(workspace.path(name)).unwrap();
-        let output = workspace.run_program(&["serve", name]);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let place = Place::new();
+    for name in ["history", "verify", "grants", "templates", "help", "serve"] {
+        std::fs::create_dir(place.path(name)).unwrap();
+        let output = place.tell(&["serve", name]);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{told}");
         assert!(output.stdout.is_empty());
     }
     for (name, file) in [
@@ -548,13 +521,12 @@ fn directory_with_the_name_of_a_command_is_served() {
         ("verify", "AUDIT"),
         ("grants", "FILE"),
     ] {
-        workspace.fails(&[name], 2, &[file]);
+        place.refused(&[name], 2, &[file]);
     }
-    let help = workspace.stdout(&["--help"]);
+    let help = place.told(&["--help"]);
     for name in [
         "serve",
         "check",
-        "doctor",
         "servers",
         "history",
         "verify",
@@ -565,9 +537,9 @@ fn directory_with_the_name_of_a_command_is_served() {
     }
 }
 
-impl Workspace {
-    /// A runtime with the grant store `grants`, which has a grant for each of these agents.
-    async fn runtime_with_grants(&self, agents: &[&str]) -> Runtime {
+impl Place {
+    /// A runtime that keeps its grants in the file `grants`, in which each of these agents was granted writing.
+    async fn granting(&self, agents: &[&str]) -> Runtime {
         let store = loop {
             match GrantStore::open(self.path("grants")) {
                 Err(GrantStoreError::InUse { .. }) => tokio::task::yield_now().await,
@@ -575,7 +547,7 @@ impl Workspace {
             }
         };
         let builder = Runtime::builder().root("repo", self.path("repo"));
-        let (runtime, authority) = builder.grant_store(store).build().await.unwrap();
+        let (runtime, people) = builder.grant_store(store).build().await.unwrap();
         for agent in agents {
             let grant = NewGrant {
                 pattern: "write:file:/repo/src".parse().unwrap(),
@@ -583,7 +555,7 @@ impl Workspace {
                 lifetime: Lifetime::Agent,
                 descendants: *agent == "tests",
             };
-            authority.grant(grant).await.unwrap();
+            people.grant(grant).await.unwrap();
         }
         runtime
     }
@@ -596,10 +568,10 @@ impl Workspace {
 
 #[tokio::test]
 async fn permanent_grants_are_shown_while_a_server_uses_them() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     let agents = ["tests", "tests/unit", "tester", "\u{202e}me"];
-    let runtime = workspace.runtime_with_grants(&agents).await;
-    let lines = workspace.lines(&["grants", "grants", "--json"]);
+    let runtime = place.granting(&agents).await;
+    let lines = place.lines(&["grants", "grants", "--json"]);
     assert_eq!(field(&lines, "id"), [1, 2, 3, 4]);
     assert_eq!(field(&lines, "agent"), agents);
     assert_eq!(field(&lines, "pattern"), ["write:file:/repo/src"; 4]);
@@ -610,7 +582,7 @@ async fn permanent_grants_are_shown_while_a_server_uses_them() {
             .iter()
             .collect::<Vec<_>>()
     );
-    let text = workspace.stdout(&["grants", "grants"]);
+    let text = place.told(&["grants", "grants"]);
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 5, "{text}");
     assert!(rows[0].starts_with("GRANT"), "{text}");
@@ -619,80 +591,80 @@ async fn permanent_grants_are_shown_while_a_server_uses_them() {
         "{text}"
     );
     assert!(rows[4].contains("\\u{202e}me"), "{text}");
-    let of = |agent: &str| workspace.stdout(&["grants", "grants", "--json", "--agent", agent]);
+    let of = |agent: &str| place.told(&["grants", "grants", "--json", "--agent", agent]);
     assert_eq!(of("tests").lines().count(), 2);
     assert_eq!(of("tests/unit").lines().count(), 1);
     assert_eq!(of("test"), "\n");
-    let none = workspace.stdout(&["grants", "grants", "--agent", "test"]);
+    let none = place.told(&["grants", "grants", "--agent", "test"]);
     assert_eq!(none, "No grants.\n");
     runtime.shutdown().await;
 }
 
 #[tokio::test]
 async fn grants_are_revoked_in_an_unused_store() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     let agents = ["tests", "tests/unit", "tester", "main", "main"];
-    let runtime = workspace.runtime_with_grants(&agents).await;
+    let runtime = place.granting(&agents).await;
     let in_use = ["`", "grants`", "is in use", "stop the server"];
-    workspace.fails(&["grants", "grants", "--revoke", "g3"], 1, &in_use);
+    place.refused(&["grants", "grants", "--revoke", "g3"], 1, &in_use);
     let of_tests = ["grants", "grants", "--revoke-all", "--agent", "tests"];
-    workspace.fails(&of_tests, 1, &in_use);
-    assert_eq!(workspace.stored(), ["g1", "g2", "g3", "g4", "g5"]);
+    place.refused(&of_tests, 1, &in_use);
+    assert_eq!(place.stored(), ["g1", "g2", "g3", "g4", "g5"]);
     runtime.shutdown().await;
 
-    let bytes = std::fs::read(workspace.path("grants")).unwrap();
+    let bytes = std::fs::read(place.path("grants")).unwrap();
     let unknown = ["grants", "grants", "--revoke", "g3", "g9"];
-    workspace.fails(&unknown, 1, &["grants`", "no grant g9"]);
+    place.refused(&unknown, 1, &["grants`", "no grant g9"]);
     let of_nobody = ["grants", "grants", "--revoke-all", "--agent", "test\u{1b}"];
-    workspace.fails(&of_nobody, 1, &["has no grants of `test\\u{1b}`"]);
-    assert_eq!(std::fs::read(workspace.path("grants")).unwrap(), bytes);
+    place.refused(&of_nobody, 1, &["has no grants of `test\\u{1b}`"]);
+    assert_eq!(std::fs::read(place.path("grants")).unwrap(), bytes);
 
-    let text = workspace.stdout(&["grants", "grants", "--revoke", "g3", "5"]);
+    let text = place.told(&["grants", "grants", "--revoke", "g3", "5"]);
     assert!(text.starts_with("Revoked\nGRANT"), "{text}");
     assert!(text.contains("\ng3 ") && text.contains("\ng5 "), "{text}");
-    assert_eq!(workspace.stored(), ["g1", "g2", "g4"]);
-    let taken = workspace.lines(&[&of_tests[..], &["--json"]].concat());
+    assert_eq!(place.stored(), ["g1", "g2", "g4"]);
+    let taken = place.lines(&[&of_tests[..], &["--json"]].concat());
     assert_eq!(field(&taken, "agent"), ["tests", "tests/unit"]);
-    assert_eq!(workspace.stored(), ["g4"]);
+    assert_eq!(place.stored(), ["g4"]);
     let again = ["grants", "grants", "--revoke", "g3"];
-    workspace.fails(&again, 1, &["no grant g3"]);
+    place.refused(&again, 1, &["no grant g3"]);
 
-    // The remaining grants apply, and no number is reused.
-    let runtime = workspace.runtime_with_grants(&["main"]).await;
+    // What is left holds, and no number is given twice.
+    let runtime = place.granting(&["main"]).await;
     runtime.shutdown().await;
-    assert_eq!(workspace.stored(), ["g4", "g6"]);
+    assert_eq!(place.stored(), ["g4", "g6"]);
 }
 
 #[tokio::test]
 async fn invalid_grant_store_is_named_and_left_unchanged() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     let revoke = ["--revoke", "g1"];
     let all = ["--revoke-all", "--agent", "main"];
     let narrow = ["--narrow", "g1", "--holder-only"];
     let apply = ["--apply", "read-only", "--agent", "main", "--root", "/repo"];
-    for action in [&[][..], &revoke, &all, &narrow, &apply] {
-        let fails = |file: &str, parts: &[&str]| {
-            workspace.fails(&[&["grants", file], action].concat(), 1, parts);
+    for wish in [&[][..], &revoke, &all, &narrow, &apply] {
+        let refused = |file: &str, parts: &[&str]| {
+            place.refused(&[&["grants", file], wish].concat(), 1, parts);
         };
-        if action != apply {
-            fails("none", &["`none`", "not found"]);
+        if wish != apply {
+            refused("none", &["`none`", "not found"]);
         }
-        fails("repo", &["repo`"]);
-        std::fs::write(workspace.path("other"), "some other file\n").unwrap();
-        fails("other", &["other` is no grant store"]);
+        refused("repo", &["repo`"]);
+        std::fs::write(place.path("other"), "some other file\n").unwrap();
+        refused("other", &["other` is no grant store"]);
         let damaged = r#"{"format":"bailiwick-grants","version":2,"next":1}"#;
-        std::fs::write(workspace.path("damaged"), damaged).unwrap();
-        fails("damaged", &["damaged` is damaged"]);
+        std::fs::write(place.path("damaged"), damaged).unwrap();
+        refused("damaged", &["damaged` is damaged"]);
     }
-    let entries = std::fs::read_dir(workspace.dir.path()).unwrap();
+    let entries = std::fs::read_dir(place.files.dir()).unwrap();
     let mut names: Vec<_> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
     assert_eq!(names, ["damaged", "other", "repo"]);
-    // A template can be applied to a new store.
-    workspace.stdout(&[&["grants", "none"][..], &apply].concat());
-    assert!(workspace.stdout(&["grants", "none"]).contains("/repo"));
+    // A template may be the first thing that a store holds.
+    place.told(&[&["grants", "none"][..], &apply].concat());
+    assert!(place.told(&["grants", "none"]).contains("/repo"));
     for (arguments, part) in [
         (&["grants", "--revoke", "g1"][..], "FILE"),
         (&["grants", "grants", "--revoke", "main"], "such as g3"),
@@ -715,21 +687,21 @@ async fn invalid_grant_store_is_named_and_left_unchanged() {
             "--revoke",
         ),
     ] {
-        workspace.fails(arguments, 2, &[part]);
+        place.refused(arguments, 2, &[part]);
     }
 }
 
-impl Workspace {
-    fn write_template(&self, name: &str, text: &str) {
+impl Place {
+    fn templated(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    fn stored_patterns(&self) -> Vec<(String, bool)> {
+    fn held(&self) -> Vec<(String, bool)> {
         let grants = GrantStore::read(self.path("grants")).unwrap();
-        let patterns = grants
+        let told = grants
             .iter()
             .map(|grant| (grant.pattern.to_string(), grant.descendants));
-        patterns.collect()
+        told.collect()
     }
 }
 
@@ -738,18 +710,18 @@ const DOCS: &str = r#"{"name":"docs","about":"Writes the docs","allows":["write:
 
 #[tokio::test]
 async fn stored_grant_can_only_be_narrowed() {
-    let workspace = Workspace::new();
-    let runtime = workspace.runtime_with_grants(&["tests", "main"]).await;
+    let place = Place::new();
+    let runtime = place.granting(&["tests", "main"]).await;
     let narrow = ["grants", "grants", "--narrow", "g1"];
     let with = |more: &[&'static str]| [&narrow[..], more].concat();
     let down = with(&["--to", "write:file:/repo/src/a"]);
-    workspace.fails(&down, 1, &["is in use", "stop the server"]);
+    place.refused(&down, 1, &["is in use", "stop the server"]);
     runtime.shutdown().await;
     for wider in ["write:file:/repo", "write:file:/repo/src/.mcp.json"] {
         let text = ["g1 can only be narrowed", "cannot change", "grants`"];
-        workspace.fails(&with(&["--to", wider]), 1, &text);
+        place.refused(&with(&["--to", wider]), 1, &text);
     }
-    workspace.fails(
+    place.refused(
         &["grants", "grants", "--narrow", "g7", "--holder-only"],
         1,
         &["no grant g7"],
@@ -758,17 +730,17 @@ async fn stored_grant_can_only_be_narrowed() {
         ("write:file:/repo/src".to_owned(), true),
         ("write:file:/repo/src".to_owned(), false),
     ];
-    assert_eq!(workspace.stored_patterns(), both);
-    let text = workspace.stdout(&down);
+    assert_eq!(place.held(), both);
+    let text = place.told(&down);
     assert!(text.starts_with("Narrowed\nGRANT"), "{text}");
     assert!(
         text.trim_end().ends_with("write:file:/repo/src/a"),
         "{text}"
     );
-    let left = workspace.lines(&with(&["--holder-only", "--json"]));
+    let left = place.lines(&with(&["--holder-only", "--json"]));
     assert_eq!(left[0]["descendants"], false);
     assert_eq!(
-        workspace.stored_patterns()[0],
+        place.held()[0],
         ("write:file:/repo/src/a".to_owned(), false)
     );
     for (arguments, part) in [
@@ -779,7 +751,7 @@ async fn stored_grant_can_only_be_narrowed() {
         (&with(&["--to", "read", "--revoke", "g1"]), "--narrow"),
         (&with(&["--to", "read", "--agent", "main"]), "--agent"),
     ] {
-        workspace.fails(arguments, 2, &[part]);
+        place.refused(arguments, 2, &[part]);
     }
 }
 
@@ -793,31 +765,28 @@ const OWN: [&str; 4] = ["--root", "/repo", "--template-file", "docs.json"];
 
 #[tokio::test]
 async fn applied_template_adds_permanent_grants() {
-    let workspace = Workspace::new();
-    workspace.runtime_with_grants(&[]).await.shutdown().await;
+    let place = Place::new();
+    place.granting(&[]).await.shutdown().await;
     let editor = apply("editor", &["--root", "/repo", "/docs"]);
-    let text = workspace.stdout(&editor);
+    let text = place.told(&editor);
     assert!(text.starts_with("Granted\nGRANT"), "{text}");
     assert_eq!(text.matches(" main/tests ").count(), 4, "{text}");
-    assert_eq!(
-        workspace.stdout(&editor),
-        "Nothing to do: already granted.\n"
-    );
-    workspace.write_template("docs.json", DOCS);
-    let added = workspace.lines(&[&apply("docs", &OWN)[..], &["--json"]].concat());
+    assert_eq!(place.told(&editor), "Nothing to do: already granted.\n");
+    place.templated("docs.json", DOCS);
+    let added = place.lines(&[&apply("docs", &OWN)[..], &["--json"]].concat());
     assert_eq!(field(&added, "pattern"), ["write:file:/repo/docs"]);
     assert_eq!(field(&added, "agent"), ["main/tests"]);
-    // A runtime loads the added grants, and continues their numbers.
-    let runtime = workspace.runtime_with_grants(&["main"]).await;
+    // A runtime takes up what was added, and numbers go on.
+    let runtime = place.granting(&["main"]).await;
     runtime.shutdown().await;
-    assert_eq!(workspace.stored(), ["g1", "g2", "g3", "g4", "g5", "g6"]);
+    assert_eq!(place.stored(), ["g1", "g2", "g3", "g4", "g5", "g6"]);
 }
 
 #[tokio::test]
 async fn invalid_template_adds_nothing() {
-    let workspace = Workspace::new();
-    workspace.runtime_with_grants(&[]).await.shutdown().await;
-    workspace.write_template("docs.json", DOCS);
+    let place = Place::new();
+    place.granting(&[]).await.shutdown().await;
+    place.templated("docs.json", DOCS);
     let root = ["--root", "/repo"];
     let no_agent = ["--apply", "editor", "--agent", "main/", "--root", "/r"];
     for (arguments, parts) in [
@@ -839,7 +808,7 @@ async fn invalid_template_adds_nothing() {
             ["`main/` is no path of an agent", "grants`"],
         ),
     ] {
-        workspace.fails(&arguments, 1, &parts);
+        place.refused(&arguments, 1, &parts);
     }
     for (arguments, part) in [
         (&["grants", "grants", "--apply", "editor"][..], "--agent"),
@@ -851,34 +820,34 @@ async fn invalid_template_adds_nothing() {
             "--revoke",
         ),
     ] {
-        workspace.fails(arguments, 2, &[part]);
+        place.refused(arguments, 2, &[part]);
     }
-    assert_eq!(workspace.stored_patterns(), []);
-    workspace.stdout(&apply("docs", &OWN));
-    assert_eq!(workspace.stored_patterns().len(), 1);
+    assert_eq!(place.held(), []);
+    place.told(&apply("docs", &OWN));
+    assert_eq!(place.held().len(), 1);
 }
 
 #[test]
 fn templates_are_shown_and_template_files_are_checked() {
-    let workspace = Workspace::new();
-    let text = workspace.stdout(&["templates"]);
+    let place = Place::new();
+    let text = place.told(&["templates"]);
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 5, "{text}");
     assert!(rows[0].starts_with("TEMPLATE"), "{text}");
     let reviewer = "reviewer   read:file:{root} write:file:{root}/reviews";
     assert!(rows[2].starts_with(reviewer), "{text}");
-    let lines = workspace.lines(&["templates", "--json"]);
+    let lines = place.lines(&["templates", "--json"]);
     let names = ["read-only", "reviewer", "editor", "scratch"];
     assert_eq!(field(&lines, "name"), names);
-    // The printed template can be read again.
-    workspace.write_template("again.json", &lines[1].to_string());
+    // What is printed is a template again.
+    place.templated("again.json", &lines[1].to_string());
     assert_eq!(
-        workspace.lines(&["templates", "again.json", "--json"]),
+        place.lines(&["templates", "again.json", "--json"]),
         lines[1..2]
     );
 
-    workspace.write_template("docs.json", DOCS);
-    let text = workspace.stdout(&["templates", "docs.json"]);
+    place.templated("docs.json", DOCS);
+    let text = place.told(&["templates", "docs.json"]);
     assert!(
         text.contains("write:file:{root}/docs  Writes the docs"),
         "{text}"
@@ -900,11 +869,11 @@ fn templates_are_shown_and_template_files_are_checked() {
         ("{\"name\"", "[", "cannot be read"),
     ] {
         assert!(DOCS.contains(from), "{from}");
-        workspace.write_template("wrong.json", &DOCS.replacen(from, to, 1));
-        workspace.fails(&["templates", "wrong.json"], 1, &["wrong.json`", part]);
+        place.templated("wrong.json", &DOCS.replacen(from, to, 1));
+        place.refused(&["templates", "wrong.json"], 1, &["wrong.json`", part]);
     }
-    workspace.write_template("large.json", &" ".repeat((64 << 10) + 1));
-    workspace.fails(&["templates", "large.json"], 1, &["larger than 65536"]);
-    workspace.fails(&["templates", "none"], 1, &["`none`", "No such file"]);
-    workspace.fails(&["templates", "repo"], 1, &["repo`"]);
+    place.templated("large.json", &" ".repeat((64 << 10) + 1));
+    place.refused(&["templates", "large.json"], 1, &["larger than 65536"]);
+    place.refused(&["templates", "none"], 1, &["`none`", "No such file"]);
+    place.refused(&["templates", "repo"], 1, &["repo`"]);
 }

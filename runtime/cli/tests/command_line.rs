@@ -8,57 +8,33 @@
 )]
 
 use std::fmt::Display;
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
+use bailiwick_test_support::server::Server;
+use bailiwick_test_support::temp_files::{self, TempFiles};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// A server over stdio, and its client's ends of the standard streams.
-struct Client {
-    server: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
+
+/// Sends a line, and returns the next message.
+#[track_caller]
+fn ask(server: &mut Server, line: &impl Display) -> Value {
+    server.send(line);
+    server.receive()
 }
 
-impl Client {
-    /// Starts a server whose standard error is not read.
-    fn of(program: &mut Command) -> Self {
-        let mut server = program
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self {
-            input: server.stdin.take().unwrap(),
-            output: BufReader::new(server.stdout.take().unwrap()).lines(),
-            server,
-        }
-    }
-
-    /// Sends a line, and returns the next message.
-    #[track_caller]
-    fn ask(&mut self, line: &impl Display) -> Value {
-        writeln!(self.input, "{line}").unwrap();
-        self.next()
-    }
-
-    #[track_caller]
-    fn next(&mut self) -> Value {
-        serde_json::from_str(&self.output.next().unwrap().unwrap()).unwrap()
-    }
-
-    /// Closes the input, and returns the exit status after the last message.
-    fn end(mut self) -> ExitStatus {
-        drop(self.input);
-        assert!(self.output.next().is_none());
-        self.server.wait().unwrap()
-    }
+/// Ends the input, and returns how the server ended, which sends nothing more.
+fn end(mut server: Server) -> ExitStatus {
+    server.close_input();
+    assert_eq!(server.try_receive(), None);
+    server.end().0
 }
 
 /// The handshake of a client called `me`.
@@ -69,30 +45,28 @@ fn initialize(capabilities: &Value) -> Value {
     }})
 }
 
-struct Workspace {
-    dir: tempfile::TempDir,
+struct Place {
+    files: TempFiles,
 }
 
-impl Workspace {
+impl Place {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("root")).unwrap();
-        Self { dir }
+        let files = TempFiles::new(&[]);
+        files.create_dir("root");
+        Self { files }
     }
 
     fn path(&self) -> &Path {
-        self.dir.path()
+        self.files.dir()
     }
 
     fn file(&self, name: &str, text: &str) {
-        std::fs::write(self.path().join(name), text).unwrap();
+        self.files.write(name, text);
     }
 
     /// `bailiwick COMMAND` here, without variables.
     fn command(&self, command: &str) -> Command {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_bailiwick"));
-        program.arg(command).env_clear().current_dir(self.path());
-        program
+        self.files.command(PROGRAM, &[command])
     }
 
     /// `bailiwick serve` here, with these arguments and without variables.
@@ -102,9 +76,9 @@ impl Workspace {
         program
     }
 
-    /// Starts the program here as a server over stdio.
-    fn client(&self, arguments: &[&str]) -> Client {
-        Client::of(&mut self.program(arguments))
+    /// Starts the program here as a server over stdio, whose standard error is not read.
+    fn client(&self, arguments: &[&str]) -> Server {
+        Server::start(self.program(arguments).stderr(Stdio::null()))
     }
 
     /// Runs `bailiwick serve` here, with these variables alone.
@@ -120,17 +94,10 @@ impl Workspace {
 
     #[track_caller]
     fn fails(&self, code: i32, arguments: &[&str], variables: &[(&str, &str)], expected: &[&str]) {
-        let output = self.run(arguments, variables);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{stderr}");
-        assert!(output.stdout.is_empty(), "{arguments:?}");
-        assert_eq!(stderr.lines().count(), 1, "{stderr}");
-        for part in expected {
-            assert!(stderr.contains(part), "`{part}` is not in: {stderr}");
-        }
+        temp_files::assert_fails(self.run(arguments, variables), code, expected);
     }
 
-    /// The address is served, and printed on standard error only.
+    /// The address is served, and told on standard error alone.
     #[track_caller]
     fn listens(&self, address: &str) {
         let mut server = self
@@ -139,9 +106,9 @@ impl Workspace {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(server.stderr.take().unwrap()).lines();
-        let mut lines = lines.map(Result::unwrap);
-        assert!(lines.any(|line| line.contains("serving http://127.0.0.1:")));
+        let told = BufReader::new(server.stderr.take().unwrap()).lines();
+        let mut told = told.map(Result::unwrap);
+        assert!(told.any(|line| line.contains("serving http://127.0.0.1:")));
         server.kill().unwrap();
         let output = server.wait_with_output().unwrap();
         assert!(output.stdout.is_empty());
@@ -151,17 +118,17 @@ impl Workspace {
     #[track_caller]
     fn accepted(&self, arguments: &[&str], variables: &[(&str, &str)]) {
         let output = self.run(arguments, variables);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{told}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
 
 #[test]
 fn printed_schema_matches_the_library() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     // What else is wrong does not matter to whoever asks for the schema.
-    let output = workspace.run(&["--print-config-schema"], &[("BAILIWICK_READ_ONLY", "?")]);
+    let output = place.run(&["--print-config-schema"], &[("BAILIWICK_READ_ONLY", "?")]);
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
     let mut printed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -174,12 +141,12 @@ fn printed_schema_matches_the_library() {
 
 #[test]
 fn help_and_version_are_printed() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     for (flag, part) in [
         ("--help", "Usage"),
         ("--version", env!("CARGO_PKG_VERSION")),
     ] {
-        let output = workspace.command(flag).output().unwrap();
+        let output = place.command(flag).output().unwrap();
         assert_eq!(output.status.code(), Some(0));
         assert!(String::from_utf8(output.stdout).unwrap().contains(part));
     }
@@ -187,9 +154,8 @@ fn help_and_version_are_printed() {
 
 #[test]
 fn invalid_flag_is_named_with_the_reason() {
-    let workspace = Workspace::new();
-    let refused =
-        |arguments: &[&str], expected: &[&str]| workspace.refused(arguments, &[], expected);
+    let place = Place::new();
+    let refused = |arguments: &[&str], expected: &[&str]| place.refused(arguments, &[], expected);
     refused(&["--read-only=yes"], &["--read-only must be true or false"]);
     refused(
         &["--read-max-bytes", "1k"],
@@ -234,8 +200,8 @@ fn invalid_flag_is_named_with_the_reason() {
         ],
     );
     refused(&["--tools", "x"], &["--tools (item 1)", "there are copy,"]);
-    workspace.accepted(&["--tools", "grep,read_file"], &[]);
-    workspace.accepted(
+    place.accepted(&["--tools", "grep,read_file"], &[]);
+    place.accepted(
         &[
             "--read-only",
             "--read-max-bytes=0",
@@ -248,7 +214,7 @@ fn invalid_flag_is_named_with_the_reason() {
 
 #[test]
 fn attach_rejects_flags_without_effect() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     for more in [
         &["--http", "127.0.0.1:0"] as &[&str],
         &["root"],
@@ -258,16 +224,16 @@ fn attach_rejects_flags_without_effect() {
         &["--grants", "grants"],
     ] {
         let arguments = [&["--attach", "socket"], more].concat();
-        workspace.refused(&arguments, &[], &["--attach", "cannot be used with"]);
+        place.refused(&arguments, &[], &["--attach", "cannot be used with"]);
     }
     // Alone it is understood, and finds no socket.
-    let output = workspace.run(&["--attach", "socket", "--log", "error"], &[]);
+    let output = place.run(&["--attach", "socket", "--log", "error"], &[]);
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
 fn ai_help_shows_the_rate_limit() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     for (arguments, rate) in [
         (
             &["--ai-help", "--section", "rate-limits"] as &[&str],
@@ -278,48 +244,48 @@ fn ai_help_shows_the_rate_limit() {
             "5/hour",
         ),
     ] {
-        let stdout = String::from_utf8(workspace.run(arguments, &[]).stdout).unwrap();
-        assert!(stdout.contains(&format!("**Default:** {rate}")), "{stdout}");
+        let told = String::from_utf8(place.run(arguments, &[]).stdout).unwrap();
+        assert!(told.contains(&format!("**Default:** {rate}")), "{told}");
     }
 }
 
 #[test]
 fn only_loopback_addresses_are_accepted() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     for address in [
         "0.0.0.0:80",
         "[::]:80",
         "192.168.0.1:80",
         "[::ffff:10.0.0.1]:80",
     ] {
-        workspace.refused(
+        place.refused(
             &["--http", address],
             &[],
             &["--http", "must be a loopback address"],
         );
     }
     for address in ["localhost:80", "127.0.0.1", "80", ":80"] {
-        workspace.refused(&["--http", address], &[], &["--http", "127.0.0.1:8080"]);
+        place.refused(&["--http", address], &[], &["--http", "127.0.0.1:8080"]);
     }
-    workspace.listens("127.0.0.1:0");
+    place.listens("127.0.0.1:0");
 }
 
 #[test]
 fn open_errors_name_the_file_and_reason() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let listen = format!("bailiwick: cannot listen on `{address}`: ");
-    workspace.fails(1, &["--http", &address], &[], &[&listen, "in use"]);
+    place.fails(1, &["--http", &address], &[], &[&listen, "in use"]);
     drop(taken);
-    workspace.listens(&address);
-    workspace.fails(
+    place.listens(&address);
+    place.fails(
         1,
         &["--attach", "none.sock"],
         &[],
         &["cannot connect to the socket `none.sock`: ", "No such file"],
     );
-    workspace.refused(
+    place.refused(
         &["root", "--audit=none/audit"],
         &[],
         &[
@@ -330,17 +296,17 @@ fn open_errors_name_the_file_and_reason() {
 }
 
 /// A server on a free port, where it is, and what its clients send as bearer.
-fn http_server(workspace: &Workspace, arguments: &[&str]) -> (Child, SocketAddr, String) {
-    let mut server = workspace
+fn http_server(place: &Place, arguments: &[&str]) -> (Child, SocketAddr, String) {
+    let mut server = place
         .program(&["--http", "127.0.0.1:0"])
         .args(arguments)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let mut lines = lines.map(Result::unwrap);
+    let told = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut told = told.map(Result::unwrap);
     let mut after = |start: &str| {
-        let found = lines.find_map(|line| Some(line.split_once(start)?.1.to_owned()));
+        let found = told.find_map(|line| Some(line.split_once(start)?.1.to_owned()));
         found.unwrap()
     };
     let token = after("bearer token in: ");
@@ -351,8 +317,8 @@ fn http_server(workspace: &Workspace, arguments: &[&str]) -> (Child, SocketAddr,
 }
 
 /// A server that waits for the rest of a request; the connection keeps it waiting.
-fn kept_waiting(workspace: &Workspace) -> (Child, SocketAddr, TcpStream) {
-    let (server, address, token) = http_server(workspace, &["root"]);
+fn kept_waiting(place: &Place) -> (Child, SocketAddr, TcpStream) {
+    let (server, address, token) = http_server(place, &["root"]);
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
@@ -372,21 +338,21 @@ fn send(server: &Child, signal: Signal) {
 
 #[test]
 fn first_signal_shuts_down_and_second_exits_at_once() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     for (first, second, code) in [
         (Signal::TERM, Signal::INT, 130),
         (Signal::INT, Signal::TERM, 143),
     ] {
-        let (mut server, address, _stream) = kept_waiting(&workspace);
+        let (mut server, address, _stream) = kept_waiting(&place);
         send(&server, first);
-        // The port is closed once the signal was handled.
+        // It has heard the signal once it listens no more.
         while TcpStream::connect(address).is_ok() {
             std::thread::yield_now();
         }
         send(&server, second);
         assert_eq!(server.wait().unwrap().code(), Some(code));
     }
-    let (mut server, _, stream) = kept_waiting(&workspace);
+    let (mut server, _, stream) = kept_waiting(&place);
     send(&server, Signal::TERM);
     drop(stream);
     assert_eq!(server.wait().unwrap().code(), Some(0));
@@ -394,9 +360,9 @@ fn first_signal_shuts_down_and_second_exits_at_once() {
 
 #[test]
 fn signal_ends_a_stdio_server_and_open_requests_are_answered() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     for signal in [Signal::TERM, Signal::INT] {
-        let mut client = workspace.client(&["root"]);
+        let mut client = place.client(&["root"]);
         let listen = json!({
             "jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
             "params": {"notifications": {"toolsListChanged": true}, "_meta": {
@@ -404,30 +370,30 @@ fn signal_ends_a_stdio_server_and_open_requests_are_answered() {
                 "io.modelcontextprotocol/clientCapabilities": {},
             }},
         });
-        let answer = client.ask(&listen);
-        assert!(answer.to_string().contains("acknowledged"), "{answer}");
-        send(&client.server, signal);
-        let answer = client.next();
+        let told = ask(&mut client, &listen);
+        assert!(told.to_string().contains("acknowledged"), "{told}");
+        send(client.process(), signal);
+        let answer = client.receive();
         assert_eq!(answer["id"], "l", "{answer}");
         // Its input is open still.
-        assert!(client.output.next().is_none());
-        assert_eq!(client.server.wait().unwrap().code(), Some(0));
+        assert!(client.try_receive().is_none());
+        assert_eq!(client.process().wait().unwrap().code(), Some(0));
     }
 }
 
 #[test]
 fn bearer_token_file_is_private_and_removed_at_exit() {
-    let workspace = Workspace::new();
-    let folder = workspace.path().join("run");
+    let place = Place::new();
+    let folder = place.path().join("run");
     std::fs::create_dir(&folder).unwrap();
-    let mut server = workspace
+    let mut server = place
         .program(&["--http", "127.0.0.1:0", "root"])
         .env("XDG_RUNTIME_DIR", &folder)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let line = lines.next().unwrap().unwrap();
+    let mut told = BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = told.next().unwrap().unwrap();
     let (_, file) = line.split_once("bearer token in: ").unwrap();
     let file = Path::new(file);
     assert_eq!(file.parent(), Some(folder.as_path()));
@@ -435,7 +401,7 @@ fn bearer_token_file_is_private_and_removed_at_exit() {
     assert_eq!(mode & 0o777, 0o600);
     let token = std::fs::read_to_string(file).unwrap();
     assert!(token.len() == 64 && !line.contains(&token), "{line}");
-    let serving = lines.next().unwrap().unwrap();
+    let serving = told.next().unwrap().unwrap();
     assert!(
         serving.contains("serving http://") && !serving.contains(&token),
         "{serving}"
@@ -447,57 +413,57 @@ fn bearer_token_file_is_private_and_removed_at_exit() {
 
 #[test]
 fn roots_that_contain_the_secrets_directory_are_rejected() {
-    let workspace = Workspace::new();
-    let run = workspace.path().join("root/run");
+    let place = Place::new();
+    let run = place.path().join("root/run");
     std::fs::create_dir(&run).unwrap();
     let variable = [("XDG_RUNTIME_DIR", run.to_str().unwrap())];
     let expected = ["it contains", "XDG_RUNTIME_DIR"];
     for root in ["root", "root/run"] {
         for secret in [&["--ask", "page"][..], &["--http", "127.0.0.1:0"]] {
-            workspace.refused(&[secret, &[root]].concat(), &variable, &expected);
+            place.refused(&[secret, &[root]].concat(), &variable, &expected);
         }
     }
     assert_eq!(std::fs::read_dir(&run).unwrap().count(), 0);
     // Without a file for a secret there is nothing to hold.
-    let mut client = workspace.program(&["root"]);
+    let mut client = place.program(&["root"]);
     let ended = client.envs(variable).stdin(Stdio::null()).status().unwrap();
     assert!(ended.success());
 }
 
 #[test]
 fn invalid_and_unknown_variables_are_named() {
-    let workspace = Workspace::new();
-    workspace.refused(
+    let place = Place::new();
+    place.refused(
         &[],
         &[("BAILIWICK_MAX_CALLS", "many")],
         &["BAILIWICK_MAX_CALLS must be a whole number"],
     );
-    workspace.refused(
+    place.refused(
         &[],
         &[("BAILIWICK_REED_ONLY", "true")],
         &["unknown variable", "BAILIWICK_REED_ONLY"],
     );
-    workspace.refused(
+    place.refused(
         &[],
         &[("BAILIWICK_ROOTS", "")],
         &["BAILIWICK_ROOTS (item 1, path)", "empty"],
     );
-    workspace.accepted(&[], &[("BAILIWICK_READ_ONLY", "1"), ("BAILIWICKED", "?")]);
+    place.accepted(&[], &[("BAILIWICK_READ_ONLY", "1"), ("BAILIWICKED", "?")]);
 }
 
 #[test]
 fn invalid_configuration_file_is_named_with_the_reason() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     let refused = |text: &str, expected: &[&str]| {
-        workspace.file("config.json", text);
-        workspace.refused(&["--config", "config.json"], &[], expected);
+        place.file("config.json", text);
+        place.refused(&["--config", "config.json"], &[], expected);
     };
-    workspace.refused(
+    place.refused(
         &["--config", "none.json"],
         &[],
         &["none.json", "cannot read"],
     );
-    workspace.refused(&["--config", "root"], &[], &["`root`", "cannot read"]);
+    place.refused(&["--config", "root"], &[], &["`root`", "cannot read"]);
     refused("{", &["config.json", "invalid JSON"]);
     refused("[]", &["(file)", "must be an object"]);
     refused(
@@ -509,57 +475,57 @@ fn invalid_configuration_file_is_named_with_the_reason() {
         &["/roots/0/path", "relative"],
     );
     refused(&" ".repeat((1 << 20) + 1), &["config.json", "larger"]);
-    workspace.file("config.json", r#"{"read_only":true}"#);
-    workspace.accepted(&["--config", "config.json"], &[]);
+    place.file("config.json", r#"{"read_only":true}"#);
+    place.accepted(&["--config", "config.json"], &[]);
 }
 
 #[test]
 fn duplicate_keys_are_rejected_in_every_source() {
-    let workspace = Workspace::new();
-    let root = workspace.path().canonicalize().unwrap().join("root");
+    let place = Place::new();
+    let root = place.path().canonicalize().unwrap().join("root");
     let root = |more: &str| json!({"path": root}).to_string().replace("}", more);
     let duplicate = root(r#","deny":["k/**"],"deny":[]}"#);
     for arguments in [[&*duplicate].as_slice(), &["--roots", &duplicate]] {
-        workspace.refused(
+        place.refused(
             arguments,
             &[],
             &["ROOT or --roots cannot be read: duplicate key `deny`"],
         );
     }
-    workspace.accepted(&[&root(r#","deny":["k/**"]}"#)], &[]);
+    place.accepted(&[&root(r#","deny":["k/**"]}"#)], &[]);
     let budget = r#"{"calls":1,"calls":100}"#;
-    workspace.refused(
+    place.refused(
         &["--budget", budget],
         &[],
         &["--budget cannot be read: duplicate key `calls`"],
     );
-    workspace.accepted(&["--budget", r#"{"calls":1}"#], &[]);
+    place.accepted(&["--budget", r#"{"calls":1}"#], &[]);
     let roots = |more: &str| format!("[{}]", root(more));
     let duplicate = roots(r#","access":"read","access":"full"}"#);
-    workspace.refused(
+    place.refused(
         &[],
         &[("BAILIWICK_ROOTS", &duplicate)],
         &["BAILIWICK_ROOTS cannot be read: duplicate key `access`"],
     );
     let once = roots(r#","access":"read"}"#);
-    workspace.accepted(&[], &[("BAILIWICK_ROOTS", &once)]);
-    workspace.file("config.json", r#"{"read_only":true,"read_only":false}"#);
-    workspace.refused(&["--config", "config.json"], &[], &["config.json"]);
+    place.accepted(&[], &[("BAILIWICK_ROOTS", &once)]);
+    place.file("config.json", r#"{"read_only":true,"read_only":false}"#);
+    place.refused(&["--config", "config.json"], &[], &["config.json"]);
     let servers = r#"{"mcpServers":{"a":{"command":"false","command":"true"}}}"#;
-    workspace.file("servers.json", servers);
+    place.file("servers.json", servers);
     let arguments = ["--servers", "servers.json", "--pins", "pins"];
-    workspace.refused(&arguments, &[], &["duplicate key `command`"]);
-    workspace.file("servers.json", r#"{"mcpServers":{}}"#);
-    workspace.accepted(&arguments, &[]);
+    place.refused(&arguments, &[], &["duplicate key `command`"]);
+    place.file("servers.json", r#"{"mcpServers":{}}"#);
+    place.accepted(&arguments, &[]);
 }
 
 #[test]
 fn invalid_root_is_named_with_the_reason() {
-    let workspace = Workspace::new();
-    workspace.file("plain", "");
-    workspace.file("root/config.json", "{}");
+    let place = Place::new();
+    place.file("plain", "");
+    place.file("root/config.json", "{}");
     let refused = |roots: &[&str], field: &str, reason: &str| {
-        workspace.refused(roots, &[], &[field, reason]);
+        place.refused(roots, &[], &[field, reason]);
     };
     refused(
         &["root", "none"],
@@ -592,8 +558,8 @@ fn invalid_root_is_named_with_the_reason() {
         "ROOT or --roots (item 1, path)",
         "audit log",
     );
-    workspace.accepted(&["root", "--audit=audit"], &[]);
-    std::fs::create_dir(workspace.path().join("root/deep")).unwrap();
+    place.accepted(&["root", "--audit=audit"], &[]);
+    std::fs::create_dir(place.path().join("root/deep")).unwrap();
     for within in ["--grants=root/grants", "--grants=root/deep/grants"] {
         refused(
             &["--trust=host", "root", within],
@@ -601,65 +567,65 @@ fn invalid_root_is_named_with_the_reason() {
             "keep that elsewhere",
         );
     }
-    workspace.accepted(&["--trust=host", "root", "--grants=grants"], &[]);
+    place.accepted(&["--trust=host", "root", "--grants=grants"], &[]);
 }
 
 #[test]
 fn invalid_grant_store_is_named_with_the_reason() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     let refused = |file: &str, reason: &str| {
         let grants = format!("--grants={file}");
-        workspace.refused(&["--trust=host", "root", &grants], &[], &[file, reason]);
+        place.refused(&["--trust=host", "root", &grants], &[], &[file, reason]);
     };
     refused("none/grants", "No such file");
-    workspace.file("other.json", "{}");
+    place.file("other.json", "{}");
     refused("other.json", "is no grant store");
-    workspace.file("later", r#"{"format":"bailiwick-grants","version":3}"#);
+    place.file("later", r#"{"format":"bailiwick-grants","version":3}"#);
     refused("later", "version 3");
-    workspace.file("damaged", r#"{"format":"bailiwick-grants","version":2,"#);
+    place.file("damaged", r#"{"format":"bailiwick-grants","version":2,"#);
     refused("damaged", "damaged.corrupt");
     // What was damaged is out of the way.
-    workspace.accepted(&["--trust=host", "root", "--grants=damaged"], &[]);
-    let used = bailiwick::permission::GrantStore::open(workspace.path().join("used")).unwrap();
+    place.accepted(&["--trust=host", "root", "--grants=damaged"], &[]);
+    let used = bailiwick::permission::GrantStore::open(place.path().join("used")).unwrap();
     refused("used", "in use");
     drop(used);
-    workspace.accepted(&["--trust=host", "root", "--grants=used"], &[]);
+    place.accepted(&["--trust=host", "root", "--grants=used"], &[]);
     // Agents are known by the names that clients give themselves.
     for trust in ["--trust=agent", "--trust=client"] {
         let untrusted = ["root", "--grants=used", trust];
-        workspace.refused(&untrusted, &[], &["--grants", "--trust host"]);
+        place.refused(&untrusted, &[], &["--grants", "--trust host"]);
     }
     let untrusted = ["root", "--grants=used"];
-    workspace.refused(&untrusted, &[], &["--grants", "--trust host"]);
+    place.refused(&untrusted, &[], &["--grants", "--trust host"]);
 }
 
 #[test]
 fn broken_audit_is_rejected_with_file_and_line() {
-    let workspace = Workspace::new();
-    one_reading_is_recorded(&workspace, &json!({}));
-    let log = std::fs::read_to_string(workspace.path().join("audit.jsonl")).unwrap();
+    let place = Place::new();
+    one_reading_is_recorded(&place, &json!({}));
+    let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
     let lines: Vec<&str> = log.split_inclusive('\n').collect();
-    workspace.file("audit.jsonl", &[lines[0], &lines[2..].concat()].concat());
+    place.file("audit.jsonl", &[lines[0], &lines[2..].concat()].concat());
     let arguments = ["root", "--audit", "audit.jsonl"];
-    workspace.refused(
+    place.refused(
         &arguments,
         &[],
         &["`audit.jsonl` is damaged", "line 2", "record 2 stands"],
     );
-    workspace.refused(
+    place.refused(
         &["root", "--audit", "none/audit"],
         &[],
         &["`none/audit` cannot be opened"],
     );
-    workspace.file("audit.jsonl", &log);
-    workspace.accepted(&arguments, &[]);
+    place.file("audit.jsonl", &log);
+    place.accepted(&arguments, &[]);
 }
 
 #[test]
 fn rejected_handshake_prints_one_line() {
-    let workspace = Workspace::new();
-    let ended = |configuration: &Value| {
-        let mut server = workspace
+    let place = Place::new();
+    let told = |configuration: &Value| {
+        let mut server = place
             .program(&["--trust=host", "root"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -674,9 +640,9 @@ fn rejected_handshake_prints_one_line() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    assert_eq!(ended(&json!({})), (Some(0), String::new()));
+    assert_eq!(told(&json!({})), (Some(0), String::new()));
     assert_eq!(
-        ended(&json!({"max_calls": "x"})),
+        told(&json!({"max_calls": "x"})),
         (
             Some(1),
             "bailiwick: the handshake was refused: configuration (initialize): /max_calls must be a whole number, 0 or more\n"
@@ -691,41 +657,42 @@ fn calls_are_audited_and_stdout_has_only_messages() {
         json!({}),
         json!({"experimental": {"configuration": {"read_only": true}}}),
     ] {
-        one_reading_is_recorded(&Workspace::new(), &capabilities);
+        one_reading_is_recorded(&Place::new(), &capabilities);
     }
 }
 
-fn one_reading_is_recorded(workspace: &Workspace, capabilities: &Value) {
-    workspace.file("root/a.txt", "hello");
-    let mut client = workspace.client(&["--audit", "audit.jsonl", "--log", "trace", "root"]);
-    client.ask(&initialize(capabilities));
-    let read = client.ask(
+fn one_reading_is_recorded(place: &Place, capabilities: &Value) {
+    place.file("root/a.txt", "hello");
+    let mut client = place.client(&["--audit", "audit.jsonl", "--log", "trace", "root"]);
+    ask(&mut client, &initialize(capabilities));
+    let read = ask(
+        &mut client,
         &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
             "name": "read_file", "arguments": {"path": "a.txt"},
         }}),
     );
     assert_eq!(read["result"]["content"][0]["text"], "hello", "{read}");
-    assert!(client.end().success());
-    ended(workspace);
-    let others = std::fs::read_dir(workspace.path()).unwrap().count();
+    assert!(end(client).success());
+    ended(place);
+    let others = std::fs::read_dir(place.path()).unwrap().count();
     assert_eq!(others, 2, "the root and the one log");
 }
 
 #[test]
 fn audit_file_at_its_size_limit_fails_calls_but_not_the_server() {
-    let workspace = Workspace::new();
-    workspace.file("root/a.txt", "hello");
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
     let mut limited = Command::new("/bin/sh");
     limited
         .env_clear()
         .args(["-c", "ulimit -f 16; exec \"$0\" \"$@\""])
-        .arg(env!("CARGO_BIN_EXE_bailiwick"))
+        .arg(PROGRAM)
         .arg("serve")
         .args(["--audit", "audit.jsonl", "--log", "off", "root"])
-        .current_dir(workspace.path());
-    let mut client = Client::of(&mut limited);
+        .current_dir(place.path());
+    let mut client = Server::start(limited.stderr(Stdio::null()));
     let mut codes = (0..1000).map(|_| {
-        let answer = client.ask(&STATELESS);
+        let answer = ask(&mut client, &STATELESS);
         let code = answer.pointer("/result/structuredContent/code");
         code.and_then(Value::as_str).map(str::to_owned)
     });
@@ -733,38 +700,34 @@ fn audit_file_at_its_size_limit_fails_calls_but_not_the_server() {
     let refused = codes.find(Option::is_some).flatten();
     assert_eq!(refused.as_deref(), Some("IO"));
     assert_eq!(codes.next().flatten().as_deref(), Some("IO"));
-    assert_eq!(client.end().signal(), None);
+    assert_eq!(end(client).signal(), None);
 }
 
 #[test]
 fn audit_is_rotated_at_the_configured_size() {
     let rotated = |bytes: &[&str]| {
-        let workspace = Workspace::new();
-        workspace.file("root/a.txt", "hello");
+        let place = Place::new();
+        place.file("root/a.txt", "hello");
         let audit = ["--audit", "audit.jsonl", "root"];
         // The second server continues the last segment of the first.
         for _ in 0..2 {
-            let mut client = workspace.client(&[&audit[..], bytes].concat());
+            let mut client = place.client(&[&audit[..], bytes].concat());
             for _ in 0..10 {
-                let answer = client.ask(&STATELESS);
+                let answer = ask(&mut client, &STATELESS);
                 assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
             }
-            assert!(client.end().success());
+            assert!(end(client).success());
         }
-        let verified = workspace
-            .command("verify")
-            .arg("audit.jsonl")
-            .output()
-            .unwrap();
+        let verified = place.command("verify").arg("audit.jsonl").output().unwrap();
         let verified = String::from_utf8(verified.stdout).unwrap();
         assert!(verified.contains("are intact"), "{verified}");
-        let history = workspace
+        let history = place
             .command("history")
             .arg("audit.jsonl")
             .output()
             .unwrap();
         assert_eq!(history.status.code(), Some(0));
-        let entries = std::fs::read_dir(workspace.path()).unwrap();
+        let entries = std::fs::read_dir(place.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let segments = names
             .filter(|name| name.starts_with("audit.jsonl.0"))
@@ -777,8 +740,8 @@ fn audit_is_rotated_at_the_configured_size() {
     for whole in [&["--audit-segment-bytes=0"][..], &[]] {
         assert_eq!(rotated(whole), 0);
     }
-    let workspace = Workspace::new();
-    let refused = |arguments: &[&str], part: &str| workspace.refused(arguments, &[], &[part]);
+    let place = Place::new();
+    let refused = |arguments: &[&str], part: &str| place.refused(arguments, &[], &[part]);
     refused(&["root", "--audit-segment-bytes=2000"], "--audit");
     refused(
         &["root", "--audit=a", "--audit-segment-bytes=x"],
@@ -788,8 +751,8 @@ fn audit_is_rotated_at_the_configured_size() {
 
 /// That the audit is intact, has the reading, and ends with the end of the last of its workers.
 #[track_caller]
-fn ended(workspace: &Workspace) {
-    let log = std::fs::read_to_string(workspace.path().join("audit.jsonl")).unwrap();
+fn ended(place: &Place) {
+    let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
     bailiwick::audit::verify(log.as_bytes()).unwrap();
     assert!(log.contains("read_file"), "{log}");
     let steps: Vec<String> = log
@@ -806,20 +769,20 @@ const STATELESS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params
 
 #[test]
 fn shutdown_of_the_shared_stateless_worker_is_audited() {
-    let workspace = Workspace::new();
-    workspace.file("root/a.txt", "hello");
-    let mut client = workspace.client(&["--audit", "audit.jsonl", "root"]);
-    let answer = client.ask(&STATELESS);
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
+    let mut client = place.client(&["--audit", "audit.jsonl", "root"]);
+    let answer = ask(&mut client, &STATELESS);
     assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
-    assert!(client.end().success());
-    ended(&workspace);
+    assert!(end(client).success());
+    ended(&place);
 }
 
 #[test]
 fn shutdown_of_the_shared_stateless_worker_is_audited_over_http() {
-    let workspace = Workspace::new();
-    workspace.file("root/a.txt", "hello");
-    let (mut server, address, token) = http_server(&workspace, &["--audit", "audit.jsonl", "root"]);
+    let place = Place::new();
+    place.file("root/a.txt", "hello");
+    let (mut server, address, token) = http_server(&place, &["--audit", "audit.jsonl", "root"]);
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
@@ -834,27 +797,29 @@ fn shutdown_of_the_shared_stateless_worker_is_audited_over_http() {
     assert!(answer.contains("hello"), "{answer}");
     send(&server, Signal::TERM);
     assert_eq!(server.wait().unwrap().code(), Some(0));
-    ended(&workspace);
+    ended(&place);
 }
 
 /// What a server with these arguments says to a write outside its root, of a client called `me`.
-fn writing_outside(workspace: &Workspace, arguments: &[&str]) -> Value {
-    let mut client = workspace.client(arguments);
-    client.ask(&initialize(&json!({})));
-    let path = workspace.path().canonicalize().unwrap().join("outside/new");
+fn writing_outside(place: &Place, arguments: &[&str]) -> Value {
+    let mut client = place.client(arguments);
+    ask(&mut client, &initialize(&json!({})));
+    let path = place.path().canonicalize().unwrap().join("outside/new");
     let call = json!({"name": "write_file", "arguments": {"path": path, "content": "x"}});
-    let answer =
-        client.ask(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}));
-    assert!(client.end().success());
+    let answer = ask(
+        &mut client,
+        &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+    );
+    assert!(end(client).success());
     answer
 }
 
 #[tokio::test]
 async fn permanent_grant_applies_after_restart() {
-    let workspace = Workspace::new();
-    std::fs::create_dir(workspace.path().join("outside")).unwrap();
-    let outside = workspace.path().canonicalize().unwrap().join("outside");
-    let store = bailiwick::permission::GrantStore::open(workspace.path().join("grants")).unwrap();
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("outside")).unwrap();
+    let outside = place.path().canonicalize().unwrap().join("outside");
+    let store = bailiwick::permission::GrantStore::open(place.path().join("grants")).unwrap();
     let builder = bailiwick::Runtime::builder()
         .grantable("write:file")
         .grant_store(store);
@@ -867,18 +832,18 @@ async fn permanent_grant_applies_after_restart() {
     };
     grants.grant(grant).await.unwrap();
     runtime.shutdown().await;
-    let denied = writing_outside(&workspace, &["root"]);
+    let denied = writing_outside(&place, &["root"]);
     assert_eq!(
         denied["result"]["structuredContent"]["code"], "PERMISSION_DENIED",
         "{denied}"
     );
     let host = ["--trust=host", "--grantable=write:file"];
-    let asked = writing_outside(&workspace, &[host[0], host[1], "root"]);
+    let asked = writing_outside(&place, &[host[0], host[1], "root"]);
     assert_eq!(
         asked["result"]["structuredContent"]["code"], "SCOPE_REQUIRED",
         "{asked}"
     );
-    let done = writing_outside(&workspace, &[host[0], host[1], "--grants=grants", "root"]);
+    let done = writing_outside(&place, &[host[0], host[1], "--grants=grants", "root"]);
     assert_ne!(done["result"]["isError"], true, "{done}");
     let written = std::fs::read_to_string(outside.join("new"));
     assert_eq!(written.unwrap(), "x");
@@ -897,66 +862,57 @@ fn costly_policy(seed: u32, globs: usize) -> Value {
     json!({ "deny": (0..globs).map(glob).collect::<Vec<_>>() })
 }
 
+fn request(id: u32, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+/// The next responses.
+fn responses(server: &mut Server, count: u32) -> Vec<Value> {
+    let messages = std::iter::from_fn(|| server.try_receive());
+    let responses = messages.filter(|message| message.get("id").is_some());
+    responses.take(count as usize).collect()
+}
+
 #[test]
 fn largest_client_policies_do_not_retain_memory() {
     const LARGEST: usize = 79;
     const CALLS: u32 = 60;
-    let workspace = Workspace::new();
-    let Client {
-        mut server,
-        mut input,
-        mut output,
-    } = workspace.client(&["root"]);
-    let hello = json!({
-        "protocolVersion": "2025-11-25", "capabilities": {},
-        "clientInfo": { "name": "stranger", "version": "1" },
-    });
-    let mut send = |id: u32, method: &str, params: Value| {
-        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        writeln!(input, "{message}").unwrap();
-    };
-    let mut answers = |count: u32| -> Vec<Value> {
-        let lines = output
-            .by_ref()
-            .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
-        let answers = lines.filter(|message: &Value| message.get("id").is_some());
-        answers.take(count as usize).collect()
-    };
+    let place = Place::new();
+    let mut server = place.client(&["root"]);
+    server.initialize(&json!({}));
     let call =
         |policy| json!({ "name": "list_roots", "arguments": {}, "_meta": { "policy": policy } });
-    send(0, "initialize", hello);
-    answers(1);
-    send(1, "tools/call", call(costly_policy(0, LARGEST)));
-    assert_eq!(answers(1)[0]["result"]["isError"], json!(false));
-    let before = resident(&server);
+    let first = server.result("tools/call", call(costly_policy(0, LARGEST)));
+    assert_eq!(first["isError"], json!(false));
+    let before = resident(server.process());
     for seed in 1..=CALLS {
-        send(seed, "tools/call", call(costly_policy(seed, LARGEST)));
+        let params = call(costly_policy(seed, LARGEST));
+        server.send(&request(seed, "tools/call", params));
     }
-    for answer in answers(CALLS) {
+    for answer in responses(&mut server, CALLS) {
         assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
     }
     for seed in 1..=CALLS {
         let policy = costly_policy(CALLS + seed, LARGEST);
-        send(seed, "tools/list", json!({ "_meta": { "policy": policy } }));
+        let params = json!({ "_meta": { "policy": policy } });
+        server.send(&request(seed, "tools/list", params));
     }
-    for answer in answers(CALLS) {
+    for answer in responses(&mut server, CALLS) {
         assert!(answer["result"]["tools"].is_array(), "{answer}");
     }
-    let grown = resident(&server).saturating_sub(before);
+    let grown = resident(server.process()).saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more than before");
     // One glob more is refused, and so is a list that is far too long.
     for globs in [LARGEST + 1, 5_000] {
-        send(1, "tools/call", call(costly_policy(0, globs)));
-        let refused = &answers(1)[0]["error"];
+        let refused = server.request("tools/call", call(costly_policy(0, globs)));
+        let refused = &refused["error"];
         assert_eq!(refused["code"], -32602, "{refused}");
         assert_eq!(refused["data"]["kind"], "policy_invalid");
         assert_eq!(refused["data"]["field"], "/deny");
     }
-    drop(input);
-    server.wait().unwrap();
 }
 
-/// The command lines with which clients start the program, as a document shows them.
+/// The ways of clients to start the program that a document shows, as command lines.
 fn client_commands(document: &str) -> Vec<Vec<String>> {
     let words = |value: &Value| -> Vec<String> {
         let words = value.as_array().unwrap().iter();
@@ -1008,23 +964,23 @@ fn client_configurations_of_the_guide_start_the_program() {
             panic!("too short a command: {command:?}");
         };
         assert_eq!([program, serve], ["bailiwick", "serve"]);
-        let workspace = Workspace::new();
+        let place = Place::new();
         let root = |word: &String| word.replace("/path/to/project", "root");
         let arguments: Vec<_> = arguments.iter().map(root).collect();
         assert!(arguments.contains(&"root".to_owned()), "{command:?}");
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        let mut client = workspace.client(&arguments);
-        let answer = client.ask(&initialize(&json!({})));
+        let mut client = place.client(&arguments);
+        let answer = ask(&mut client, &initialize(&json!({})));
         assert!(answer["result"]["serverInfo"].is_object(), "{answer}");
-        assert!(client.end().success(), "{command:?}");
+        assert!(end(client).success(), "{command:?}");
     }
 }
 
 #[test]
 fn help_shows_examples() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     for flag in ["-h", "--help"] {
-        for mut command in [workspace.command(flag), workspace.program(&[flag])] {
+        for mut command in [place.command(flag), place.program(&[flag])] {
             let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
             assert!(
                 text.contains("\nExamples:\n  bailiwick serve ./my-repo "),
@@ -1036,21 +992,18 @@ fn help_shows_examples() {
 
 #[test]
 fn missing_or_unknown_command_is_rejected() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     let output = |mut command: Command| command.output().unwrap();
     for (refused, part) in [
-        (
-            output(Command::new(env!("CARGO_BIN_EXE_bailiwick"))),
-            "missing command",
-        ),
-        (output(workspace.command("./root")), "./root"),
-        (output(workspace.command("--read-only")), "--read-only"),
+        (output(Command::new(PROGRAM)), "missing command"),
+        (output(place.command("./root")), "./root"),
+        (output(place.command("--read-only")), "--read-only"),
     ] {
-        let stderr = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(2), "{stderr}");
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{told}");
         assert!(
-            stderr.starts_with("bailiwick: ") && stderr.contains(part),
-            "{stderr}"
+            told.starts_with("bailiwick: ") && told.contains(part),
+            "{told}"
         );
         assert!(refused.stdout.is_empty());
     }
@@ -1058,18 +1011,18 @@ fn missing_or_unknown_command_is_rejected() {
 
 #[test]
 fn print_flags_need_no_command() {
-    let workspace = Workspace::new();
+    let place = Place::new();
     for flag in [
         "--print-config-schema",
         "--ai-help",
         "--skill",
         "--registry-entry",
     ] {
-        let alone = workspace.command(flag).output().unwrap();
+        let alone = place.command(flag).output().unwrap();
         assert!(
             alone.status.success() && !alone.stdout.is_empty(),
             "{alone:?}"
         );
-        assert_eq!(alone.stdout, workspace.run(&[flag], &[]).stdout);
+        assert_eq!(alone.stdout, place.run(&[flag], &[]).stdout);
     }
 }

@@ -17,6 +17,7 @@ use bailiwick::permission::{
     GrantHolder, GrantStore, GrantStoreError, History, HistoryEvent, Lifetime, NewGrant,
 };
 use bailiwick::{GrantAuthority, GrantId, JsonLines, Runtime};
+use bailiwick_test_support::cases;
 
 fn for_agent(pattern: &str) -> NewGrant {
     NewGrant {
@@ -155,10 +156,8 @@ impl Told {
 fn a_killed_runtime_leaves_what_people_were_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let cases = std::env::var("BAILIWICK_CASES").ok();
-    let cases = cases.map_or(20_000, |cases| cases.parse::<usize>().unwrap());
     let mut told = Told::default();
-    for turn in 0..(cases / 100).clamp(10, 1_000) {
+    for turn in 0..(cases(20_000_usize) / 100).clamp(10, 1_000) {
         let mut runtime = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--ignored",

@@ -1,23 +1,32 @@
 //! Browser tests of the file browser page and a third-party page.
 
-use bailiwick_mcp::view::View;
-use std::path::Path;
-use std::sync::Arc;
-
-use bailiwick::{Config, MemoryAudit, Policy, Runtime, Verb, WorkerSpec};
-use bailiwick_mcp::upstream::{ServerSpec, ServerText, Upstreams};
-use bailiwick_mcp::view::{DenyView, ViewEvent, ViewHost, ViewSpec, ViewState};
-use serde_json::{Map, Value};
-use tokio::sync::Notify;
-
 use crate::TIMEOUT;
 use crate::page_server::opened;
 use crate::scenario;
 use crate::scenario::chromium::Chromium;
-use playwright::chromium;
-
-#[path = "../../../../ui-assets/tests/support/playwright.rs"]
-mod playwright;
+use bailiwick::Config;
+use bailiwick::MemoryAudit;
+use bailiwick::Policy;
+use bailiwick::Runtime;
+use bailiwick::Verb;
+use bailiwick::WorkerSpec;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerText;
+use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_mcp::view::DenyView;
+use bailiwick_mcp::view::View;
+use bailiwick_mcp::view::ViewEvent;
+use bailiwick_mcp::view::ViewHost;
+use bailiwick_mcp::view::ViewSpec;
+use bailiwick_mcp::view::ViewState;
+use bailiwick_test_support::chromium;
+use bailiwick_test_support::npm;
+use bailiwick_test_support::playwright;
+use serde_json::Map;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// A page of others, by the official `App`, and a finger on its button.
 const PAGE: &str = "ui://get-time/mcp-app.html";
@@ -32,7 +41,7 @@ async fn agent_uses_the_file_browser_page() {
 /// The server of that page.
 async fn clock() -> Upstreams {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
-    playwright::node::install(&folder, "sample-servers").unwrap();
+    npm::install(&folder, "sample-servers").unwrap();
     let program = folder.join("node_modules/.bin/mcp-server-basic-vanillajs");
     // Its tool says nothing of itself; a person knows that it only tells the time.
     let spec = ServerSpec::stdio("clock", program.to_str().unwrap())

@@ -43,11 +43,12 @@ async fn dashboard_passes_all_checks() {
 mod browser {
     use std::path::Path;
 
+    use bailiwick_test_support::playwright;
     use serde_json::json;
     use tokio_util::sync::CancellationToken;
 
     use super::served;
-    use crate::{app, playwright};
+    use crate::app;
 
     async fn host(folder: &Path, stop: CancellationToken) -> app::TestHost {
         let server = served(folder, stop).await;

@@ -1,12 +1,12 @@
 //! Tests of the page's API.
 
+use bailiwick_test_support::invalid_server;
 use reqwest::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, HOST, ORIGIN};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use crate::app::TestHost;
 use crate::serving;
-use crate::wrong::wrong;
 
 /// What the page knows of its host.
 pub(crate) struct Page {
@@ -163,7 +163,7 @@ async fn pages_have_a_content_security_policy() {
 
 #[tokio::test]
 async fn ended_server_is_reported_and_can_be_restarted() {
-    let host = serving(&wrong().each_ref().map(String::as_str)).await;
+    let host = serving(&invalid_server::command("invalid_server_process")).await;
     let page = Page::of(&host);
     let called = page.call("twice").await;
     assert_eq!(called["result"]["content"][0]["text"], "done", "{called}");
@@ -202,7 +202,7 @@ async fn start_failure_is_reported_on_the_page() {
 
 #[tokio::test]
 async fn log_has_raw_messages_and_their_faults() {
-    let host = serving(&wrong().each_ref().map(String::as_str)).await;
+    let host = serving(&invalid_server::command("invalid_server_process")).await;
     let page = Page::of(&host);
     let log = page.ask("events", &json!({"after": 0})).await;
     let log = log.as_array().unwrap();

@@ -2,18 +2,16 @@
 
 use std::path::Path;
 
+use bailiwick_test_support::checks::{expected, outcomes};
+use bailiwick_test_support::{invalid_server, npm, playwright};
 use serde_json::json;
 
-use crate::wrong::wrong;
-use crate::{checked, expected, outcomes, serving};
-
-#[path = "../../../../ui-assets/tests/support/playwright.rs"]
-mod playwright;
+use crate::{checked, serving};
 
 /// The program of an installed package.
 fn program(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
-    playwright::node::install(&folder, "sample-servers").unwrap();
+    npm::install(&folder, "sample-servers").unwrap();
     let file = folder.join("node_modules/.bin").join(name);
     file.to_str().unwrap().to_owned()
 }
@@ -59,8 +57,7 @@ async fn page_works_with_real_servers_in_a_browser() {
         "mcp-system-monitor-server",
     ]
     .map(program);
-    let wrong = wrong();
-    let wrong = wrong.each_ref().map(String::as_str);
+    let invalid = invalid_server::command("invalid_server_process");
     let mut hosts = Vec::new();
     let mut urls = serde_json::Map::new();
     for (name, server) in [
@@ -77,7 +74,7 @@ async fn page_works_with_real_servers_in_a_browser() {
         ("customers", &[&customers, "--stdio"]),
         ("system", &[&system, "--stdio"]),
         ("everything", &[&everything]),
-        ("wrong", &wrong),
+        ("wrong", &invalid),
     ] {
         let host = serving(server).await;
         urls.insert(name.to_owned(), json!(host.url()));

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use bailiwick_test_support::invalid_server;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncReadExt;
 use tokio::time::{sleep, timeout};
 
 use crate::support::{LIMIT, check, command};
-use crate::wrong::wrong;
 
 /// The number in a file, once it has been written.
 async fn number(file: &Path) -> i32 {
@@ -41,15 +41,14 @@ async fn assert_ends(process: i32) {
 
 #[tokio::test]
 async fn server_and_its_children_end_with_the_check() {
-    let wrong = wrong();
-    let wrong = wrong.each_ref().map(String::as_str);
+    let invalid = invalid_server::command("invalid_server_process");
     // With `STAY` it does not end when its input is closed.
     for stay in ["", "1"] {
         let place = tempfile::tempdir().unwrap();
         let script = r#"cd "$0"; echo $$ >server; export STAY="$1"; shift
             sleep 600 </dev/null >/dev/null 2>&1 & echo $! >child; exec "$@""#;
         let start = ["sh", "-c", script, place.path().to_str().unwrap(), stay];
-        let run = check(&[&start[..], &wrong].concat()).await;
+        let run = check(&[&start[..], &invalid].concat()).await;
         assert_eq!(run.code, 1, "{}", run.stderr);
         for process in ["server", "child"] {
             assert_ends(number(&place.path().join(process)).await).await;

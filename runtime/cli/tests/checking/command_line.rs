@@ -108,7 +108,6 @@ async fn help_names_the_options_and_the_exit_status() {
 async fn server_inherits_the_environment() {
     let script = r#"test "$KEY" = value || exit 9; exec "$@""#;
     let server = server("minimal");
-    let server = server.each_ref().map(String::as_str);
     let arguments = [&["sh", "-c", script, "sh"], &server[..]].concat();
     let with = run(command(&arguments).env("KEY", "value")).await;
     assert_eq!(with.code, 0, "{}", with.stderr);

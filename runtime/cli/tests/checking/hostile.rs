@@ -1,14 +1,15 @@
 //! Tests with servers that hang, flood, exit or send invalid messages.
 
-use crate::expected::outcomes;
+use bailiwick_test_support::checks::outcomes;
+
 use crate::servers::server;
 use crate::support::{Run, check};
 
 /// Checks the server of this mode within 3 seconds.
-async fn checked(mode: &str) -> Run {
+async fn checked(mode: &'static str) -> Run {
     let server = server(mode);
     let arguments = ["--timeout", "3"];
-    check(&[&arguments[..], &server.each_ref().map(String::as_str)].concat()).await
+    check(&[&arguments[..], &server].concat()).await
 }
 
 /// The server that a script is cannot be reached, for this reason.

@@ -9,13 +9,13 @@ use axum::body::{Body, Bytes};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::post;
+use bailiwick_test_support::checks::{expected, outcomes};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::expected::{expected, outcomes};
 use crate::support::{LIMIT, Place, Run, check, command, run};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";

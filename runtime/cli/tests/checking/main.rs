@@ -7,12 +7,8 @@
     reason = "a test fails by panicking, in its helpers too, and makes the directories that are served"
 )]
 
-#[cfg(feature = "tls")]
-#[path = "../upstream/certificates.rs"]
-mod certificates;
 mod children;
 mod command_line;
-mod expected;
 mod guide;
 mod hostile;
 mod http;
@@ -20,14 +16,18 @@ mod servers;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
-mod wrong;
 
+use bailiwick_test_support::checks::{expected, outcomes};
+use bailiwick_test_support::invalid_server;
 use serde_json::json;
 
-use expected::{expected, outcomes};
 use servers::server;
 use support::{Place, check};
-use wrong::wrong;
+
+#[test]
+fn invalid_server_process() {
+    invalid_server::serve();
+}
 
 #[tokio::test]
 async fn own_program_passes_over_stdio_in_both_revisions() {
@@ -54,8 +54,7 @@ async fn own_program_passes_over_stdio_in_both_revisions() {
 
 #[tokio::test]
 async fn wrong_server_fails_the_expected_checks() {
-    let wrong = wrong();
-    let run = check(&wrong.each_ref().map(String::as_str)).await;
+    let run = check(&invalid_server::command("invalid_server_process")).await;
     assert_eq!(run.code, 1, "{}", run.stdout);
     let report = run.report();
     let passing = [("connect", "pass"), ("lists", "pass")];
@@ -87,7 +86,7 @@ async fn wrong_server_fails_the_expected_checks() {
 
 #[tokio::test]
 async fn report_has_a_line_for_each_check_and_a_summary() {
-    let run = check(&server("minimal").each_ref().map(String::as_str)).await;
+    let run = check(&server("minimal")).await;
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     let expected = "\
 pass  connect               revision 2025-11-25
@@ -113,7 +112,7 @@ pass  wire.form             5 messages
 #[tokio::test]
 async fn json_report_has_the_documented_members() {
     let target = server("minimal");
-    let arguments = [&["--json"][..], &target.each_ref().map(String::as_str)].concat();
+    let arguments = [&["--json"][..], &target].concat();
     let run = check(&arguments).await;
     let mut report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(report["target"], target.join(" "));

@@ -1,25 +1,14 @@
 //! Misbehaving MCP servers over stdio.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 
+use bailiwick_test_support::embedded_server;
 use serde_json::{Value, json};
 
-const MODE: &str = "SERVER_MODE";
-
-/// What the test harness prints stays out of the server's output, which is descriptor 3.
-const START: &str =
-    r#"SERVER_MODE="$1" exec "$0" --exact servers::serve --nocapture 3>&1 >/dev/null"#;
-
-/// The command that starts the server of this mode, which is this very program.
-pub(crate) fn server(mode: &str) -> [String; 5] {
-    let program = std::env::current_exe().unwrap();
-    ["sh", "-c", START, program.to_str().unwrap(), mode].map(ToOwned::to_owned)
-}
-
-fn open() -> File {
-    let output = OpenOptions::new().write(true).open("/proc/self/fd/3");
-    output.unwrap()
+/// The command that starts the server of this mode.
+pub(crate) fn server(mode: &'static str) -> Vec<&'static str> {
+    embedded_server::command("servers::serve", &[mode])
 }
 
 /// Writes a line; the server ends once nobody reads them.
@@ -31,12 +20,13 @@ fn write(mut output: &File, line: &str) {
 
 #[test]
 fn serve() {
-    let Ok(mode) = std::env::var(MODE) else {
+    let Some(arguments) = embedded_server::arguments() else {
         return;
     };
-    let output = open();
+    let mode = arguments[0].as_str();
+    let output = embedded_server::output();
     if mode == "flood" {
-        let output = open();
+        let output = embedded_server::output();
         let notification = json!({"jsonrpc": "2.0", "method": "notifications/x"}).to_string();
         std::thread::spawn(move || {
             loop {
@@ -49,7 +39,7 @@ fn serve() {
     }
     for line in std::io::stdin().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        if let Some(answer) = message.get("id").and_then(|_| answer(&mode, &message)) {
+        if let Some(answer) = message.get("id").and_then(|_| answer(mode, &message)) {
             let mut response = json!({"jsonrpc": "2.0", "id": message["id"]});
             let members = answer.as_object().unwrap().clone();
             response.as_object_mut().unwrap().extend(members);

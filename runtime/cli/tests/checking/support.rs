@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use bailiwick_test_support::checks::Checks;
+use bailiwick_test_support::temp_files::{TempFiles, snapshot};
 use tokio::process::Command;
 use tokio::time::timeout;
-
-use crate::expected::Checks;
 
 /// How long a check may take, whatever the server does.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -85,31 +85,26 @@ pub(crate) async fn run(command: &mut Command) -> Run {
 }
 
 /// A directory with a file, which is served.
-pub(crate) struct Place(tempfile::TempDir);
+pub(crate) struct Place(TempFiles);
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::create_dir(place.path().join("root")).unwrap();
-        std::fs::write(place.path().join("root/notes.txt"), "one\ntwo\n").unwrap();
-        Self(place)
+        Self(TempFiles::new(&[("root/notes.txt", "one\ntwo\n")]))
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.0.path()
+        self.0.dir()
     }
 
     /// Leaked: a test passes it on as an argument.
     pub(crate) fn root(&self) -> &'static str {
-        let root = self.0.path().join("root");
+        let root = self.0.path("root");
         root.to_str().unwrap().to_owned().leak()
     }
 
     #[track_caller]
     pub(crate) fn assert_unchanged(&self) {
-        let root = self.0.path().join("root");
-        assert_eq!(std::fs::read_dir(&root).unwrap().count(), 1);
-        let text = std::fs::read_to_string(root.join("notes.txt")).unwrap();
-        assert_eq!(text, "one\ntwo\n");
+        let expected = [("notes.txt".into(), b"one\ntwo\n".to_vec())];
+        assert_eq!(snapshot(&self.0.path("root")), expected.into());
     }
 }

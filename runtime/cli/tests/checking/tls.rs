@@ -1,11 +1,11 @@
 //! Tests with HTTPS servers.
 
+use bailiwick_test_support::certificates;
+use bailiwick_test_support::checks::{expected, outcomes};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::certificates::certified;
-use crate::expected::{expected, outcomes};
 use crate::http::{Program, TOKEN};
 use crate::support::{Place, command, run};
 
@@ -28,7 +28,7 @@ async fn forward(listener: TcpListener, acceptor: TlsAcceptor, to: String) {
 #[tokio::test]
 async fn own_program_passes_over_https_with_a_trusted_certificate() {
     let place = Place::new();
-    let (authority, acceptor) = certified("localhost");
+    let (authority, acceptor) = certificates::issue("localhost");
     let trusted = place.path().join("authority.pem");
     std::fs::write(&trusted, authority).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -47,7 +47,7 @@ async fn own_program_passes_over_https_with_a_trusted_certificate() {
     assert_eq!(with.code, 0, "{}{}", with.stdout, with.stderr);
     assert_eq!(outcomes(&with.report()), expected("pass", &[]));
 
-    let (other, _) = certified("localhost");
+    let (other, _) = certificates::issue("localhost");
     std::fs::write(&trusted, other).unwrap();
     let without = run(command(&arguments)
         .env("TOKEN", TOKEN)

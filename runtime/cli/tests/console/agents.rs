@@ -1,21 +1,19 @@
 //! Tests that agents cannot reach the approval page.
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use bailiwick_test_support::console::Page;
+use bailiwick_test_support::server::Server;
 use serde_json::{Value, json};
 
-use crate::support::Page;
-
-/// The program, asking on a page, and an agent's end of its standard streams.
+/// The program with an approval page, and an agent as its client.
 struct Program {
-    child: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
+    server: Server,
     page: Page,
-    /// Everything that the agent was answered.
+    /// Everything that the agent received.
     received: String,
 }
 
@@ -32,47 +30,35 @@ fn address(line: &str) -> String {
 
 impl Program {
     fn start(root: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_bailiwick"))
-            .args([
-                "serve",
-                "--ask",
-                "page",
-                "--ask-scopes",
-                "write:file",
-                "--log",
-                "off",
-            ])
+        let options = ["--ask", "page", "--ask-scopes", "write:file"];
+        let mut command = Command::new(crate::PROGRAM);
+        command
+            .arg("serve")
+            .args(options)
+            .args(["--log", "off"])
             .arg(root)
             .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = stderr.next().unwrap().unwrap();
+            .stderr(Stdio::piped());
+        let mut server = Server::start(&mut command);
+        let stderr = server.process().stderr.take().unwrap();
+        let line = BufReader::new(stderr).lines().next().unwrap().unwrap();
         Self {
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()).lines(),
-            child,
+            server,
             page: Page::at(&address(&line)),
             received: String::new(),
         }
     }
 
-    fn send(&mut self, message: &Value) {
-        writeln!(self.input, "{message}").unwrap();
-    }
-
     fn receive(&mut self) -> Value {
-        let line = self.output.next().unwrap().unwrap();
-        self.received += &line;
-        serde_json::from_str(&line).unwrap()
+        let message = self.server.receive();
+        self.received += &message.to_string();
+        message
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
-        self.receive()
+    fn request(&mut self, method: &str, params: &Value) {
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        self.server.send(&request);
+        self.receive();
     }
 
     /// The question that the page shows, as soon as there is one.
@@ -93,43 +79,44 @@ async fn agent_cannot_learn_the_page_address_or_answer_questions() {
     let temp = tempfile::tempdir().unwrap();
     let mut program = Program::start(temp.path());
     let me = json!({ "name": "c", "version": "1" });
-    program.ask(
+    program.request(
         "initialize",
         &json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": me }),
     );
-    program.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    program
+        .server
+        .send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     for method in [
         "tools/list",
         "resources/list",
         "resources/templates/list",
         "prompts/list",
     ] {
-        program.ask(method, &json!({}));
+        program.request(method, &json!({}));
     }
     let path = temp.path().canonicalize().unwrap().join("x");
     let arguments = json!({ "path": path, "content": "x" });
     let lie = json!({ "granted_scopes": ["write"] });
     let call = json!({ "name": "write_file", "arguments": arguments, "_meta": lie });
-    program.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }));
+    program
+        .server
+        .send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }));
     let question = program.question().await;
     assert!(!path.exists(), "a client's word was taken for a person's");
-    let answer = json!({
+    let said = json!({
         "question": question["tool_call"]["id"],
         "session": question["bailiwick"]["session"],
         "answer": { "allow": { "lifetime": "once" } },
     });
-    let reply = program.page.post("/api/answer", &answer).await;
-    assert_eq!(reply.json()["status"], "granted");
+    let told = program.page.post("/api/answer", &said).await;
+    assert_eq!(told.json()["status"], "granted");
     assert_eq!(program.receive()["result"]["isError"], false);
     assert!(path.exists());
     let Program {
-        mut child,
-        input,
+        server,
         page,
         received,
-        ..
     } = program;
-    drop(input);
-    assert!(child.wait().unwrap().success());
+    assert!(server.end().0.success());
     assert!(!received.contains(&page.token) && !received.contains(&page.address));
 }

@@ -1,12 +1,13 @@
 //! Tests of the console API.
 
-use std::fs;
-
 use bailiwick::Code;
 use bailiwick::worker::CallProgress;
-use serde_json::{Value, json};
-
-use crate::support::{Stage, until, write};
+use bailiwick_test_support::console::ConsoleServer;
+use bailiwick_test_support::console::until;
+use bailiwick_test_support::console::write;
+use serde_json::Value;
+use serde_json::json;
+use std::fs;
 
 fn once() -> Value {
     json!({ "allow": { "lifetime": "once" } })
@@ -14,8 +15,8 @@ fn once() -> Value {
 
 #[tokio::test]
 async fn question_is_complete_and_can_be_answered_once() {
-    let stage = Stage::new().await;
-    let pending = stage.asks("a.txt", "one\n").await;
+    let stage = ConsoleServer::new().await;
+    let pending = stage.start_write("a.txt", "one\n").await;
     let state = stage.state().await;
     let shown = &state["questions"][0];
     assert_eq!(shown["type"], "tool_call_permission");
@@ -68,11 +69,11 @@ async fn question_is_complete_and_can_be_answered_once() {
 
 #[tokio::test]
 async fn state_is_small_and_long_arguments_are_loaded_separately() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     let content = "x\u{e9}".repeat(1 << 20);
-    let mut pending = vec![stage.asks("small.txt", "one\n").await];
+    let mut pending = vec![stage.start_write("small.txt", "one\n").await];
     for name in ["a.txt", "b.txt"] {
-        pending.push(stage.asks(name, &content).await);
+        pending.push(stage.start_write(name, &content).await);
     }
     let reply = stage.get("/api/state").await;
     assert!(reply.body.len() < 32 << 10, "{}", reply.body.len());
@@ -100,8 +101,8 @@ async fn state_is_small_and_long_arguments_are_loaded_separately() {
 
 #[tokio::test]
 async fn answer_requires_the_same_session_and_scope() {
-    let stage = Stage::new().await;
-    let pending = stage.asks("a.txt", "one\n").await;
+    let stage = ConsoleServer::new().await;
+    let pending = stage.start_write("a.txt", "one\n").await;
     let question = pending.question().handle();
     let other = json!({ "question": question, "session": "other", "answer": once() });
     assert_eq!(
@@ -127,8 +128,8 @@ async fn answer_requires_the_same_session_and_scope() {
 
 #[tokio::test]
 async fn session_denial_applies_until_it_is_removed() {
-    let stage = Stage::new().await;
-    let pending = stage.asks("a.txt", "one\n").await;
+    let stage = ConsoleServer::new().await;
+    let pending = stage.start_write("a.txt", "one\n").await;
     let never = json!({ "deny": { "rest_of_session": true } });
     stage.answer(&pending, never).await;
     assert_eq!(
@@ -141,7 +142,7 @@ async fn session_denial_applies_until_it_is_removed() {
         .await
         .unwrap_err();
     assert!(again.message().contains("rest of the session"), "{again:?}");
-    let other = stage.asks("b.txt", "two\n").await;
+    let other = stage.start_write("b.txt", "two\n").await;
     assert_eq!(stage.answer(&other, once()).await.status, 200);
     let state = stage.state().await;
     let refusal = &state["refusals"][0];
@@ -152,7 +153,7 @@ async fn session_denial_applies_until_it_is_removed() {
         stage.post("/api/ask-again", &lift).await.code(),
         "NO_REFUSAL"
     );
-    let asked = stage.asks("a.txt", "three\n").await;
+    let asked = stage.start_write("a.txt", "three\n").await;
     assert_eq!(
         stage.state().await["questions"].as_array().unwrap().len(),
         1
@@ -162,8 +163,8 @@ async fn session_denial_applies_until_it_is_removed() {
 
 #[tokio::test]
 async fn session_denials_are_listed_and_can_be_removed() {
-    let stage = Stage::new().await;
-    let pending = stage.asks("a.txt", "one\n").await;
+    let stage = ConsoleServer::new().await;
+    let pending = stage.start_write("a.txt", "one\n").await;
     // The option of a client, such as an editor.
     let answer = pending.question().chosen("reject-session").unwrap();
     let id = pending.question().id;
@@ -183,22 +184,22 @@ async fn session_denials_are_listed_and_can_be_removed() {
     let lift = json!({ "run": refusal["run"], "refusal": refusal["refusal"] });
     assert_eq!(stage.post("/api/ask-again", &lift).await.status, 200);
     assert_eq!(stage.people.silenced().await.unwrap(), []);
-    drop(stage.asks("b.txt", "two\n").await);
+    drop(stage.start_write("b.txt", "two\n").await);
 }
 
 #[tokio::test]
 async fn batch_answers_each_question_separately() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     let (a, b) = (
-        stage.asks("a.txt", "a\n").await,
-        stage.asks("b.txt", "b\n").await,
+        stage.start_write("a.txt", "a\n").await,
+        stage.start_write("b.txt", "b\n").await,
     );
     let state = stage.state().await;
     let batch = &state["batches"][0];
     let names = [a.question().handle(), b.question().handle()];
     assert_eq!(batch["questions"], json!(names));
     assert_eq!(batch["folder"], "/repo");
-    let protected = stage.asks(".mcp.json", "{}").await;
+    let protected = stage.start_write(".mcp.json", "{}").await;
     let guarded = protected.question().handle();
     let answer_to = |question: &String, answer: Value| json!({ "question": question, "session": "talk", "answer": answer });
     let wide = json!({ "allow": { "lifetime": "once", "patterns": ["read"] } });
@@ -217,7 +218,7 @@ async fn batch_answers_each_question_separately() {
 
 #[tokio::test]
 async fn grants_are_added_narrowed_and_revoked() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     let run = stage.state().await["sources"][0]["run"].clone();
     let give = |pattern: &str| json!({ "run": run, "pattern": pattern, "holder": { "agent": "main" }, "lifetime": "agent" });
     let given = stage
@@ -240,7 +241,7 @@ async fn grants_are_added_narrowed_and_revoked() {
     let state = stage.state().await;
     assert_eq!(state["grants"][0]["pattern"], "write:file:/repo/docs");
     assert!(state["grants"][0]["expires_at"].is_u64());
-    drop(stage.asks("a.txt", "b\n").await);
+    drop(stage.start_write("a.txt", "b\n").await);
     let several = json!({ "grants": [name, name] });
     let reply = stage.post("/api/revoke", &several).await.json();
     assert_eq!(reply["grants"][0]["revoked"], 1);
@@ -257,7 +258,7 @@ async fn grants_are_added_narrowed_and_revoked() {
 
 #[tokio::test]
 async fn template_is_previewed_before_it_is_applied() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     let state = stage.state().await;
     let source = &state["sources"][0];
     assert_eq!(source["roots"], json!(["/repo"]));
@@ -287,11 +288,11 @@ async fn template_is_previewed_before_it_is_applied() {
 
 #[tokio::test]
 async fn history_has_decisions_and_the_verification_state() {
-    let stage = Stage::new().await;
-    let yes = stage.asks("a.txt", "a\n").await;
+    let stage = ConsoleServer::new().await;
+    let yes = stage.start_write("a.txt", "a\n").await;
     stage.answer(&yes, once()).await;
     yes.resume().await.unwrap();
-    let no = stage.asks("b.txt", "b\n").await;
+    let no = stage.start_write("b.txt", "b\n").await;
     stage.answer(&no, json!({ "deny": {} })).await;
     no.resume().await.unwrap_err();
     stage.runtime.flush_audit().await.unwrap();
@@ -315,7 +316,8 @@ async fn history_has_decisions_and_the_verification_state() {
         assert_eq!(found["total"], total, "{session}");
     }
     let export = stage.post("/api/history/export", &json!({})).await;
-    assert!(export.head.contains("attachment"));
+    let disposition = export.header("content-disposition").unwrap();
+    assert!(disposition.starts_with("attachment"), "{disposition}");
     assert_eq!(export.body.lines().count(), 2);
     for line in export.body.lines() {
         serde_json::from_str::<Value>(line).unwrap();
@@ -337,7 +339,7 @@ async fn history_has_decisions_and_the_verification_state() {
 
 #[tokio::test]
 async fn rule_is_suggested_once_after_three_similar_questions() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     fs::create_dir(stage.temp.path().join("tree/notes")).unwrap();
     let ask = json!({
         "run": stage.state().await["sources"][0]["run"], "agent": "main", "session": "talk",
@@ -349,7 +351,7 @@ async fn rule_is_suggested_once_after_three_similar_questions() {
             stage.post("/api/suggestions", &ask).await.json()["suggestion"],
             Value::Null
         );
-        let pending = stage.asks(&format!("notes/{n}.md"), "x\n").await;
+        let pending = stage.start_write(&format!("notes/{n}.md"), "x\n").await;
         stage.answer(&pending, once()).await;
         pending.resume().await.unwrap();
     }
@@ -377,17 +379,17 @@ async fn rule_is_suggested_once_after_three_similar_questions() {
 
 #[tokio::test]
 async fn page_request_waits_for_changes() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     let version = stage.state().await["version"].as_u64().unwrap();
     let path = format!("/api/events/{version}");
-    let (reply, pending) = tokio::join!(stage.get(&path), stage.asks("a.txt", "a\n"));
+    let (reply, pending) = tokio::join!(stage.get(&path), stage.start_write("a.txt", "a\n"));
     assert_ne!(reply.json()["version"], version);
     drop(pending);
 }
 
 #[tokio::test]
 async fn stopped_runtime_is_removed_from_the_console() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     let state = stage.state().await;
     assert_eq!(state["sources"].as_array().unwrap().len(), 1);
     let (stage, console) = stage.without_runtime().await;

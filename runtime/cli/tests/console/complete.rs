@@ -1,89 +1,82 @@
 //! Tests that decisions appear in the audit, the commands and the console.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::time::Duration;
-
+use bailiwick::CallError;
+use bailiwick::Config;
+use bailiwick::JsonLines;
+use bailiwick::Policy;
+use bailiwick::ReadTool;
+use bailiwick::Reply;
+use bailiwick::Runtime;
+use bailiwick::ToolSet;
+use bailiwick::ToolSpec;
+use bailiwick::WorkerSpec;
 use bailiwick::config::Namespace;
-use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
-use bailiwick::{
-    CallError, Config, JsonLines, Policy, ReadTool, Reply, Runtime, ToolSet, ToolSpec, WorkerSpec,
-};
-use bailiwick_console::{Console, ConsoleAudit, ConsoleSource};
-use bailiwick_mcp::gateway::{Gateway, GatewayInfo, Rate};
+use bailiwick::tool::Interrupt;
+use bailiwick::tool::Prepared;
+use bailiwick::tool::ReadPermit;
+use bailiwick_console::Console;
+use bailiwick_console::ConsoleAudit;
+use bailiwick_console::ConsoleSource;
+use bailiwick_mcp::gateway::Gateway;
+use bailiwick_mcp::gateway::Rate;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::client::info;
+use bailiwick_test_support::console::Page;
+use bailiwick_test_support::server::Server;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+use serde_json::Value;
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 
-use crate::support::Page;
-
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 fn program(place: &Path) -> Command {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_bailiwick"));
+    let mut program = Command::new(crate::PROGRAM);
     program.env_clear().current_dir(place);
     program
 }
 
 /// Serves one client that reads with these arguments, and returns the codes; `OK` for one without.
 fn served(place: &Path, trust: &str, calls: &[(Value, Value)]) -> Vec<String> {
-    let calls = (1..).zip(calls);
-    let calls = calls.map(|(id, (arguments, meta))| call(id, "read_file", arguments, meta));
+    let calls = calls.iter();
+    let calls = calls.map(|(arguments, meta)| call("read_file", arguments, meta));
     let options = ["--trust", trust, "--ask-scopes", "read:file"];
     serve(place, &options, trust, &calls.collect::<Vec<_>>())
 }
 
 /// Serves one client of that name, and returns the codes of its calls.
 fn serve(place: &Path, options: &[&str], name: &str, calls: &[Value]) -> Vec<String> {
-    let mut server = program(place)
+    let mut command = program(place);
+    command
         .arg("serve")
         .args(options)
         .args(["--audit", "audit.jsonl", "--log", "off", "--", "root"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut input = server.stdin.take().unwrap();
-    let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
-    let mut ask = |request: &Value| {
-        writeln!(input, "{request}").unwrap();
-        let line = output.find(|line| is_answer(line.as_ref().unwrap(), request));
-        code(&line.unwrap().unwrap())
-    };
-    ask(&hello(name));
-    let codes = calls.iter().map(ask).collect();
-    drop(input);
-    assert!(server.wait().unwrap().success());
+        .stderr(Stdio::null());
+    let mut server = Server::start(&mut command);
+    server.request("initialize", hello(name));
+    let codes = calls.iter();
+    let codes = codes.map(|call| code(&server.request("tools/call", call)));
+    let codes = codes.collect();
+    assert!(server.end().0.success());
     codes
 }
 
 fn hello(name: &str) -> Value {
     let client = json!({"name": name, "version": "1"});
-    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client,
-    }})
+    json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client})
 }
 
-fn call(id: u64, tool: &str, arguments: &Value, meta: &Value) -> Value {
-    let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
-}
-
-fn is_answer(line: &str, request: &Value) -> bool {
-    let message: Value = serde_json::from_str(line).unwrap();
-    message["id"] == request["id"]
+fn call(tool: &str, arguments: &Value, meta: &Value) -> Value {
+    json!({"name": tool, "arguments": arguments, "_meta": meta})
 }
 
 /// The code of an answer; `OK` for one without.
-fn code(answer: &str) -> String {
-    let answer: Value = serde_json::from_str(answer).unwrap();
+fn code(answer: &Value) -> String {
     let error = answer.pointer("/error/data/code");
     let code = error.or_else(|| answer.pointer("/result/structuredContent/code"));
     code.and_then(Value::as_str).unwrap_or("OK").to_owned()
@@ -237,7 +230,7 @@ async fn effect_cut_off_by_a_crash_is_shown_everywhere() {
         fs::write(place.join(file), file).unwrap();
     }
     let tree = json!({"path": "t", "recursive": true});
-    let delete = call(1, "delete", &tree, &json!({}));
+    let delete = call("delete", &tree, &json!({}));
     assert_eq!(serve(place, &[], "me", &[delete]), ["OK"]);
     let audit = place.join("audit.jsonl");
     let history = ["history", "audit.jsonl"];
@@ -267,7 +260,7 @@ async fn effect_cut_off_by_a_crash_is_shown_everywhere() {
         let end = format!("{outcome} nobody - ~me model");
         assert_eq!(on_console(place).await, [end]);
         let kept = json!({"path": "kept"});
-        let read = call(1, "read_file", &kept, &json!({}));
+        let read = call("read_file", &kept, &json!({}));
         assert_eq!(serve(place, &[], "me", &[read]), ["OK"]);
     }
 }
@@ -305,30 +298,15 @@ impl ReadTool for Answers {
 
 /// Makes calls of these tools over one connection, and returns their codes.
 async fn called(gateway: &Gateway, tools: &[&str]) -> Vec<String> {
-    let (near, far) = tokio::io::duplex(1 << 20);
-    let (reader, writer) = tokio::io::split(far);
-    let gateway = gateway.clone();
-    let serving = tokio::spawn(async move { gateway.serve(reader, writer).await });
-    let (reader, mut writer) = tokio::io::split(near);
-    let mut lines = tokio::io::BufReader::new(reader).lines();
-    let calls = (1..).zip(tools);
-    let calls = calls.map(|(id, tool)| call(id, tool, &json!({}), &json!({})));
+    let (mut client, serving) = Client::with_task(gateway);
+    client.request("initialize", hello("me")).await;
     let mut codes = Vec::new();
-    for request in std::iter::once(hello("me")).chain(calls) {
-        let line = format!("{request}\n");
-        writer.write_all(line.as_bytes()).await.unwrap();
-        let answer = loop {
-            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
-            let line = line.unwrap().unwrap().unwrap();
-            if is_answer(&line, &request) {
-                break line;
-            }
-        };
-        codes.push(code(&answer));
+    for tool in tools {
+        codes.push(code(&client.call(tool, json!({}), json!({})).await));
     }
-    drop((writer, lines));
-    serving.await.unwrap().unwrap();
-    codes.split_off(1)
+    drop(client);
+    serving.await.unwrap();
+    codes
 }
 
 #[tokio::test]
@@ -348,17 +326,11 @@ async fn calls_rejected_by_the_gateway_are_shown_everywhere() {
         .unwrap();
     let spec = WorkerSpec::new("main").policy(Policy::new());
     let worker = runtime.spawn(spec).await.unwrap();
-    let about = GatewayInfo {
-        name: "test".into(),
-        title: "Test".into(),
-        version: "1".into(),
-        instructions: "Use the tools.".into(),
-    };
     let rate = Rate {
         calls: 2,
         per: Duration::from_secs(3600),
     };
-    let gateway = Gateway::worker(&worker, about).rate(rate).build();
+    let gateway = Gateway::worker(&worker, info()).rate(rate).build();
     let codes = called(&gateway, &["answer", "page_data", "answer"]).await;
     assert_eq!(codes, ["OK", "UNKNOWN_TOOL", "RATE_LIMITED"]);
     gateway.shutdown().await;

@@ -11,4 +11,6 @@ mod agents;
 mod api;
 mod callers;
 mod complete;
-mod support;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");

@@ -1,17 +1,13 @@
 //! Tests of the file browser in a real browser.
 
-use std::path::Path;
-
-use crate::playwright;
+use bailiwick_test_support::playwright;
+use bailiwick_test_support::target_tmp;
 
 #[test]
 fn file_browser_works_in_a_browser() {
-    let shown = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
+    let shown = target_tmp().join("browser");
     let variables = [
-        (
-            "BAILIWICK_PROGRAM",
-            env!("CARGO_BIN_EXE_bailiwick").as_ref(),
-        ),
+        ("BAILIWICK_PROGRAM", crate::PROGRAM.as_ref()),
         ("BAILIWICK_BROWSER_OUTPUT", shown.as_os_str()),
     ];
     playwright::run(&["real/"], &variables);

@@ -1,23 +1,27 @@
 //! Tests with the official SDKs and the Inspector.
 
-use std::path::{Path, PathBuf};
+use crate::PROGRAM;
+use crate::installed::Environment;
+use crate::installed::run_node;
+use crate::installed::run_python;
+use crate::serve_http;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::file_tools::TOOLS;
+use bailiwick_test_support::file_tools::calls;
+use bailiwick_test_support::workspace::Workspace;
+use serde_json::Value;
+use serde_json::json;
+use std::path::Path;
+use std::path::PathBuf;
 use std::process::Output;
 
-use bailiwick_mcp::gateway::Trust;
-use serde_json::{Value, json};
-
-use crate::every_tool::{PROGRAM, TOOLS, calls};
-use crate::installed::{Environment, run_node, run_python};
-use crate::serve_http;
-use crate::support::World;
-
-/// The program over the world's root as a command, and the file to which it also writes what it says.
-fn program(world: &World) -> (Vec<String>, PathBuf) {
-    let capture = world.host("capture");
+/// The program over the workspace's root as a command, and the file to which it also writes what it says.
+fn program(workspace: &Workspace) -> (Vec<String>, PathBuf) {
+    let capture = workspace.path("capture");
     let script = r#""$1" serve "$2" | tee -a "$3""#;
     let command = ["sh", "-c", script, "sh", PROGRAM];
     let mut command: Vec<_> = command.map(ToOwned::to_owned).into();
-    command.extend([world.host("r"), capture.clone()].map(|path| path.display().to_string()));
+    command.extend([workspace.path("r"), capture.clone()].map(|path| path.display().to_string()));
     (command, capture)
 }
 
@@ -55,8 +59,8 @@ fn only_messages(capture: &Path) {
 
 /// The official TypeScript client calls every tool over stdio.
 async fn typescript_over_stdio(sdk: &str) {
-    let world = World::new();
-    let (command, capture) = program(&world);
+    let workspace = Workspace::new();
+    let (command, capture) = program(&workspace);
     let mut arguments: Vec<_> = ["call.mjs", sdk].map(ToOwned::to_owned).into();
     arguments.extend([calls().to_string(), "stdio".to_owned()]);
     arguments.extend(command);
@@ -66,8 +70,8 @@ async fn typescript_over_stdio(sdk: &str) {
 
 /// The same over HTTP, in this process.
 async fn typescript_over_http(sdk: &str) {
-    let world = World::new();
-    let gateway = world.gateway(Trust::Agent).build();
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Agent).build();
     let (url, _stop) = serve_http(&gateway).await;
     let calls = calls().to_string();
     let arguments = ["call.mjs", sdk, &calls, "http", &url].map(ToOwned::to_owned);
@@ -106,8 +110,8 @@ async fn the_typescript_client_calls_every_tool_over_http_without_one() {
 
 /// The official Python client calls every tool over stdio.
 async fn python_over_stdio(mode: &str) {
-    let world = World::new();
-    let (command, capture) = program(&world);
+    let workspace = Workspace::new();
+    let (command, capture) = program(&workspace);
     let mut arguments = vec!["call.py".to_owned(), mode.to_owned(), calls().to_string()];
     arguments.extend(command);
     check_content(&json_output(
@@ -132,8 +136,8 @@ async fn python_client_negotiates_the_revision() {
 }
 
 /// What the Inspector's command line prints for a method.
-async fn inspected(world: &World, era: &str, method: &[&str]) -> (Value, PathBuf) {
-    let (command, capture) = program(world);
+async fn inspected(workspace: &Workspace, era: &str, method: &[&str]) -> (Value, PathBuf) {
+    let (command, capture) = program(workspace);
     let launcher = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
     let mut arguments: Vec<_> = [launcher, "--cli"].map(ToOwned::to_owned).into();
     arguments.extend(command);
@@ -148,8 +152,8 @@ async fn inspected(world: &World, era: &str, method: &[&str]) -> (Value, PathBuf
 }
 
 async fn inspector(era: &str) {
-    let world = World::new();
-    let (listed, capture) = inspected(&world, era, &["tools/list"]).await;
+    let workspace = Workspace::new();
+    let (listed, capture) = inspected(&workspace, era, &["tools/list"]).await;
     let tools = listed["tools"].as_array().unwrap();
     let mut names: Vec<_> = tools
         .iter()
@@ -164,7 +168,7 @@ async fn inspector(era: &str) {
         "--tool-args-json",
         r#"{"path":"a.txt"}"#,
     ];
-    let (read, _) = inspected(&world, era, &read).await;
+    let (read, _) = inspected(&workspace, era, &read).await;
     assert_eq!(read["content"][0]["text"], "one\ntwo\nthree\n", "{read}");
     let write = r#"{"path":"new","content":"x"}"#;
     let shown = [
@@ -176,10 +180,10 @@ async fn inspector(era: &str) {
         "--tool-metadata",
         "preview=true",
     ];
-    let (shown, _) = inspected(&world, era, &shown).await;
+    let (shown, _) = inspected(&workspace, era, &shown).await;
     assert_eq!(shown["_meta"]["preview"], true, "{shown}");
-    assert!(!world.host("r/new").exists());
-    let (resources, _) = inspected(&world, era, &["resources/list"]).await;
+    assert!(!workspace.path("r/new").exists());
+    let (resources, _) = inspected(&workspace, era, &["resources/list"]).await;
     assert!(resources["resources"][0]["uri"].is_string(), "{resources}");
     only_messages(&capture);
 }
@@ -215,8 +219,8 @@ async fn converters_of_model_sdks_keep_schemas() {
         (Environment::First, "anthropic,gemini,langchain"),
     ];
     for (environment, converters) in converters {
-        let world = World::new();
-        let (command, _) = program(&world);
+        let workspace = Workspace::new();
+        let (command, _) = program(&workspace);
         let mut arguments = vec!["converters.py".to_owned(), converters.to_owned()];
         arguments.extend(command);
         let report = json_output(&run_python(environment, arguments).await);

@@ -5,22 +5,22 @@ mod questions;
 pub(crate) mod verdict;
 mod with_fixtures;
 
+use crate::installed::run_node;
+use bailiwick_mcp::gateway::Http;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::workspace::Workspace;
 use std::collections::BTreeMap;
-
-use bailiwick_mcp::gateway::{Http, Trust};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-
-use crate::installed::run_node;
-use crate::support::World;
-use verdict::{Verdict, required};
+use verdict::Verdict;
+use verdict::required;
 use with_fixtures::WithFixtures;
 
 /// Runs what `revision` requires of servers against a gateway on a free port: how many scenarios there were, and how their
 /// checks ended.
 async fn run(revision: &str) -> (usize, Verdict) {
-    let world = World::new();
-    let gateway = world.gateway(Trust::Agent).build();
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Agent).build();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let stop = CancellationToken::new();

@@ -1,16 +1,16 @@
 //! Tests of the approval page in a real browser.
 
-use bailiwick::worker::CallProgress;
+use bailiwick_test_support::console::{ConsoleServer, until, write};
 
-use crate::console_support::{Stage, until, write};
-use crate::playwright;
+use bailiwick::worker::CallProgress;
+use bailiwick_test_support::playwright;
 
 #[tokio::test]
 async fn grant_is_added_and_revoked_on_the_page() {
-    let stage = Stage::new().await;
+    let stage = ConsoleServer::new().await;
     // What is installed is not waited for while somebody asks.
     playwright::web();
-    let pending = stage.asks("a.txt", "one\n").await;
+    let pending = stage.start_write("a.txt", "one\n").await;
     let call = tokio::spawn(pending.resume());
     let url = stage.console.url().to_string();
     let done = tokio::task::spawn_blocking(move || {

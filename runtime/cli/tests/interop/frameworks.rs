@@ -9,7 +9,7 @@ use std::process::Output;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::every_tool::PROGRAM;
+use crate::PROGRAM;
 use crate::installed::{Environment, run_node, run_python};
 
 /// A picture of one pixel.

@@ -24,7 +24,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::every_tool::PROGRAM;
+use crate::PROGRAM;
 use crate::installed::package;
 use crate::third_party::{NAMES, ThirdParty};
 

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::playwright::node as npm;
+use bailiwick_test_support::{npm, target_tmp};
 
 /// How long a program may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -32,7 +32,7 @@ impl Environment {
             Self::Current => "python",
             Self::First => "python-mcp1",
         };
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+        target_tmp().join(name)
     }
 
     fn requirements(self) -> PathBuf {
@@ -107,7 +107,7 @@ async fn run(
         .current_dir(scripts(language))
         .stdin(Stdio::null())
         // What the program keeps for its user belongs to these tests alone.
-        .env("HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/home"))
+        .env("HOME", target_tmp().join("home"))
         // Some of them would tell their makers that they run.
         .env("OTEL_SDK_DISABLED", "true")
         .env("DO_NOT_TRACK", "1")

@@ -14,34 +14,21 @@ mod browser;
 mod clients;
 mod conformance;
 mod console;
-#[expect(dead_code, reason = "other tests use the rest")]
-#[path = "../console/support.rs"]
-mod console_support;
-#[path = "../serving/every_tool.rs"]
-mod every_tool;
 mod frameworks;
 mod gateway;
 mod host_suite;
 mod installed;
 mod patches;
-#[path = "../../../../ui-assets/tests/support/playwright.rs"]
-mod playwright;
-#[expect(dead_code, reason = "other tests use the rest")]
-#[path = "../upstream/raw.rs"]
-mod raw;
 mod servers;
-#[expect(dead_code, reason = "other tests use the rest")]
-#[path = "../serving/support.rs"]
-mod support;
 mod third_party;
 mod through_gateway;
-#[expect(dead_code, reason = "other tests use the rest")]
-#[path = "../upstream/support.rs"]
-mod upstream_support;
 
 use bailiwick_mcp::gateway::{Gateway, Http};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
 
 /// Serves a gateway without a token on a free loopback port until the guard is dropped; its URL.
 async fn serve_http(gateway: &Gateway) -> (String, DropGuard) {

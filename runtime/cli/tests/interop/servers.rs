@@ -1,19 +1,30 @@
 //! Tests with third-party servers.
 
-use bailiwick::requests::{
-    BoxFuture, ElicitationResponse, RequestCapabilities, Sampling, SamplingResponse, ServerRequests,
-};
-use bailiwick::{Code, Policy, Verb};
+use crate::installed::node;
+use crate::installed::package;
+use bailiwick::Code;
+use bailiwick::Policy;
+use bailiwick::Verb;
+use bailiwick::requests::BoxFuture;
+use bailiwick::requests::ElicitationResponse;
+use bailiwick::requests::RequestCapabilities;
+use bailiwick::requests::Sampling;
+use bailiwick::requests::SamplingResponse;
+use bailiwick::requests::ServerRequests;
 use bailiwick_mcp::upstream::ServerSpec;
 use bailiwick_mcp::upstream::ServerState;
 use bailiwick_mcp::upstream::ServerText;
 use bailiwick_mcp::upstream::ServerTool;
 use bailiwick_mcp::upstream::Upstreams;
-use serde_json::{Map, json};
-
-use crate::installed::{node, package};
-use crate::raw::{Client, gateway};
-use crate::upstream_support::{code, stage, started, text, yes};
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::client::gateway;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::code;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
+use serde_json::Map;
+use serde_json::json;
 
 async fn server(name: &str, script: &'static str) -> ServerSpec {
     let installed = tokio::task::spawn_blocking(move || (node(), package(script)));
@@ -31,7 +42,10 @@ async fn policy_applies_to_a_third_party_file_server() {
     let spec = server("disk", FILESYSTEM)
         .await
         .args([temp.path().to_str().unwrap()]);
-    let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(start([spec]).await, |builder| {
+        builder.approver(allow_once().0)
+    })
+    .await;
     assert_eq!(stage.upstreams.state("disk"), Some(ServerState::Ready));
     let verb = |tool: &str| {
         let tools = stage.upstreams.tools("disk");
@@ -98,7 +112,7 @@ async fn everything_server_works_including_elicitation() {
         .start()
         .await
         .unwrap();
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     let echoed = worker.call("all__echo", json!({"message": "hello"})).await;
     assert!(text(echoed).contains("hello"));
@@ -138,13 +152,13 @@ async fn gateway_client_answers_the_everything_server() {
     let spec = server("all", EVERYTHING).await;
     let builder = Upstreams::builder().server(spec).forward_requests();
     let upstreams = builder.start().await.unwrap();
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     let gateway = gateway(&worker);
     let call = "all__trigger-elicitation-request";
     let mut client = Client::connect(&gateway, json!({"elicitation": {}})).await;
-    let id = client.call(call, json!({})).await;
-    let asked = client.asked("elicitation/create").await;
+    let id = client.start_call(call, json!({})).await;
+    let asked = client.receive_request("elicitation/create").await;
     let message = asked["params"]["message"].as_str().unwrap();
     assert!(
         message.contains("`all`")
@@ -155,20 +169,20 @@ async fn gateway_client_answers_the_everything_server() {
     assert_eq!(fields["name"]["description"], "Your full, legal name");
     let content = json!({"name": "Ada", "check": true});
     client
-        .answer(&asked, json!({"action": "accept", "content": content}))
+        .respond(&asked, json!({"action": "accept", "content": content}))
         .await;
     let answer = client.text(id).await;
     assert!(answer.contains("- Name: Ada"), "{answer}");
 
     let mut plain = Client::connect(&gateway, json!({})).await;
-    let id = plain.call(call, json!({})).await;
+    let id = plain.start_call(call, json!({})).await;
     let refused = plain.text(id).await;
     assert!(
         refused.contains("of a client that supports it"),
         "{refused}"
     );
     // It asks for roots when it is connected, outside of every call.
-    let id = plain.call("all__get-roots-list", json!({})).await;
+    let id = plain.start_call("all__get-roots-list", json!({})).await;
     assert!(plain.text(id).await.contains("no roots are currently"));
     // Sampling is not offered to servers.
     let tools = stage.upstreams.tools("all");
@@ -178,7 +192,7 @@ async fn gateway_client_answers_the_everything_server() {
 
 #[tokio::test]
 async fn host_reads_resources_and_prompts_of_servers() {
-    let upstreams = started([server("all", EVERYTHING).await]).await;
+    let upstreams = start([server("all", EVERYTHING).await]).await;
     let resources = upstreams.resources("all").await.unwrap();
     let first = resources.first().unwrap();
     let read = upstreams.read_resource("all", &first.uri).await.unwrap();

@@ -6,11 +6,11 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use bailiwick_test_support::chromium;
 use serde_json::{Value, json};
 
-use crate::every_tool::PROGRAM;
+use crate::PROGRAM;
 use crate::installed::{Environment, node, package, python_program};
-use crate::playwright::chromium;
 
 /// What the web site answers that `fetch` reads.
 const PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html><body><h1>Tide table</h1>\

@@ -6,7 +6,7 @@
 use std::fs;
 use std::process::Output;
 
-use crate::every_tool::PROGRAM;
+use crate::PROGRAM;
 use crate::installed::{Environment, python_program, run_node, run_python};
 use crate::third_party::ThirdParty;
 

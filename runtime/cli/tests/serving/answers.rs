@@ -1,27 +1,37 @@
 //! Tests that every request gets exactly one response.
 
-use bailiwick_mcp::gateway::Endpoint;
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
+use crate::fuzz::cases;
+use crate::http::Served;
+use crate::http::about;
+use crate::http::initialize;
+use crate::slow::Plans;
+use crate::slow::there;
 use bailiwick::ToolSet;
-use bailiwick_mcp::gateway::{Http, Trust};
+use bailiwick_mcp::gateway::Endpoint;
+use bailiwick_mcp::gateway::Http;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::workspace::Workspace;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::Config;
+use proptest::test_runner::TestRunner;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::Value;
+use serde_json::json;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::BufRead as _;
+use std::io::BufReader;
+use std::io::Read;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
 use tokio::task::JoinSet;
-
-use crate::fuzz::cases;
-use crate::http::{Served, about, initialize};
-use crate::slow::{Plans, there};
-use crate::support::World;
 
 /// How a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,11 +351,11 @@ fn exchange(
     came
 }
 
-fn program(world: &World) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_bailiwick"))
+fn program(workspace: &Workspace) -> Child {
+    Command::new(crate::PROGRAM)
         .env_clear()
         .arg("serve")
-        .arg(world.host("r"))
+        .arg(workspace.path("r"))
         .args(["--rate", "1000000/second", "--log", "error"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -353,8 +363,8 @@ fn program(world: &World) -> Child {
         .unwrap()
 }
 
-fn over_stdio(world: &World, lines: &[String], slow: bool) -> Vec<String> {
-    let mut server = program(world);
+fn over_stdio(workspace: &Workspace, lines: &[String], slow: bool) -> Vec<String> {
+    let mut server = program(workspace);
     let (input, output) = (server.stdin.take().unwrap(), server.stdout.take().unwrap());
     let came = exchange(input, output, lines, slow, || {});
     assert!(server.wait().unwrap().success());
@@ -397,11 +407,11 @@ fn check_bursts(name: &str, mut exchange: impl FnMut(Era, &[(Kind, usize)], bool
 
 #[test]
 fn every_request_of_a_burst_over_stdio_gets_one_response() {
-    let world = World::new();
-    let path = world.host("r/a.txt");
+    let workspace = Workspace::new();
+    let path = workspace.path("r/a.txt");
     let exchange = |era, kinds: &[(Kind, usize)], slow| {
         let sent = burst(era, path.to_str().unwrap(), kinds);
-        check(&sent, &over_stdio(&world, &lines(era, &sent), slow));
+        check(&sent, &over_stdio(&workspace, &lines(era, &sent), slow));
     };
     let mut runner = TestRunner::deterministic();
     for era in ERAS {
@@ -414,19 +424,19 @@ fn every_request_of_a_burst_over_stdio_gets_one_response() {
 
 #[test]
 fn invalid_lines_of_a_slow_reader_are_all_answered() {
-    let world = World::new();
+    let workspace = Workspace::new();
     for era in ERAS {
         let mut kinds = vec![(Kind::DuplicateKey, 0); 1000];
         kinds.extend([(Kind::Broken, 0); 1000]);
         let sent = burst(era, "/none", &kinds);
-        check(&sent, &over_stdio(&world, &lines(era, &sent), true));
+        check(&sent, &over_stdio(&workspace, &lines(era, &sent), true));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_of_a_burst_over_a_socket_gets_one_response() {
-    let world = World::new();
-    let (_runtime, worker) = world.worker().await;
+    let workspace = Workspace::new();
+    let (_runtime, worker) = workspace.worker().await;
     let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
     let socket = endpoint.socket().to_owned();
     let checking = tokio::task::spawn_blocking(move || {
@@ -446,11 +456,11 @@ async fn every_request_of_a_burst_over_a_socket_gets_one_response() {
 }
 
 /// The answer to one line after a handshake of `version`.
-fn answer_to(world: &World, version: &str, line: &str) -> Value {
+fn answer_to(workspace: &Workspace, version: &str, line: &str) -> Value {
     let mut greeting = Era::Handshake.initialize("initialize");
     greeting["params"]["protocolVersion"] = json!(version);
     let sent = [greeting.to_string(), line.to_owned()];
-    let came = over_stdio(world, &sent, false);
+    let came = over_stdio(workspace, &sent, false);
     assert_eq!(came.len(), 2, "{came:?}");
     let came = came
         .iter()
@@ -462,7 +472,7 @@ fn answer_to(world: &World, version: &str, line: &str) -> Value {
 
 #[test]
 fn batch_gets_one_array_only_in_2025_03_26() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let request = |id: &str, method: &str| Era::Batches.request(id, method, json!({}));
     let notice = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     let list = [
@@ -472,7 +482,7 @@ fn batch_gets_one_array_only_in_2025_03_26() {
         json!(7),
     ];
     let batch = json!(list).to_string();
-    let answers = answer_to(&world, "2025-03-26", &batch);
+    let answers = answer_to(&workspace, "2025-03-26", &batch);
     let answers = answers.as_array().unwrap();
     assert_eq!(answers.len(), 3, "{answers:?}");
     let of = |id: Option<&str>| answers.iter().find(|one| one["id"].as_str() == id).unwrap();
@@ -480,32 +490,32 @@ fn batch_gets_one_array_only_in_2025_03_26() {
     assert_eq!(of(Some("b"))["error"]["code"], -32601);
     assert_eq!(of(None)["error"]["code"], -32600);
     for version in ["2024-11-05", "2025-06-18", "2025-11-25"] {
-        let refused = answer_to(&world, version, &batch);
+        let refused = answer_to(&workspace, version, &batch);
         assert_eq!(refused["error"]["code"], -32600, "{version}: {refused}");
         let reason = refused["error"]["message"].as_str().unwrap();
         assert!(reason.contains("2025-03-26"), "{reason}");
     }
     let many = |count: usize| json!(vec![request("a", "ping"); count]).to_string();
-    let answers = answer_to(&world, "2025-03-26", &many(100));
+    let answers = answer_to(&workspace, "2025-03-26", &many(100));
     assert_eq!(answers.as_array().unwrap().len(), 100);
     for line in [many(101).as_str(), "[]"] {
-        let refused = answer_to(&world, "2025-03-26", line);
+        let refused = answer_to(&workspace, "2025-03-26", line);
         assert_eq!(refused["error"]["code"], -32600, "{refused}");
     }
     // A batch of notifications has no answer.
     let opening = Era::Batches.initialize("initialize").to_string();
     let notices = [opening, json!([notice, notice]).to_string()];
-    assert_eq!(over_stdio(&world, &notices, false).len(), 1);
+    assert_eq!(over_stdio(&workspace, &notices, false).len(), 1);
 }
 
 #[test]
 fn client_errors_are_not_logged_by_default() {
-    let world = World::new();
+    let workspace = Workspace::new();
     for (level, quiet) in [("warn", true), ("debug", false)] {
-        let mut server = Command::new(env!("CARGO_BIN_EXE_bailiwick"))
+        let mut server = Command::new(crate::PROGRAM)
             .env_clear()
             .arg("serve")
-            .arg(world.host("r"))
+            .arg(workspace.path("r"))
             .args(["--log", level])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -550,9 +560,13 @@ fn slow_call(id: &str, until: &std::path::Path) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duplicate_open_request_id_in_an_http_session_is_rejected() {
-    let world = World::with(|| ToolSet::new().writer(Plans));
-    let until = world.host("outside/f");
-    let server = Served::of(&world.gateway(Trust::Host).build(), Http::without_token()).await;
+    let workspace = Workspace::with(|| ToolSet::new().writer(Plans));
+    let until = workspace.path("outside/f");
+    let server = Served::of(
+        &workspace.gateway(Trust::Host).build(),
+        Http::without_token(),
+    )
+    .await;
     let (session, _) = server.greet().await;
     let (other, _) = server.greet().await;
     let server = Arc::new(server);
@@ -581,10 +595,10 @@ async fn duplicate_open_request_id_in_an_http_session_is_rejected() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn response_of_a_cancelled_request_is_not_sent_for_its_reused_id() {
-    let world = World::with(|| ToolSet::new().writer(Plans));
-    let until = world.host("outside/f");
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::with(|| ToolSet::new().writer(Plans));
+    let until = workspace.path("outside/f");
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
     client.send(&slow_call("same", &until)).await;
     there(&until.with_extension("began")).await;
     let cancel = json!({
@@ -596,38 +610,38 @@ async fn response_of_a_cancelled_request_is_not_sent_for_its_reused_id() {
     // Its id is in use until the call has ended.
     let answer = loop {
         client.send(&ping).await;
-        let answer = client.answer().await;
+        let answer = client.receive_response().await;
         if answer.get("id").is_some() {
             break answer;
         }
         assert_eq!(answer["error"]["code"], -32600, "{answer}");
     };
     assert_eq!(answer["result"], json!({}), "{answer}");
-    let next = client.ask("ping", json!({})).await;
+    let next = client.request("ping", json!({})).await;
     assert_eq!(next["result"], json!({}), "{next}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscriptions_count_as_open_requests() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
     let wanted = json!({"notifications": {"toolsListChanged": true}});
     let listen = |id: &str| Era::Stateless.request(id, "subscriptions/listen", wanted.clone());
     client.send(&listen("same")).await;
     assert_eq!(
-        client.next().await["method"],
+        client.receive().await["method"],
         "notifications/subscriptions/acknowledged"
     );
     client.send(&listen("same")).await;
-    let refused = client.next().await;
+    let refused = client.receive().await;
     assert!(refused.get("id").is_none(), "{refused}");
     assert_eq!(refused["error"]["code"], -32600, "{refused}");
     for number in 1..256 {
         client.send(&listen(&number.to_string())).await;
-        assert!(client.next().await["method"].is_string());
+        assert!(client.receive().await["method"].is_string());
     }
     client.send(&listen("beyond")).await;
-    let beyond = client.next().await;
+    let beyond = client.receive().await;
     assert_eq!(beyond["id"], "beyond", "{beyond}");
     assert_eq!(beyond["error"]["data"]["code"], "BUSY", "{beyond}");
     let cancel = json!({
@@ -635,7 +649,9 @@ async fn subscriptions_count_as_open_requests() {
     });
     client.send(&cancel).await;
     let listed = loop {
-        let listed = client.modern("tools/list", json!({}), json!({})).await;
+        let listed = client
+            .request_stateless("tools/list", json!({}), json!({}))
+            .await;
         if listed["result"].is_object() {
             break listed;
         }
@@ -670,8 +686,8 @@ fn measured(server: &mut Child, line: &str) -> (Value, Duration, u64) {
 
 #[test]
 fn json_with_many_values_takes_little_time_and_memory() {
-    let world = World::new();
-    let mut server = program(&world);
+    let workspace = Workspace::new();
+    let mut server = program(&workspace);
     let request = |values: usize| {
         let array = vec!["1"; values].join(",");
         let params = json!({"name": "read_file", "arguments": {"path": "HERE"}});

@@ -1,24 +1,33 @@
 //! Tests that every HTTP request gets exactly one response.
 
-use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-
-use bailiwick_mcp::gateway::{Http, Rate, Trust};
+use crate::answers::ERAS;
+use crate::answers::Era;
+use crate::fuzz::cases;
+use crate::http::ACCEPT;
+use crate::http::JSON;
+use crate::http::Served;
+use crate::http::request;
+use bailiwick_mcp::gateway::Http;
+use bailiwick_mcp::gateway::Rate;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::http::Response;
+use bailiwick_test_support::workspace::Workspace;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use serde_json::Value;
+use serde_json::json;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, JoinSet};
-
-use crate::answers::{ERAS, Era};
-use crate::fuzz::cases;
-use crate::http::{ACCEPT, JSON, Reply, Served, request};
-use crate::support::World;
+use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 /// How many bodies are sent at a time; with three requests in each, fewer than a session may have open.
 const AT_ONCE: usize = 64;
@@ -170,7 +179,7 @@ async fn abandoned(address: SocketAddr, headers: &[(&str, &str)], body: &str, se
 }
 
 /// Reads the answer a byte at a time.
-async fn slowly(address: SocketAddr, headers: &[(&str, &str)], body: &str) -> Reply {
+async fn slowly(address: SocketAddr, headers: &[(&str, &str)], body: &str) -> Response {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut text = format!("POST /mcp HTTP/1.0\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {
@@ -184,10 +193,10 @@ async fn slowly(address: SocketAddr, headers: &[(&str, &str)], body: &str) -> Re
     while stream.read(&mut byte).await.unwrap() == 1 {
         answer.push(byte[0]);
     }
-    Reply::parse(std::str::from_utf8(&answer).unwrap()).unwrap()
+    Response::parse(std::str::from_utf8(&answer).unwrap()).unwrap()
 }
 
-async fn send(server: &Served, era: Era, session: &str, sent: &Sent) -> Option<Reply> {
+async fn send(server: &Served, era: Era, session: &str, sent: &Sent) -> Option<Response> {
     let host = server.host();
     let mut headers = vec![("Host", host.as_str()), JSON, ACCEPT];
     match era {
@@ -217,7 +226,7 @@ async fn send(server: &Served, era: Era, session: &str, sent: &Sent) -> Option<R
 }
 
 /// Checks what came back for one request; `several` have its id, and some are `cancelled`.
-fn check(era: Era, sent: &Sent, reply: &Reply, several: bool, cancelled: bool) {
+fn check(era: Era, sent: &Sent, reply: &Response, several: bool, cancelled: bool) {
     let mut messages = reply.messages();
     let context = || format!("{:?} `{}`: {reply:?}", sent.kind, sent.id);
     let is_batch = era == Era::Batches && !matches!(sent.kind, Kind::Broken | Kind::Large);
@@ -276,7 +285,7 @@ fn check(era: Era, sent: &Sent, reply: &Reply, several: bool, cancelled: bool) {
 }
 
 /// Collects the messages of a session outside its requests, until it ends.
-fn listen(server: &Served, session: &str) -> JoinHandle<Reply> {
+fn listen(server: &Served, session: &str) -> JoinHandle<Response> {
     let (address, host, session) = (server.address, server.host(), session.to_owned());
     tokio::spawn(async move {
         let headers = [
@@ -373,7 +382,7 @@ async fn exchange(server: &Arc<Served>, era: Era, kinds: &[(Kind, usize)]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_of_a_burst_over_http_gets_one_response() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let http = Http::without_token()
         .max_connections(1000)
         .max_body(MAX_BODY);
@@ -381,7 +390,7 @@ async fn every_request_of_a_burst_over_http_gets_one_response() {
         calls: 1_000_000,
         per: Duration::from_secs(1),
     };
-    let server = Served::of(&world.gateway(Trust::Host).rate(rate).build(), http).await;
+    let server = Served::of(&workspace.gateway(Trust::Host).rate(rate).build(), http).await;
     let server = Arc::new(server);
     let mut runner = TestRunner::deterministic();
     for era in ERAS {
@@ -397,8 +406,12 @@ async fn every_request_of_a_burst_over_http_gets_one_response() {
 
 #[tokio::test]
 async fn batch_over_http_is_rejected_except_in_2025_03_26_sessions() {
-    let world = World::new();
-    let server = Served::of(&world.gateway(Trust::Host).build(), Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = Served::of(
+        &workspace.gateway(Trust::Host).build(),
+        Http::without_token(),
+    )
+    .await;
     let list = |id: &str| Era::Batches.request(id, "tools/list", json!({}));
     let batch = json!([list("a"), list("b")]);
     let greeted = server

@@ -1,29 +1,35 @@
 //! Tests of approval by elicitation.
 
-use std::os::unix::fs::symlink;
-
-use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
-use bailiwick::{Policy, Runtime, WorkerSpec};
-use bailiwick_mcp::gateway::Trust;
-use serde_json::{Value, json};
-
 use crate::fuzz::cases;
-use crate::program::Program;
-use crate::support::{Client, World};
+use crate::program;
+use bailiwick::Policy;
+use bailiwick::Runtime;
+use bailiwick::WorkerSpec;
+use bailiwick::permission::GrantHolder;
+use bailiwick::permission::Lifetime;
+use bailiwick::permission::NewGrant;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
+use serde_json::Value;
+use serde_json::json;
+use std::os::unix::fs::symlink;
 
 fn able() -> Value {
     json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}})
 }
 
 /// A call that writes the file `name` outside the root.
-fn writing(world: &World, name: &str) -> Value {
-    let path = world.host(&format!("outside/{name}"));
+fn writing(workspace: &Workspace, name: &str) -> Value {
+    let path = workspace.path(&format!("outside/{name}"));
     json!({"name": "write_file", "arguments": {"path": path.to_str().unwrap(), "content": "x"}})
 }
 
-async fn greeted(world: &World) -> Client {
-    let mut client = Client::of(&world.asking(Trust::Host));
-    client.greet("2025-11-25", json!({"elicitation": {}})).await;
+async fn greeted(workspace: &Workspace) -> Client {
+    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
+    client
+        .initialize("2025-11-25", json!({"elicitation": {}}))
+        .await;
     client
 }
 
@@ -51,10 +57,10 @@ async fn elicitation_answer_decides_the_call() {
         ("decline", "allow", false),
         ("cancel", "allow", false),
     ] {
-        let world = World::new();
-        let mut client = greeted(&world).await;
-        send(&mut client, "c", writing(&world, "new")).await;
-        let question = client.next().await;
+        let workspace = Workspace::new();
+        let mut client = greeted(&workspace).await;
+        send(&mut client, "c", writing(&workspace, "new")).await;
+        let question = client.receive().await;
         answer(
             &mut client,
             &question,
@@ -62,29 +68,29 @@ async fn elicitation_answer_decides_the_call() {
             json!({"decision": decision}),
         )
         .await;
-        let done = client.next().await;
+        let done = client.receive().await;
         assert_eq!(done["id"], "c");
         assert_eq!(done["result"]["isError"] != true, allowed, "{done}");
-        assert_eq!(world.host("outside/new").exists(), allowed);
+        assert_eq!(workspace.path("outside/new").exists(), allowed);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_right_after_the_handshake_is_asked_about() {
-    let world = World::new();
-    let gateway = world.asking(Trust::Host);
+    let workspace = Workspace::new();
+    let gateway = workspace.asking_gateway(Trust::Host);
     for number in 0..cases().min(100) {
-        let mut client = Client::of(&gateway);
+        let mut client = Client::new(&gateway);
         let greeting = json!({
             "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "raw", "version": "1"},
         });
-        client.ask("initialize", greeting).await;
+        client.request("initialize", greeting).await;
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        let params = writing(&world, &format!("new-{number}"));
+        let params = writing(&workspace, &format!("new-{number}"));
         let call = json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params});
         client.send_line(&format!("{ready}\n{call}")).await;
-        let question = client.next().await;
+        let question = client.receive().await;
         answer(
             &mut client,
             &question,
@@ -92,52 +98,52 @@ async fn call_right_after_the_handshake_is_asked_about() {
             json!({"decision": "deny"}),
         )
         .await;
-        assert_eq!(code(&client.next().await), "PERMISSION_DENIED");
+        assert_eq!(code(&client.receive().await), "PERMISSION_DENIED");
     }
 }
 
 #[tokio::test]
 async fn call_before_the_end_of_the_handshake_is_not_asked_about() {
-    let world = World::new();
-    let mut client = Client::of(&world.asking(Trust::Host));
+    let workspace = Workspace::new();
+    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
     let greeting = json!({
         "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
         "clientInfo": {"name": "raw", "version": "1"},
     });
-    client.ask("initialize", greeting).await;
-    send(&mut client, "c", writing(&world, "new")).await;
-    assert_eq!(code(&client.next().await), "SCOPE_REQUIRED");
+    client.request("initialize", greeting).await;
+    send(&mut client, "c", writing(&workspace, "new")).await;
+    assert_eq!(code(&client.receive().await), "SCOPE_REQUIRED");
 }
 
 #[tokio::test]
 async fn form_for_paths_outside_the_roots_offers_only_this_call() {
-    let world = World::new();
-    let mut client = greeted(&world).await;
-    send(&mut client, "first", writing(&world, "new")).await;
-    let question = client.next().await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace).await;
+    send(&mut client, "first", writing(&workspace, "new")).await;
+    let question = client.receive().await;
     let form = &question["params"]["requestedSchema"]["properties"];
     assert_eq!(form["breadth"], Value::Null, "{question}");
     assert_eq!(form["lifetime"]["enum"], json!(["once"]), "{question}");
     let longer = json!({"decision": "allow", "lifetime": "session"});
     answer(&mut client, &question, "accept", longer).await;
-    let refused = client.next().await;
+    let refused = client.receive().await;
     assert_eq!(code(&refused), "PERMISSION_DENIED");
     assert!(
         refused.to_string().contains("\"denied_by\":\"client\""),
         "{refused}"
     );
-    assert!(!world.host("outside/new").exists());
+    assert!(!workspace.path("outside/new").exists());
 }
 
 #[tokio::test]
 async fn note_reaches_the_agent() {
-    let world = World::new();
-    let mut client = greeted(&world).await;
-    send(&mut client, "c", writing(&world, "new")).await;
-    let question = client.next().await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace).await;
+    send(&mut client, "c", writing(&workspace, "new")).await;
+    let question = client.receive().await;
     let no = json!({"decision": "deny", "note": "write beneath /r"});
     answer(&mut client, &question, "accept", no).await;
-    let done = client.next().await;
+    let done = client.receive().await;
     assert_eq!(code(&done), "PERMISSION_DENIED");
     assert!(done.to_string().contains("write beneath /r"), "{done}");
 }
@@ -149,7 +155,7 @@ async fn so_far(client: &mut Client) -> Vec<Value> {
         .await;
     let mut before = Vec::new();
     loop {
-        let message = client.next().await;
+        let message = client.receive().await;
         if message["id"] == "ping" {
             return before;
         }
@@ -159,18 +165,18 @@ async fn so_far(client: &mut Client) -> Vec<Value> {
 
 #[tokio::test]
 async fn questions_are_sequential_and_each_call_is_approved_separately() {
-    let world = World::new();
-    let mut client = greeted(&world).await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace).await;
     for (id, name) in [("a1", "a"), ("a2", "a"), ("b", "b")] {
-        send(&mut client, id, writing(&world, name)).await;
+        send(&mut client, id, writing(&workspace, name)).await;
     }
-    let first = client.next().await;
+    let first = client.receive().await;
     assert_eq!(first["method"], "elicitation/create");
     assert_eq!(so_far(&mut client).await, Vec::<Value>::new());
     answer(&mut client, &first, "accept", json!({"decision": "allow"})).await;
     let (mut questions, mut answers) = (1, 0);
     while answers < 3 {
-        let message = client.next().await;
+        let message = client.receive().await;
         if message["method"] == "elicitation/create" {
             questions += 1;
             answer(
@@ -190,38 +196,38 @@ async fn questions_are_sequential_and_each_call_is_approved_separately() {
         }
     }
     assert_eq!(questions, 3);
-    assert!(world.host("outside/a").exists() && world.host("outside/b").exists());
+    assert!(workspace.path("outside/a").exists() && workspace.path("outside/b").exists());
 }
 
 #[tokio::test]
 async fn three_denials_do_not_stop_questions() {
-    let world = World::new();
-    let mut client = greeted(&world).await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace).await;
     for name in ["a", "b", "c", "d"] {
-        send(&mut client, name, writing(&world, name)).await;
-        let question = client.next().await;
+        send(&mut client, name, writing(&workspace, name)).await;
+        let question = client.receive().await;
         assert_eq!(question["method"], "elicitation/create");
         answer(&mut client, &question, "decline", json!({})).await;
-        assert_eq!(client.next().await["id"], name);
+        assert_eq!(client.receive().await["id"], name);
     }
 }
 
 #[tokio::test]
 async fn cancelled_form_is_not_a_denial() {
-    let world = World::new();
-    let mut client = greeted(&world).await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace).await;
     for name in ["a", "b", "c", "d"] {
-        send(&mut client, name, writing(&world, name)).await;
-        let question = client.next().await;
+        send(&mut client, name, writing(&workspace, name)).await;
+        let question = client.receive().await;
         answer(&mut client, &question, "cancel", json!({})).await;
-        assert_eq!(code(&client.next().await), "SCOPE_REQUIRED");
+        assert_eq!(code(&client.receive().await), "SCOPE_REQUIRED");
     }
-    send(&mut client, "e", writing(&world, "e")).await;
-    let question = client.next().await;
+    send(&mut client, "e", writing(&workspace, "e")).await;
+    let question = client.receive().await;
     let result = json!({"code": -32601, "message": "no forms"});
     let error = json!({"jsonrpc": "2.0", "id": question["id"], "error": result});
     client.send(&error).await;
-    let unasked = client.next().await;
+    let unasked = client.receive().await;
     assert_eq!(code(&unasked), "SCOPE_REQUIRED");
     assert!(
         !unasked.to_string().contains("denied_by\":\"person"),
@@ -231,14 +237,14 @@ async fn cancelled_form_is_not_a_denial() {
 
 #[tokio::test]
 async fn stateless_approval_applies_to_its_call_only() {
-    let world = World::new();
-    let mut client = Client::of(&world.asking(Trust::Host));
-    let state = required(&mut client, writing(&world, "a")).await;
-    let mut wide = again(writing(&world, "a"), &state, "allow");
+    let workspace = Workspace::new();
+    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
+    let state = required(&mut client, writing(&workspace, "a")).await;
+    let mut wide = again(writing(&workspace, "a"), &state, "allow");
     wide["inputResponses"]["permission"]["content"]["lifetime"] = json!("session");
-    let done = client.modern("tools/call", wide, able()).await;
+    let done = client.request_stateless("tools/call", wide, able()).await;
     assert_ne!(done["result"]["isError"], true, "{done}");
-    required(&mut client, writing(&world, "a")).await;
+    required(&mut client, writing(&workspace, "a")).await;
 }
 
 #[tokio::test]
@@ -268,64 +274,68 @@ async fn client_with_an_agents_name_has_none_of_its_grants() {
     let gateway = bailiwick_mcp::gateway::Gateway::worker(&main, about).build();
     let write = json!({"path": "/r/new", "content": "x"});
     for (name, expected) in [("tests", "SCOPE_REQUIRED"), ("~tests", "SCOPE_REQUIRED")] {
-        let mut client = Client::of(&gateway);
+        let mut client = Client::new(&gateway);
         let hello = json!({
             "protocolVersion": "2025-11-25", "capabilities": {"experimental": {"configuration": {}}},
             "clientInfo": {"name": name, "version": "1"},
         });
-        client.ask("initialize", hello).await;
+        client.request("initialize", hello).await;
         let answer = client.call("write_file", write.clone(), json!({})).await;
         assert_eq!(code(&answer), expected, "{answer}");
     }
     grants.grant(agent("main/~tests")).await.unwrap();
-    let mut client = Client::of(&gateway);
+    let mut client = Client::new(&gateway);
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": {"experimental": {"configuration": {}}},
         "clientInfo": {"name": "tests", "version": "1"},
     });
-    client.ask("initialize", hello).await;
+    client.request("initialize", hello).await;
     let answer = client.call("write_file", write, json!({})).await;
     assert_ne!(answer["result"]["isError"], true, "{answer}");
 }
 
 #[tokio::test]
 async fn questions_wait_for_the_handshake() {
-    let world = World::new();
-    let mut client = Client::of(&world.asking(Trust::Host));
+    let workspace = Workspace::new();
+    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
         "clientInfo": {"name": "raw", "version": "1"},
     });
-    client.ask("initialize", hello).await;
-    let early = client.ask("tools/call", writing(&world, "new")).await;
+    client.request("initialize", hello).await;
+    let early = client
+        .request("tools/call", writing(&workspace, "new"))
+        .await;
     assert_eq!(code(&early), "SCOPE_REQUIRED");
     client
         .send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         .await;
     assert_eq!(so_far(&mut client).await, Vec::<Value>::new());
-    send(&mut client, "c", writing(&world, "new")).await;
-    assert_eq!(client.next().await["method"], "elicitation/create");
+    send(&mut client, "c", writing(&workspace, "new")).await;
+    assert_eq!(client.receive().await["method"], "elicitation/create");
 }
 
 #[tokio::test]
 async fn disconnect_cancels_the_question() {
-    let world = World::new();
-    let gateway = world.asking(Trust::Host);
-    let (mut client, serving) = Client::served(&gateway);
-    client.greet("2025-11-25", json!({"elicitation": {}})).await;
-    send(&mut client, "c", writing(&world, "new")).await;
-    assert_eq!(client.next().await["method"], "elicitation/create");
+    let workspace = Workspace::new();
+    let gateway = workspace.asking_gateway(Trust::Host);
+    let (mut client, serving) = Client::with_task(&gateway);
+    client
+        .initialize("2025-11-25", json!({"elicitation": {}}))
+        .await;
+    send(&mut client, "c", writing(&workspace, "new")).await;
+    assert_eq!(client.receive().await["method"], "elicitation/create");
     drop(client);
     tokio::time::timeout(std::time::Duration::from_secs(3), serving)
         .await
         .expect("the server ends at once")
         .unwrap();
-    assert!(!world.host("outside/new").exists());
+    assert!(!workspace.path("outside/new").exists());
 }
 
 /// A stateless call that was asked about.
 async fn required(client: &mut Client, params: Value) -> Value {
-    let required = client.modern("tools/call", params, able()).await;
+    let required = client.request_stateless("tools/call", params, able()).await;
     let result = &required["result"];
     assert_eq!(result["resultType"], "input_required", "{required}");
     result["requestState"].clone()
@@ -341,28 +351,28 @@ fn again(mut params: Value, state: &Value, decision: &str) -> Value {
 
 #[tokio::test]
 async fn stateless_client_repeats_the_call_with_the_answer() {
-    let world = World::new();
-    let mut client = Client::of(&world.asking(Trust::Host));
-    let call = writing(&world, "new");
+    let workspace = Workspace::new();
+    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
+    let call = writing(&workspace, "new");
     let denied = required(&mut client, call.clone()).await;
     let no = client
-        .modern("tools/call", again(call.clone(), &denied, "deny"), able())
+        .request_stateless("tools/call", again(call.clone(), &denied, "deny"), able())
         .await;
     assert_eq!(no["result"]["_meta"]["denied_by"], "person", "{no}");
-    assert!(!world.host("outside/new").exists());
+    assert!(!workspace.path("outside/new").exists());
     let state = required(&mut client, call.clone()).await;
     let yes = client
-        .modern("tools/call", again(call, &state, "allow"), able())
+        .request_stateless("tools/call", again(call, &state, "allow"), able())
         .await;
     assert_ne!(yes["result"]["isError"], true, "{yes}");
-    assert!(world.host("outside/new").exists());
+    assert!(workspace.path("outside/new").exists());
 }
 
 #[tokio::test]
 async fn answer_applies_once_and_only_to_its_call() {
-    let world = World::new();
-    let mut client = Client::of(&world.asking(Trust::Host));
-    let call = writing(&world, "new");
+    let workspace = Workspace::new();
+    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
+    let call = writing(&workspace, "new");
     let state = required(&mut client, call.clone()).await;
     let yes = || again(call.clone(), &state, "allow");
     let mut arguments = yes();
@@ -389,23 +399,23 @@ async fn answer_applies_once_and_only_to_its_call() {
     meta.push((yes(), json!({})));
     let other = [arguments, tool, sealed, unanswered].map(|params| (params, able()));
     for (params, meta) in other.into_iter().chain(meta) {
-        let refused = client.modern("tools/call", params, meta).await;
+        let refused = client.request_stateless("tools/call", params, meta).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
-        assert!(!world.host("outside/new").exists());
+        assert!(!workspace.path("outside/new").exists());
     }
-    let done = client.modern("tools/call", yes(), able()).await;
+    let done = client.request_stateless("tools/call", yes(), able()).await;
     assert_ne!(done["result"]["isError"], true, "{done}");
-    std::fs::remove_file(world.host("outside/new")).unwrap();
-    let twice = client.modern("tools/call", yes(), able()).await;
+    std::fs::remove_file(workspace.path("outside/new")).unwrap();
+    let twice = client.request_stateless("tools/call", yes(), able()).await;
     assert_eq!(twice["error"]["code"], -32602, "{twice}");
-    assert!(!world.host("outside/new").exists());
+    assert!(!workspace.path("outside/new").exists());
 }
 
 #[tokio::test]
 async fn answer_does_not_run_a_call_that_is_not_repeated() {
-    let world = World::new();
-    let mut client = Client::of(&world.asking(Trust::Host));
-    let path = world.host("outside/f");
+    let workspace = Workspace::new();
+    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
+    let path = workspace.path("outside/f");
     let append = json!({"name": "edit_file", "arguments": {
         "path": path.to_str().unwrap(),
         "edits": [{"old_text": "theirs", "new_text": "theirs theirs", "occurrence": 1}],
@@ -413,27 +423,29 @@ async fn answer_does_not_run_a_call_that_is_not_repeated() {
     let first = required(&mut client, append.clone()).await;
     let second = required(&mut client, append.clone()).await;
     let done = client
-        .modern("tools/call", again(append.clone(), &first, "allow"), able())
+        .request_stateless("tools/call", again(append.clone(), &first, "allow"), able())
         .await;
     assert_ne!(done["result"]["isError"], true, "{done}");
-    assert_eq!(world.text("outside/f"), "theirs theirs");
+    assert_eq!(workspace.read("outside/f"), "theirs theirs");
     let other = client
-        .modern("tools/call", again(append, &second, "deny"), able())
+        .request_stateless("tools/call", again(append, &second, "deny"), able())
         .await;
     assert_eq!(code(&other), "PERMISSION_DENIED", "{other}");
-    assert_eq!(world.text("outside/f"), "theirs theirs");
+    assert_eq!(workspace.read("outside/f"), "theirs theirs");
 }
 
 #[tokio::test]
 async fn agents_and_clients_without_elicitation_are_not_asked() {
-    let world = World::new();
+    let workspace = Workspace::new();
     for (trust, capabilities) in [
         (Trust::Agent, json!({"elicitation": {}})),
         (Trust::Host, json!({})),
     ] {
-        let mut client = Client::of(&world.asking(trust));
-        client.greet("2025-11-25", capabilities).await;
-        let answer = client.ask("tools/call", writing(&world, "new")).await;
+        let mut client = Client::new(&workspace.asking_gateway(trust));
+        client.initialize("2025-11-25", capabilities).await;
+        let answer = client
+            .request("tools/call", writing(&workspace, "new"))
+            .await;
         assert_eq!(code(&answer), "SCOPE_REQUIRED", "{answer}");
     }
 }
@@ -441,16 +453,16 @@ async fn agents_and_clients_without_elicitation_are_not_asked() {
 #[tokio::test]
 async fn question_for_a_client_commit_does_not_name_a_page() {
     for (decision, text) in [("allow", "x"), ("deny", "one\ntwo\nthree\n")] {
-        let world = World::new();
-        let mut client = Client::of(&world.asking(Trust::Host));
+        let workspace = Workspace::new();
+        let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
         let mut capabilities = crate::views::showing();
         capabilities["elicitation"] = json!({});
-        client.greet("2025-11-25", capabilities).await;
+        client.initialize("2025-11-25", capabilities).await;
         let write = json!({"path": "/r/a.txt", "content": "x", "mode": "overwrite"});
         let commit = json!({"tool": "write_file", "arguments": write});
         let commit = json!({"name": "commit_call", "arguments": commit});
         send(&mut client, "c", commit).await;
-        let question = client.next().await;
+        let question = client.receive().await;
         let message = question["params"]["message"].as_str().unwrap();
         assert!(
             message.starts_with(
@@ -466,25 +478,25 @@ async fn question_for_a_client_commit_does_not_name_a_page() {
             json!({"decision": decision}),
         )
         .await;
-        assert_eq!(client.next().await["id"], "c");
-        assert_eq!(world.text("r/a.txt"), text);
+        assert_eq!(client.receive().await["id"], "c");
+        assert_eq!(workspace.read("r/a.txt"), text);
         // A model of the same worker needs no word for it.
         let model =
             json!({"name": "write_file", "arguments": {"path": "/r/m.txt", "content": "x"}});
-        let done = client.ask("tools/call", model).await;
+        let done = client.request("tools/call", model).await;
         assert_ne!(done["result"]["isError"], true, "{done}");
     }
 }
 
 /// Whether the files show that a call was made.
-type IsDone = fn(&World) -> bool;
+type IsDone = fn(&Workspace) -> bool;
 
 /// Calls whose arguments name nothing that must be asked about, while what they find must be: what leads out of the root,
 /// and a protected file in a directory.
-fn finding(world: &World) -> Vec<(Value, IsDone)> {
-    symlink(world.host("outside"), world.host("r/out")).unwrap();
-    std::fs::create_dir_all(world.host("r/old/.git")).unwrap();
-    std::fs::write(world.host("r/old/.git/config"), "").unwrap();
+fn finding(workspace: &Workspace) -> Vec<(Value, IsDone)> {
+    symlink(workspace.path("outside"), workspace.path("r/out")).unwrap();
+    std::fs::create_dir_all(workspace.path("r/old/.git")).unwrap();
+    std::fs::write(workspace.path("r/old/.git/config"), "").unwrap();
     let write = json!({"path": "/r/out/linked", "content": "x"});
     let delete = json!({"path": "/r/old", "recursive": true});
     vec![
@@ -492,29 +504,31 @@ fn finding(world: &World) -> Vec<(Value, IsDone)> {
             json!({"name": "read_file", "arguments": {"path": "/r/out/f"}}),
             |_| true,
         ),
-        (json!({"name": "write_file", "arguments": write}), |world| {
-            world.host("outside/linked").exists()
-        }),
-        (json!({"name": "delete", "arguments": delete}), |world| {
-            !world.host("r/old").exists()
-        }),
+        (
+            json!({"name": "write_file", "arguments": write}),
+            |workspace| workspace.path("outside/linked").exists(),
+        ),
+        (
+            json!({"name": "delete", "arguments": delete}),
+            |workspace| !workspace.path("r/old").exists(),
+        ),
     ]
 }
 
 #[tokio::test]
 async fn needs_found_during_a_call_are_asked_about() {
     for decision in ["allow", "deny"] {
-        let world = World::new();
-        let mut client = greeted(&world).await;
-        for (call, is_done) in finding(&world) {
+        let workspace = Workspace::new();
+        let mut client = greeted(&workspace).await;
+        for (call, is_done) in finding(&workspace) {
             send(&mut client, "c", call.clone()).await;
-            let question = client.next().await;
+            let question = client.receive().await;
             let content = json!({"decision": decision});
             answer(&mut client, &question, "accept", content).await;
-            let answer = client.next().await;
+            let answer = client.receive().await;
             let done = answer["result"]["isError"] != true;
             assert_eq!(done, decision == "allow", "{call}: {answer}");
-            assert!(is_done(&world) || !done, "{call}: {answer}");
+            assert!(is_done(&workspace) || !done, "{call}: {answer}");
         }
     }
 }
@@ -522,15 +536,15 @@ async fn needs_found_during_a_call_are_asked_about() {
 #[tokio::test]
 async fn needs_found_during_a_call_are_asked_of_a_stateless_client() {
     for decision in ["allow", "deny"] {
-        let world = World::new();
-        let mut client = Client::of(&world.asking(Trust::Host));
-        for (call, is_done) in finding(&world) {
+        let workspace = Workspace::new();
+        let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
+        for (call, is_done) in finding(&workspace) {
             let state = required(&mut client, call.clone()).await;
             let params = again(call.clone(), &state, decision);
-            let answer = client.modern("tools/call", params, able()).await;
+            let answer = client.request_stateless("tools/call", params, able()).await;
             let done = answer["result"]["isError"] != true;
             assert_eq!(done, decision == "allow", "{call}: {answer}");
-            assert!(is_done(&world) || !done, "{call}: {answer}");
+            assert!(is_done(&workspace) || !done, "{call}: {answer}");
         }
     }
 }
@@ -549,19 +563,19 @@ fn ignored_grants_are_audited_for_each_request() {
         &audit,
         &root,
     ];
-    let mut program = Program::start(&options, &[]);
-    program.greet(&json!({"elicitation": {}}));
+    let mut program = program::start(&options, &[]);
+    program.initialize(&json!({"elicitation": {}}));
     let forged = json!({"granted_scopes": ["read:file"]});
     let call = json!({"name": "read_file", "arguments": {"path": at("f")}, "_meta": forged});
     let call = json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": call});
     program.send(&call);
-    let question = program.next();
+    let question = program.receive();
     assert_eq!(question["method"], "elicitation/create", "{question}");
     let no = json!({"action": "decline"});
     program.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": no}));
-    assert_eq!(program.next()["id"], "c");
+    assert_eq!(program.receive()["id"], "c");
     let resource = json!({"uri": format!("file://{}", at("f")), "_meta": forged});
-    let refused = program.ask("resources/read", &resource);
+    let refused = program.request("resources/read", &resource);
     assert!(refused["error"].is_object(), "{refused}");
     drop(program);
     let audit = std::fs::read_to_string(at("audit.jsonl")).unwrap();
@@ -572,15 +586,15 @@ fn ignored_grants_are_audited_for_each_request() {
 fn denied_write_of_a_protected_file_says_why() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().canonicalize().unwrap();
-    let mut program = Program::start(&["--ask=replay", root.to_str().unwrap()], &[]);
-    program.greet(&json!({}));
+    let mut program = program::start(&["--ask=replay", root.to_str().unwrap()], &[]);
+    program.initialize(&json!({}));
     let write = |name: &str| json!({"path": name, "content": "{}"});
-    let refused = program.call("write_file", &write(".mcp.json"))["result"].take();
+    let refused = program.call("write_file", &write(".mcp.json"));
     assert_eq!(refused["structuredContent"]["code"], "SCOPE_REQUIRED");
     let text = refused["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("/.mcp.json` is protected: "), "{text}");
     let written = program.call("write_file", &write("plain.json"));
-    assert!(written["result"]["isError"] != true, "{written}");
+    assert!(written["isError"] != true, "{written}");
 }
 
 /// Where the program is not started on a terminal.
@@ -601,8 +615,8 @@ fn client_without_elicitation_gets_the_missing_scopes() {
             arguments,
             &["--ask-scopes=write:file", "--", root.to_str().unwrap()],
         ];
-        let mut program = Program::start(&options.concat(), &[]);
-        program.greet(&if elicits {
+        let mut program = program::start(&options.concat(), &[]);
+        program.initialize(&if elicits {
             json!({"elicitation": {}})
         } else {
             json!({})
@@ -610,7 +624,7 @@ fn client_without_elicitation_gets_the_missing_scopes() {
         let params = json!({"name": "write_file", "arguments": {"path": "new", "content": "x"}});
         program
             .send(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": params}));
-        let first = program.next();
+        let first = program.receive();
         assert_eq!(
             first["method"] == "elicitation/create",
             asked,
@@ -619,7 +633,7 @@ fn client_without_elicitation_gets_the_missing_scopes() {
         if asked {
             let result = json!({"action": "accept", "content": {"decision": "allow"}});
             program.send(&json!({"jsonrpc": "2.0", "id": first["id"], "result": result}));
-            let done = program.next();
+            let done = program.receive();
             assert_ne!(done["result"]["isError"], true, "{done}");
         } else {
             assert_eq!(code(&first), "SCOPE_REQUIRED");

@@ -1,15 +1,20 @@
 //! Tests of the tools for file browser views.
 
-use bailiwick::{Policy, WorkerSpec};
-use bailiwick_mcp::gateway::{FileTools, Gateway, GatewayInfo, Trust};
-use serde_json::{Value, json};
-
-use crate::support::{Client, World};
 use crate::views::showing;
+use bailiwick::Policy;
+use bailiwick::WorkerSpec;
+use bailiwick_mcp::gateway::FileTools;
+use bailiwick_mcp::gateway::Gateway;
+use bailiwick_mcp::gateway::GatewayInfo;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
+use serde_json::Value;
+use serde_json::json;
 
-async fn shows(world: &World) -> Client {
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", showing()).await;
+async fn shows(workspace: &Workspace) -> Client {
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", showing()).await;
     client
 }
 
@@ -20,8 +25,8 @@ async fn structured(client: &mut Client, tool: &str, arguments: Value) -> Value 
 
 #[tokio::test]
 async fn rights_follow_policies_for_existing_and_missing_files() {
-    let world = World::new();
-    let mut client = shows(&world).await;
+    let workspace = Workspace::new();
+    let mut client = shows(&workspace).await;
     let paths = [
         "/r/a.txt",
         "/r/absent",
@@ -66,8 +71,8 @@ async fn rights_follow_policies_for_existing_and_missing_files() {
 
 #[tokio::test]
 async fn rights_are_available_for_descendant_workers_only() {
-    let world = World::new();
-    let (runtime, worker) = world.worker().await;
+    let workspace = Workspace::new();
+    let (runtime, worker) = workspace.worker().await;
     let narrow = Policy::new().allow("read:file:/r/src");
     let child = WorkerSpec::new("reader").policy(narrow);
     let child = worker.spawn(child).await.unwrap();
@@ -84,8 +89,8 @@ async fn rights_are_available_for_descendant_workers_only() {
         list: "list_directory",
     };
     let gateway = Gateway::worker(&worker, about).files(files).build();
-    let mut client = Client::of(&gateway);
-    client.greet("2025-11-25", showing()).await;
+    let mut client = Client::new(&gateway);
+    client.initialize("2025-11-25", showing()).await;
     let paths = json!(["/r/src/lib.rs", "/r/a.txt"]);
     let own = structured(&mut client, "authority", json!({"paths": paths})).await;
     let number = child.id();
@@ -129,16 +134,16 @@ async fn rights_are_available_for_descendant_workers_only() {
 
 #[tokio::test]
 async fn browsing_tools_are_offered_only_to_clients_with_views() {
-    let world = World::new();
-    let mut plain = world.client(Trust::Host);
-    plain.greet("2025-11-25", json!({})).await;
-    let mut client = shows(&world).await;
+    let workspace = Workspace::new();
+    let mut plain = workspace.client(Trust::Host);
+    plain.initialize("2025-11-25", json!({})).await;
+    let mut client = shows(&workspace).await;
     for name in ["authority", "changed_files"] {
-        let listed = plain.ask("tools/list", json!({})).await.to_string();
+        let listed = plain.request("tools/list", json!({})).await.to_string();
         assert!(!listed.contains(&format!(r#""name":"{name}""#)), "{listed}");
         let refused = plain.call(name, json!({"paths": []}), json!({})).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
-        let offered = client.ask("tools/list", json!({})).await;
+        let offered = client.request("tools/list", json!({})).await;
         let mut tools = offered["result"]["tools"].as_array().unwrap().iter();
         let tool = tools.find(|tool| tool["name"] == name).unwrap();
         assert_eq!(tool["_meta"]["ui"], json!({"visibility": ["app"]}));
@@ -161,8 +166,8 @@ async fn browsing_tools_are_offered_only_to_clients_with_views() {
 
 #[tokio::test]
 async fn changed_files_include_applied_but_not_previewed_changes() {
-    let world = World::new();
-    let mut client = shows(&world).await;
+    let workspace = Workspace::new();
+    let mut client = shows(&workspace).await;
     let none = structured(&mut client, "changed_files", json!({})).await;
     assert_eq!(none, json!({"changes": []}));
     let edit = |old: &str, new: &str| json!({"path": "a.txt", "edits": [{"old_text": old, "new_text": new}]});
@@ -202,12 +207,12 @@ async fn changed_files_include_applied_but_not_previewed_changes() {
     );
     for one in changes {
         let diff = client
-            .ask("resources/read", json!({"uri": one["diff"]}))
+            .request("resources/read", json!({"uri": one["diff"]}))
             .await;
         let text = diff["result"]["contents"][0]["text"].as_str().unwrap();
         assert!(text.contains("diff --git"), "{text}");
         let review = client
-            .ask("resources/read", json!({"uri": one["review"]}))
+            .request("resources/read", json!({"uri": one["review"]}))
             .await;
         assert_eq!(
             review["result"]["contents"][0]["mimeType"],

@@ -1,14 +1,16 @@
 //! Tests of calls: results, previews, policies and grants on the wire.
 
-use bailiwick_mcp::gateway::{Rate, Trust};
-use serde_json::{Value, json};
+use crate::program;
+use bailiwick_mcp::gateway::Rate;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
+use serde_json::Value;
+use serde_json::json;
 
-use crate::program::Program;
-use crate::support::{Client, World};
-
-async fn greeted(world: &World, trust: Trust) -> Client {
-    let mut client = world.client(trust);
-    client.greet("2025-11-25", json!({})).await;
+async fn greeted(workspace: &Workspace, trust: Trust) -> Client {
+    let mut client = workspace.client(trust);
+    client.initialize("2025-11-25", json!({})).await;
     client
 }
 
@@ -20,10 +22,10 @@ fn code(answer: &Value) -> &str {
 
 #[tokio::test]
 async fn preview_has_the_result_of_the_call_and_changes_nothing() {
-    let world = World::new();
-    let mut client = greeted(&world, Trust::Host).await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace, Trust::Host).await;
     let edit = json!({"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2"}]});
-    let before = std::fs::metadata(world.host("r/a.txt"))
+    let before = std::fs::metadata(workspace.path("r/a.txt"))
         .unwrap()
         .modified()
         .unwrap();
@@ -32,19 +34,19 @@ async fn preview_has_the_result_of_the_call_and_changes_nothing() {
         .await;
     assert_eq!(preview["result"]["_meta"]["preview"], true, "{preview}");
     assert_eq!(
-        std::fs::metadata(world.host("r/a.txt"))
+        std::fs::metadata(workspace.path("r/a.txt"))
             .unwrap()
             .modified()
             .unwrap(),
         before
     );
-    assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+    assert_eq!(workspace.read("r/a.txt"), "one\ntwo\nthree\n");
     let token = preview["result"]["_meta"]["preview_token"].take();
 
     let done = client
         .call("edit_file", edit.clone(), json!({"preview_token": token}))
         .await;
-    assert_eq!(world.text("r/a.txt"), "one\n2\nthree\n");
+    assert_eq!(workspace.read("r/a.txt"), "one\n2\nthree\n");
     assert!(done["result"]["_meta"].get("preview").is_none());
     let same = ["structuredContent", "isError"];
     for key in same {
@@ -67,7 +69,7 @@ async fn preview_has_the_result_of_the_call_and_changes_nothing() {
     assert_eq!(artifacts.len(), 3);
     for link in artifacts {
         let read = client
-            .ask("resources/read", json!({"uri": link["uri"]}))
+            .request("resources/read", json!({"uri": link["uri"]}))
             .await;
         assert_eq!(
             read["result"]["contents"][0]["mimeType"], link["mimeType"],
@@ -87,13 +89,13 @@ async fn artifacts_are_in_meta_for_hosts_and_calls_that_use_meta_alone() {
         (Trust::Agent, json!({"preview": true}), true),
         (Trust::Host, json!({}), true),
     ] {
-        let world = World::new();
-        let mut client = greeted(&world, trust).await;
+        let workspace = Workspace::new();
+        let mut client = greeted(&workspace, trust).await;
         let answer = client.call("write_file", write("new"), meta.clone()).await;
         let artifacts = answer["result"]["_meta"]["artifacts"].as_array();
         assert_eq!(artifacts.is_some(), listed, "{trust:?} {meta}: {answer}");
         // The resources name them for every client.
-        let resources = client.ask("resources/list", json!({})).await;
+        let resources = client.request("resources/list", json!({})).await;
         assert!(
             resources.to_string().contains("ui://write_file/"),
             "{resources}"
@@ -103,9 +105,9 @@ async fn artifacts_are_in_meta_for_hosts_and_calls_that_use_meta_alone() {
 
 #[tokio::test]
 async fn call_outside_the_roots_succeeds_when_replayed_with_its_scope() {
-    let world = World::new();
-    let mut client = greeted(&world, Trust::Host).await;
-    let path = world.host("outside/new");
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace, Trust::Host).await;
+    let path = workspace.path("outside/new");
     let path = path.to_str().unwrap();
     let write = json!({"path": path, "content": "x"});
     let refused = client.call("write_file", write.clone(), json!({})).await;
@@ -113,7 +115,7 @@ async fn call_outside_the_roots_succeeds_when_replayed_with_its_scope() {
     assert_eq!(refused["result"]["isError"], true);
     let scopes = refused["result"]["_meta"]["requested_scopes"].clone();
     assert_eq!(scopes, json!([format!("write:file:{path}")]));
-    assert!(!world.host("outside/new").exists());
+    assert!(!workspace.path("outside/new").exists());
 
     let other = client
         .call(
@@ -131,7 +133,7 @@ async fn call_outside_the_roots_succeeds_when_replayed_with_its_scope() {
         )
         .await;
     assert_eq!(preview["result"]["_meta"]["preview"], true, "{preview}");
-    assert!(!world.host("outside/new").exists());
+    assert!(!workspace.path("outside/new").exists());
     let done = client
         .call(
             "write_file",
@@ -140,7 +142,7 @@ async fn call_outside_the_roots_succeeds_when_replayed_with_its_scope() {
         )
         .await;
     assert_ne!(done["result"]["isError"], true, "{done}");
-    assert_eq!(world.text("outside/new"), "x");
+    assert_eq!(workspace.read("outside/new"), "x");
     let again = client
         .call(
             "write_file",
@@ -153,17 +155,17 @@ async fn call_outside_the_roots_succeeds_when_replayed_with_its_scope() {
 
 #[tokio::test]
 async fn agent_grants_are_ignored_and_denials_request_no_scopes() {
-    let world = World::new();
-    let mut agent = greeted(&world, Trust::Agent).await;
-    let path = world.host("outside/new");
+    let workspace = Workspace::new();
+    let mut agent = greeted(&workspace, Trust::Agent).await;
+    let path = workspace.path("outside/new");
     let write = json!({"path": path.to_str().unwrap(), "content": "x"});
     let refused = agent
         .call("write_file", write, json!({"granted_scopes": ["*"]}))
         .await;
     assert_eq!(refused["result"]["isError"], true);
-    assert!(!world.host("outside/new").exists());
+    assert!(!workspace.path("outside/new").exists());
 
-    let mut host = greeted(&world, Trust::Host).await;
+    let mut host = greeted(&workspace, Trust::Host).await;
     let secret = json!({"path": "/r/secret/key"});
     let denied = host
         .call("read_file", secret, json!({"granted_scopes": ["*"]}))
@@ -178,8 +180,8 @@ async fn agent_grants_are_ignored_and_denials_request_no_scopes() {
 
 #[tokio::test]
 async fn call_policy_narrows_and_expansion_is_rejected_up_front() {
-    let world = World::new();
-    let mut client = greeted(&world, Trust::Host).await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace, Trust::Host).await;
     let write = json!({"path": "/r/b", "content": "x"});
     let narrowed = client
         .call(
@@ -216,23 +218,23 @@ async fn call_policy_narrows_and_expansion_is_rejected_up_front() {
             .await;
         assert_eq!(refused["error"]["data"]["kind"], kind, "{refused}");
     }
-    assert!(!world.host("r/b").exists());
+    assert!(!workspace.path("r/b").exists());
     client.call("write_file", write, json!({})).await;
     assert!(
-        world.host("r/b").exists(),
+        workspace.path("r/b").exists(),
         "the policy of one call is not that of the next"
     );
 }
 
 #[tokio::test]
 async fn client_errors_have_specific_messages() {
-    let world = World::new();
-    let mut client = greeted(&world, Trust::Host).await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace, Trust::Host).await;
     let unknown = client.call("no_such_tool", json!({}), json!({})).await;
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
-    let malformed = client.ask("tools/call", json!({"name": 7})).await;
+    let malformed = client.request("tools/call", json!({"name": 7})).await;
     assert_eq!(malformed["error"]["code"], -32602, "{malformed}");
-    let nothing = client.ask("no/such/method", json!({})).await;
+    let nothing = client.request("no/such/method", json!({})).await;
     assert_eq!(nothing["error"]["code"], -32601, "{nothing}");
     let arguments = client
         .call("read_file", json!({"pth": "a"}), json!({}))
@@ -250,13 +252,13 @@ async fn client_errors_have_specific_messages() {
 
 #[tokio::test]
 async fn rate_limit_error_says_when_to_retry() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let rate = Rate {
         calls: 5,
         per: std::time::Duration::from_secs(3600),
     };
-    let mut client = Client::of(&world.gateway(Trust::Host).rate(rate).build());
-    client.greet("2025-11-25", json!({})).await;
+    let mut client = Client::new(&workspace.gateway(Trust::Host).rate(rate).build());
+    client.initialize("2025-11-25", json!({})).await;
     for _ in 0..5 {
         let done = client
             .call("read_file", json!({"path": "a.txt"}), json!({}))
@@ -277,49 +279,51 @@ async fn rate_limit_error_says_when_to_retry() {
 
 #[tokio::test]
 async fn log_messages_respect_the_requested_level() {
-    let world = World::new();
-    let mut client = greeted(&world, Trust::Host).await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace, Trust::Host).await;
     let read = |path: &str| json!({"name": "read_file", "arguments": {"path": path}});
     let none = client
-        .ask("logging/setLevel", json!({"level": "nonsense"}))
+        .request("logging/setLevel", json!({"level": "nonsense"}))
         .await;
     assert_eq!(none["error"]["code"], -32602, "{none}");
     client
-        .ask("logging/setLevel", json!({"level": "warning"}))
+        .request("logging/setLevel", json!({"level": "warning"}))
         .await;
     client
         .send(&json!({"jsonrpc": "2.0", "id": 90, "method": "tools/call", "params": read("a.txt")}))
         .await;
     assert_eq!(
-        client.next().await["id"],
+        client.receive().await["id"],
         90,
         "a call that went well is no warning"
     );
     client
         .send(&json!({"jsonrpc": "2.0", "id": 91, "method": "tools/call", "params": read("none")}))
         .await;
-    let notification = client.next().await;
+    let notification = client.receive().await;
     assert_eq!(
         notification["method"], "notifications/message",
         "{notification}"
     );
     assert_eq!(notification["params"]["level"], "warning");
     assert_eq!(notification["params"]["data"]["code"], "NOT_FOUND");
-    assert_eq!(client.next().await["id"], 91);
+    assert_eq!(client.receive().await["id"], 91);
 }
 
 #[tokio::test]
 async fn cancelled_call_gets_no_response_and_the_next_one_does() {
-    let world = World::new();
-    let mut client = Client::of(&world.asking(Trust::Host));
-    client.greet("2025-11-25", json!({"elicitation": {}})).await;
-    let path = world.host("outside/new");
+    let workspace = Workspace::new();
+    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
+    client
+        .initialize("2025-11-25", json!({"elicitation": {}}))
+        .await;
+    let path = workspace.path("outside/new");
     let write = json!({"name": "write_file", "arguments": {"path": path.to_str().unwrap(), "content": "x"}});
     client
         .send(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": write}))
         .await;
     assert_eq!(
-        client.next().await["method"],
+        client.receive().await["method"],
         "elicitation/create",
         "the call is under way"
     );
@@ -335,16 +339,16 @@ async fn cancelled_call_gets_no_response_and_the_next_one_does() {
 
 #[tokio::test]
 async fn file_that_cannot_be_opened_fails_without_requested_scopes() {
-    let world = World::new();
-    let mut client = greeted(&world, Trust::Host).await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace, Trust::Host).await;
     let meta = json!({"granted_scopes": ["read:file"]});
     // The root has this file by another name, under which its rules would not hold.
-    let path = world.host("r/a.txt").canonicalize().unwrap();
+    let path = workspace.path("r/a.txt").canonicalize().unwrap();
     let read = json!({"path": path.to_str().unwrap()});
     let refused = client.call("read_file", read, meta.clone()).await;
     assert_eq!(code(&refused), "PERMISSION_DENIED", "{refused}");
     assert!(refused["result"]["_meta"].get("requested_scopes").is_none());
-    let path = world.host("outside/f");
+    let path = workspace.path("outside/f");
     let read = json!({"path": path.to_str().unwrap()});
     let read = client.call("read_file", read, meta).await;
     assert_eq!(read["result"]["isError"], false, "{read}");
@@ -352,10 +356,10 @@ async fn file_that_cannot_be_opened_fails_without_requested_scopes() {
 
 #[tokio::test]
 async fn granted_symlink_outside_the_roots_is_followed_to_a_granted_target() {
-    let world = World::new();
-    let mut client = greeted(&world, Trust::Host).await;
-    let link = world.host("link");
-    std::os::unix::fs::symlink(world.host("outside"), &link).unwrap();
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace, Trust::Host).await;
+    let link = workspace.path("link");
+    std::os::unix::fs::symlink(workspace.path("outside"), &link).unwrap();
     let path = link.join("f");
     let read = json!({"path": path.to_str().unwrap()});
     let meta = |granted: &[&str]| json!({ "granted_scopes": granted });
@@ -366,15 +370,15 @@ async fn granted_symlink_outside_the_roots_is_followed_to_a_granted_target() {
     let named = format!("read:file:{}", path.display());
     let refused = client.call("read_file", read, meta(&[&named])).await;
     assert_eq!(code(&refused), "SCOPE_REQUIRED", "{refused}");
-    let target = world.host("outside/f").canonicalize().unwrap();
+    let target = workspace.path("outside/f").canonicalize().unwrap();
     let expected = json!([named, format!("read:file:{}", target.display())]);
     assert_eq!(refused["result"]["_meta"]["requested_scopes"], expected);
 }
 
 #[tokio::test]
 async fn request_policy_narrows_resources_and_completions() {
-    let world = World::new();
-    let mut client = greeted(&world, Trust::Host).await;
+    let workspace = Workspace::new();
+    let mut client = greeted(&workspace, Trust::Host).await;
     let path = json!({
         "ref": {"type": "ref/resource", "uri": "file:///{+path}"},
         "argument": {"name": "path", "value": "r/"},
@@ -407,21 +411,21 @@ async fn request_policy_narrows_resources_and_completions() {
         ] {
             let mut narrowed = params.clone();
             narrowed["_meta"] = json!({ "policy": policy });
-            let answer = client.ask(method, narrowed).await;
+            let answer = client.request(method, narrowed).await;
             assert_eq!(answer.pointer(pointer), expected, "{method}: {answer}");
         }
         let mut wrong = params;
         wrong["_meta"] = json!({"policy": {"read_only": 7}});
-        let refused = client.ask(method, wrong).await;
+        let refused = client.request(method, wrong).await;
         assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
     }
 }
 
 #[tokio::test]
 async fn preview_token_is_valid_only_for_its_call_and_server() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
     let edit =
         |text: &str| json!({"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": text}]});
     let preview = client
@@ -432,8 +436,8 @@ async fn preview_token_is_valid_only_for_its_call_and_server() {
     let other_arguments = client.call("edit_file", edit("3"), carrying.clone()).await;
     let delete = json!({"path": "/r/a.txt"});
     let other_tool = client.call("delete", delete, carrying.clone()).await;
-    let mut elsewhere = world.client(Trust::Host);
-    elsewhere.greet("2025-11-25", json!({})).await;
+    let mut elsewhere = workspace.client(Trust::Host);
+    elsewhere.initialize("2025-11-25", json!({})).await;
     let made_elsewhere = elsewhere
         .call("edit_file", edit("2"), carrying.clone())
         .await;
@@ -442,8 +446,8 @@ async fn preview_token_is_valid_only_for_its_call_and_server() {
         let text = foreign["result"]["content"][0]["text"].as_str().unwrap();
         assert!(!text.contains("changed"), "{text}");
     }
-    assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
-    std::fs::write(world.host("r/a.txt"), "zero\ntwo\n").unwrap();
+    assert_eq!(workspace.read("r/a.txt"), "one\ntwo\nthree\n");
+    std::fs::write(workspace.path("r/a.txt"), "zero\ntwo\n").unwrap();
     let changed = client.call("edit_file", edit("2"), carrying).await;
     assert_eq!(code(&changed), "STALE_PREVIEW", "{changed}");
     let again = client
@@ -454,19 +458,19 @@ async fn preview_token_is_valid_only_for_its_call_and_server() {
         .call("edit_file", edit("2"), json!({"preview_token": token}))
         .await;
     assert_eq!(done["result"]["isError"], false, "{done}");
-    assert_eq!(world.text("r/a.txt"), "zero\n2\n");
+    assert_eq!(workspace.read("r/a.txt"), "zero\n2\n");
 }
 
 #[tokio::test]
 async fn oversized_resource_is_rejected_instead_of_truncated() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
     for (bytes, whole) in [(1000, true), (4 << 20, false)] {
         let text = "0123456789 line\n".repeat(bytes / 16 + 1);
-        std::fs::write(world.host("r/long.txt"), &text).unwrap();
+        std::fs::write(workspace.path("r/long.txt"), &text).unwrap();
         let read = client
-            .ask("resources/read", json!({"uri": "file:///r/long.txt"}))
+            .request("resources/read", json!({"uri": "file:///r/long.txt"}))
             .await;
         if whole {
             assert_eq!(read["result"]["contents"][0]["text"], text, "{read}");
@@ -478,11 +482,11 @@ async fn oversized_resource_is_rejected_instead_of_truncated() {
 
 #[tokio::test]
 async fn preview_and_apply_work_with_arguments_only() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
     let configuration = json!({"experimental": {"configuration": {"require_preview": true}}});
-    client.greet("2025-11-25", configuration).await;
-    let listed = client.ask("tools/list", json!({})).await;
+    client.initialize("2025-11-25", configuration).await;
+    let listed = client.request("tools/list", json!({})).await;
     let tools = listed["result"]["tools"].as_array().unwrap();
     for tool in tools {
         let takes = tool["inputSchema"]["properties"]
@@ -495,35 +499,35 @@ async fn preview_and_apply_work_with_arguments_only() {
         );
     }
     let mut call = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
-    let blind = client.ask("tools/call", call.clone()).await;
+    let blind = client.request("tools/call", call.clone()).await;
     assert_eq!(code(&blind), "STALE_PREVIEW", "{blind}");
     call["arguments"]["preview"] = json!(true);
-    let mut shown = client.ask("tools/call", call.clone()).await;
-    assert!(!world.host("r/new").exists());
+    let mut shown = client.request("tools/call", call.clone()).await;
+    assert!(!workspace.path("r/new").exists());
     let token = shown["result"]["structuredContent"]["preview_token"].take();
     let text = shown["result"]["content"].to_string();
     assert!(text.contains(token.as_str().unwrap()), "{text}");
     call["arguments"]["preview"] = json!(false);
     call["arguments"]["preview_token"] = token;
-    let made = client.ask("tools/call", call).await;
+    let made = client.request("tools/call", call).await;
     assert_eq!(
         made["result"]["structuredContent"]["done"], "created",
         "{made}"
     );
-    assert_eq!(world.text("r/new"), "x");
+    assert_eq!(workspace.read("r/new"), "x");
 }
 
 /// Some clients start a process for each call.
 #[test]
 fn preview_of_one_process_is_applied_by_another() {
-    let world = World::new();
-    let (root, state) = (world.host("r"), tempfile::tempdir().unwrap());
+    let workspace = Workspace::new();
+    let (root, state) = (workspace.path("r"), tempfile::tempdir().unwrap());
     let answer = |arguments: &Value, state: &std::path::Path| {
         let options = ["--require-preview", root.to_str().unwrap()];
         let variables = [("XDG_STATE_HOME", state.as_os_str())];
-        let mut program = Program::start_with(&options, &variables, &[]);
-        program.greet(&json!({}));
-        program.call("write_file", arguments)["result"].take()
+        let mut program = program::start_with(&options, &variables, &[]);
+        program.initialize(&json!({}));
+        program.call("write_file", arguments)
     };
     let mut write = json!({"path": "new", "content": "x", "preview": true});
     let shown = answer(&write, state.path());
@@ -535,5 +539,5 @@ fn preview_of_one_process_is_applied_by_another() {
     assert_eq!(refused["structuredContent"]["code"], "INVALID_ARGUMENTS");
     let made = answer(&write, state.path());
     assert_eq!(made["structuredContent"]["done"], "created", "{made}");
-    assert_eq!(world.text("r/new"), "x");
+    assert_eq!(workspace.read("r/new"), "x");
 }

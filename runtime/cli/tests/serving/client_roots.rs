@@ -1,11 +1,11 @@
 //! Directories that the client names, where the command line names none.
 
+use crate::program;
+use bailiwick_test_support::server::text;
+use serde_json::Value;
+use serde_json::json;
 use std::fs;
 use std::path::Path;
-
-use serde_json::{Value, json};
-
-use crate::program::Program;
 
 fn folders() -> (tempfile::TempDir, [std::path::PathBuf; 2]) {
     let temp = tempfile::tempdir().unwrap();
@@ -23,45 +23,43 @@ fn folders() -> (tempfile::TempDir, [std::path::PathBuf; 2]) {
 #[test]
 fn client_roots_are_served_and_refreshed() {
     let (_temp, [one, two]) = folders();
-    let mut program = Program::start(&["--deny", "*.pem"], &[&one]);
-    program.greet(&json!({"roots": {"listChanged": true}}));
+    let mut program = program::start(&["--deny", "*.pem"], &[&one]);
+    program.initialize(&json!({"roots": {"listChanged": true}}));
     assert_eq!(program.text("read_file", &json!({"path": "a.txt"})), "one");
     for path in ["key.pem", two.join("a.txt").to_str().unwrap()] {
-        let refused = program.call("read_file", &json!({"path": path}));
-        assert_eq!(refused["result"]["isError"], true, "{refused}");
+        program.failure("read_file", &json!({"path": path}));
     }
-    program.name(&[&two]);
+    program.set_roots(&[&two]);
     program.send(&json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}));
-    while program.next()["method"] != "notifications/resources/list_changed" {}
+    while program.receive()["method"] != "notifications/resources/list_changed" {}
     assert_eq!(program.text("read_file", &json!({"path": "a.txt"})), "two");
-    let refused = program.call("read_file", &json!({"path": one.join("a.txt")}));
-    assert_eq!(refused["result"]["isError"], true, "{refused}");
+    program.failure("read_file", &json!({"path": one.join("a.txt")}));
 }
 
 #[test]
 fn stateless_client_sends_its_roots_with_a_call() {
     let (_temp, [one, _]) = folders();
-    let mut program = Program::start(&[], &[&one]);
+    let mut program = program::start(&[], &[&one]);
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
         "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
     });
     let mut call = json!({"name": "read_file", "arguments": {"path": "a.txt"}, "_meta": meta});
-    let required = program.ask("tools/call", &call);
+    let required = program.request("tools/call", &call);
     let result = &required["result"];
     assert_eq!(result["resultType"], "input_required", "{required}");
     assert_eq!(result["inputRequests"]["roots"]["method"], "roots/list");
-    call["inputResponses"] = json!({"roots": {"roots": program.listed()}});
-    let read = program.ask("tools/call", &call);
+    call["inputResponses"] = json!({"roots": {"roots": program.roots()}});
+    let read = program.request("tools/call", &call);
     assert_eq!(read["result"]["content"][0]["text"], "one", "{read}");
 }
 
 #[test]
 fn client_without_roots_gets_a_hint() {
     let (_temp, [one, _]) = folders();
-    let mut program = Program::start(&[], &[]);
-    let greeting = program.greet(&json!({}));
+    let mut program = program::start(&[], &[]);
+    let greeting = program.initialize(&json!({}));
     let instructions = greeting["result"]["instructions"].as_str().unwrap();
     assert!(
         instructions.contains("has no root directory"),
@@ -69,10 +67,10 @@ fn client_without_roots_gets_a_hint() {
     );
     let path = one.join("a.txt");
     for arguments in [json!({"path": "a.txt"}), json!({"path": path})] {
-        let text = program.text("read_file", &arguments);
+        let (_, text) = program.failure("read_file", &arguments);
         assert!(text.contains("start it with a directory"), "{text}");
     }
-    let text = program.text("list_roots", &json!({}));
+    let text = text(&program.call("list_roots", &json!({})));
     assert!(text.contains("start it with a directory"), "{text}");
 }
 
@@ -80,11 +78,11 @@ fn client_without_roots_gets_a_hint() {
 fn client_roots_that_cannot_be_opened_are_skipped_and_named() {
     let (_temp, [one, two]) = folders();
     let (missing, file) = (one.join("missing"), one.join("a.txt"));
-    let mut program = Program::start(&[], &[&missing, &one, &file, Path::new("/"), &two]);
-    program.greet(&json!({"roots": {}}));
+    let mut program = program::start(&[], &[&missing, &one, &file, Path::new("/"), &two]);
+    program.initialize(&json!({"roots": {}}));
     assert_eq!(program.text("read_file", &json!({"path": "a.txt"})), "one");
     let listed = program.call("list_roots", &json!({}));
-    let listed = &listed["result"]["structuredContent"];
+    let listed = &listed["structuredContent"];
     assert_eq!(listed["roots"], json!([one, two]));
     let unavailable = listed["unavailable"].as_array().unwrap().iter();
     let unavailable: Vec<&Value> = unavailable.map(|root| &root["path"]).collect();
@@ -94,15 +92,15 @@ fn client_roots_that_cannot_be_opened_are_skipped_and_named() {
 #[test]
 fn clients_without_roots_support_get_no_hint() {
     for (arguments, hinted) in [(&[][..], true), (&["--trust", "agent"], false)] {
-        let mut program = Program::start(arguments, &[]);
-        let greeting = program.greet(&json!({}));
+        let mut program = program::start(arguments, &[]);
+        let greeting = program.initialize(&json!({}));
         let instructions = greeting["result"]["instructions"].as_str().unwrap();
         assert!(
             instructions.contains("start it with a directory"),
             "{instructions}"
         );
         assert_eq!(instructions.contains("MCP roots"), hinted, "{instructions}");
-        let text = program.text("read_file", &json!({"path": "a.txt"}));
+        let (_, text) = program.failure("read_file", &json!({"path": "a.txt"}));
         assert!(text.contains("start it with a directory"), "{text}");
         assert_eq!(text.contains("MCP roots"), hinted, "{text}");
     }
@@ -110,9 +108,9 @@ fn clients_without_roots_support_get_no_hint() {
 
 #[test]
 fn root_that_cannot_be_served_is_named_with_the_reason() {
-    let mut program = Program::start(&[], &[Path::new("/")]);
-    program.greet(&json!({"roots": {}}));
-    let refused = program.call("list_roots", &json!({}));
+    let mut program = program::start(&[], &[Path::new("/")]);
+    program.initialize(&json!({"roots": {}}));
+    let refused = program.request("tools/call", &json!({"name": "list_roots"}));
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("top of the file system"), "{refused}");
 }
@@ -122,13 +120,13 @@ fn client_roots_are_used_only_without_a_root_argument_and_not_for_agents() {
     let (_temp, [one, two]) = folders();
     let named = two.to_str().unwrap();
     for (arguments, read) in [(vec![named], "two"), (vec!["--trust", "agent"], "")] {
-        let mut program = Program::start(&arguments, &[&one]);
-        program.greet(&json!({"roots": {}}));
+        let mut program = program::start(&arguments, &[&one]);
+        program.initialize(&json!({"roots": {}}));
         let answer = program.call("read_file", &json!({"path": "a.txt"}));
-        let error = answer["result"]["isError"] == true;
+        let error = answer["isError"] == true;
         assert_eq!(error, read.is_empty(), "{answer}");
         if !error {
-            assert_eq!(answer["result"]["content"][0]["text"], read);
+            assert_eq!(answer["content"][0]["text"], read);
         }
     }
 }
@@ -139,23 +137,22 @@ fn client_configuration_sets_roots_and_widens_nothing_else() {
     let configured =
         |configuration: Value| json!({"experimental": {"configuration": configuration}});
     let roots = json!([{"path": one}]);
-    let mut program = Program::start(&["--read-only"], &[]);
-    program.greet(&configured(json!({"roots": roots, "read_only": false})));
+    let mut program = program::start(&["--read-only"], &[]);
+    program.initialize(&configured(json!({"roots": roots, "read_only": false})));
     let read = json!({"path": one.join("a.txt")});
     assert_eq!(program.text("read_file", &read), "one");
     let write = json!({"path": one.join("new"), "content": "x"});
-    let refused = program.call("write_file", &write);
-    assert_eq!(refused["result"]["isError"], true, "{refused}");
+    program.failure("write_file", &write);
     for wider in [
         json!({"roots": roots, "grantable": ["read:file"]}),
         json!({"roots": roots, "allow": ["read:network"]}),
     ] {
-        let mut program = Program::start(&[], &[]);
-        let greeting = program.greet(&configured(wider));
+        let mut program = program::start(&[], &[]);
+        let greeting = program.initialize(&configured(wider));
         assert_eq!(greeting["error"]["code"], -32602, "{greeting}");
     }
-    let mut program = Program::start(&[two.to_str().unwrap()], &[]);
-    let greeting = program.greet(&configured(json!({"roots": roots})));
+    let mut program = program::start(&[two.to_str().unwrap()], &[]);
+    let greeting = program.initialize(&configured(json!({"roots": roots})));
     assert_eq!(
         greeting["error"]["data"]["kind"], "policy_expansion",
         "{greeting}"

@@ -1,20 +1,30 @@
 //! Tests with rmcp's client over pipes, stdio and HTTP.
 
-use std::process::{Child, Command, Stdio};
-
-use bailiwick_mcp::gateway::{Gateway, Http, Trust};
-use rmcp::model::{
-    CallToolRequestParams, ClientConfig, ProtocolVersion, ReadResourceRequestParams,
-};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
+use crate::PROGRAM;
+use crate::http::Served;
+use bailiwick_mcp::gateway::Gateway;
+use bailiwick_mcp::gateway::Http;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::file_tools::TOOLS;
+use bailiwick_test_support::file_tools::calls;
+use bailiwick_test_support::workspace::Workspace;
+use rmcp::model::CallToolRequestParams;
+use rmcp::model::ClientConfig;
+use rmcp::model::ProtocolVersion;
+use rmcp::model::ReadResourceRequestParams;
+use rmcp::service::ClientLifecycleMode;
+use rmcp::service::ClientServiceExt;
+use rmcp::service::RoleClient;
+use rmcp::service::RunningService;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use serde_json::{Value, json};
-use tokio::net::unix::pipe::{Receiver, Sender};
-
-use crate::every_tool::{PROGRAM, TOOLS, calls};
-use crate::http::Served;
-use crate::support::World;
+use serde_json::Value;
+use serde_json::json;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::Sender;
 
 type Running = RunningService<RoleClient, ClientConfig>;
 
@@ -61,12 +71,12 @@ async fn over_pipes(gateway: &Gateway, client: ClientConfig, mode: ClientLifecyc
 }
 
 /// The program with a client at its ends; it ends when the client goes.
-async fn over_stdio(world: &World, mode: ClientLifecycleMode) -> (Child, Running) {
+async fn over_stdio(workspace: &Workspace, mode: ClientLifecycleMode) -> (Child, Running) {
     let mut child = Command::new(PROGRAM)
         .env_remove("BAILIWICK_CASES")
         .env_remove("BAILIWICK_BLESS")
         .arg("serve")
-        .arg(world.host("r"))
+        .arg(workspace.path("r"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -80,16 +90,16 @@ async fn over_stdio(world: &World, mode: ClientLifecycleMode) -> (Child, Running
 }
 
 async fn exercised_over_stdio(mode: ClientLifecycleMode) {
-    let world = World::new();
-    let (mut child, client) = over_stdio(&world, mode).await;
-    exercise(&client, world.host("r").to_str().unwrap()).await;
+    let workspace = Workspace::new();
+    let (mut child, client) = over_stdio(&workspace, mode).await;
+    exercise(&client, workspace.path("r").to_str().unwrap()).await;
     client.cancel().await.unwrap();
     assert!(child.wait().unwrap().success());
 }
 
 async fn exercised_over_http(mode: ClientLifecycleMode) {
-    let world = World::new();
-    let gateway = world.gateway(Trust::Agent).build();
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Agent).build();
     let server = Served::of(&gateway, Http::without_token()).await;
     let url = format!("http://{}/mcp", server.address);
     let transport = StreamableHttpClientTransport::from_uri(url);
@@ -102,8 +112,8 @@ async fn exercised_over_http(mode: ClientLifecycleMode) {
 #[tokio::test]
 async fn rmcps_client_calls_every_tool_over_pipes_in_both_lifecycles() {
     for mode in [ClientLifecycleMode::Initialize, modern()] {
-        let world = World::new();
-        let gateway = world.gateway(Trust::Agent).build();
+        let workspace = Workspace::new();
+        let gateway = workspace.gateway(Trust::Agent).build();
         let client = over_pipes(&gateway, ClientConfig::default(), mode).await;
         exercise(&client, "/r").await;
     }
@@ -164,8 +174,8 @@ async fn shows_views(client: &Running) {
 #[tokio::test]
 async fn rmcps_client_shows_views_over_pipes_and_http_in_both_lifecycles() {
     for mode in [ClientLifecycleMode::Initialize, modern()] {
-        let world = World::new();
-        let gateway = world.gateway(Trust::Agent).build();
+        let workspace = Workspace::new();
+        let gateway = workspace.gateway(Trust::Agent).build();
         let mut config = ClientConfig::default();
         config.capabilities = serde_json::from_value(crate::views::showing()).unwrap();
         let client = over_pipes(&gateway, config.clone(), mode.clone()).await;

@@ -1,17 +1,28 @@
 //! Tests of the HTTP server with hostile clients.
 
+use crate::http::ACCEPT;
+use crate::http::JSON;
+use crate::http::Served;
+use crate::http::about;
+use crate::http::initialize;
+use crate::http::request;
+use crate::http::served;
+use crate::http::stateless;
 use bailiwick_mcp::gateway::Endpoint;
+use bailiwick_mcp::gateway::Http;
+use bailiwick_mcp::gateway::Token;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::http::Response;
+use bailiwick_test_support::workspace::Workspace;
+use rmcp::ServerHandler;
+use serde_json::Value;
+use serde_json::json;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-use bailiwick_mcp::gateway::{Http, Token, Trust};
-use rmcp::ServerHandler;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-
-use crate::http::{ACCEPT, JSON, Reply, Served, about, initialize, request, served, stateless};
-use crate::support::{Client, World};
 
 /// How long a server on a busy machine may take for what is bounded to far less.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +38,7 @@ async fn begun(address: SocketAddr, text: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-async fn under(server: &Served, lines: &[(&str, &str)], token: Option<&str>) -> Reply {
+async fn under(server: &Served, lines: &[(&str, &str)], token: Option<&str>) -> Response {
     let bearer = token.map(|token| format!("Bearer {token}"));
     let mut all = vec![JSON, ACCEPT];
     all.extend(lines);
@@ -105,16 +116,16 @@ async fn judges_origins(server: &Served, token: Option<&str>) {
 
 #[tokio::test]
 async fn host_and_origin_are_compared_exactly() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     judges_hosts(&server, None).await;
     judges_origins(&server, None).await;
 }
 
 #[tokio::test]
 async fn endpoint_compares_host_and_origin_exactly() {
-    let world = World::new();
-    let (_runtime, worker) = world.worker().await;
+    let workspace = Workspace::new();
+    let (_runtime, worker) = workspace.worker().await;
     let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
     let server = Served::at(&endpoint);
     let token = Some(endpoint.token().reveal());
@@ -124,8 +135,8 @@ async fn endpoint_compares_host_and_origin_exactly() {
 
 #[tokio::test]
 async fn request_target_must_not_name_another_host() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let own = server.host();
     let body = initialize().to_string();
     for (target, status) in [(own.as_str(), 200), ("evil.example", 403)] {
@@ -134,15 +145,15 @@ async fn request_target_must_not_name_another_host() {
              Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let reply = Reply::parse(&begun(server.address, &text).await).unwrap();
+        let reply = Response::parse(&begun(server.address, &text).await).unwrap();
         assert_eq!(reply.status, status, "{target}: {reply:?}");
     }
 }
 
 #[tokio::test]
 async fn handshake_beyond_the_session_limit_gets_503() {
-    let world = World::new();
-    let server = served(&world, Http::without_token().max_sessions(2)).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token().max_sessions(2)).await;
     let ((first, _), (second, _)) = (server.greet().await, server.greet().await);
     let refused = server.right(&[], &initialize()).await;
     assert_eq!(refused.status, 503, "{refused:?}");
@@ -162,11 +173,11 @@ async fn handshake_beyond_the_session_limit_gets_503() {
 
 #[tokio::test]
 async fn idle_session_ends_and_frees_its_slot() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let http = Http::without_token()
         .idle(Duration::from_secs(1))
         .max_sessions(1);
-    let server = served(&world, http).await;
+    let server = served(&workspace, http).await;
     let (session, _) = server.greet().await;
     let host = server.host();
     let headers = [
@@ -210,10 +221,10 @@ async fn kept(server: &Served, token: &str) -> TcpStream {
 
 #[tokio::test]
 async fn connection_beyond_the_limit_gets_503() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let token = Token::random().unwrap();
     let http = Http::new(token.clone()).max_connections(2);
-    let server = served(&world, http).await;
+    let server = served(&workspace, http).await;
     let held = [
         kept(&server, token.reveal()).await,
         kept(&server, token.reveal()).await,
@@ -240,9 +251,9 @@ async fn connection_beyond_the_limit_gets_503() {
 
 #[tokio::test]
 async fn incomplete_requests_do_not_block_authorised_clients() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let token = Token::random().unwrap();
-    let server = served(&world, Http::new(token.clone())).await;
+    let server = served(&workspace, Http::new(token.clone())).await;
     let mut first = kept(&server, token.reveal()).await;
     let mut heads = Vec::new();
     for _ in 0..600 {
@@ -267,10 +278,10 @@ async fn incomplete_requests_do_not_block_authorised_clients() {
 
 #[tokio::test]
 async fn cors_allows_only_configured_origins() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let token = Token::random().unwrap();
     let origin = "https://app.example";
-    let server = served(&world, Http::new(token.clone()).origin(origin)).await;
+    let server = served(&workspace, Http::new(token.clone()).origin(origin)).await;
     let own = server.host();
     let preflight = async |origin: &str, host: &str| {
         let lines = [
@@ -286,7 +297,7 @@ async fn cors_allows_only_configured_origins() {
     };
     let allowed = preflight(origin, &own).await;
     assert_eq!(allowed.status, 204, "{allowed:?}");
-    let header = |reply: &Reply, name: &str| reply.header(name).unwrap_or_default().to_owned();
+    let header = |reply: &Response, name: &str| reply.header(name).unwrap_or_default().to_owned();
     assert_eq!(header(&allowed, "access-control-allow-origin"), origin);
     assert_eq!(
         header(&allowed, "access-control-allow-headers"),
@@ -318,8 +329,8 @@ async fn cors_allows_only_configured_origins() {
 
 #[tokio::test]
 async fn invalid_message_is_rejected_with_its_id() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let many = format!("[{}]", vec!["1"; 60_000].join(","));
     for (body, code) in [
         (
@@ -347,8 +358,8 @@ async fn invalid_message_is_rejected_with_its_id() {
 
 #[tokio::test]
 async fn experimental_capabilities_may_be_plain_true_over_http() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let mut greeting = initialize();
     greeting["params"]["capabilities"] = json!({"experimental": {"policy": true}});
     let greeted = server.right(&[], &greeting).await;
@@ -366,9 +377,9 @@ async fn experimental_capabilities_may_be_plain_true_over_http() {
 
 #[tokio::test]
 async fn slow_request_is_disconnected() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let http = Http::without_token().read_timeout(Duration::from_secs(1));
-    let server = served(&world, http).await;
+    let server = served(&workspace, http).await;
     let own = server.host();
     assert_eq!(begun(server.address, "").await, "");
     let head = begun(server.address, "POST /mcp HTTP/1.1\r\nHost").await;
@@ -377,7 +388,7 @@ async fn slow_request_is_disconnected() {
         let text = format!(
             "POST /mcp HTTP/1.1\r\nHost: {own}\r\nContent-Type: application/json\r\n{length}\r\n\r\n5\r\n"
         );
-        let reply = Reply::parse(&begun(server.address, &text).await).unwrap();
+        let reply = Response::parse(&begun(server.address, &text).await).unwrap();
         assert_eq!(reply.status, 408, "{reply:?}");
     }
     let whole = server.right(&[], &initialize()).await;
@@ -386,11 +397,13 @@ async fn slow_request_is_disconnected() {
 
 #[tokio::test]
 async fn single_tool_description_matches_the_list() {
-    let world = World::new();
-    let gateway = world.gateway(Trust::Agent).build();
-    let mut client = Client::of(&gateway);
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Agent).build();
+    let mut client = Client::new(&gateway);
     // Opens what is shared.
-    let listed = client.modern("tools/list", json!({}), json!({})).await;
+    let listed = client
+        .request_stateless("tools/list", json!({}), json!({}))
+        .await;
     let listed = listed["result"]["tools"].as_array().unwrap();
     assert!(listed.len() > 5, "{listed:?}");
     for tool in listed {
@@ -413,7 +426,7 @@ async fn single_tool_description_matches_the_list() {
 }
 
 /// Posts a body as it is, with valid headers and `lines`.
-async fn post_body(server: &Served, lines: &[(&str, &str)], body: &str) -> Reply {
+async fn post_body(server: &Served, lines: &[(&str, &str)], body: &str) -> Response {
     let host = server.host();
     let mut all = vec![("Host", host.as_str()), JSON, ACCEPT];
     all.extend(lines);
@@ -429,8 +442,8 @@ fn writing(arguments: &str, more: &str) -> String {
 
 #[tokio::test]
 async fn duplicate_json_key_is_rejected_as_over_stdio() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let (session, _) = server.greet().await;
     let within = [("Mcp-Session-Id", session.as_str())];
     let path = r#""path":"/r/new""#;
@@ -458,11 +471,11 @@ async fn duplicate_json_key_is_rejected_as_over_stdio() {
     let hidden = writing(&format!("{other},{path}"), r#""x":1e999,"#);
     let reply = post_body(&server, &within, &hidden).await;
     assert!((400..500).contains(&reply.status), "{reply:?}");
-    assert!(!world.host("r/new").exists());
+    assert!(!workspace.path("r/new").exists());
     // The same key may stand in several objects, and the session goes on.
     let twin = writing(path, r#""_meta":{"path":1,"name":2},"#);
     let reply = post_body(&server, &within, &twin).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     assert_eq!(reply.message()["result"]["isError"], false, "{reply:?}");
-    assert!(world.host("r/new").exists());
+    assert!(workspace.path("r/new").exists());
 }

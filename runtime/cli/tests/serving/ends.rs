@@ -1,22 +1,33 @@
 //! Tests that the end of sessions is audited.
 
-use std::path::{Path, PathBuf};
+use crate::http;
+use crate::http::about;
+use crate::http::initialize;
+use crate::http::request;
+use crate::views::showing;
+use bailiwick::JsonLines;
+use bailiwick::Policy;
+use bailiwick::Runtime;
+use bailiwick::WorkerSpec;
+use bailiwick::audit::verify;
+use bailiwick_mcp::gateway::Backend;
+use bailiwick_mcp::gateway::BackendError;
+use bailiwick_mcp::gateway::BackendFactory;
+use bailiwick_mcp::gateway::FileTools;
+use bailiwick_mcp::gateway::Gateway;
+use bailiwick_mcp::gateway::Http;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
+use serde_json::Value;
+use serde_json::json;
+use std::path::Path;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
-
-use bailiwick::audit::verify;
-use bailiwick::{JsonLines, Policy, Runtime, WorkerSpec};
-use bailiwick_mcp::gateway::{
-    Backend, BackendError, BackendFactory, FileTools, Gateway, Http, Trust,
-};
-use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-use crate::http::{self, about, initialize, request};
-use crate::support::{Client, World};
-use crate::views::showing;
 
 /// Opens the root `/r` with an audit in this file.
 struct Recorded {
@@ -41,10 +52,10 @@ impl BackendFactory for Recorded {
 }
 
 /// A gateway over one root, recorded in the file.
-fn recorded(world: &World) -> (Gateway, PathBuf) {
-    let audit = world.host("audit.jsonl");
+fn recorded(workspace: &Workspace) -> (Gateway, PathBuf) {
+    let audit = workspace.path("audit.jsonl");
     let opener = Recorded {
-        root: world.host("r"),
+        root: workspace.path("r"),
         audit: audit.clone(),
     };
     let gateway = Gateway::with_factory(opener, Trust::Host, about()).build();
@@ -61,8 +72,8 @@ struct Session {
 }
 
 impl Session {
-    async fn begun(world: &World, http: Http) -> Self {
-        let (gateway, audit) = recorded(world);
+    async fn begun(workspace: &Workspace, http: Http) -> Self {
+        let (gateway, audit) = recorded(workspace);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
@@ -121,8 +132,8 @@ async fn ends(audit: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_server_has_audited_the_end_of_its_sessions() {
-    let world = World::new();
-    let session = Session::begun(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let session = Session::begun(&workspace, Http::without_token()).await;
     let living = std::fs::read_to_string(&session.audit).unwrap();
     assert!(!living.contains("worker_stopped"), "{living}");
     session.stop.cancel();
@@ -132,8 +143,8 @@ async fn stopped_server_has_audited_the_end_of_its_sessions() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleted_session_stops_its_runtime() {
-    let world = World::new();
-    let session = Session::begun(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let session = Session::begun(&workspace, Http::without_token()).await;
     let host = session.server.host();
     let headers = [("Host", host.as_str()), ("Mcp-Session-Id", &session.name)];
     let deleted = request(session.server.address, "DELETE", &headers, "").await;
@@ -143,28 +154,32 @@ async fn deleted_session_stops_its_runtime() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_session_stops_its_runtime() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let http = Http::without_token().idle(Duration::from_secs(1));
-    let session = Session::begun(&world, http).await;
+    let session = Session::begun(&workspace, http).await;
     ends(&session.audit).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shared_worker_stops_with_the_gateway() {
-    let world = World::new();
-    let (gateway, audit) = recorded(&world);
+    let workspace = Workspace::new();
+    let (gateway, audit) = recorded(&workspace);
     // Nothing was opened yet.
     gateway.shutdown().await;
     assert!(!audit.exists());
-    let mut client = Client::of(&gateway);
+    let mut client = Client::new(&gateway);
     let call = json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}});
-    let read = client.modern("tools/call", call.clone(), json!({})).await;
+    let read = client
+        .request_stateless("tools/call", call.clone(), json!({}))
+        .await;
     assert_eq!(read["result"]["isError"], false, "{read}");
     let living = std::fs::read_to_string(&audit).unwrap();
     assert!(!living.contains("worker_stopped"), "{living}");
     gateway.shutdown().await;
     ended(&audit);
-    let late = client.modern("tools/call", call, json!({})).await;
+    let late = client
+        .request_stateless("tools/call", call, json!({}))
+        .await;
     assert_eq!(
         late["result"]["structuredContent"]["code"], "CANCELLED",
         "{late}"
@@ -173,10 +188,10 @@ async fn shared_worker_stops_with_the_gateway() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_of_a_review_view_are_audited_as_the_views() {
-    let world = World::new();
-    let audit = world.host("audit.jsonl");
+    let workspace = Workspace::new();
+    let audit = workspace.path("audit.jsonl");
     let opener = Recorded {
-        root: world.host("r"),
+        root: workspace.path("r"),
         audit: audit.clone(),
     };
     let files = FileTools {
@@ -185,8 +200,8 @@ async fn reads_of_a_review_view_are_audited_as_the_views() {
     };
     let gateway = Gateway::with_factory(opener, Trust::Host, about());
     let gateway = gateway.files(files).build();
-    let (mut client, serving) = Client::served(&gateway);
-    client.greet("2025-11-25", showing()).await;
+    let (mut client, serving) = Client::with_task(&gateway);
+    client.initialize("2025-11-25", showing()).await;
     let edit = json!({"path": "/r/a.txt", "edits": [{"old_text": "one", "new_text": "ONE"}]});
     let shown = json!({"preview": true});
     let made = client.call("edit_file", edit, shown).await;

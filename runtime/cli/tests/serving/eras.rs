@@ -1,21 +1,27 @@
 //! Tests of the MCP revisions.
 
+use bailiwick::Policy;
+use bailiwick::Runtime;
+use bailiwick_mcp::gateway::Backend;
+use bailiwick_mcp::gateway::BackendError;
+use bailiwick_mcp::gateway::BackendFactory;
+use bailiwick_mcp::gateway::Gateway;
+use bailiwick_mcp::gateway::GatewayInfo;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
+use serde_json::Value;
+use serde_json::json;
 use std::pin::Pin;
-
-use bailiwick::{Policy, Runtime};
-use bailiwick_mcp::gateway::{Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Trust};
-use serde_json::{Value, json};
-
-use crate::support::{Client, World};
 
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 #[tokio::test]
 async fn every_revision_with_a_handshake_is_served() {
-    let world = World::new();
+    let workspace = Workspace::new();
     for version in LEGACY {
-        let mut client = world.client(Trust::Host);
-        let answer = client.greet(version, json!({})).await;
+        let mut client = workspace.client(Trust::Host);
+        let answer = client.initialize(version, json!({})).await;
         assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
         let answer = client
             .call("read_file", json!({"path": "a.txt"}), json!({}))
@@ -25,26 +31,28 @@ async fn every_revision_with_a_handshake_is_served() {
             "{answer}"
         );
         assert!(answer["result"].get("resultType").is_none(), "{answer}");
-        let pong = client.ask("ping", json!({})).await;
+        let pong = client.request("ping", json!({})).await;
         assert_eq!(pong["result"], json!({}));
     }
 }
 
 #[tokio::test]
 async fn unknown_revision_is_answered_with_a_supported_one() {
-    let world = World::new();
+    let workspace = Workspace::new();
     for asked in ["2099-01-01", "2026-07-28", "1999-01-01"] {
-        let mut client = world.client(Trust::Host);
-        let answer = client.greet(asked, json!({})).await;
+        let mut client = workspace.client(Trust::Host);
+        let answer = client.initialize(asked, json!({})).await;
         assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{asked}");
     }
 }
 
 #[tokio::test]
 async fn stateless_requests_need_a_revision() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    let discovered = client.modern("server/discover", json!({}), json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    let discovered = client
+        .request_stateless("server/discover", json!({}), json!({}))
+        .await;
     let result = &discovered["result"];
     assert_eq!(result["supportedVersions"].as_array().unwrap().len(), 5);
     assert_eq!(result["resultType"], "complete");
@@ -54,43 +62,49 @@ async fn stateless_requests_need_a_revision() {
         json!({"type": "object"})
     );
     let read = json!({"name": "read_file", "arguments": {"path": "a.txt"}});
-    let answer = client.modern("tools/call", read.clone(), json!({})).await;
+    let answer = client
+        .request_stateless("tools/call", read.clone(), json!({}))
+        .await;
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
-    let bare = client.ask("tools/call", read).await;
+    let bare = client.request("tools/call", read).await;
     assert_eq!(bare["error"]["code"], -32602, "{bare}");
     let old = json!({"io.modelcontextprotocol/protocolVersion": "1999-01-01"});
-    let refused = client.modern("tools/list", json!({}), old).await;
+    let refused = client.request_stateless("tools/list", json!({}), old).await;
     assert_eq!(refused["error"]["code"], -32022, "{refused}");
-    let ping = client.modern("ping", json!({}), json!({})).await;
+    let ping = client.request_stateless("ping", json!({}), json!({})).await;
     assert_eq!(ping["error"]["code"], -32601, "{ping}");
 }
 
 #[tokio::test]
 async fn probe_and_unexpected_notification_do_not_end_the_connection() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.modern("server/discover", json!({}), json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client
+        .request_stateless("server/discover", json!({}), json!({}))
+        .await;
     client
         .send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}))
         .await;
-    let answer = client.modern("tools/list", json!({}), json!({})).await;
+    let answer = client
+        .request_stateless("tools/list", json!({}), json!({}))
+        .await;
     assert!(answer["result"]["tools"].is_array(), "{answer}");
 }
 
 #[tokio::test]
 async fn raw_client_gets_a_plain_flag_and_typed_client_an_object() {
-    let world = World::new();
-    let answer = world
+    let workspace = Workspace::new();
+    let answer = workspace
         .client(Trust::Host)
-        .greet("2025-06-18", json!({"experimental": {"policy": {}}}))
+        .initialize("2025-06-18", json!({"experimental": {"policy": {}}}))
         .await;
     assert_eq!(
         answer["result"]["capabilities"]["experimental"]["policy"],
         json!(true)
     );
-    let answer = world
+    let answer = workspace
         .client(Trust::Host)
-        .greet("2025-06-18", json!({}))
+        .initialize("2025-06-18", json!({}))
         .await;
     assert_eq!(
         answer["result"]["capabilities"]["experimental"]["policy"],
@@ -100,14 +114,14 @@ async fn raw_client_gets_a_plain_flag_and_typed_client_an_object() {
 
 #[tokio::test]
 async fn client_configuration_applies_to_that_client_only() {
-    let world = World::new();
-    let gateway = world.gateway(Trust::Host).build();
-    let mut narrow = Client::of(&gateway);
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Host).build();
+    let mut narrow = Client::new(&gateway);
     let configuration = json!({"experimental": {"configuration": {"read_only": true}}});
-    let answer = narrow.greet("2025-11-25", configuration.clone()).await;
+    let answer = narrow.initialize("2025-11-25", configuration.clone()).await;
     assert!(answer["result"].is_object(), "{answer}");
-    let mut wide = Client::of(&gateway);
-    wide.greet("2025-11-25", json!({})).await;
+    let mut wide = Client::new(&gateway);
+    wide.initialize("2025-11-25", json!({})).await;
     let write = json!({"path": "/r/new", "content": "x"});
     let refused = narrow.call("write_file", write.clone(), json!({})).await;
     assert_eq!(
@@ -122,27 +136,27 @@ async fn client_configuration_applies_to_that_client_only() {
         "{done}"
     );
 
-    let mut agent = world.client(Trust::Agent);
-    agent.greet("2025-11-25", configuration).await;
+    let mut agent = workspace.client(Trust::Agent);
+    agent.initialize("2025-11-25", configuration).await;
     let write = json!({"path": "/r/other", "content": "x"});
     let refused = agent.call("write_file", write, json!({})).await;
     assert_eq!(
         refused["result"]["structuredContent"]["code"], "PERMISSION_DENIED",
         "{refused}"
     );
-    let mut greedy = world.client(Trust::Agent);
+    let mut greedy = workspace.client(Trust::Agent);
     let wider = json!({"experimental": {"configuration": {"roots": [{"path": "/etc"}]}}});
-    let answer = greedy.greet("2025-11-25", wider).await;
+    let answer = greedy.initialize("2025-11-25", wider).await;
     assert_eq!(
         answer["error"]["data"]["kind"], "policy_expansion",
         "{answer}"
     );
-    let mut bad = world.client(Trust::Host);
+    let mut bad = workspace.client(Trust::Host);
     let wrong = json!({"experimental": {"configuration": {"read_only": 7}}});
-    let answer = bad.greet("2025-11-25", wrong).await;
+    let answer = bad.initialize("2025-11-25", wrong).await;
     assert_eq!(answer["error"]["data"]["field"], "/read_only", "{answer}");
     assert_eq!(
-        bad.line().await,
+        bad.receive_line().await,
         None,
         "a failed handshake leaves no session"
     );
@@ -156,35 +170,43 @@ pub(crate) fn configured(configuration: &Value) -> Value {
 
 #[tokio::test]
 async fn configuration_of_a_stateless_request_denies_its_write() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let write = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
     for trust in [Trust::Host, Trust::Agent] {
-        let mut client = world.client(trust);
+        let mut client = workspace.client(trust);
         let closed = configured(&json!({"read_only": true}));
-        let denied = client.modern("tools/call", write.clone(), closed).await;
+        let denied = client
+            .request_stateless("tools/call", write.clone(), closed)
+            .await;
         let code = &denied["result"]["structuredContent"]["code"];
         assert_eq!(code, "PERMISSION_DENIED", "{denied}");
-        assert!(!world.host("r/new").exists());
-        let done = client.modern("tools/call", write.clone(), json!({})).await;
+        assert!(!workspace.path("r/new").exists());
+        let done = client
+            .request_stateless("tools/call", write.clone(), json!({}))
+            .await;
         assert_eq!(done["result"]["isError"], false, "{done}");
-        std::fs::remove_file(world.host("r/new")).unwrap();
+        std::fs::remove_file(workspace.path("r/new")).unwrap();
     }
 }
 
 /// What `list_roots` says, and whether a file could be read, of a request with this `_meta`.
 async fn oriented(client: &mut Client, meta: &Value, file: &str) -> (String, bool) {
     let roots = json!({"name": "list_roots", "arguments": {}});
-    let answer = client.modern("tools/call", roots, meta.clone()).await;
+    let answer = client
+        .request_stateless("tools/call", roots, meta.clone())
+        .await;
     let text = answer["result"]["content"][0]["text"].to_string();
     let read = json!({"name": "read_file", "arguments": {"path": file}});
-    let read = client.modern("tools/call", read, meta.clone()).await;
+    let read = client
+        .request_stateless("tools/call", read, meta.clone())
+        .await;
     (text, read["result"]["isError"] == false)
 }
 
 #[tokio::test]
 async fn configuration_of_a_stateless_request_sets_its_working_directory() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
     for (path, begins) in [("/r/src", "/r/src"), ("/r/src/lib.rs", "/r/src")] {
         let meta = configured(&json!({"roots": [{"path": path}]}));
         let (text, is_read) = oriented(&mut client, &meta, "lib.rs").await;
@@ -195,8 +217,8 @@ async fn configuration_of_a_stateless_request_sets_its_working_directory() {
 
 #[tokio::test]
 async fn call_policy_lists_its_directories_and_keeps_paths() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
     let meta = json!({"policy": {"roots": [{"path": "/r/src"}]}});
     let (text, is_read) = oriented(&mut client, &meta, "src/lib.rs").await;
     assert!(text.contains("relative paths begin in `/r`"), "{text}");
@@ -207,7 +229,9 @@ async fn call_policy_lists_its_directories_and_keeps_paths() {
 
 /// The addresses that `resources/list` names.
 async fn uris(client: &mut Client, meta: Value) -> Vec<String> {
-    let listed = client.modern("resources/list", json!({}), meta).await;
+    let listed = client
+        .request_stateless("resources/list", json!({}), meta)
+        .await;
     let resources = listed["result"]["resources"].as_array();
     let resources = resources.unwrap_or_else(|| panic!("{listed}"));
     let uris = resources.iter().map(|one| one["uri"].as_str().unwrap());
@@ -216,10 +240,12 @@ async fn uris(client: &mut Client, meta: Value) -> Vec<String> {
 
 #[tokio::test]
 async fn configuration_of_a_stateless_request_hides_denied_resources() {
-    let world = World::new();
-    let mut client = world.client(Trust::Agent);
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Agent);
     let write = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
-    let done = client.modern("tools/call", write, json!({})).await;
+    let done = client
+        .request_stateless("tools/call", write, json!({}))
+        .await;
     assert_eq!(done["result"]["isError"], false, "{done}");
     let all = uris(&mut client, json!({})).await;
     let artifacts: Vec<_> = all.iter().filter(|uri| uri.starts_with("ui://")).collect();
@@ -236,23 +262,27 @@ async fn configuration_of_a_stateless_request_hides_denied_resources() {
     for uri in artifacts {
         let read = json!({ "uri": uri });
         let shown = client
-            .modern("resources/read", read.clone(), open.clone())
+            .request_stateless("resources/read", read.clone(), open.clone())
             .await;
         assert!(shown["result"].is_object(), "{shown}");
-        let hidden = client.modern("resources/read", read, narrow.clone()).await;
+        let hidden = client
+            .request_stateless("resources/read", read, narrow.clone())
+            .await;
         assert!(hidden["error"].is_object(), "{hidden}");
     }
 }
 
 #[tokio::test]
 async fn stateless_client_may_send_its_configuration_with_every_request() {
-    let world = World::new();
-    let mut client = world.client(Trust::Agent);
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Agent);
     let path = json!({
         "ref": {"type": "ref/resource", "uri": "file:///{+path}"},
         "argument": {"name": "path", "value": "r/"},
     });
-    let prompts = client.modern("prompts/list", json!({}), json!({})).await;
+    let prompts = client
+        .request_stateless("prompts/list", json!({}), json!({}))
+        .await;
     let prompt = &prompts["result"]["prompts"][0];
     let mut wanted = json!({"name": prompt["name"], "arguments": {}});
     for argument in prompt["arguments"].as_array().into_iter().flatten() {
@@ -268,15 +298,17 @@ async fn stateless_client_may_send_its_configuration_with_every_request() {
         ("completion/complete", path.clone()),
     ] {
         let valid = configured(&json!({"read_only": true}));
-        let answer = client.modern(method, params.clone(), valid).await;
+        let answer = client
+            .request_stateless(method, params.clone(), valid)
+            .await;
         assert!(answer["result"].is_object(), "{method}: {answer}");
         let invalid = configured(&json!({"read_only": 7}));
-        let answer = client.modern(method, params, invalid).await;
+        let answer = client.request_stateless(method, params, invalid).await;
         assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
     }
     let names = async |client: &mut Client, meta: Value| {
         let answer = client
-            .modern("completion/complete", path.clone(), meta)
+            .request_stateless("completion/complete", path.clone(), meta)
             .await;
         answer["result"]["completion"]["values"].clone()
     };
@@ -288,12 +320,16 @@ async fn stateless_client_may_send_its_configuration_with_every_request() {
 
 #[tokio::test]
 async fn removed_methods_are_unknown_in_the_stateless_revision() {
-    let world = World::new();
-    let mut modern = world.client(Trust::Host);
-    modern.modern("server/discover", json!({}), json!({})).await;
-    modern.modern("tools/list", json!({}), json!({})).await;
-    let mut greeted = world.client(Trust::Host);
-    greeted.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut modern = workspace.client(Trust::Host);
+    modern
+        .request_stateless("server/discover", json!({}), json!({}))
+        .await;
+    modern
+        .request_stateless("tools/list", json!({}), json!({}))
+        .await;
+    let mut greeted = workspace.client(Trust::Host);
+    greeted.initialize("2025-11-25", json!({})).await;
     let uri = json!({"uri": "file:///r/a.txt"});
     for (method, fitting) in [
         ("ping", json!({})),
@@ -302,13 +338,13 @@ async fn removed_methods_are_unknown_in_the_stateless_revision() {
         ("resources/unsubscribe", uri),
     ] {
         for params in [fitting.clone(), json!({"other": true})] {
-            let gone = modern.modern(method, params, json!({})).await;
+            let gone = modern.request_stateless(method, params, json!({})).await;
             assert_eq!(gone["error"]["code"], -32601, "{method}: {gone}");
         }
-        let there = greeted.ask(method, fitting).await;
+        let there = greeted.request(method, fitting).await;
         assert!(there["result"].is_object(), "{method}: {there}");
     }
-    let misfit = greeted.ask("logging/setLevel", json!({})).await;
+    let misfit = greeted.request("logging/setLevel", json!({})).await;
     assert_eq!(misfit["error"]["code"], -32602, "{misfit}");
 }
 
@@ -330,7 +366,7 @@ impl BackendFactory for Closed {
 
 #[tokio::test]
 async fn host_errors_are_not_exposed_and_client_errors_are() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let gateway = |trust| {
         let about = GatewayInfo {
             name: "closed".into(),
@@ -338,7 +374,7 @@ async fn host_errors_are_not_exposed_and_client_errors_are() {
             version: "0".into(),
             instructions: String::new(),
         };
-        Gateway::with_factory(Closed(world.host("none")), trust, about).build()
+        Gateway::with_factory(Closed(workspace.path("none")), trust, about).build()
     };
     let fixed = json!({
         "code": -32603,
@@ -348,15 +384,19 @@ async fn host_errors_are_not_exposed_and_client_errors_are() {
         |configuration: Value| json!({"experimental": {"configuration": configuration}});
     for trust in [Trust::Host, Trust::Agent] {
         let gateway = gateway(trust);
-        let mut stateless = Client::of(&gateway);
-        let listed = stateless.modern("tools/list", json!({}), json!({})).await;
+        let mut stateless = Client::new(&gateway);
+        let listed = stateless
+            .request_stateless("tools/list", json!({}), json!({}))
+            .await;
         assert_eq!(listed["error"], fixed, "{listed}");
         for capabilities in [json!({}), configuring(json!({"read_only": true}))] {
-            let greeted = Client::of(&gateway).greet("2025-11-25", capabilities).await;
+            let greeted = Client::new(&gateway)
+                .initialize("2025-11-25", capabilities)
+                .await;
             assert_eq!(greeted["error"], fixed, "{greeted}");
         }
         let wrong = configuring(json!({"read_only": 1}));
-        let greeted = Client::of(&gateway).greet("2025-11-25", wrong).await;
+        let greeted = Client::new(&gateway).initialize("2025-11-25", wrong).await;
         assert_eq!(greeted["error"]["code"], -32602, "{greeted}");
         assert_eq!(greeted["error"]["data"]["field"], "/read_only", "{greeted}");
     }
@@ -364,9 +404,9 @@ async fn host_errors_are_not_exposed_and_client_errors_are() {
 
 #[tokio::test]
 async fn duplicate_policy_is_rejected() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
     let call = |meta: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":"d","method":"tools/call","params":{{"name":"read_file","arguments":{{"path":"a.txt"}},{meta}}}}}"#
@@ -378,11 +418,11 @@ async fn duplicate_policy_is_rejected() {
         r#""_meta":{"policy":{"tools":[]}},"_meta":{}"#,
     ] {
         client.send_line(&call(meta)).await;
-        let answer = client.next().await;
+        let answer = client.receive().await;
         assert_eq!(answer["error"]["code"], -32602, "{meta}: {answer}");
         assert_eq!(answer["id"], "d", "{meta}: {answer}");
     }
     client.send_line(&call(r#""_meta":{"policy":{}}"#)).await;
-    let answer = client.next().await;
+    let answer = client.receive().await;
     assert_eq!(answer["result"]["content"][0]["text"], "one\ntwo\nthree\n");
 }

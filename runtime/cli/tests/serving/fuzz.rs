@@ -1,18 +1,20 @@
 //! Fuzz tests: random requests get a response and change nothing.
 
 use bailiwick::config::KEYS;
-use bailiwick_mcp::gateway::{Gateway, Rate, Trust};
+use bailiwick_mcp::gateway::Gateway;
+use bailiwick_mcp::gateway::Rate;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use serde_json::{Value, json};
-
-use crate::support::{Client, World};
+use serde_json::Value;
+use serde_json::json;
 
 /// How many requests are sent: `BAILIWICK_CASES`, or 5,000.
 pub(crate) fn cases() -> usize {
-    let asked = std::env::var("BAILIWICK_CASES").ok();
-    asked.map_or(5_000, |cases| cases.parse().unwrap())
+    bailiwick_test_support::cases(5_000)
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -186,12 +188,12 @@ fn request() -> impl Strategy<Value = (String, Value)> {
 }
 
 /// A gateway that is never too fast for.
-fn gateway(world: &World) -> Gateway {
+fn gateway(workspace: &Workspace) -> Gateway {
     let rate = Rate {
         calls: u32::MAX,
         per: std::time::Duration::from_secs(1),
     };
-    world.gateway(Trust::Host).rate(rate).build()
+    workspace.gateway(Trust::Host).rate(rate).build()
 }
 
 /// An answer is a result or an error, contains nothing hidden, and is not an internal error.
@@ -214,68 +216,68 @@ fn check(asked: &str, answer: &Value) {
 }
 
 #[track_caller]
-fn unchanged(world: &World) {
-    assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
-    assert_eq!(world.text("r/secret/key"), "hidden");
-    assert_eq!(world.text("outside/f"), "theirs");
-    assert_eq!(std::fs::read_dir(world.host("r")).unwrap().count(), 3);
+fn unchanged(workspace: &Workspace) {
+    assert_eq!(workspace.read("r/a.txt"), "one\ntwo\nthree\n");
+    assert_eq!(workspace.read("r/secret/key"), "hidden");
+    assert_eq!(workspace.read("outside/f"), "theirs");
+    assert_eq!(std::fs::read_dir(workspace.path("r")).unwrap().count(), 3);
 }
 
 #[tokio::test]
 async fn random_requests_are_answered_and_change_nothing() {
-    let world = World::new();
-    let mut client = Client::of(&gateway(&world));
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = Client::new(&gateway(&workspace));
+    client.initialize("2025-11-25", json!({})).await;
     let mut runner = TestRunner::deterministic();
     for _ in 0..cases() {
         let (method, params) = request().new_tree(&mut runner).unwrap().current();
         let asked = format!("{method} {params}");
-        check(&asked, &client.ask(&method, params).await);
+        check(&asked, &client.request(&method, params).await);
     }
-    unchanged(&world);
+    unchanged(&workspace);
 }
 
 #[tokio::test]
 async fn response_has_the_id_of_its_request_and_invalid_ids_are_rejected() {
-    let world = World::new();
-    let mut client = Client::of(&gateway(&world));
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = Client::new(&gateway(&workspace));
+    client.initialize("2025-11-25", json!({})).await;
     let mut runner = TestRunner::deterministic();
     for _ in 0..cases() / 5 {
         let ((id, good), (method, params)) =
             (id(), request()).new_tree(&mut runner).unwrap().current();
         let asked = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         client.send(&asked).await;
-        let answer = client.answer().await;
+        let answer = client.receive_response().await;
         let expected = if good { id } else { Value::Null };
         assert_eq!(answer["id"], expected, "{asked}: {answer}");
         assert_eq!(answer["id"].is_null(), !good, "{asked}");
         check(&asked.to_string(), &answer);
     }
-    unchanged(&world);
+    unchanged(&workspace);
 }
 
 #[tokio::test]
 async fn random_handshakes_are_answered_and_the_next_is_served() {
-    let world = World::new();
-    let gateway = gateway(&world);
+    let workspace = Workspace::new();
+    let gateway = gateway(&workspace);
     let mut runner = TestRunner::deterministic();
     for _ in 0..cases() / 50 {
         let params = handshake().new_tree(&mut runner).unwrap().current();
         let asked = params.to_string();
-        let mut client = Client::of(&gateway);
-        check(&asked, &client.ask("initialize", params).await);
+        let mut client = Client::new(&gateway);
+        check(&asked, &client.request("initialize", params).await);
     }
-    let mut client = Client::of(&gateway);
-    let greeted = client.greet("2025-11-25", json!({})).await;
+    let mut client = Client::new(&gateway);
+    let greeted = client.initialize("2025-11-25", json!({})).await;
     assert!(greeted["result"].is_object(), "{greeted}");
-    unchanged(&world);
+    unchanged(&workspace);
 }
 
 #[tokio::test]
 async fn random_subscriptions_do_not_block_other_requests() {
-    let world = World::new();
-    let mut client = Client::of(&gateway(&world));
+    let workspace = Workspace::new();
+    let mut client = Client::new(&gateway(&workspace));
     let mut runner = TestRunner::deterministic();
     for number in 0..cases() / 50 {
         let filter = filter().new_tree(&mut runner).unwrap().current();
@@ -289,7 +291,9 @@ async fn random_subscriptions_do_not_block_other_requests() {
                 }},
             }))
             .await;
-        let listed = client.modern("tools/list", json!({}), json!({})).await;
+        let listed = client
+            .request_stateless("tools/list", json!({}), json!({}))
+            .await;
         assert!(listed["result"]["tools"].is_array(), "{filter}: {listed}");
         client
             .send(&json!({
@@ -297,5 +301,5 @@ async fn random_subscriptions_do_not_block_other_requests() {
             }))
             .await;
     }
-    unchanged(&world);
+    unchanged(&workspace);
 }

@@ -2,16 +2,16 @@
 //!
 //! Only what is random is replaced: the ids of artifacts, preview tokens, and the directory of the test.
 
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
+use serde_json::Value;
+use serde_json::json;
 use std::path::Path;
 
-use bailiwick_mcp::gateway::Trust;
-use serde_json::{Value, json};
-
-use crate::support::{Client, World};
-
 /// Compares a line with the file of that name.
-fn check(world: &World, name: &str, line: &str) {
-    let outside = world.host("outside");
+fn check(workspace: &Workspace, name: &str, line: &str) {
+    let outside = workspace.path("outside");
     let line = line.replace(outside.to_str().unwrap(), "/outside");
     let line = masked(&line);
     let file =
@@ -62,7 +62,7 @@ async fn answer(client: &mut Client, era: &str, method: &str, mut params: Value)
         .send(&json!({"jsonrpc": "2.0", "id": "golden", "method": method, "params": params}))
         .await;
     loop {
-        let line = client.line().await.unwrap();
+        let line = client.receive_line().await.unwrap();
         if line.contains(r#""id":"golden""#) {
             return line;
         }
@@ -72,8 +72,8 @@ async fn answer(client: &mut Client, era: &str, method: &str, mut params: Value)
 #[tokio::test]
 async fn responses_match_the_golden_files() {
     for era in ["handshake", "stateless"] {
-        let world = World::new();
-        let mut client = world.client(Trust::Host);
+        let workspace = Workspace::new();
+        let mut client = workspace.client(Trust::Host);
         let greeting = if era == "handshake" {
             let params = json!({
                 "protocolVersion": "2025-11-25", "capabilities": {"experimental": {"policy": {}}},
@@ -83,8 +83,8 @@ async fn responses_match_the_golden_files() {
         } else {
             answer(&mut client, era, "server/discover", json!({})).await
         };
-        check(&world, &format!("{era}-greeting"), &greeting);
-        let outside = world.host("outside/new");
+        check(&workspace, &format!("{era}-greeting"), &greeting);
+        let outside = workspace.path("outside/new");
         let outside = outside.to_str().unwrap();
         let edit = json!({
             "name": "edit_file",
@@ -132,7 +132,7 @@ async fn responses_match_the_golden_files() {
         ];
         for (name, method, params) in steps {
             let line = answer(&mut client, era, method, params).await;
-            check(&world, &format!("{era}-{name}"), &line);
+            check(&workspace, &format!("{era}-{name}"), &line);
         }
     }
 }

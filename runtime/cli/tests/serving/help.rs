@@ -1,24 +1,29 @@
 //! Tests of the server's description: handshake, tools, `ai_help` and its resource.
 
-use bailiwick_mcp::gateway::{Rate, Trust};
-use serde_json::{Value, json};
+use bailiwick_mcp::gateway::Rate;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
+use serde_json::Value;
+use serde_json::json;
 
-use crate::support::{Client, World};
-
-fn described(world: &World) -> Client {
-    let gateway = world
+fn described(workspace: &Workspace) -> Client {
+    let gateway = workspace
         .gateway(Trust::Host)
         .manual(bailiwick_cli::server_doc());
-    Client::of(&gateway.build())
+    Client::new(&gateway.build())
 }
 
 #[tokio::test]
 async fn handshake_describes_the_server_for_raw_and_typed_clients() {
-    let world = World::new();
-    let mut legacy = described(&world);
-    let greeted = legacy.greet("2025-11-25", json!({})).await["result"].clone();
-    let mut modern = described(&world);
-    let discovered = modern.modern("server/discover", json!({}), json!({})).await["result"].clone();
+    let workspace = Workspace::new();
+    let mut legacy = described(&workspace);
+    let greeted = legacy.initialize("2025-11-25", json!({})).await["result"].clone();
+    let mut modern = described(&workspace);
+    let discovered = modern
+        .request_stateless("server/discover", json!({}), json!({}))
+        .await["result"]
+        .clone();
     for result in [greeted, discovered] {
         assert_eq!(result["dashdash"], result["_meta"]["dashdash"]);
         assert_eq!(result["dashdash"]["specVersion"], "0.2.0", "{result}");
@@ -26,16 +31,16 @@ async fn handshake_describes_the_server_for_raw_and_typed_clients() {
         assert_eq!(result["dashdash"]["accessLevel"], "interact");
         assert_eq!(result["dashdash"]["rateLimit"], Rate::default().to_string());
     }
-    let bare = world
+    let bare = workspace
         .client(Trust::Host)
-        .greet("2025-11-25", json!({}))
+        .initialize("2025-11-25", json!({}))
         .await;
     assert_eq!(bare["result"].get("dashdash"), None);
 }
 
 #[tokio::test]
 async fn access_level_follows_the_configuration() {
-    let world = World::new();
+    let workspace = Workspace::new();
     for (configuration, level) in [
         (json!({"read_only": true}), "read"),
         (json!({"access": "read"}), "read"),
@@ -43,9 +48,9 @@ async fn access_level_follows_the_configuration() {
         (json!({"allow_scopes": ["read:file"]}), "read"),
         (json!({"tools": ["read_file", "delete"]}), "interact"),
     ] {
-        let mut client = described(&world);
+        let mut client = described(&workspace);
         let capabilities = json!({"experimental": {"configuration": configuration}});
-        let answer = client.greet("2025-11-25", capabilities).await;
+        let answer = client.initialize("2025-11-25", capabilities).await;
         assert_eq!(
             answer["result"]["dashdash"]["accessLevel"], level,
             "{configuration}"
@@ -55,11 +60,11 @@ async fn access_level_follows_the_configuration() {
 
 #[tokio::test]
 async fn tool_description_names_only_offered_tools() {
-    let world = World::new();
-    let mut client = described(&world);
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = described(&workspace);
+    client.initialize("2025-11-25", json!({})).await;
     let mut listed = async |meta: Value| {
-        let answer = client.ask("tools/list", json!({"_meta": meta})).await;
+        let answer = client.request("tools/list", json!({"_meta": meta})).await;
         let tools = answer["result"]["tools"].as_array().unwrap().clone();
         tools
             .into_iter()
@@ -78,10 +83,10 @@ async fn tool_description_names_only_offered_tools() {
 
 #[tokio::test]
 async fn ai_help_has_two_formats_and_sections() {
-    let world = World::new();
-    let mut legacy = described(&world);
-    legacy.greet("2025-11-25", json!({})).await;
-    let whole = legacy.ask("ai_help", json!({})).await["result"].clone();
+    let workspace = Workspace::new();
+    let mut legacy = described(&workspace);
+    legacy.initialize("2025-11-25", json!({})).await;
+    let whole = legacy.request("ai_help", json!({})).await["result"].clone();
     assert_eq!(whole["contentType"], "text/markdown", "{whole}");
     assert!(
         whole["content"]
@@ -91,8 +96,8 @@ async fn ai_help_has_two_formats_and_sections() {
     );
     assert_eq!(whole.get("resultType"), None);
     let nulls = json!({"format": null, "section": null});
-    assert_eq!(legacy.ask("ai_help", nulls).await["result"], whole);
-    let json = legacy.ask("ai_help", json!({"format": "json"})).await["result"].clone();
+    assert_eq!(legacy.request("ai_help", nulls).await["result"], whole);
+    let json = legacy.request("ai_help", json!({"format": "json"})).await["result"].clone();
     assert_eq!(json["metadata"]["name"], "bailiwick-test");
     for key in [
         "whenToUse",
@@ -103,22 +108,22 @@ async fn ai_help_has_two_formats_and_sections() {
         assert!(json["sections"].get(key).is_some(), "{key}");
     }
     for section in ["best-practices", "bestPractices"] {
-        let part = legacy.ask("ai_help", json!({"section": section})).await;
+        let part = legacy.request("ai_help", json!({"section": section})).await;
         let text = part["result"]["content"].as_str().unwrap();
         assert!(text.starts_with("## Best Practices\n"), "{text}");
     }
-    let mut modern = described(&world);
+    let mut modern = described(&workspace);
     let answer = modern
-        .modern("ai_help", json!({"format": "json"}), json!({}))
+        .request_stateless("ai_help", json!({"format": "json"}), json!({}))
         .await;
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
 }
 
 #[tokio::test]
 async fn ai_help_rejects_unknown_sections_and_lists_known_ones() {
-    let world = World::new();
-    let mut client = described(&world);
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = described(&workspace);
+    client.initialize("2025-11-25", json!({})).await;
     for params in [
         json!({"format": "html"}),
         json!({"format": 1}),
@@ -126,29 +131,29 @@ async fn ai_help_rejects_unknown_sections_and_lists_known_ones() {
         json!({"section": ""}),
         json!({"section": ["whenToUse"]}),
     ] {
-        let error = client.ask("ai_help", params.clone()).await["error"].clone();
+        let error = client.request("ai_help", params.clone()).await["error"].clone();
         assert_eq!(error["code"], -32602, "{params}");
     }
-    let error = client.ask("ai_help", json!({"section": "none"})).await["error"].clone();
+    let error = client.request("ai_help", json!({"section": "none"})).await["error"].clone();
     assert!(
         error["message"].as_str().unwrap().contains("when-to-use"),
         "{error}"
     );
     assert_eq!(error["data"]["known"].as_array().unwrap().len(), 10);
-    let mut bare = world.client(Trust::Host);
-    bare.greet("2025-11-25", json!({})).await;
+    let mut bare = workspace.client(Trust::Host);
+    bare.initialize("2025-11-25", json!({})).await;
     assert_eq!(
-        bare.ask("ai_help", json!({})).await["error"]["code"],
+        bare.request("ai_help", json!({})).await["error"]["code"],
         -32601
     );
 }
 
 #[tokio::test]
 async fn help_resource_has_cache_hints() {
-    let world = World::new();
-    let mut client = described(&world);
-    client.greet("2025-11-25", json!({})).await;
-    let listed = client.ask("resources/list", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = described(&workspace);
+    client.initialize("2025-11-25", json!({})).await;
+    let listed = client.request("resources/list", json!({})).await;
     let resources = listed["result"]["resources"].as_array().unwrap();
     let help = resources
         .iter()
@@ -164,28 +169,31 @@ async fn help_resource_has_cache_hints() {
         assert_eq!(resource["dashdash"]["cacheDuration"], 0);
     }
     let read = client
-        .ask("resources/read", json!({"uri": "bailiwick://help"}))
+        .request("resources/read", json!({"uri": "bailiwick://help"}))
         .await;
     let content = &read["result"]["contents"][0];
     assert_eq!(content["mimeType"], "text/markdown");
-    let answer = client.ask("ai_help", json!({})).await;
+    let answer = client.request("ai_help", json!({})).await;
     assert_eq!(content["text"], answer["result"]["content"]);
-    let mut bare = world.client(Trust::Host);
-    bare.greet("2025-11-25", json!({})).await;
+    let mut bare = workspace.client(Trust::Host);
+    bare.initialize("2025-11-25", json!({})).await;
     let none = bare
-        .ask("resources/read", json!({"uri": "bailiwick://help"}))
+        .request("resources/read", json!({"uri": "bailiwick://help"}))
         .await;
     assert_eq!(none["error"]["code"], -32002);
 }
 
 #[tokio::test]
 async fn descriptions_contain_no_paths_or_configuration() {
-    let world = World::new();
-    let mut client = described(&world);
+    let workspace = Workspace::new();
+    let mut client = described(&workspace);
     let configuration =
         json!({"deny": ["**/canary-7f3a/**"], "allow_scopes": ["read:file:/r/canary-7f3a"]});
     let capabilities = json!({"experimental": {"configuration": configuration}});
-    let mut texts = client.greet("2025-11-25", capabilities).await.to_string();
+    let mut texts = client
+        .initialize("2025-11-25", capabilities)
+        .await
+        .to_string();
     for (method, params) in [
         ("ai_help", json!({})),
         ("ai_help", json!({"format": "json"})),
@@ -193,11 +201,11 @@ async fn descriptions_contain_no_paths_or_configuration() {
         ("resources/list", json!({})),
         ("resources/read", json!({"uri": "bailiwick://help"})),
     ] {
-        let answer = client.ask(method, params).await;
+        let answer = client.request(method, params).await;
         assert!(answer["result"].is_object(), "{answer}");
         texts.push_str(&answer.to_string());
     }
-    let host = world.host("r");
+    let host = workspace.path("r");
     for canary in ["canary-7f3a", host.to_str().unwrap(), "hidden"] {
         assert!(!texts.contains(canary), "{canary}");
     }

@@ -1,18 +1,28 @@
 //! Tests of the HTTP transport with raw requests.
 
-use std::io::{BufRead as _, Write as _};
-use std::net::SocketAddr;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use bailiwick_mcp::gateway::{Endpoint, Gateway, GatewayInfo, Http, HttpError, Token, Trust};
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
-
 use crate::eras::configured;
-use crate::support::{Client, World};
+use bailiwick_mcp::gateway::Endpoint;
+use bailiwick_mcp::gateway::Gateway;
+use bailiwick_mcp::gateway::GatewayInfo;
+use bailiwick_mcp::gateway::Http;
+use bailiwick_mcp::gateway::HttpError;
+use bailiwick_mcp::gateway::Token;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::http::Response;
+use bailiwick_test_support::http::send;
+use bailiwick_test_support::server::Server;
+use bailiwick_test_support::workspace::Workspace;
+use serde_json::Value;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::net::TcpStream;
+use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::sync::DropGuard;
 
 pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
 pub(crate) const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");
@@ -21,58 +31,6 @@ pub(crate) const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     _stop: DropGuard,
-}
-
-/// What came back.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    headers: Vec<(String, String)>,
-    pub(crate) body: String,
-}
-
-impl Reply {
-    /// What the server sent until it closed; none if that is no whole answer.
-    pub(crate) fn parse(answer: &str) -> Option<Self> {
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let mut lines = head.lines();
-        let status = lines.next()?.split(' ').nth(1)?;
-        let headers = lines.map(|line| {
-            let (name, value) = line.split_once(':').unwrap();
-            (name.to_ascii_lowercase(), value.trim().to_owned())
-        });
-        Some(Self {
-            status: status.parse().unwrap(),
-            headers: headers.collect(),
-            body: body.to_owned(),
-        })
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    /// The messages in the body, be that JSON, a batch or a stream of events.
-    pub(crate) fn messages(&self) -> Vec<Value> {
-        let lines = self.body.lines();
-        let texts = lines.map(|line| line.strip_prefix("data:").unwrap_or(line));
-        texts
-            .filter_map(|text| serde_json::from_str::<Value>(text).ok())
-            .flat_map(|message| match message {
-                Value::Array(batch) => batch,
-                message => vec![message],
-            })
-            .filter(Value::is_object)
-            .collect()
-    }
-
-    /// The first answer in the body.
-    pub(crate) fn message(&self) -> Value {
-        let mut answers = self.messages().into_iter();
-        let answer = answers.find(|message| message.get("id").is_some());
-        answer.unwrap_or_else(|| panic!("{self:?}"))
-    }
 }
 
 impl Served {
@@ -106,12 +64,12 @@ impl Served {
         self.address.to_string()
     }
 
-    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Response {
         request(self.address, "POST", headers, &body.to_string()).await
     }
 
     /// A request of a client that does everything right, with `headers` besides.
-    pub(crate) async fn right(&self, headers: &[(&str, &str)], body: &Value) -> Reply {
+    pub(crate) async fn right(&self, headers: &[(&str, &str)], body: &Value) -> Response {
         let host = self.host();
         let mut all = vec![("Host", host.as_str()), JSON, ACCEPT];
         all.extend(headers);
@@ -142,7 +100,7 @@ pub(crate) async fn request(
     method: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Reply {
+) -> Response {
     request_at(address, method, "/mcp", headers, body).await
 }
 
@@ -152,23 +110,14 @@ async fn request_at(
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Reply {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut text = format!(
-        "{method} {path} HTTP/1.0\r\nContent-Length: {}\r\n",
-        body.len()
-    );
-    for (name, value) in headers {
-        text += &format!("{name}: {value}\r\n");
-    }
-    text += "\r\n";
-    stream.write_all(text.as_bytes()).await.unwrap();
-    // A server that refuses a body may close before it read all of it.
-    let _ = stream.write_all(body.as_bytes()).await;
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
-    let answer = String::from_utf8(answer).unwrap();
-    Reply::parse(&answer).unwrap_or_else(|| panic!("no answer: {answer}"))
+) -> Response {
+    let headers = headers.iter();
+    let headers = headers.map(|(name, value)| format!("{name}: {value}"));
+    let head: Vec<_> = std::iter::once(format!("{method} {path} HTTP/1.0"))
+        .chain(headers)
+        .collect();
+    let head: Vec<_> = head.iter().map(String::as_str).collect();
+    send(address, &head, body).await
 }
 
 pub(crate) fn initialize() -> Value {
@@ -199,7 +148,7 @@ pub(crate) async fn stateless(
     token: Option<&str>,
     method: &str,
     params: Value,
-) -> Reply {
+) -> Response {
     let (request, headers) = modern(method, params);
     let bearer = token.map(|token| format!("Bearer {token}"));
     let mut all: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
@@ -212,8 +161,8 @@ pub(crate) async fn stateless(
 
 #[tokio::test]
 async fn configuration_of_a_stateless_request_over_http_denies_its_write() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let write = json!({"name": "write_file", "arguments": {"path": "/r/new", "content": "x"}});
     let (request, headers) = modern("tools/call", write);
     let headers: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
@@ -225,21 +174,21 @@ async fn configuration_of_a_stateless_request_over_http_denies_its_write() {
     let denied = server.right(&headers, &restricted).await.message();
     let code = &denied["result"]["structuredContent"]["code"];
     assert_eq!(code, "PERMISSION_DENIED", "{denied}");
-    assert!(!world.host("r/new").exists());
+    assert!(!workspace.path("r/new").exists());
     let done = server.right(&headers, &request).await.message();
     assert_eq!(done["result"]["isError"], false, "{done}");
-    assert_eq!(world.text("r/new"), "x");
+    assert_eq!(workspace.read("r/new"), "x");
 }
 
-pub(crate) async fn served(world: &World, http: Http) -> Served {
-    Served::of(&world.gateway(Trust::Agent).build(), http).await
+pub(crate) async fn served(workspace: &Workspace, http: Http) -> Served {
+    Served::of(&workspace.gateway(Trust::Agent).build(), http).await
 }
 
 #[tokio::test]
 async fn other_origins_are_rejected() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let server = served(
-        &world,
+        &workspace,
         Http::without_token().origin("http://localhost:5173"),
     )
     .await;
@@ -267,8 +216,8 @@ async fn other_origins_are_rejected() {
 
 #[tokio::test]
 async fn other_hosts_are_rejected() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let port = server.address.port();
     for own in ["127.0.0.1", "localhost", "[::1]"] {
         let host = format!("{own}:{port}");
@@ -291,11 +240,11 @@ async fn other_hosts_are_rejected() {
 
 #[tokio::test]
 async fn allowed_hosts_are_compared_exactly() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let http = Http::without_token()
         .host("mcp.example")
         .host("localhost:9");
-    let server = served(&world, http).await;
+    let server = served(&workspace, http).await;
     let own = server.host();
     for host in ["mcp.example", "MCP.example", "localhost:9", &own] {
         let reply = server
@@ -323,8 +272,8 @@ async fn allowed_hosts_are_compared_exactly() {
 
 #[tokio::test]
 async fn unknown_paths_and_methods_are_not_found_without_a_token() {
-    let world = World::new();
-    let server = served(&world, Http::new(Token::random().unwrap())).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::new(Token::random().unwrap())).await;
     let host = server.host();
     let host = [("Host", host.as_str())];
     for (method, path, status) in [
@@ -351,8 +300,8 @@ async fn unknown_paths_and_methods_are_not_found_without_a_token() {
 
 #[tokio::test]
 async fn rejected_bodies_get_json_rpc_errors() {
-    let world = World::new();
-    let server = served(&world, Http::without_token().max_body(10_000)).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token().max_body(10_000)).await;
     let host = server.host();
     let host = ("Host", host.as_str());
     let text = ("Content-Type", "text/plain");
@@ -397,8 +346,8 @@ async fn rejected_bodies_get_json_rpc_errors() {
 
 #[tokio::test]
 async fn large_message_is_answered_in_both_eras() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let (session, _) = server.greet().await;
     let write = |path: &str| {
         let arguments = json!({"path": path, "content": "x".repeat(300_000)});
@@ -409,16 +358,16 @@ async fn large_message_is_answered_in_both_eras() {
     let written = stateless(&server, None, "tools/call", write("/r/two")).await;
     assert_eq!(written.message()["result"]["isError"], false);
     assert_eq!(
-        world.text("r/one").len() + world.text("r/two").len(),
+        workspace.read("r/one").len() + workspace.read("r/two").len(),
         600_000
     );
 }
 
 #[tokio::test]
 async fn requests_require_the_bearer_token() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let token = Token::random().unwrap();
-    let server = served(&world, Http::new(token.clone())).await;
+    let server = served(&workspace, Http::new(token.clone())).await;
     let right = format!("Bearer {}", token.reveal());
     let reply = server
         .right(&[("Authorization", &right)], &initialize())
@@ -444,9 +393,9 @@ async fn requests_require_the_bearer_token() {
 
 #[tokio::test]
 async fn session_id_does_not_replace_the_token() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let token = Token::random().unwrap();
-    let server = served(&world, Http::new(token.clone())).await;
+    let server = served(&workspace, Http::new(token.clone())).await;
     let right = format!("Bearer {}", token.reveal());
     let reply = server
         .right(&[("Authorization", &right)], &initialize())
@@ -464,8 +413,8 @@ async fn session_id_does_not_replace_the_token() {
 
 #[tokio::test]
 async fn oversized_body_is_rejected() {
-    let world = World::new();
-    let server = served(&world, Http::without_token().max_body(10_000)).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token().max_body(10_000)).await;
     let (session, _) = server.greet().await;
     let call = |bytes: usize| {
         let arguments = json!({"path": "/r/big", "content": "x".repeat(bytes)});
@@ -476,18 +425,18 @@ async fn oversized_body_is_rejected() {
         .right(&[("Mcp-Session-Id", &session)], &call(20_000))
         .await;
     assert_eq!(long.status, 413, "{long:?}");
-    assert!(!world.host("r/big").exists());
+    assert!(!workspace.path("r/big").exists());
     let short = server
         .right(&[("Mcp-Session-Id", &session)], &call(5_000))
         .await;
     assert_eq!(short.status, 200, "{short:?}");
-    assert_eq!(world.text("r/big").len(), 5_000);
+    assert_eq!(workspace.read("r/big").len(), 5_000);
 }
 
 #[tokio::test]
 async fn accept_content_type_and_revision_headers_are_checked() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let host = server.host();
     let host = ("Host", host.as_str());
     let deaf = server.post(&[host, JSON], &initialize()).await;
@@ -509,8 +458,8 @@ async fn accept_content_type_and_revision_headers_are_checked() {
 
 #[tokio::test]
 async fn deleted_and_unknown_sessions_are_not_found() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let (session, _) = server.greet().await;
     let host = server.host();
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
@@ -528,12 +477,12 @@ async fn deleted_and_unknown_sessions_are_not_found() {
 
 #[tokio::test]
 async fn lists_are_the_same_over_stdio_and_http() {
-    let world = World::new();
-    let gateway = world.gateway(Trust::Agent).build();
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Agent).build();
     let server = Served::of(&gateway, Http::without_token()).await;
     let (session, greeting) = server.greet().await;
-    let mut lines = Client::of(&gateway);
-    let greeted = lines.greet("2025-11-25", json!({})).await;
+    let mut lines = Client::new(&gateway);
+    let greeted = lines.initialize("2025-11-25", json!({})).await;
     assert_eq!(greeting["result"], greeted["result"]);
     assert!(greeting["result"]["capabilities"]["configSchema"].is_object());
     for method in [
@@ -543,14 +492,14 @@ async fn lists_are_the_same_over_stdio_and_http() {
         "prompts/list",
     ] {
         let there = server.ask(&session, method, json!({})).await;
-        let here = lines.ask(method, json!({})).await;
+        let here = lines.request(method, json!({})).await;
         assert_eq!(there["result"], here["result"], "{method}");
     }
     for method in ["server/discover", "tools/list", "resources/list"] {
         let there = stateless(&server, None, method, json!({})).await;
         assert_eq!(there.status, 200, "{there:?}");
-        let mut other = Client::of(&gateway);
-        let here = other.modern(method, json!({}), json!({})).await;
+        let mut other = Client::new(&gateway);
+        let here = other.request_stateless(method, json!({}), json!({})).await;
         assert_eq!(there.message()["result"], here["result"], "{method}");
     }
     let tools = server.ask(&session, "tools/list", json!({})).await;
@@ -559,8 +508,8 @@ async fn lists_are_the_same_over_stdio_and_http() {
 
 #[tokio::test]
 async fn only_loopback_listeners_are_served() {
-    let world = World::new();
-    let gateway = world.gateway(Trust::Agent).build();
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Agent).build();
     let open = TcpListener::bind(("0.0.0.0", 0)).await.unwrap();
     let refused = gateway
         .serve_http(open, Http::without_token(), std::future::pending())
@@ -569,14 +518,17 @@ async fn only_loopback_listeners_are_served() {
         matches!(refused, Err(HttpError::NotLoopback(_))),
         "{refused:?}"
     );
-    let (session, _) = served(&world, Http::without_token()).await.greet().await;
+    let (session, _) = served(&workspace, Http::without_token())
+        .await
+        .greet()
+        .await;
     assert!(!session.is_empty());
 }
 
 #[tokio::test]
 async fn each_session_has_its_own_worker() {
-    let world = World::new();
-    let server = served(&world, Http::without_token()).await;
+    let workspace = Workspace::new();
+    let server = served(&workspace, Http::without_token()).await;
     let ((one, _), (other, _)) = (server.greet().await, server.greet().await);
     let arguments = json!({"path": "/r/new", "content": "x"});
     let write = json!({"name": "write_file", "arguments": arguments});
@@ -614,8 +566,8 @@ pub(crate) fn about() -> GatewayInfo {
 
 #[tokio::test]
 async fn endpoint_serves_its_worker_until_revocation() {
-    let world = World::new();
-    let (_runtime, worker) = world.worker().await;
+    let workspace = Workspace::new();
+    let (_runtime, worker) = workspace.worker().await;
     let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
     let server = Served::at(&endpoint);
     let address = server.address;
@@ -646,65 +598,44 @@ async fn endpoint_serves_its_worker_until_revocation() {
 
 #[tokio::test]
 async fn request_after_revocation_is_rejected() {
-    let world = World::new();
-    let (_runtime, worker) = world.worker().await;
+    let workspace = Workspace::new();
+    let (_runtime, worker) = workspace.worker().await;
     let gateway = Gateway::worker(&worker, about()).build();
     let server = Served::of(&gateway, Http::without_token()).await;
     let arguments = json!({"path": "/r/new", "content": "x"});
     let write = json!({"name": "write_file", "arguments": arguments});
     let before = stateless(&server, None, "tools/call", write.clone()).await;
     assert_ne!(before.message()["result"]["isError"], true, "{before:?}");
-    std::fs::remove_file(world.host("r/new")).unwrap();
+    std::fs::remove_file(workspace.path("r/new")).unwrap();
     worker.revoke().await;
     let after = stateless(&server, None, "tools/call", write).await;
     let code = &after.message()["result"]["structuredContent"]["code"];
     assert_eq!(code, "CANCELLED", "{after:?}");
-    assert!(!world.host("r/new").exists());
+    assert!(!workspace.path("r/new").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attached_sub_agent_uses_its_worker_until_revocation() {
-    let world = World::new();
-    let (_runtime, worker) = world.worker().await;
+    let workspace = Workspace::new();
+    let (_runtime, worker) = workspace.worker().await;
     let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
-    let mut agent = Command::new(env!("CARGO_BIN_EXE_bailiwick"))
-        .env_remove("BAILIWICK_CASES")
+    let mut agent = Command::new(crate::PROGRAM);
+    agent
         .args(["serve", "--attach"])
         .arg(endpoint.socket())
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = agent.stdin.take().unwrap();
-    let mut output = std::io::BufReader::new(agent.stdout.take().unwrap()).lines();
-    for (method, params) in [
-        (
-            "initialize",
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}),
-        ),
-        (
-            "tools/call",
-            json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}, "_meta": {"granted_scopes": ["*"]}}),
-        ),
-    ] {
-        writeln!(
-            input,
-            "{}",
-            json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
-        )
-        .unwrap();
-        let answer: Value = serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
-        assert!(answer["result"].is_object(), "{answer}");
-    }
+        .env_clear();
+    let mut agent = Server::start(&mut agent);
+    agent.initialize(&json!({}));
+    let read = json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}, "_meta": {"granted_scopes": ["*"]}});
+    let answer = agent.request("tools/call", read);
+    assert!(answer["result"].is_object(), "{answer}");
     worker.revoke().await;
     assert!(
-        output.next().is_none(),
+        agent.try_receive().is_none(),
         "the connection closes with the worker"
     );
     assert!(
-        agent.wait().unwrap().success(),
+        agent.process().wait().unwrap().success(),
         "and the program ends, though its input is open"
     );
-    drop(input);
 }

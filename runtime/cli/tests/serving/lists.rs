@@ -1,14 +1,21 @@
 //! Tests of lists: tools, resources, prompts and completions.
 
+use bailiwick::CallError;
+use bailiwick::ReadTool;
+use bailiwick::Reply;
+use bailiwick::ToolSet;
+use bailiwick::ToolSpec;
 use bailiwick::config::Namespace;
-use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
-use bailiwick::{CallError, ReadTool, Reply, ToolSet, ToolSpec};
+use bailiwick::tool::Interrupt;
+use bailiwick::tool::Prepared;
+use bailiwick::tool::ReadPermit;
 use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
-
-use crate::support::World;
+use serde_json::Value;
+use serde_json::json;
 
 fn names<'a>(answer: &'a Value, list: &str, key: &str) -> Vec<&'a str> {
     let items = answer["result"][list]
@@ -22,10 +29,10 @@ fn names<'a>(answer: &'a Value, list: &str, key: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn tools_have_extensions_for_raw_and_typed_clients() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
-    let answer = client.ask("tools/list", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
+    let answer = client.request("tools/list", json!({})).await;
     let tools = answer["result"]["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 12);
     for tool in tools {
@@ -57,13 +64,13 @@ async fn tools_have_extensions_for_raw_and_typed_clients() {
         );
     }
     let narrowed = client
-        .ask(
+        .request(
             "tools/list",
             json!({"_meta": {"policy": {"tools": ["read_file"]}}}),
         )
         .await;
     assert_eq!(names(&narrowed, "tools", "name"), ["read_file"]);
-    let bad = client.ask("tools/list", json!({"cursor": "x"})).await;
+    let bad = client.request("tools/list", json!({"cursor": "x"})).await;
     assert_eq!(bad["error"]["code"], -32602);
 }
 
@@ -90,15 +97,15 @@ fn not_plain(schema: &Value, found: &mut Vec<String>) {
     }
 }
 
-async fn listed(world: &World) -> Value {
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
-    client.ask("tools/list", json!({})).await
+async fn listed(workspace: &Workspace) -> Value {
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
+    client.request("tools/list", json!({})).await
 }
 
 #[tokio::test]
 async fn listed_schemas_are_plain() {
-    let answer = listed(&World::new()).await;
+    let answer = listed(&Workspace::new()).await;
     for tool in answer["result"]["tools"].as_array().unwrap() {
         let mut found = Vec::new();
         not_plain(&tool["inputSchema"], &mut found);
@@ -154,8 +161,8 @@ impl ReadTool for Draw {
 
 #[tokio::test]
 async fn own_tool_keeps_the_schema_of_its_types() {
-    let world = World::with(|| ToolSet::new().reader(Draw));
-    let answer = listed(&world).await;
+    let workspace = Workspace::with(|| ToolSet::new().reader(Draw));
+    let answer = listed(&workspace).await;
     let tool = &answer["result"]["tools"][0];
     assert_eq!(
         tool.get("outputSchema"),
@@ -167,8 +174,8 @@ async fn own_tool_keeps_the_schema_of_its_types() {
         schema.contains("$ref") && schema.contains("oneOf"),
         "{schema}"
     );
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
     let shape = json!({"kind": "group", "shapes": [{"kind": "dot"}]});
     let drawn = client
         .call("draw", json!({"shape": shape}), json!({}))
@@ -178,11 +185,11 @@ async fn own_tool_keeps_the_schema_of_its_types() {
 
 #[tokio::test]
 async fn fully_denied_tools_are_not_listed() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
     let policy = json!({"policy": {"read_only": true}});
-    let narrowed = client.ask("tools/list", json!({"_meta": policy})).await;
+    let narrowed = client.request("tools/list", json!({"_meta": policy})).await;
     let reading = [
         "find",
         "grep",
@@ -199,7 +206,7 @@ async fn fully_denied_tools_are_not_listed() {
         denied["result"]["structuredContent"]["code"], "PERMISSION_DENIED",
         "{denied}"
     );
-    let all = client.ask("tools/list", json!({})).await;
+    let all = client.request("tools/list", json!({})).await;
     assert!(names(&all, "tools", "name").contains(&"delete"), "{all}");
 }
 
@@ -208,27 +215,29 @@ const MOST_LISTED: usize = 20_000;
 
 #[tokio::test]
 async fn list_of_tools_has_at_most_20_kb() {
-    let answer = listed(&World::new()).await.to_string();
+    let answer = listed(&Workspace::new()).await.to_string();
     assert!(answer.len() <= MOST_LISTED, "{}", answer.len());
 }
 
 #[tokio::test]
 async fn denied_file_resources_look_missing() {
-    let world = World::new();
-    std::fs::write(world.host("r/bytes"), b"a\0b").unwrap();
-    std::fs::write(world.host("r/latin"), b"caf\xe9").unwrap();
-    std::fs::write(world.host("r/long"), "x\n".repeat(5_000)).unwrap();
+    let workspace = Workspace::new();
+    std::fs::write(workspace.path("r/bytes"), b"a\0b").unwrap();
+    std::fs::write(workspace.path("r/latin"), b"caf\xe9").unwrap();
+    std::fs::write(workspace.path("r/long"), "x\n".repeat(5_000)).unwrap();
     for version in ["2025-06-18", "modern"] {
-        let mut client = world.client(Trust::Host);
+        let mut client = workspace.client(Trust::Host);
         if version != "modern" {
-            client.greet(version, json!({})).await;
+            client.initialize(version, json!({})).await;
         }
         let mut read = async |uri: &str| {
             let params = json!({"uri": uri});
             if version == "modern" {
-                client.modern("resources/read", params, json!({})).await
+                client
+                    .request_stateless("resources/read", params, json!({}))
+                    .await
             } else {
-                client.ask("resources/read", params).await
+                client.request("resources/read", params).await
             }
         };
         let text = read("file:///r/a.txt").await;
@@ -274,12 +283,12 @@ async fn denied_file_resources_look_missing() {
 
 #[tokio::test]
 async fn artifacts_are_listed_for_their_creator() {
-    let world = World::new();
-    let gateway = world.gateway(Trust::Host).build();
-    let mut one = crate::support::Client::of(&gateway);
-    let mut other = crate::support::Client::of(&gateway);
-    one.greet("2025-11-25", json!({})).await;
-    other.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Host).build();
+    let mut one = Client::new(&gateway);
+    let mut other = Client::new(&gateway);
+    one.initialize("2025-11-25", json!({})).await;
+    other.initialize("2025-11-25", json!({})).await;
     for name in 0..60 {
         one.call(
             "write_file",
@@ -295,7 +304,7 @@ async fn artifacts_are_listed_for_their_creator() {
         } else {
             json!({"cursor": cursor})
         };
-        let page = one.ask("resources/list", params).await;
+        let page = one.request("resources/list", params).await;
         seen.extend(
             names(&page, "resources", "uri")
                 .iter()
@@ -308,23 +317,26 @@ async fn artifacts_are_listed_for_their_creator() {
     }
     seen.retain(|uri| uri.starts_with("ui://"));
     assert!(seen.len() >= 60, "{}", seen.len());
-    let theirs = other.ask("resources/list", json!({})).await;
+    let theirs = other.request("resources/list", json!({})).await;
     assert_eq!(names(&theirs, "resources", "uri"), ["file:///r"]);
-    let stolen = other.ask("resources/read", json!({"uri": seen[0]})).await;
+    let stolen = other
+        .request("resources/read", json!({"uri": seen[0]}))
+        .await;
     assert!(stolen["error"].is_object(), "{stolen}");
 }
 
 #[tokio::test]
 async fn completions_have_existing_and_no_denied_paths() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
     let mut complete = async |value: &str| {
         let params = json!({
             "ref": {"type": "ref/resource", "uri": "file:///{+path}"},
             "argument": {"name": "path", "value": value},
         });
-        client.ask("completion/complete", params).await["result"]["completion"]["values"].clone()
+        client.request("completion/complete", params).await["result"]["completion"]["values"]
+            .clone()
     };
     assert_eq!(complete("r/s").await, json!(["r/src"]));
     assert_eq!(complete("r/secret/").await, json!([]));
@@ -333,30 +345,30 @@ async fn completions_have_existing_and_no_denied_paths() {
 
 #[tokio::test]
 async fn prompts_are_listed_and_need_their_arguments() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
-    let listed = client.ask("prompts/list", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
+    let listed = client.request("prompts/list", json!({})).await;
     assert_eq!(names(&listed, "prompts", "name"), ["review-changes"]);
     let got = client
-        .ask(
+        .request(
             "prompts/get",
             json!({"name": "review-changes", "arguments": {"path": "/r"}}),
         )
         .await;
     assert_eq!(got["result"]["messages"][0]["role"], "user", "{got}");
     let missing = client
-        .ask("prompts/get", json!({"name": "review-changes"}))
+        .request("prompts/get", json!({"name": "review-changes"}))
         .await;
     assert_eq!(missing["error"]["code"], -32602);
 }
 
 #[tokio::test]
 async fn absent_denied_and_invalid_resources_get_the_same_error() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
-    let mut read = async |uri: &str| client.ask("resources/read", json!({"uri": uri})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
+    let mut read = async |uri: &str| client.request("resources/read", json!({"uri": uri})).await;
     let mut answers = Vec::new();
     for uri in [
         "file:///r/none",
@@ -378,22 +390,22 @@ async fn absent_denied_and_invalid_resources_get_the_same_error() {
 
 #[tokio::test]
 async fn narrowed_connection_lists_its_directory() {
-    let world = World::new();
-    let mut client = world.client(Trust::Agent);
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Agent);
     let configuration = json!({"experimental": {"configuration": {"roots": [{"path": "/r/src"}]}}});
-    let greeting = client.greet("2025-11-25", configuration).await;
+    let greeting = client.initialize("2025-11-25", configuration).await;
     let instructions = greeting["result"]["instructions"].as_str().unwrap();
     assert!(
         instructions
             .contains("Open to you: `/r/src` (read and write); relative paths begin in `/r/src`."),
         "{instructions}"
     );
-    let listed = client.ask("resources/list", json!({})).await;
+    let listed = client.request("resources/list", json!({})).await;
     let files = names(&listed, "resources", "uri");
     let files = files.into_iter().filter(|uri| uri.starts_with("file:"));
     assert_eq!(files.collect::<Vec<_>>(), ["file:///r/src"]);
     let read = client
-        .ask("resources/read", json!({"uri": "file:///r/src"}))
+        .request("resources/read", json!({"uri": "file:///r/src"}))
         .await;
     let text = read["result"]["contents"][0]["text"].as_str().unwrap();
     assert!(text.contains("lib.rs"), "{text}");
@@ -401,14 +413,14 @@ async fn narrowed_connection_lists_its_directory() {
 
 #[tokio::test]
 async fn connection_to_a_whole_root_lists_the_root() {
-    let world = World::new();
-    let mut client = world.client(Trust::Agent);
-    let greeting = client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Agent);
+    let greeting = client.initialize("2025-11-25", json!({})).await;
     let instructions = greeting["result"]["instructions"].as_str().unwrap();
     assert!(
         instructions.contains("Open to you: `/r` ("),
         "{instructions}"
     );
-    let listed = client.ask("resources/list", json!({})).await;
+    let listed = client.request("resources/list", json!({})).await;
     assert!(names(&listed, "resources", "uri").contains(&"file:///r"));
 }

@@ -18,7 +18,6 @@ mod clients;
 mod edge;
 mod ends;
 mod eras;
-mod every_tool;
 mod fuzz;
 mod golden;
 mod help;
@@ -28,6 +27,8 @@ mod program;
 mod replay;
 mod roots;
 mod slow;
-mod support;
 mod views;
 mod watching;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");

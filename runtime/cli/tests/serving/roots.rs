@@ -2,33 +2,34 @@
 
 use std::fs;
 
+use bailiwick_test_support::server::Server;
 use serde_json::{Value, json};
 
-use crate::program::Program;
+use crate::program;
 
 /// The program after a handshake, with `configuration` if the client sends one.
-fn started(arguments: &[String], configuration: Option<Value>) -> Program {
+fn started(arguments: &[String], configuration: Option<Value>) -> Server {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut program = Program::start(&arguments, &[]);
+    let mut program = program::start(&arguments, &[]);
     let mut capabilities = json!({});
     if let Some(configuration) = configuration {
         capabilities["experimental"] = json!({"configuration": configuration});
     }
-    let answer = program.greet(&capabilities);
+    let answer = program.initialize(&capabilities);
     assert!(answer["result"].is_object(), "{answer}");
     program
 }
 
 /// Calls a tool; the code of its refusal if it is refused.
 fn call(
-    program: &mut Program,
+    program: &mut Server,
     tool: &str,
     arguments: &Value,
     granted: &Value,
 ) -> Result<Value, String> {
     let params =
         json!({"name": tool, "arguments": arguments, "_meta": {"granted_scopes": granted}});
-    let answer = program.ask("tools/call", &params);
+    let answer = program.request("tools/call", &params);
     let result = &answer["result"];
     if result["isError"] == true {
         let code = result["structuredContent"]["code"].as_str();
@@ -52,7 +53,7 @@ fn repository() -> (tempfile::TempDir, String) {
 }
 
 /// Checks that each of the nested roots decides on what it holds.
-fn decide(mut program: Program, repo: &str) {
+fn decide(mut program: Server, repo: &str) {
     let none = json!([]);
     let write = |path: &str| json!({"path": format!("{repo}/{path}"), "content": "x"});
     let mut allowed = |tool: &str, arguments: Value| {
@@ -167,7 +168,7 @@ fn one_replay_is_enough_for_a_move_into_a_root() {
     let mut program = started(&arguments, None);
     let arguments = json!({"from": outside, "to": "moved"});
     let params = json!({"name": "move", "arguments": arguments});
-    let refused = program.ask("tools/call", &params);
+    let refused = program.request("tools/call", &params);
     let asked = &refused["result"]["_meta"]["requested_scopes"];
     let expected = ["read", "write"].map(|verb| format!("{verb}:file:{}", outside.display()));
     assert_eq!(*asked, json!(expected), "{refused}");

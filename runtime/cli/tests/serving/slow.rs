@@ -1,18 +1,26 @@
 //! Tests of progress and tasks with a slow tool.
 
-use std::time::Duration;
-
+use crate::views::showing;
+use bailiwick::CallError;
+use bailiwick::Plan;
+use bailiwick::ReadTool;
+use bailiwick::Reply;
+use bailiwick::ToolSet;
+use bailiwick::ToolSpec;
+use bailiwick::WriteTool;
 use bailiwick::config::Namespace;
 use bailiwick::effect::Cost;
-use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
-use bailiwick::{CallError, Plan, ReadTool, Reply, ToolSet, ToolSpec, WriteTool};
+use bailiwick::tool::Interrupt;
+use bailiwick::tool::Prepared;
+use bailiwick::tool::ReadPermit;
+use bailiwick::tool::WritePermit;
 use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde::Serialize;
 use serde_json::json;
-
-use crate::support::World;
-use crate::views::showing;
+use std::time::Duration;
 
 /// Works until `until` is gone.
 pub(crate) struct Slow;
@@ -60,14 +68,14 @@ fn tools() -> ToolSet {
 
 #[tokio::test]
 async fn progress_increases_and_ends_with_the_call() {
-    let world = World::with(tools);
-    let until = world.host("outside/f");
+    let workspace = Workspace::with(tools);
+    let until = workspace.path("outside/f");
     for era in ["handshake", "stateless"] {
         std::fs::write(&until, "work").unwrap();
-        let mut client = world.client(Trust::Host);
+        let mut client = workspace.client(Trust::Host);
         let mut meta = json!({"progressToken": "p"});
         if era == "handshake" {
-            client.greet("2025-11-25", json!({})).await;
+            client.initialize("2025-11-25", json!({})).await;
         } else {
             meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
             meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
@@ -80,7 +88,7 @@ async fn progress_increases_and_ends_with_the_call() {
             .await;
         let mut last = 0.0;
         for _ in 0..2 {
-            let notification = client.next().await;
+            let notification = client.receive().await;
             assert_eq!(
                 notification["method"], "notifications/progress",
                 "{notification}"
@@ -91,9 +99,9 @@ async fn progress_increases_and_ends_with_the_call() {
             last = progress;
         }
         std::fs::remove_file(&until).unwrap();
-        let mut done = client.next().await;
+        let mut done = client.receive().await;
         while done["method"] == "notifications/progress" {
-            done = client.next().await;
+            done = client.receive().await;
         }
         assert_eq!(done["result"]["structuredContent"]["done"], true, "{done}");
     }
@@ -101,25 +109,31 @@ async fn progress_increases_and_ends_with_the_call() {
 
 #[tokio::test]
 async fn long_read_becomes_a_task_for_clients_with_tasks() {
-    let world = World::with(tools);
-    let until = world.host("outside/f");
-    let mut client = world.client(Trust::Host);
+    let workspace = Workspace::with(tools);
+    let until = workspace.path("outside/f");
+    let mut client = workspace.client(Trust::Host);
     let knows = json!({"io.modelcontextprotocol/clientCapabilities": {
         "extensions": {"io.modelcontextprotocol/tasks": {}},
     }});
     let call = json!({"name": "slow", "arguments": {"until": until}});
-    let task = client.modern("tools/call", call, knows.clone()).await;
+    let task = client
+        .request_stateless("tools/call", call, knows.clone())
+        .await;
     assert_eq!(task["result"]["resultType"], "task", "{task}");
     let id = json!({"taskId": task["result"]["taskId"]});
-    let working = client.modern("tasks/get", id.clone(), knows.clone()).await;
+    let working = client
+        .request_stateless("tasks/get", id.clone(), knows.clone())
+        .await;
     assert_eq!(working["result"]["status"], "working", "{working}");
     let foreign = client
-        .modern("tasks/get", json!({"taskId": "none"}), knows.clone())
+        .request_stateless("tasks/get", json!({"taskId": "none"}), knows.clone())
         .await;
     assert_eq!(foreign["error"]["code"], -32602, "{foreign}");
     std::fs::remove_file(&until).unwrap();
     let done = loop {
-        let state = client.modern("tasks/get", id.clone(), knows.clone()).await;
+        let state = client
+            .request_stateless("tasks/get", id.clone(), knows.clone())
+            .await;
         if state["result"]["status"] != "working" {
             break state;
         }
@@ -127,7 +141,7 @@ async fn long_read_becomes_a_task_for_clients_with_tasks() {
     assert_eq!(done["result"]["status"], "completed", "{done}");
     let result = &done["result"]["result"];
     assert_eq!(result["structuredContent"]["done"], true, "{done}");
-    let ignorant = client.modern("tasks/get", id, json!({})).await;
+    let ignorant = client.request_stateless("tasks/get", id, json!({})).await;
     assert_eq!(ignorant["error"]["code"], -32021, "{ignorant}");
 }
 
@@ -187,10 +201,10 @@ pub(crate) async fn there(path: &std::path::Path) {
 
 #[tokio::test]
 async fn preview_for_a_view_ends_with_its_request() {
-    let world = World::with(|| ToolSet::new().writer(Plans));
-    let until = world.host("outside/f");
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", showing()).await;
+    let workspace = Workspace::with(|| ToolSet::new().writer(Plans));
+    let until = workspace.path("outside/f");
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", showing()).await;
     let wanted = json!({"tool": "plans", "arguments": {"until": until}});
     client
         .send(&json!({

@@ -1,14 +1,22 @@
 //! Tests of MCP Apps views.
 
+use bailiwick::CallError;
+use bailiwick::ReadTool;
+use bailiwick::Reply;
+use bailiwick::ToolSet;
+use bailiwick::ToolSpec;
 use bailiwick::config::Namespace;
-use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
-use bailiwick::{CallError, ReadTool, Reply, ToolSet, ToolSpec};
+use bailiwick::tool::Interrupt;
+use bailiwick::tool::Prepared;
+use bailiwick::tool::ReadPermit;
 use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-
-use crate::support::{Client, World};
+use serde::Deserialize;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
 
 const MIME: &str = "text/html;profile=mcp-app";
 
@@ -79,11 +87,11 @@ struct Either {
 }
 
 impl Either {
-    async fn new(world: &World, era: &str, capabilities: Value) -> Self {
-        let mut client = world.client(Trust::Host);
+    async fn new(workspace: &Workspace, era: &str, capabilities: Value) -> Self {
+        let mut client = workspace.client(Trust::Host);
         let stateless = era == "stateless";
         if !stateless {
-            client.greet("2025-11-25", capabilities.clone()).await;
+            client.initialize("2025-11-25", capabilities.clone()).await;
         }
         let capabilities = stateless.then_some(capabilities);
         Self {
@@ -92,13 +100,13 @@ impl Either {
         }
     }
 
-    async fn ask(&mut self, method: &str, params: Value) -> Value {
+    async fn request(&mut self, method: &str, params: Value) -> Value {
         match &self.capabilities {
-            None => self.client.ask(method, params).await,
+            None => self.client.request(method, params).await,
             Some(capabilities) => {
                 let mut meta = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
                 meta["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
-                self.client.modern(method, params, meta).await
+                self.client.request_stateless(method, params, meta).await
             }
         }
     }
@@ -111,22 +119,22 @@ fn named<'a>(answer: &'a Value, list: &str, key: &str, name: &str) -> Option<&'a
 
 #[tokio::test]
 async fn tools_name_views_only_for_clients_with_views() {
-    let world = World::with(tools);
+    let workspace = Workspace::with(tools);
     for era in ["handshake", "stateless"] {
-        let mut plain = Either::new(&world, era, json!({})).await;
-        let listed = plain.ask("tools/list", json!({})).await;
+        let mut plain = Either::new(&workspace, era, json!({})).await;
+        let listed = plain.request("tools/list", json!({})).await;
         assert!(!listed.to_string().contains(r#""ui""#), "{listed}");
         assert!(named(&listed, "tools", "name", "peek").is_none());
-        let refused = plain.ask("tools/call", json!({"name": "peek"})).await;
-        let unknown = plain.ask("tools/call", json!({"name": "poke"})).await;
+        let refused = plain.request("tools/call", json!({"name": "peek"})).await;
+        let unknown = plain.request("tools/call", json!({"name": "poke"})).await;
         assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
         assert_eq!(
             refused["error"].to_string().replace("peek", "poke"),
             unknown["error"].to_string()
         );
 
-        let mut shows = Either::new(&world, era, showing()).await;
-        let marked = shows.ask("tools/list", json!({})).await;
+        let mut shows = Either::new(&workspace, era, showing()).await;
+        let marked = shows.request("tools/list", json!({})).await;
         let ui = |name| &named(&marked, "tools", "name", name).unwrap()["_meta"]["ui"];
         assert_eq!(
             *ui("edit_file"),
@@ -134,11 +142,11 @@ async fn tools_name_views_only_for_clients_with_views() {
         );
         assert_eq!(*ui("read_file"), json!({"visibility": ["model", "app"]}));
         assert_eq!(*ui("peek"), json!({"visibility": ["app"]}));
-        let peeked = shows.ask("tools/call", json!({"name": "peek"})).await;
+        let peeked = shows.request("tools/call", json!({"name": "peek"})).await;
         assert_eq!(peeked["result"]["content"][0]["text"], "peeked", "{peeked}");
         let policy = json!({"_meta": {"policy": {"tools": ["read_file"]}}});
-        let mut narrowed = Either::new(&world, "handshake", showing()).await;
-        let left = narrowed.ask("tools/list", policy).await;
+        let mut narrowed = Either::new(&workspace, "handshake", showing()).await;
+        let left = narrowed.request("tools/list", policy).await;
         assert_eq!(left["result"]["tools"].as_array().unwrap().len(), 1);
         // Except for its view, each tool is the same.
         for tool in listed["result"]["tools"].as_array().unwrap() {
@@ -153,12 +161,12 @@ async fn tools_name_views_only_for_clients_with_views() {
 
 #[tokio::test]
 async fn views_are_listed_for_clients_with_views_without_origins() {
-    let world = World::new();
-    let mut plain = Either::new(&world, "handshake", json!({})).await;
-    let listed = plain.ask("resources/list", json!({})).await;
+    let workspace = Workspace::new();
+    let mut plain = Either::new(&workspace, "handshake", json!({})).await;
+    let listed = plain.request("resources/list", json!({})).await;
     assert!(!listed.to_string().contains("ui://"), "{listed}");
-    let mut shows = Either::new(&world, "handshake", showing()).await;
-    let listed = shows.ask("resources/list", json!({})).await;
+    let mut shows = Either::new(&workspace, "handshake", showing()).await;
+    let listed = shows.request("resources/list", json!({})).await;
     for (uri, kind) in [
         ("ui://bailiwick/review", Value::Null),
         ("ui://bailiwick/files", "application".into()),
@@ -168,7 +176,7 @@ async fn views_are_listed_for_clients_with_views_without_origins() {
         assert_eq!(page["annotations"]["type"], kind);
         assert_eq!(page["annotations"]["audience"], json!(["user"]));
         assert_eq!(page["_meta"]["ui"], json!({"prefersBorder": true}));
-        let read = shows.ask("resources/read", json!({"uri": uri})).await;
+        let read = shows.request("resources/read", json!({"uri": uri})).await;
         let contents = &read["result"]["contents"][0];
         assert_eq!(
             (&contents["uri"], &contents["mimeType"]),
@@ -214,7 +222,7 @@ fn artifacts(answer: &Value) -> Vec<(String, String)> {
 }
 
 async fn read(client: &mut Either, uri: &str) -> Value {
-    let answer = client.ask("resources/read", json!({"uri": uri})).await;
+    let answer = client.request("resources/read", json!({"uri": uri})).await;
     assert!(answer["result"].is_object(), "{answer}");
     let text = answer["result"]["contents"][0]["text"].as_str().unwrap();
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
@@ -228,11 +236,11 @@ async fn review_is_linked_in_content_only_for_clients_that_show_it() {
         (showing(), json!({"preview": true}), 1),
         (showing(), json!({}), 1),
     ] {
-        let world = World::new();
-        let mut client = Either::new(&world, "handshake", capabilities).await;
+        let workspace = Workspace::new();
+        let mut client = Either::new(&workspace, "handshake", capabilities).await;
         let edit: Value = serde_json::from_str(EDIT).unwrap();
         let call = json!({"name": "edit_file", "arguments": edit, "_meta": meta});
-        let answer = client.ask("tools/call", call).await;
+        let answer = client.request("tools/call", call).await;
         let blocks = link_blocks(&answer);
         assert_eq!(blocks.len(), linked, "{answer}");
         for block in blocks {
@@ -248,7 +256,7 @@ async fn review_is_linked_in_content_only_for_clients_that_show_it() {
             ["review", "diff", "json"]
         );
         let uri = &links[0].1;
-        let answer = client.ask("resources/read", json!({"uri": uri})).await;
+        let answer = client.request("resources/read", json!({"uri": uri})).await;
         let contents = &answer["result"]["contents"][0];
         assert_eq!(contents["mimeType"], MIME);
         assert_eq!(contents["_meta"]["ui"], json!({"prefersBorder": true}));
@@ -263,15 +271,15 @@ async fn review_is_linked_in_content_only_for_clients_that_show_it() {
         let rows = read(&mut client, &format!("{uri}.rows?change=0&from=2")).await;
         assert_eq!(rows["rows"][0], data["changes"][0]["rows"][2]);
         let bad = json!({"uri": format!("{uri}.rows?change=7&from=0")});
-        let refused = client.ask("resources/read", bad).await;
+        let refused = client.request("resources/read", bad).await;
         assert!(refused["error"].is_object(), "{refused}");
     }
 }
 
 #[tokio::test]
 async fn review_says_whether_its_files_have_changed() {
-    let world = World::new();
-    let mut client = Either::new(&world, "handshake", showing()).await;
+    let workspace = Workspace::new();
+    let mut client = Either::new(&workspace, "handshake", showing()).await;
     let edit: Value = serde_json::from_str(EDIT).unwrap();
     let mut make = async |tool: &str, arguments: &Value, preview: bool| {
         let meta = if preview {
@@ -280,7 +288,7 @@ async fn review_says_whether_its_files_have_changed() {
             json!({})
         };
         let call = json!({"name": tool, "arguments": arguments, "_meta": meta});
-        let answer = client.ask("tools/call", call).await;
+        let answer = client.request("tools/call", call).await;
         artifacts(&answer)[0].1.clone()
     };
     let create = json!({"path": "/r/new", "content": "x"});
@@ -291,14 +299,14 @@ async fn review_says_whether_its_files_have_changed() {
     };
     assert_eq!(state(&mut client, &previewed).await, json!(["same"]));
     assert_eq!(state(&mut client, &created).await, json!(["same"]));
-    std::fs::write(world.host("r/a.txt"), "another\n").unwrap();
-    std::fs::write(world.host("r/new"), "y").unwrap();
+    std::fs::write(workspace.path("r/a.txt"), "another\n").unwrap();
+    std::fs::write(workspace.path("r/new"), "y").unwrap();
     assert_eq!(state(&mut client, &previewed).await, json!(["changed"]));
     assert_eq!(state(&mut client, &created).await, json!(["changed"]));
-    std::fs::write(world.host("r/a.txt"), "one\ntwo\nthree\n").unwrap();
+    std::fs::write(workspace.path("r/a.txt"), "one\ntwo\nthree\n").unwrap();
     let mut make = async |tool: &str, arguments: &Value| {
         let call = json!({"name": tool, "arguments": arguments});
-        artifacts(&client.ask("tools/call", call).await)[0]
+        artifacts(&client.request("tools/call", call).await)[0]
             .1
             .clone()
     };
@@ -307,18 +315,18 @@ async fn review_says_whether_its_files_have_changed() {
     assert_eq!(state(&mut client, &moved).await, json!(["same"]));
     assert_eq!(state(&mut client, &done).await, json!(["changed"]));
     let directory = json!({"name": "make_directory", "arguments": {"path": "/r/dir"}, "_meta": {"preview": true}});
-    let made = artifacts(&client.ask("tools/call", directory).await)[0]
+    let made = artifacts(&client.request("tools/call", directory).await)[0]
         .1
         .clone();
     assert_eq!(state(&mut client, &made).await, json!(["same"]));
-    let mut other = Either::new(&world, "handshake", showing()).await;
+    let mut other = Either::new(&workspace, "handshake", showing()).await;
     let stolen = json!({"uri": format!("{previewed}.state")});
-    assert!(other.ask("resources/read", stolen).await["error"].is_object());
+    assert!(other.request("resources/read", stolen).await["error"].is_object());
 }
 
 async fn tool(client: &mut Either, name: &str, arguments: Value) -> Value {
     let call = json!({"name": name, "arguments": arguments});
-    client.ask("tools/call", call).await
+    client.request("tools/call", call).await
 }
 
 /// Neither of the tools for views reads or runs anything else.
@@ -357,10 +365,10 @@ async fn refused_to_views(client: &mut Either, uri: &str, edit: &Value) {
 
 #[tokio::test]
 async fn views_can_preview_and_read_reviews_without_changes() {
-    let world = World::new();
+    let workspace = Workspace::new();
     for era in ["handshake", "stateless"] {
-        let mut shows = Either::new(&world, era, showing()).await;
-        let listed = shows.ask("tools/list", json!({})).await;
+        let mut shows = Either::new(&workspace, era, showing()).await;
+        let listed = shows.request("tools/list", json!({})).await;
         for name in ["review_rows", "preview_call"] {
             let tool = named(&listed, "tools", "name", name).unwrap();
             assert_eq!(tool["_meta"]["ui"], json!({"visibility": ["app"]}));
@@ -371,7 +379,7 @@ async fn views_can_preview_and_read_reviews_without_changes() {
         let answer = tool(&mut shows, "preview_call", call.clone()).await;
         let review = &answer["result"]["structuredContent"]["review"];
         let uri = review.as_str().unwrap_or_else(|| panic!("{answer}"));
-        assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+        assert_eq!(workspace.read("r/a.txt"), "one\ntwo\nthree\n");
         let rows = json!({"uri": format!("{uri}.rows")});
         let data = tool(&mut shows, "review_rows", rows).await;
         let data = &data["result"]["structuredContent"];
@@ -390,13 +398,13 @@ async fn views_can_preview_and_read_reviews_without_changes() {
             "name": "review_rows", "arguments": {"uri": format!("{uri}.rows")},
             "_meta": {"policy": {"deny": ["a.txt"]}},
         });
-        let narrowed = shows.ask("tools/call", narrowed).await;
+        let narrowed = shows.request("tools/call", narrowed).await;
         let code = &narrowed["result"]["structuredContent"]["code"];
         assert_eq!(code, "NOT_FOUND", "{narrowed}");
         refused_to_views(&mut shows, uri, &edit).await;
-        assert_eq!(world.text("r/secret/key"), "hidden");
-        let mut plain = Either::new(&world, era, json!({})).await;
-        let listed = plain.ask("tools/list", json!({})).await;
+        assert_eq!(workspace.read("r/secret/key"), "hidden");
+        let mut plain = Either::new(&workspace, era, json!({})).await;
+        let listed = plain.request("tools/list", json!({})).await;
         assert!(named(&listed, "tools", "name", "review_rows").is_none());
         let refused = tool(&mut plain, "preview_call", call).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
@@ -420,39 +428,39 @@ async fn previewed(client: &mut Either) -> Value {
 #[tokio::test]
 async fn commit_of_a_view_needs_approval_even_if_the_model_does_not() {
     for era in ["handshake", "stateless"] {
-        let world = World::new();
-        let mut shows = Either::new(&world, era, showing()).await;
-        let listed = shows.ask("tools/list", json!({})).await;
+        let workspace = Workspace::new();
+        let mut shows = Either::new(&workspace, era, showing()).await;
+        let listed = shows.request("tools/list", json!({})).await;
         let tool = named(&listed, "tools", "name", "commit_call").unwrap();
         assert_eq!(tool["_meta"]["ui"], json!({"visibility": ["app"]}));
         assert_eq!(tool["annotations"]["readOnlyHint"], false);
         let token = previewed(&mut shows).await;
         let mut call = commit(&token);
-        let refused = shows.ask("tools/call", call.clone()).await;
+        let refused = shows.request("tools/call", call.clone()).await;
         let code = &refused["result"]["structuredContent"]["code"];
         assert_eq!(code, "SCOPE_REQUIRED", "{refused}");
-        assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+        assert_eq!(workspace.read("r/a.txt"), "one\ntwo\nthree\n");
         let requested = &refused["result"]["_meta"]["requested_scopes"];
         assert_eq!(*requested, json!(["write:file:/r/a.txt"]));
         call["_meta"] = json!({"granted_scopes": requested});
-        let done = shows.ask("tools/call", call.clone()).await;
+        let done = shows.request("tools/call", call.clone()).await;
         assert_eq!(
             done["result"]["structuredContent"]["path"], "/r/a.txt",
             "{done}"
         );
-        let changed = world.text("r/a.txt");
+        let changed = workspace.read("r/a.txt");
         assert_ne!(changed, "one\ntwo\nthree\n");
         // It was that preview's and no other's.
-        let stale = shows.ask("tools/call", call).await;
+        let stale = shows.request("tools/call", call).await;
         assert_eq!(stale["result"]["isError"], true, "{stale}");
-        assert_eq!(world.text("r/a.txt"), changed);
+        assert_eq!(workspace.read("r/a.txt"), changed);
     }
 }
 
 #[tokio::test]
 async fn view_can_commit_only_mutating_calls() {
-    let world = World::new();
-    let mut shows = Either::new(&world, "handshake", showing()).await;
+    let workspace = Workspace::new();
+    let mut shows = Either::new(&workspace, "handshake", showing()).await;
     let reads = json!({"tool": "read_file", "arguments": {"path": "/r/a.txt"}});
     let hidden = json!({"path": "/r/secret/key", "content": "x", "mode": "overwrite"});
     let edit = json!({"path": "/r/b.txt", "content": "x"});
@@ -484,27 +492,27 @@ async fn view_can_commit_only_mutating_calls() {
         let refused = tool(&mut shows, "commit_call", json!({"tool": name})).await;
         assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
     }
-    assert!(!world.host("r/b.txt").exists());
-    let mut plain = Either::new(&world, "handshake", json!({})).await;
+    assert!(!workspace.path("r/b.txt").exists());
+    let mut plain = Either::new(&workspace, "handshake", json!({})).await;
     let edit = json!({"tool": "write_file", "arguments": {"path": "/r/b.txt", "content": "x"}});
     let refused = tool(&mut plain, "commit_call", edit).await;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     // An agent says of itself what it likes: it is asked about as any view, and brings no person's word.
-    let mut agent = world.client(Trust::Agent);
-    agent.greet("2025-11-25", showing()).await;
+    let mut agent = workspace.client(Trust::Agent);
+    agent.initialize("2025-11-25", showing()).await;
     let mut call = commit(&Value::Null);
     call["_meta"] = json!({"granted_scopes": ["write:file:/r/a.txt"]});
-    let refused = agent.ask("tools/call", call).await;
+    let refused = agent.request("tools/call", call).await;
     assert_eq!(
         refused["result"]["structuredContent"]["code"],
         "SCOPE_REQUIRED"
     );
-    assert_eq!(world.text("r/a.txt"), "one\ntwo\nthree\n");
+    assert_eq!(workspace.read("r/a.txt"), "one\ntwo\nthree\n");
 }
 
 #[tokio::test]
 async fn host_page_is_listed_read_and_named_by_its_tool() {
-    let world = World::with(|| bailiwick_fs::tools().reader(Shows));
+    let workspace = Workspace::with(|| bailiwick_fs::tools().reader(Shows));
     let page = bailiwick_mcp::gateway::AppPage {
         uri: "ui://own/page".into(),
         name: "own".into(),
@@ -515,14 +523,18 @@ async fn host_page_is_listed_read_and_named_by_its_tool() {
     };
     let mut taken = page.clone();
     taken.uri = "ui://bailiwick/review".into();
-    let gateway = world.gateway(Trust::Host).page(page).page(taken).build();
-    let mut shows = Client::of(&gateway);
-    shows.greet("2025-11-25", showing()).await;
-    let tools = shows.ask("tools/list", json!({})).await;
+    let gateway = workspace
+        .gateway(Trust::Host)
+        .page(page)
+        .page(taken)
+        .build();
+    let mut shows = Client::new(&gateway);
+    shows.initialize("2025-11-25", showing()).await;
+    let tools = shows.request("tools/list", json!({})).await;
     let ui = &named(&tools, "tools", "name", "shows").unwrap()["_meta"]["ui"];
     let expected = json!({"visibility": ["model", "app"], "resourceUri": "ui://own/page"});
     assert_eq!(*ui, expected);
-    let listed = shows.ask("resources/list", json!({})).await;
+    let listed = shows.request("resources/list", json!({})).await;
     let own = named(&listed, "resources", "uri", "ui://own/page").unwrap();
     assert_eq!(
         (&own["mimeType"], &own["title"]),
@@ -531,7 +543,7 @@ async fn host_page_is_listed_read_and_named_by_its_tool() {
     assert_eq!(own["annotations"]["type"], "application");
     assert_eq!(own["_meta"]["ui"], json!({"prefersBorder": true}));
     let mut read = async |uri: &str| {
-        let read = shows.ask("resources/read", json!({"uri": uri})).await;
+        let read = shows.request("resources/read", json!({"uri": uri})).await;
         read["result"]["contents"][0].clone()
     };
     let own = read("ui://own/page").await;
@@ -543,18 +555,18 @@ async fn host_page_is_listed_read_and_named_by_its_tool() {
     // Ours cannot be replaced.
     let ours = read("ui://bailiwick/review").await;
     assert_ne!(ours["text"], own["text"]);
-    let mut plain = Client::of(&gateway);
-    plain.greet("2025-11-25", json!({})).await;
-    let listed = plain.ask("resources/list", json!({})).await;
+    let mut plain = Client::new(&gateway);
+    plain.initialize("2025-11-25", json!({})).await;
+    let listed = plain.request("resources/list", json!({})).await;
     assert!(!listed.to_string().contains("ui://"), "{listed}");
 }
 
 #[tokio::test]
 async fn result_size_for_models_does_not_depend_on_the_change() {
-    let world = World::new();
+    let workspace = Workspace::new();
     let text = "before\n".repeat(5_000);
-    std::fs::write(world.host("r/long"), &text).unwrap();
-    let mut client = Either::new(&world, "handshake", showing()).await;
+    std::fs::write(workspace.path("r/long"), &text).unwrap();
+    let mut client = Either::new(&workspace, "handshake", showing()).await;
     let mut shown = async |path: &str, content: &str| {
         let write = json!({"path": path, "content": content, "mode": "overwrite"});
         let answer = tool(&mut client, "write_file", write).await;

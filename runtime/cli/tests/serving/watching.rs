@@ -1,17 +1,16 @@
 //! Tests of resource subscriptions.
 
 use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::workspace::Workspace;
 use serde_json::json;
-
-use crate::support::World;
 
 #[tokio::test]
 async fn only_changes_of_subscribed_files_are_notified_once() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
-    client.greet("2025-11-25", json!({})).await;
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
     let watched = json!({"uri": "file:///r/a.txt"});
-    let done = client.ask("resources/subscribe", watched.clone()).await;
+    let done = client.request("resources/subscribe", watched.clone()).await;
     assert_eq!(done["result"], json!({}), "{done}");
     for uri in [
         "file:///r/secret/key",
@@ -19,33 +18,35 @@ async fn only_changes_of_subscribed_files_are_notified_once() {
         "file:///etc/passwd",
         "x:y",
     ] {
-        let refused = client.ask("resources/subscribe", json!({"uri": uri})).await;
+        let refused = client
+            .request("resources/subscribe", json!({"uri": uri}))
+            .await;
         assert_eq!(refused["error"]["code"], -32002, "{uri}: {refused}");
     }
-    std::fs::write(world.host("r/src/lib.rs"), "not watched").unwrap();
-    std::fs::write(world.host("r/a.txt"), "changed").unwrap();
-    let notification = client.next().await;
+    std::fs::write(workspace.path("r/src/lib.rs"), "not watched").unwrap();
+    std::fs::write(workspace.path("r/a.txt"), "changed").unwrap();
+    let notification = client.receive().await;
     assert_eq!(
         notification["method"], "notifications/resources/updated",
         "{notification}"
     );
     assert_eq!(notification["params"]["uri"], "file:///r/a.txt");
 
-    let done = client.exchange("resources/unsubscribe", watched).await;
+    let done = client.request_next("resources/unsubscribe", watched).await;
     assert_eq!(done["result"], json!({}), "{done}");
-    std::fs::write(world.host("r/a.txt"), "again").unwrap();
+    std::fs::write(workspace.path("r/a.txt"), "again").unwrap();
     let edit = json!({"path": "/r/src/lib.rs", "content": "x", "mode": "overwrite"});
     let write = json!({"name": "write_file", "arguments": edit});
     client
         .send(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": write}))
         .await;
-    let answer = client.next().await;
+    let answer = client.receive().await;
     assert_eq!(answer["id"], "w", "{answer}");
     let watched = json!({"uri": "file:///r/a.txt"});
-    client.exchange("resources/subscribe", watched).await;
-    std::fs::write(world.host("r/a.txt"), "once more").unwrap();
+    client.request_next("resources/subscribe", watched).await;
+    std::fs::write(workspace.path("r/a.txt"), "once more").unwrap();
     // Word of the artifacts of the write would come first.
-    let notification = client.next().await;
+    let notification = client.receive().await;
     assert_eq!(
         notification["method"], "notifications/resources/updated",
         "{notification}"
@@ -54,8 +55,8 @@ async fn only_changes_of_subscribed_files_are_notified_once() {
 
 #[tokio::test]
 async fn stateless_client_subscribes_by_request() {
-    let world = World::new();
-    let mut client = world.client(Trust::Host);
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
     client
         .send(&json!({
             "jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
@@ -72,7 +73,7 @@ async fn stateless_client_subscribes_by_request() {
             },
         }))
         .await;
-    let accepted = client.next().await;
+    let accepted = client.receive().await;
     assert_eq!(
         accepted["method"], "notifications/subscriptions/acknowledged",
         "{accepted}"
@@ -86,9 +87,9 @@ async fn stateless_client_subscribes_by_request() {
         assert_eq!(notifications[list], true, "{accepted}");
     }
     // What is acknowledged is watched.
-    std::fs::write(world.host("r/secret/key"), "changed").unwrap();
-    std::fs::write(world.host("r/a.txt"), "changed").unwrap();
-    let notification = client.next().await;
+    std::fs::write(workspace.path("r/secret/key"), "changed").unwrap();
+    std::fs::write(workspace.path("r/a.txt"), "changed").unwrap();
+    let notification = client.receive().await;
     assert_eq!(
         notification["method"], "notifications/resources/updated",
         "{notification}"
@@ -109,5 +110,5 @@ async fn stateless_client_subscribes_by_request() {
     client
         .send(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": params}))
         .await;
-    assert_eq!(client.next().await["id"], "w");
+    assert_eq!(client.receive().await["id"], "w");
 }

@@ -1,17 +1,28 @@
 //! Tests with the program itself as a third-party server.
 
-use bailiwick::requests::{
-    BoxFuture, Elicitation, ElicitationResponse, RequestCapabilities, ServerRequests,
-};
-use std::path::Path;
-
+use crate::PROGRAM;
+use bailiwick::Call;
+use bailiwick::CallMeta;
+use bailiwick::Code;
+use bailiwick::Policy;
+use bailiwick::Scripted;
 use bailiwick::permission::Lifetime;
-use bailiwick::{Call, CallMeta, Code, Policy, Scripted};
+use bailiwick::requests::BoxFuture;
+use bailiwick::requests::Elicitation;
+use bailiwick::requests::ElicitationResponse;
+use bailiwick::requests::RequestCapabilities;
+use bailiwick::requests::ServerRequests;
 use bailiwick_mcp::upstream::ServerSpec;
 use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_test_support::upstream::TestRuntime;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::code;
+use bailiwick_test_support::upstream::file_server;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
 use serde_json::json;
-
-use super::support::{Stage, code, files, stage, started, text, yes};
+use std::path::Path;
 
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
@@ -26,9 +37,9 @@ fn read(path: &Path) -> String {
 }
 
 /// A host that says yes to everything, and uses the program on that folder as a server.
-async fn through(folder: &Path) -> Stage {
-    let servers = started([files("disk", folder, &[])]).await;
-    stage(servers, |builder| builder.approver(yes().0)).await
+async fn through(folder: &Path) -> TestRuntime {
+    let servers = start([file_server(PROGRAM, "disk", folder, &[])]).await;
+    test_runtime(servers, |builder| builder.approver(allow_once().0)).await
 }
 
 #[tokio::test]
@@ -84,10 +95,10 @@ async fn requested_scopes_of_a_server_are_asked_and_replayed() {
         "--allow-scopes=read:file",
         "--ask-scopes=write:file",
     ];
-    let asking = |flags: &[&str]| files("disk", temp.path(), flags);
-    let (approver, asked) = yes();
+    let asking = |flags: &[&str]| file_server(PROGRAM, "disk", temp.path(), flags);
+    let (approver, asked) = allow_once();
     let stage_of = |approver: Scripted, spec: ServerSpec| async move {
-        stage(started([spec]).await, |builder| builder.approver(approver)).await
+        test_runtime(start([spec]).await, |builder| builder.approver(approver)).await
     };
     let stage = stage_of(approver, asking(&ask)).await;
     let worker = stage.worker(Policy::new()).await;
@@ -153,9 +164,10 @@ async fn elicitation_of_a_server_reaches_the_host() {
             "--ask-scopes",
             "write:file",
         ];
-        let builder = Upstreams::builder().server(files("disk", temp.path(), &flags));
+        let builder =
+            Upstreams::builder().server(file_server(PROGRAM, "disk", temp.path(), &flags));
         let upstreams = builder.requests(Says(says)).start().await.unwrap();
-        let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+        let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
         let worker = stage.worker(Policy::new()).await;
         let write = json!({"path": "b.txt", "content": "two\n"});
         let answered = worker.call("disk__write_file", write).await;

@@ -1,17 +1,37 @@
 //! Tests of server requests: elicitation, sampling, roots and tasks.
 
-use bailiwick::requests::{
-    BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, MessageRole, Priorities,
-    RequestCapabilities, Sampling, SamplingResponse, ServerMessage, ServerRequests,
-};
-use std::sync::{Arc, Mutex};
-
-use bailiwick::{Call, CallMeta, Code, Policy, VirtualPath, Worker};
+use super::hostile_server::alone;
+use super::hostile_server::hostile;
+use bailiwick::Call;
+use bailiwick::CallMeta;
+use bailiwick::Code;
+use bailiwick::Policy;
+use bailiwick::VirtualPath;
+use bailiwick::Worker;
+use bailiwick::requests::BoxFuture;
+use bailiwick::requests::Elicitation;
+use bailiwick::requests::ElicitationKind;
+use bailiwick::requests::ElicitationResponse;
+use bailiwick::requests::MessageRole;
+use bailiwick::requests::Priorities;
+use bailiwick::requests::RequestCapabilities;
+use bailiwick::requests::Sampling;
+use bailiwick::requests::SamplingResponse;
+use bailiwick::requests::ServerMessage;
+use bailiwick::requests::ServerRequests;
 use bailiwick_mcp::upstream::Upstreams;
-use serde_json::{Map, Value, json};
-
-use super::hostile_server::{alone, hostile};
-use super::support::{Stage, code, does, stage, text, until, yes};
+use bailiwick_test_support::upstream::TestRuntime;
+use bailiwick_test_support::upstream::act;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::code;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
+use bailiwick_test_support::upstream::until;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::Mutex;
 
 /// A host that says yes, and keeps what it was asked.
 #[derive(Clone, Default)]
@@ -46,12 +66,12 @@ impl ServerRequests for Host {
     }
 }
 
-async fn with(host: Host) -> (Stage, Worker) {
+async fn with(host: Host) -> (TestRuntime, Worker) {
     let builder = Upstreams::builder()
         .server(hostile("h", "plain"))
         .requests(host);
     let upstreams = builder.start().await.unwrap();
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
@@ -216,8 +236,8 @@ async fn server_gets_the_roots_that_the_call_may_read() {
         .server(hostile("h", "plain"))
         .requests(Host::default());
     let upstreams = builder.start().await.unwrap();
-    let stage = stage(upstreams, |builder| {
-        builder.root("repo", repo.path()).approver(yes().0)
+    let stage = test_runtime(upstreams, |builder| {
+        builder.root("repo", repo.path()).approver(allow_once().0)
     })
     .await;
     for (policy, expected) in [
@@ -237,7 +257,7 @@ async fn server_gets_the_roots_that_the_call_may_read() {
     }
 }
 
-async fn modern(host: Host, seen: &std::path::Path) -> (Stage, Worker) {
+async fn modern(host: Host, seen: &std::path::Path) -> (TestRuntime, Worker) {
     let spec = hostile("h", "modern").args([seen.to_str().unwrap()]);
     let upstreams = Upstreams::builder()
         .server(spec)
@@ -245,7 +265,7 @@ async fn modern(host: Host, seen: &std::path::Path) -> (Stage, Worker) {
         .start()
         .await
         .unwrap();
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
@@ -296,17 +316,17 @@ async fn abandoned_task_is_cancelled() {
 async fn stateless_subscription_is_renewed() {
     let (stage, worker) = alone("changes-modern").await;
     assert!(!withheld(&stage));
-    assert_eq!(text(does(&worker, "h__edit", "change").await), "notified");
+    assert_eq!(text(act(&worker, "h__edit", "change").await), "notified");
     until(|| withheld(&stage)).await;
 
     let (stage, worker) = alone("changes-modern").await;
-    let ended = text(does(&worker, "h__edit", "unlisten").await);
+    let ended = text(act(&worker, "h__edit", "unlisten").await);
     assert_eq!(ended, "unsubscribed");
-    assert_eq!(text(does(&worker, "h__edit", "change").await), "notified");
+    assert_eq!(text(act(&worker, "h__edit", "change").await), "notified");
     until(|| withheld(&stage)).await;
 }
 
-fn withheld(stage: &Stage) -> bool {
+fn withheld(stage: &TestRuntime) -> bool {
     let tools = stage.upstreams.tools("h");
     let note = tools.iter().find(|tool| tool.tool == "note").unwrap();
     note.offered == Err(bailiwick_mcp::upstream::WithheldReason::Changed)
@@ -345,7 +365,10 @@ async fn cancelled_server_request_is_closed() {
     let open = Arc::clone(&host.open);
     let spec = hostile("h", "plain").args([asked.path().to_str().unwrap()]);
     let builder = Upstreams::builder().server(spec).requests(host);
-    let stage = stage(builder.start().await.unwrap(), |it| it.approver(yes().0)).await;
+    let stage = test_runtime(builder.start().await.unwrap(), |it| {
+        it.approver(allow_once().0)
+    })
+    .await;
     let worker = stage.worker(Policy::new()).await;
     let idle = Arc::strong_count(&open);
     // More than may be open at one time, so they are asked only if those before are not.

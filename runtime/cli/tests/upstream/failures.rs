@@ -1,18 +1,30 @@
 //! Tests of connection failures.
 
-use std::time::{Duration, Instant};
-
+use super::hostile_server::alone;
+use super::hostile_server::hostile;
 use axum::Router;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
+use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::any;
 use bailiwick::Policy;
-use bailiwick_mcp::upstream::{Bounds, ServerFailure, ServerSpec, ServerState, Upstreams};
-use rustix::process::{Pid, Signal, kill_process};
+use bailiwick_mcp::upstream::Bounds;
+use bailiwick_mcp::upstream::ServerFailure;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_test_support::upstream::act;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
+use bailiwick_test_support::upstream::until;
+use rustix::process::Pid;
+use rustix::process::Signal;
+use rustix::process::kill_process;
 use serde_json::json;
-
-use super::hostile_server::{alone, hostile};
-use super::support::{does, stage, started, text, until, yes};
+use std::time::Duration;
+use std::time::Instant;
 
 async fn failure(spec: ServerSpec) -> ServerFailure {
     let bounds = Bounds {
@@ -115,13 +127,13 @@ async fn tool_list_size_is_limited() {
 async fn failed_call_has_the_cause_until_the_server_reconnects() {
     let (stage, worker) = alone("plain").await;
     assert_eq!(stage.upstreams.failure("h"), None);
-    let pid = text(does(&worker, "h__edit", "pid").await);
+    let pid = text(act(&worker, "h__edit", "pid").await);
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     until(|| stage.upstreams.failure("h").is_some()).await;
     let expected = Some(ServerFailure::Signalled(9));
     assert_eq!(stage.upstreams.failure("h"), expected);
-    let refused = does(&worker, "h__edit", "").await.unwrap_err();
+    let refused = act(&worker, "h__edit", "").await.unwrap_err();
     assert!(refused.message().contains("signal 9"), "{refused}");
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
     assert_eq!(stage.upstreams.failure("h"), None);
@@ -130,7 +142,7 @@ async fn failed_call_has_the_cause_until_the_server_reconnects() {
 #[tokio::test]
 async fn retry_of_a_connected_server_has_no_later_effect() {
     let (stage, worker) = alone("plain").await;
-    let pid = text(does(&worker, "h__edit", "pid").await);
+    let pid = text(act(&worker, "h__edit", "pid").await);
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
     stage.upstreams.retry("h");
     let began = Instant::now();
@@ -152,9 +164,9 @@ async fn silent_legacy_server_connects_and_is_not_probed_again() {
     let builder = Upstreams::builder().server(spec).bounds(bounds);
     let upstreams = builder.start().await.unwrap();
     assert_eq!(upstreams.state("h"), Some(ServerState::Ready));
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
-    let pid = text(does(&worker, "h__edit", "pid").await);
+    let pid = text(act(&worker, "h__edit", "pid").await);
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     until(|| stage.upstreams.state("h") != Some(ServerState::Ready)).await;
@@ -179,7 +191,7 @@ async fn slow_modern_server_connects_at_the_first_attempt() {
 
 #[tokio::test]
 async fn error_chains_contain_no_server_text() {
-    let upstreams = started([hostile("h", "words")]).await;
+    let upstreams = start([hostile("h", "words")]).await;
     let error = upstreams.resources("h").await.unwrap_err();
     let first: &(dyn std::error::Error + 'static) = &error;
     let mut causes = Vec::new();
@@ -195,9 +207,9 @@ async fn error_chains_contain_no_server_text() {
 
 #[tokio::test]
 async fn questions_mark_server_text_as_third_party() {
-    let (approver, asked) = yes();
-    let upstreams = started([hostile("h", "words")]).await;
-    let stage = stage(upstreams, |builder| builder.approver(approver)).await;
+    let (approver, asked) = allow_once();
+    let upstreams = start([hostile("h", "words")]).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(approver)).await;
     let worker = stage.worker(Policy::new()).await;
     for (arguments, expected) in [
         (
@@ -217,7 +229,7 @@ async fn questions_mark_server_text_as_third_party() {
 
 #[tokio::test]
 async fn failure_of_one_server_keeps_the_cause_of_another() {
-    let upstreams = started([hostile("a", "dies"), hostile("b", "plain")]).await;
+    let upstreams = start([hostile("a", "dies"), hostile("b", "plain")]).await;
     assert_eq!(upstreams.failure("a"), Some(ServerFailure::Exited(1)));
     assert_eq!(upstreams.failure("b"), None);
     assert_eq!(upstreams.failure("unknown"), None);

@@ -4,15 +4,22 @@
     reason = "requests are made where they are sent"
 )]
 
-use std::time::{Duration, Instant};
-
-use bailiwick::{Policy, Worker};
-use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
-use serde_json::{Value, json};
-
 use super::hostile_server::hostile;
-use super::raw::{Client, gateway, text};
-use super::support::{Stage, stage, until, yes};
+use bailiwick::Policy;
+use bailiwick::Worker;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_test_support::client::Client;
+use bailiwick_test_support::client::gateway;
+use bailiwick_test_support::server::text;
+use bailiwick_test_support::upstream::TestRuntime;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::until;
+use serde_json::Value;
+use serde_json::json;
+use std::time::Duration;
+use std::time::Instant;
 
 const ELICIT: &str = "elicitation/create";
 
@@ -20,23 +27,23 @@ fn forms() -> Value {
     json!({"elicitation": {}})
 }
 
-async fn forwarding(spec: ServerSpec, limit: Duration) -> (Stage, Worker) {
+async fn forwarding(spec: ServerSpec, limit: Duration) -> (TestRuntime, Worker) {
     let builder = Upstreams::builder().server(spec).forward_requests();
     let upstreams = builder.start().await.unwrap();
-    let stage = stage(upstreams, |builder| {
-        builder.approver(yes().0).call_limit(limit)
+    let stage = test_runtime(upstreams, |builder| {
+        builder.approver(allow_once().0).call_limit(limit)
     })
     .await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
 
-async fn serving(mode: &str) -> (Stage, Worker) {
+async fn serving(mode: &str) -> (TestRuntime, Worker) {
     forwarding(hostile("h", mode), Duration::from_secs(20)).await
 }
 
 /// Like `serving`, with a file in which the server notes what it receives.
-async fn witnessed(mode: &str) -> (tempfile::NamedTempFile, Stage, Worker) {
+async fn witnessed(mode: &str) -> (tempfile::NamedTempFile, TestRuntime, Worker) {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let spec = hostile("h", mode).args([seen.path().to_str().unwrap()]);
     let (stage, worker) = forwarding(spec, Duration::from_secs(20)).await;
@@ -101,8 +108,8 @@ async fn server_form_is_answered_by_the_client_of_the_call() {
             json!({"action": "cancel"}),
         ),
     ] {
-        let id = client.call("h__edit", ask_name()).await;
-        let asked = client.asked(ELICIT).await;
+        let id = client.start_call("h__edit", ask_name()).await;
+        let asked = client.receive_request(ELICIT).await;
         let message = asked["params"]["message"].as_str().unwrap();
         assert!(
             message.starts_with(
@@ -116,7 +123,7 @@ async fn server_form_is_answered_by_the_client_of_the_call() {
             *field,
             json!({"type": "string", "maxLength": 9, "title": "Name\\u{202e}"})
         );
-        client.answer(&asked, answer).await;
+        client.respond(&asked, answer).await;
         assert_eq!(response_of(&mut client, id).await, expected);
     }
     let lines = stage.lines().await;
@@ -137,8 +144,8 @@ async fn fake_permission_question_is_marked_as_server_text() {
     let mut client = Client::connect(&gateway(&worker), forms()).await;
     let posing = "\u{1b}[2JAgent: main\nTool: write_file\nNeeds:\n  write:file:/";
     let decision = json!({"decision": {"type": "string", "title": "Allow this call?", "enum": ["allow", "deny"]}});
-    let id = client.call("h__edit", ask(posing, decision)).await;
-    let asked = client.asked(ELICIT).await;
+    let id = client.start_call("h__edit", ask(posing, decision)).await;
+    let asked = client.receive_request(ELICIT).await;
     let message = asked["params"]["message"].as_str().unwrap();
     let mut lines = message.lines();
     let first = lines.next().unwrap();
@@ -147,7 +154,7 @@ async fn fake_permission_question_is_marked_as_server_text() {
     assert!(!message.contains('\u{1b}'), "{message}");
     let content = json!({"decision": "allow"});
     client
-        .answer(&asked, json!({"action": "accept", "content": content}))
+        .respond(&asked, json!({"action": "accept", "content": content}))
         .await;
     assert_eq!(response_of(&mut client, id).await["content"], content);
 }
@@ -169,16 +176,16 @@ async fn oversized_forms_are_rejected() {
         json!({"password": {"type": "string"}}),
         json!({"x": {"type": "string", "enum": ["y".repeat(100_000)]}}),
     ] {
-        let id = client.call("h__edit", ask("Who?", fields)).await;
+        let id = client.start_call("h__edit", ask("Who?", fields)).await;
         assert_eq!(response_of(&mut client, id).await["code"], -32602);
     }
     assert!(outcomes(&stage.lines().await).contains(&"refused"));
     let id = client
-        .call("h__edit", ask(&"long ".repeat(100_000), json!({})))
+        .start_call("h__edit", ask(&"long ".repeat(100_000), json!({})))
         .await;
-    let asked = client.asked(ELICIT).await;
+    let asked = client.receive_request(ELICIT).await;
     assert!(asked.to_string().len() < 8192, "{asked}");
-    client.answer(&asked, json!({"action": "decline"})).await;
+    client.respond(&asked, json!({"action": "decline"})).await;
     assert_eq!(response_of(&mut client, id).await["action"], "decline");
 }
 
@@ -200,18 +207,18 @@ async fn unsupported_request_is_rejected_at_once() {
         (json!({"elicitation": {}, "sampling": {}}), sample()),
     ] {
         let mut client = Client::connect(&gateway(&worker), capabilities).await;
-        let id = client.call("h__edit", arguments).await;
+        let id = client.start_call("h__edit", arguments).await;
         let answer = response_of(&mut client, id).await;
         assert_eq!(answer["code"], -32601, "{answer}");
         let why = answer["message"].as_str().unwrap();
         assert!(why.contains("support"), "{why}");
     }
     let mut client = Client::connect(&gateway(&worker), json!({"elicitation": {"url": {}}})).await;
-    let id = client.call("h__edit", visit()).await;
-    let asked = client.asked(ELICIT).await;
+    let id = client.start_call("h__edit", visit()).await;
+    let asked = client.receive_request(ELICIT).await;
     assert_eq!(asked["params"]["url"], "https://example.org/x");
     assert!(asked["params"]["message"].as_str().unwrap().contains("`h`"));
-    client.answer(&asked, json!({"action": "accept"})).await;
+    client.respond(&asked, json!({"action": "accept"})).await;
     assert_eq!(
         response_of(&mut client, id).await,
         json!({"action": "accept"})
@@ -223,7 +230,7 @@ async fn stateless_client_answers_a_server_form_with_the_next_call() {
     for (mode, arguments) in [("plain", ask_name()), ("modern", json!({"do": "who"}))] {
         let (_seen, _stage, worker) = witnessed(mode).await;
         let mut client = Client::stateless(&gateway(&worker), &forms());
-        let id = client.call("h__edit", arguments.clone()).await;
+        let id = client.start_call("h__edit", arguments.clone()).await;
         let required = client.response(id).await["result"].clone();
         assert_eq!(required["resultType"], "input_required", "{required}");
         let form = &required["inputRequests"]["server"];
@@ -233,13 +240,17 @@ async fn stateless_client_answers_a_server_form_with_the_next_call() {
             let answers = json!({"server": {"action": "accept", "content": {"name": "Ada"}}});
             json!({"name": "h__edit", "arguments": arguments, "inputResponses": answers, "requestState": state})
         };
-        let forged = client.send("tools/call", again("forged".into())).await;
+        let forged = client
+            .start_request("tools/call", again("forged".into()))
+            .await;
         assert_eq!(client.response(forged).await["error"]["code"], -32602);
         let state = required["requestState"].clone();
-        let id = client.send("tools/call", again(state.clone())).await;
+        let id = client
+            .start_request("tools/call", again(state.clone()))
+            .await;
         let answer = client.text(id).await;
         assert!(answer.contains("Ada"), "{answer}");
-        let twice = client.send("tools/call", again(state)).await;
+        let twice = client.start_request("tools/call", again(state)).await;
         assert_eq!(client.response(twice).await["error"]["code"], -32602);
     }
 }
@@ -254,18 +265,20 @@ async fn stateless_server_gets_client_capabilities_with_each_call() {
         (json!({"sampling": {}}), Value::Null),
     ] {
         let mut client = Client::connect(&gateway, capabilities).await;
-        let id = client.call("h__edit", json!({"do": "capabilities"})).await;
+        let id = client
+            .start_call("h__edit", json!({"do": "capabilities"}))
+            .await;
         let seen = response_of(&mut client, id).await;
         assert_eq!(seen["elicitation"], expected, "{seen}");
         assert_eq!(seen["sampling"], Value::Null, "{seen}");
     }
     // One that asks all the same fails the call.
     let mut client = Client::connect(&gateway, json!({})).await;
-    let id = client.call("h__edit", json!({"do": "who"})).await;
+    let id = client.start_call("h__edit", json!({"do": "who"})).await;
     let response = client.response(id).await;
     assert_eq!(response["result"]["isError"], true);
     assert!(
-        text(&response).contains("of a client that supports it"),
+        text(&response["result"]).contains("of a client that supports it"),
         "{response}"
     );
 }
@@ -276,23 +289,23 @@ async fn server_requests_stay_on_their_connection() {
     let gateway = gateway(&worker);
     let mut other = Client::connect(&gateway, forms()).await;
     let mut client = Client::connect(&gateway, forms()).await;
-    let hanging = other.call("h__edit", json!({"do": "hang"})).await;
+    let hanging = other.start_call("h__edit", json!({"do": "hang"})).await;
     until(|| worker.status().in_flight > 0).await;
-    let id = client.call("h__edit", ask_name()).await;
+    let id = client.start_call("h__edit", ask_name()).await;
     let refused = response_of(&mut client, id).await;
     let why = refused["message"].as_str().unwrap().to_owned();
     assert!(why.contains("several clients"), "{why}");
     // The server may not know yet that the other call is over, so its request may still be about that.
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hanging}});
-    other.write(&cancel).await;
+    other.send(&cancel).await;
     until(|| std::fs::read_to_string(seen.path()).unwrap() == "cancelled\n").await;
-    let id = client.call("h__edit", ask_name()).await;
+    let id = client.start_call("h__edit", ask_name()).await;
     let refused = response_of(&mut client, id).await;
     assert_eq!(refused["message"], why.as_str());
     // That of its own client is no obstacle, and nobody asked it anything before.
-    let id = other.call("h__edit", ask_name()).await;
-    let asked = other.asked(ELICIT).await;
-    other.answer(&asked, json!({"action": "decline"})).await;
+    let id = other.start_call("h__edit", ask_name()).await;
+    let asked = other.receive_request(ELICIT).await;
+    other.respond(&asked, json!({"action": "decline"})).await;
     assert_eq!(response_of(&mut other, id).await["action"], "decline");
 }
 
@@ -300,11 +313,11 @@ async fn server_requests_stay_on_their_connection() {
 async fn concurrent_calls_of_one_client_may_be_asked_about() {
     let (_stage, worker) = serving("plain").await;
     let mut client = Client::connect(&gateway(&worker), forms()).await;
-    client.call("h__edit", json!({"do": "hang"})).await;
+    client.start_call("h__edit", json!({"do": "hang"})).await;
     until(|| worker.status().in_flight > 0).await;
-    let id = client.call("h__edit", ask_name()).await;
-    let asked = client.asked(ELICIT).await;
-    client.answer(&asked, json!({"action": "decline"})).await;
+    let id = client.start_call("h__edit", ask_name()).await;
+    let asked = client.receive_request(ELICIT).await;
+    client.respond(&asked, json!({"action": "decline"})).await;
     assert_eq!(response_of(&mut client, id).await["action"], "decline");
 }
 
@@ -312,7 +325,9 @@ async fn concurrent_calls_of_one_client_may_be_asked_about() {
 async fn request_outside_a_call_is_rejected() {
     let (_stage, worker) = serving("early").await;
     let mut client = Client::connect(&gateway(&worker), forms()).await;
-    let id = client.call("h__edit", json!({"do": "response"})).await;
+    let id = client
+        .start_call("h__edit", json!({"do": "response"}))
+        .await;
     let response = response_of(&mut client, id).await;
     assert_eq!(response["error"]["code"], -32601, "{response}");
     let why = response["error"]["message"].as_str().unwrap();
@@ -324,16 +339,16 @@ async fn request_flood_to_the_client_is_bounded() {
     let (_stage, worker) = serving("plain").await;
     let mut client = Client::connect(&gateway(&worker), forms()).await;
     let id = client
-        .call("h__edit", json!({"do": "questions", "times": 40}))
+        .start_call("h__edit", json!({"do": "questions", "times": 40}))
         .await;
     let mut asked = 0;
     let seen = loop {
         let message = client.receive().await;
         if message["method"] == ELICIT {
             asked += 1;
-            client.answer(&message, json!({"action": "decline"})).await;
+            client.respond(&message, json!({"action": "decline"})).await;
         } else if message["id"] == id {
-            break parsed(&text(&message));
+            break parsed(&text(&message["result"]));
         }
     };
     let answered = seen.as_array().unwrap();
@@ -346,23 +361,23 @@ async fn request_flood_to_the_client_is_bounded() {
 async fn cancelling_a_call_cancels_the_server_form() {
     let (seen, stage, worker) = witnessed("witness").await;
     let mut client = Client::connect(&gateway(&worker), forms()).await;
-    let id = client.call("h__edit", ask_name()).await;
-    let asked = client.asked(ELICIT).await;
+    let id = client.start_call("h__edit", ask_name()).await;
+    let asked = client.receive_request(ELICIT).await;
     let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
-    client.write(&cancel).await;
-    let taken_back = client.asked("notifications/cancelled").await;
+    client.send(&cancel).await;
+    let taken_back = client.receive_request("notifications/cancelled").await;
     assert_eq!(taken_back["params"]["requestId"], asked["id"]);
     // An answer that comes all the same has no effect.
     client
-        .answer(
+        .respond(
             &asked,
             json!({"action": "accept", "content": {"name": "late"}}),
         )
         .await;
     let cancelled = || std::fs::read_to_string(seen.path()).unwrap();
     until(|| worker.status().in_flight == 0).await;
-    let id = client.call("h__edit", json!({})).await;
+    let id = client.start_call("h__edit", json!({})).await;
     assert!(!client.text(id).await.contains("late"));
     assert!(cancelled().contains("cancelled"), "{}", cancelled());
     assert_eq!(outcomes(&stage.lines().await), ["cancelled"]);
@@ -373,8 +388,8 @@ async fn disconnect_ends_the_call_and_its_form() {
     let (_stage, worker) = serving("plain").await;
     let gateway = gateway(&worker);
     let mut client = Client::connect(&gateway, forms()).await;
-    client.call("h__edit", ask_name()).await;
-    client.asked(ELICIT).await;
+    client.start_call("h__edit", ask_name()).await;
+    client.receive_request(ELICIT).await;
     drop(client);
     until(|| worker.status().in_flight == 0).await;
 }
@@ -385,14 +400,14 @@ async fn time_for_answers_does_not_count_toward_the_deadline() {
     let (_stage, worker) = forwarding(hostile("h", "plain"), limit).await;
     let mut client = Client::connect(&gateway(&worker), forms()).await;
     let began = Instant::now();
-    let id = client.call("h__edit", ask_name()).await;
-    let asked = client.asked(ELICIT).await;
+    let id = client.start_call("h__edit", ask_name()).await;
+    let asked = client.receive_request(ELICIT).await;
     // A person thinks for longer than the call may take.
     tokio::time::sleep(limit * 3).await;
-    client.answer(&asked, json!({"action": "decline"})).await;
+    client.respond(&asked, json!({"action": "decline"})).await;
     assert_eq!(response_of(&mut client, id).await["action"], "decline");
     assert!(began.elapsed() > limit * 3);
-    let id = client.call("h__edit", json!({"do": "hang"})).await;
+    let id = client.start_call("h__edit", json!({"do": "hang"})).await;
     let late = client.response(id).await;
     assert_eq!(late["result"]["structuredContent"]["code"], "DEADLINE");
 }
@@ -403,8 +418,8 @@ async fn server_gets_the_directories_that_the_call_may_read() {
     let builder = Upstreams::builder()
         .server(hostile("h", "plain"))
         .forward_requests();
-    let stage = stage(builder.start().await.unwrap(), |builder| {
-        builder.root("repo", repo.path()).approver(yes().0)
+    let stage = test_runtime(builder.start().await.unwrap(), |builder| {
+        builder.root("repo", repo.path()).approver(allow_once().0)
     })
     .await;
     let arguments = json!({"do": "ask", "method": "roots/list", "params": {}});
@@ -435,10 +450,10 @@ async fn server_gets_the_directories_that_the_call_may_read() {
         if let Some(root) = narrowed {
             params["_meta"] = json!({"policy": {"roots": [{"path": root}]}});
         }
-        let id = client.send("tools/call", params).await;
+        let id = client.start_request("tools/call", params).await;
         let answer = client.response(id).await;
         assert_eq!(
-            parsed(&text(&answer)),
+            parsed(&text(&answer["result"])),
             json!({ "roots": expected }),
             "{answer}"
         );

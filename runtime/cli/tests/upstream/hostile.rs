@@ -1,15 +1,29 @@
 //! Tests with hostile servers.
 
-use std::time::Duration;
-
+use super::hostile_server::alone;
+use super::hostile_server::hostile;
+use bailiwick::Call;
+use bailiwick::CallMeta;
+use bailiwick::Code;
+use bailiwick::Policy;
+use bailiwick::Verb;
+use bailiwick::Worker;
 use bailiwick::call::Progress;
-use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
-use bailiwick::{Call, CallMeta, Code, Policy, Verb, Worker};
-use bailiwick_mcp::upstream::{SchemaFault, ServerState, WithheldReason};
+use bailiwick::permission::GrantHolder;
+use bailiwick::permission::Lifetime;
+use bailiwick::permission::NewGrant;
+use bailiwick_mcp::upstream::SchemaFault;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::upstream::WithheldReason;
+use bailiwick_test_support::upstream::act;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::code;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
+use bailiwick_test_support::upstream::until;
 use serde_json::json;
-
-use super::hostile_server::{alone, hostile};
-use super::support::{code, does, stage, started, text, until, yes};
+use std::time::Duration;
 
 #[tokio::test]
 async fn contradicting_hints_do_not_lower_requirements() {
@@ -59,18 +73,18 @@ async fn result_that_violates_its_schema_is_rejected() {
 #[tokio::test]
 async fn oversized_result_is_rejected_and_the_connection_stays_open() {
     let (stage, worker) = alone("plain").await;
-    assert_eq!(code(does(&worker, "h__edit", "long").await), Code::TooLarge);
+    assert_eq!(code(act(&worker, "h__edit", "long").await), Code::TooLarge);
     assert_eq!(stage.upstreams.state("h"), Some(ServerState::Ready));
-    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+    assert!(text(act(&worker, "h__edit", "").await).contains("edit"));
 }
 
 #[tokio::test]
 async fn hundred_megabyte_message_closes_the_connection_and_restarts_the_server() {
     let (stage, worker) = alone("plain").await;
-    let answered = does(&worker, "h__edit", "large").await;
+    let answered = act(&worker, "h__edit", "large").await;
     assert_eq!(code(answered), Code::ServerGone);
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
-    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+    assert!(text(act(&worker, "h__edit", "").await).contains("edit"));
 }
 
 #[tokio::test]
@@ -88,7 +102,7 @@ async fn too_many_json_values_close_the_connection() {
 async fn invalid_messages_are_ignored() {
     let (_stage, worker) = alone("plain").await;
     assert_eq!(
-        text(does(&worker, "h__edit", "garbage").await),
+        text(act(&worker, "h__edit", "garbage").await),
         "after garbage"
     );
 }
@@ -97,17 +111,17 @@ async fn invalid_messages_are_ignored() {
 async fn notification_flood_only_delays_the_result() {
     let (stage, worker) = alone("plain").await;
     assert_eq!(
-        text(does(&worker, "h__edit", "flood").await),
+        text(act(&worker, "h__edit", "flood").await),
         "after the flood"
     );
-    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+    assert!(text(act(&worker, "h__edit", "").await).contains("edit"));
     assert_eq!(stage.upstreams.state("h"), Some(ServerState::Ready));
 }
 
 #[tokio::test]
 async fn server_that_floods_requests_is_stopped() {
     let (stage, worker) = alone("plain").await;
-    let error = does(&worker, "h__edit", "storm").await.unwrap_err();
+    let error = act(&worker, "h__edit", "storm").await.unwrap_err();
     assert_eq!(error.code(), Code::ServerGone);
     let reasons = [
         "the server sent too many requests",
@@ -117,7 +131,7 @@ async fn server_that_floods_requests_is_stopped() {
     assert!(reasons.iter().any(|why| message.contains(why)), "{message}");
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
     assert_eq!(
-        text(does(&worker, "h__edit", "polite").await),
+        text(act(&worker, "h__edit", "polite").await),
         "all answered"
     );
 }
@@ -132,7 +146,7 @@ async fn tool_count_is_limited_and_endless_lists_are_rejected() {
     assert_eq!(tools.iter().filter(|tool| many(tool)).count(), 206 - 128);
     assert_eq!(worker.tools().len(), 128);
     for mode in ["more", "endless", "large"] {
-        let upstreams = started([hostile("h", mode)]).await;
+        let upstreams = start([hostile("h", mode)]).await;
         assert_eq!(upstreams.state("h"), Some(ServerState::Waiting), "{mode}");
     }
 }
@@ -160,7 +174,10 @@ async fn write_without_a_known_failure_may_have_happened() {
 async fn hanging_call_times_out_and_is_cancelled() {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let spec = hostile("h", "witness").args([seen.path().to_str().unwrap()]);
-    let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(start([spec]).await, |builder| {
+        builder.approver(allow_once().0)
+    })
+    .await;
     let worker = stage.worker(Policy::new()).await;
     let meta = CallMeta {
         deadline: Some(Duration::from_millis(300)),
@@ -171,7 +188,7 @@ async fn hanging_call_times_out_and_is_cancelled() {
     assert_eq!(late.code(), Code::Deadline);
     assert_eq!(late.details()["begun"], true);
     // An answer from the server means that it read everything before.
-    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+    assert!(text(act(&worker, "h__edit", "").await).contains("edit"));
     assert_eq!(std::fs::read_to_string(seen.path()).unwrap(), "cancelled\n");
 }
 
@@ -179,32 +196,32 @@ async fn hanging_call_times_out_and_is_cancelled() {
 async fn dropping_and_revoking_cancel_a_call() {
     let (_stage, worker) = alone("plain").await;
     let (one, two) = (worker.clone(), worker.clone());
-    let hanging = tokio::spawn(async move { does(&one, "h__edit", "hang").await });
+    let hanging = tokio::spawn(async move { act(&one, "h__edit", "hang").await });
     until(|| worker.status().in_flight > 0).await;
     hanging.abort();
     assert!(hanging.await.unwrap_err().is_cancelled());
-    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
-    let hanging = tokio::spawn(async move { does(&two, "h__edit", "hang").await });
+    assert!(text(act(&worker, "h__edit", "").await).contains("edit"));
+    let hanging = tokio::spawn(async move { act(&two, "h__edit", "hang").await });
     until(|| worker.status().in_flight > 0).await;
     worker.revoke().await;
     assert_eq!(code(hanging.await.unwrap()), Code::Cancelled);
-    assert_eq!(code(does(&worker, "h__edit", "").await), Code::Cancelled);
+    assert_eq!(code(act(&worker, "h__edit", "").await), Code::Cancelled);
 }
 
 #[tokio::test]
 async fn crash_within_a_call_fails_the_call_and_restarts_the_server() {
     let (stage, worker) = alone("plain").await;
-    let error = does(&worker, "h__edit", "die").await.unwrap_err();
+    let error = act(&worker, "h__edit", "die").await.unwrap_err();
     assert_eq!(error.code(), Code::ServerGone);
     assert_eq!(error.details()["begun"], true);
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
-    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
+    assert!(text(act(&worker, "h__edit", "").await).contains("edit"));
 }
 
 #[tokio::test]
 async fn ui_messages_are_rejected_and_result_metadata_is_dropped() {
     let (_stage, worker) = alone("plain").await;
-    let outcome = does(&worker, "h__edit", "inject").await.unwrap();
+    let outcome = act(&worker, "h__edit", "inject").await.unwrap();
     let seen: serde_json::Value = serde_json::from_str(&outcome.text()).unwrap();
     assert_eq!(seen["error"]["code"], -32601);
     assert_eq!(outcome.structured().unwrap(), serde_json::Value::Null);
@@ -214,7 +231,7 @@ async fn ui_messages_are_rejected_and_result_metadata_is_dropped() {
 #[tokio::test]
 async fn tool_errors_are_returned_as_text() {
     let (_stage, worker) = alone("plain").await;
-    let error = does(&worker, "h__edit", "fail").await.unwrap_err();
+    let error = act(&worker, "h__edit", "fail").await.unwrap_err();
     assert_eq!(error.code(), Code::ServerFailed);
     assert!(error.message().ends_with("no\\u{1b} such day"));
 }
@@ -243,9 +260,12 @@ async fn server_has_a_clean_environment_and_models_control_only_arguments() {
         json!({"name": "edit", "arguments": sneaky, "meta": {}})
     );
     let spec = hostile("h", "plain").env("OURS", "1");
-    let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(start([spec]).await, |builder| {
+        builder.approver(allow_once().0)
+    })
+    .await;
     let worker = stage.worker(Policy::new()).await;
-    let names = text(does(&worker, "h__edit", "env").await);
+    let names = text(act(&worker, "h__edit", "env").await);
     let names: Vec<String> = serde_json::from_str(&names).unwrap();
     assert!(names.contains(&"OURS".to_owned()) && names.contains(&"PATH".to_owned()));
     // What a shell between here and there sets is its own.
@@ -335,16 +355,13 @@ async fn tools_without_previews_are_withheld_if_previews_are_required() {
 async fn changed_tool_is_withheld_until_its_fingerprint_is_approved() {
     let (stage, worker) = alone("changes").await;
     let offered = |name: &str| worker.tools().iter().any(|tool| tool.spec.name == name);
-    let form = |stage: &super::support::Stage| {
+    let form = |stage: &bailiwick_test_support::upstream::TestRuntime| {
         let tools = stage.upstreams.tools("h");
         tools.into_iter().find(|tool| tool.tool == "note").unwrap()
     };
     let first = form(&stage);
     assert!(offered("h__note"));
-    assert_eq!(
-        text(does(&worker, "h__edit", "relist").await),
-        "listed anew"
-    );
+    assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
     until(|| form(&stage).fingerprint != first.fingerprint).await;
     let second = form(&stage);
     assert_eq!(second.offered, Err(WithheldReason::Changed));
@@ -367,12 +384,12 @@ async fn approval_of_an_earlier_run_applies() {
         let tools = upstreams.tools("h");
         tools.into_iter().find(|it| it.tool == tool).unwrap()
     };
-    let before = started([hostile("h", "plain")]).await;
+    let before = start([hostile("h", "plain")]).await;
     let (note, edit) = (print(&before, "note"), print(&before, "edit"));
     let spec = |form| hostile("h", "plain").approved("note", form);
-    let same = started([spec(note.fingerprint)]).await;
+    let same = start([spec(note.fingerprint)]).await;
     assert!(print(&same, "note").offered.is_ok());
-    let changed = started([spec(edit.fingerprint)]).await;
+    let changed = start([spec(edit.fingerprint)]).await;
     assert_eq!(
         print(&changed, "note").offered,
         Err(WithheldReason::Changed)
@@ -415,10 +432,7 @@ async fn result_that_is_costly_to_validate_is_rejected() {
 async fn tool_with_the_name_of_another_is_withheld() {
     let (stage, worker) = alone("renames").await;
     assert!(text(worker.call("h__a_b", json!({})).await).contains("a.b"));
-    assert_eq!(
-        text(does(&worker, "h__edit", "relist").await),
-        "listed anew"
-    );
+    assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
     let other = async || loop {
         let tools = stage.upstreams.tools("h");
         if let Some(tool) = tools.into_iter().find(|it| it.tool == "a/b") {
@@ -447,7 +461,7 @@ async fn only_sent_calls_are_audited_as_sent() {
     }
     assert_eq!(sent().await, 0);
     stage.upstreams.shutdown().await;
-    assert_eq!(code(does(&worker, "h__edit", "").await), Code::ServerGone);
+    assert_eq!(code(act(&worker, "h__edit", "").await), Code::ServerGone);
     assert_eq!(sent().await, 0);
     let (stage, worker) = alone("plain").await;
     assert!(worker.preview("h__shown", json!({})).await.is_ok());

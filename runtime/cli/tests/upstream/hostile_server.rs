@@ -6,34 +6,43 @@
     reason = "answers are made where they are sent, lists stand in one piece, and children outlive the server"
 )]
 
-use std::fs::{self, File, OpenOptions};
+use bailiwick::Policy;
+use bailiwick::Worker;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_test_support::embedded_server;
+use bailiwick_test_support::upstream::TestRuntime;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use rustix::process::Pid;
+use rustix::process::Signal;
+use rustix::process::kill_process;
+use serde_json::Value;
+use serde_json::json;
+use std::fs;
+use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
-use bailiwick::{Policy, Worker};
-use bailiwick_mcp::upstream::ServerSpec;
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+/// The command that starts the server; its arguments follow.
+pub(crate) fn command() -> Vec<&'static str> {
+    embedded_server::command("hostile_server::serve", &[])
+}
 
-use super::support::{Stage, stage, started, yes};
-
-/// Its arguments, a line each. What is a test otherwise is the server where this is set.
-const ARGUMENTS: &str = "HOSTILE_ARGUMENTS";
-
-/// What the test harness prints stays out of the server's output, which is descriptor 3.
-pub(crate) const START: &str = r#"HOSTILE_ARGUMENTS=$(printf '%s\n' "$@") exec "$0" --exact hostile_server::serve --nocapture 3>&1 >/dev/null"#;
-
-/// This very program as the server that does what `mode` says; further arguments are the mode's.
+/// The server that does what `mode` says; further arguments are the mode's.
 pub(crate) fn hostile(name: &str, mode: &str) -> ServerSpec {
-    let program = std::env::current_exe().unwrap();
-    ServerSpec::stdio(name, "/bin/sh").args(["-c", START, program.to_str().unwrap(), mode])
+    let command = command();
+    ServerSpec::stdio(name, command[0])
+        .args(command[1..].iter().copied())
+        .args([mode])
 }
 
 /// One hostile server `h`, and a person who allows everything once.
-pub(crate) async fn alone(mode: &str) -> (Stage, Worker) {
-    let stage = stage(started([hostile("h", mode)]).await, |builder| {
-        builder.approver(yes().0)
+pub(crate) async fn alone(mode: &str) -> (TestRuntime, Worker) {
+    let stage = test_runtime(start([hostile("h", mode)]).await, |builder| {
+        builder.approver(allow_once().0)
     })
     .await;
     let worker = stage.worker(Policy::new()).await;
@@ -42,8 +51,8 @@ pub(crate) async fn alone(mode: &str) -> (Stage, Worker) {
 
 #[test]
 fn serve() {
-    if let Ok(arguments) = std::env::var(ARGUMENTS) {
-        Server::new(arguments.lines().map(ToOwned::to_owned).collect()).run();
+    if let Some(arguments) = embedded_server::arguments() {
+        Server::new(arguments).run();
     }
 }
 
@@ -96,12 +105,11 @@ fn form() -> Value {
 
 impl Server {
     fn new(arguments: Vec<String>) -> Self {
-        let output = OpenOptions::new().write(true).open("/proc/self/fd/3");
         Self {
             mode: arguments[0].clone(),
             arguments,
             input: std::io::stdin().lines(),
-            output: output.unwrap(),
+            output: embedded_server::output(),
             changed: false,
             lists: 0,
             listener: None,
@@ -419,7 +427,9 @@ impl Server {
             }
             "env" => {
                 let names = std::env::vars().map(|(name, _)| name);
-                let mut names: Vec<_> = names.filter(|name| name != ARGUMENTS).collect();
+                let mut names: Vec<_> = names
+                    .filter(|name| name != embedded_server::ARGUMENTS)
+                    .collect();
                 names.sort();
                 self.answer(request, text(&json!(names).to_string()));
             }

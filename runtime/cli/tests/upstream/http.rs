@@ -1,22 +1,35 @@
 //! Tests of HTTP servers and chains of gateways.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use super::hostile_server::hostile;
+use axum::Json;
+use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
+use axum::response::Response;
 use axum::routing::post;
-use axum::{Json, Router};
-use bailiwick::{Code, Policy, Runtime, WorkerSpec};
-use bailiwick_mcp::gateway::{Endpoint, GatewayInfo};
-use bailiwick_mcp::upstream::{ServerSpec, ServerState};
-use serde_json::{Value, json};
+use bailiwick::Code;
+use bailiwick::Policy;
+use bailiwick::Runtime;
+use bailiwick::WorkerSpec;
+use bailiwick_mcp::gateway::Endpoint;
+use bailiwick_mcp::gateway::GatewayInfo;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_test_support::upstream::act;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::code;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
+use bailiwick_test_support::upstream::until;
+use serde_json::Value;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-
-use super::hostile_server::hostile;
-use super::support::{code, does, stage, started, text, until, yes};
 
 fn about() -> GatewayInfo {
     GatewayInfo {
@@ -45,8 +58,8 @@ async fn http_server_gets_the_configured_headers() {
         .await
         .unwrap();
     let endpoint = Endpoint::open(&inner, about(), None).await.unwrap();
-    let stage = stage(started([at(&endpoint)]).await, |builder| {
-        builder.approver(yes().0)
+    let stage = test_runtime(start([at(&endpoint)]).await, |builder| {
+        builder.approver(allow_once().0)
     })
     .await;
     let worker = stage.worker(Policy::new()).await;
@@ -54,7 +67,7 @@ async fn http_server_gets_the_configured_headers() {
         .call("inner__read_file", json!({"path": "a.txt"}))
         .await;
     assert_eq!(text(read), "one\n");
-    let none = started([ServerSpec::http("inner", endpoint.url())]).await;
+    let none = start([ServerSpec::http("inner", endpoint.url())]).await;
     assert_ne!(none.state("inner"), Some(ServerState::Ready));
     drop(endpoint);
     assert_eq!(
@@ -69,16 +82,16 @@ async fn http_server_gets_the_configured_headers() {
 
 #[tokio::test]
 async fn chained_gateways_ask_at_each_hop() {
-    let first = stage(started([hostile("h", "plain")]).await, |builder| {
-        builder.approver(yes().0)
+    let first = test_runtime(start([hostile("h", "plain")]).await, |builder| {
+        builder.approver(allow_once().0)
     })
     .await;
     let inner = first
         .worker(Policy::new().allow("read:mcp").allow("write:mcp:h:counted"))
         .await;
     let endpoint = Endpoint::open(&inner, about(), None).await.unwrap();
-    let second = stage(started([at(&endpoint)]).await, |builder| {
-        builder.approver(yes().0)
+    let second = test_runtime(start([at(&endpoint)]).await, |builder| {
+        builder.approver(allow_once().0)
     })
     .await;
     let worker = second.worker(Policy::new()).await;
@@ -167,17 +180,17 @@ impl Failing {
 
 #[tokio::test]
 async fn failed_http_request_fails_only_its_call() {
-    let upstreams = started([Failing::start().await]).await;
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let upstreams = start([Failing::start().await]).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     let waiting = worker.clone();
-    let waiting = tokio::spawn(async move { does(&waiting, "h__edit", "wait").await });
+    let waiting = tokio::spawn(async move { act(&waiting, "h__edit", "wait").await });
     until(|| worker.status().in_flight > 0).await;
-    let failed = does(&worker, "h__edit", "fail").await.unwrap_err();
+    let failed = act(&worker, "h__edit", "fail").await.unwrap_err();
     assert_eq!(failed.code(), Code::ServerGone);
     assert_eq!(failed.details()["begun"], true);
     assert_eq!(
-        text(does(&worker, "h__edit", "release").await),
+        text(act(&worker, "h__edit", "release").await),
         "did release"
     );
     assert_eq!(text(waiting.await.unwrap()), "did wait");
@@ -186,12 +199,12 @@ async fn failed_http_request_fails_only_its_call() {
 
 #[tokio::test]
 async fn unresponsive_http_server_is_disconnected() {
-    let upstreams = started([Failing::start().await]).await;
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let upstreams = start([Failing::start().await]).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
-    assert_eq!(text(does(&worker, "h__edit", "").await), "did ");
+    assert_eq!(text(act(&worker, "h__edit", "").await), "did ");
     assert_eq!(
-        code(does(&worker, "h__edit", "lose").await),
+        code(act(&worker, "h__edit", "lose").await),
         Code::ServerGone
     );
     until(|| stage.upstreams.state("h") != Some(ServerState::Ready)).await;

@@ -1,25 +1,39 @@
 //! Tests of the lifecycle of server processes.
 
+use super::hostile_server::alone;
+use super::hostile_server::hostile;
+use bailiwick::Code;
+use bailiwick::Policy;
+use bailiwick::Scripted;
+use bailiwick::permission::Lifetime;
+use bailiwick_mcp::upstream::Bounds;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::upstream::SpecError;
+use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_test_support::upstream::act;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::code;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
+use bailiwick_test_support::upstream::until;
+use rustix::process::Pid;
+use rustix::process::Signal;
+use rustix::process::kill_process;
+use rustix::process::test_kill_process;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-use bailiwick::permission::Lifetime;
-use bailiwick::{Code, Policy, Scripted};
-use bailiwick_mcp::upstream::{Bounds, ServerSpec, ServerState, SpecError, Upstreams};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use serde_json::json;
-
-use super::hostile_server::{alone, hostile};
-use super::support::{code, does, stage, started, text, until, yes};
+use std::time::Duration;
+use std::time::Instant;
 
 /// How long a server may take to be there, or gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often servers are connected and killed.
 fn cases() -> usize {
-    let cases = std::env::var("BAILIWICK_CASES").ok();
-    cases.and_then(|cases| cases.parse().ok()).unwrap_or(5)
+    bailiwick_test_support::cases(5)
 }
 
 fn pid(text: &str) -> Pid {
@@ -32,26 +46,23 @@ async fn gone(pid: Pid) {
 
 #[tokio::test]
 async fn killing_one_of_three_servers_keeps_the_others_running() {
-    let upstreams = started(["a", "b", "c"].map(|name| hostile(name, "plain"))).await;
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let upstreams = start(["a", "b", "c"].map(|name| hostile(name, "plain"))).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     let mut pids = Vec::new();
     for tool in ["a__edit", "b__edit", "c__edit"] {
-        pids.push(pid(&text(does(&worker, tool, "pid").await)));
+        pids.push(pid(&text(act(&worker, tool, "pid").await)));
     }
     kill_process(pids[1], Signal::KILL).unwrap();
     for (tool, expected) in [("a__edit", pids[0]), ("c__edit", pids[2])] {
-        assert_eq!(pid(&text(does(&worker, tool, "pid").await)), expected);
+        assert_eq!(pid(&text(act(&worker, tool, "pid").await)), expected);
     }
     until(|| stage.upstreams.state("b") != Some(ServerState::Ready)).await;
-    assert_eq!(
-        code(does(&worker, "b__edit", "pid").await),
-        Code::ServerGone
-    );
+    assert_eq!(code(act(&worker, "b__edit", "pid").await), Code::ServerGone);
     assert!(stage.upstreams.reached("b", ServerState::Ready).await);
-    assert_ne!(pid(&text(does(&worker, "b__edit", "pid").await)), pids[1]);
+    assert_ne!(pid(&text(act(&worker, "b__edit", "pid").await)), pids[1]);
     for (tool, expected) in [("a__edit", pids[0]), ("c__edit", pids[2])] {
-        assert_eq!(pid(&text(does(&worker, tool, "pid").await)), expected);
+        assert_eq!(pid(&text(act(&worker, tool, "pid").await)), expected);
     }
 }
 
@@ -60,13 +71,13 @@ async fn killing_one_of_three_servers_keeps_the_others_running() {
 async fn tools_match_the_notified_server_state() {
     // One question for all calls: how many a worker may ask in a minute is limited.
     let approver = Scripted::new().allow("*".parse().unwrap(), Lifetime::Session);
-    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+    let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| {
         builder.approver(approver)
     })
     .await;
     let worker = stage.worker(Policy::new()).await;
     for _ in 0..cases().min(20) {
-        let server = pid(&text(does(&worker, "h__edit", "pid").await));
+        let server = pid(&text(act(&worker, "h__edit", "pid").await));
         kill_process(server, Signal::KILL).unwrap();
         for there in [false, true] {
             let (upstreams, worker) = (stage.upstreams.clone(), worker.clone());
@@ -89,7 +100,7 @@ async fn tools_match_the_notified_server_state() {
 
 #[tokio::test]
 async fn server_that_never_starts_does_not_affect_others() {
-    let upstreams = started([
+    let upstreams = start([
         hostile("dies", "dies"),
         ServerSpec::stdio("missing", "/no/such/program"),
         hostile("fine", "plain"),
@@ -99,7 +110,7 @@ async fn server_that_never_starts_does_not_affect_others() {
     assert_ne!(upstreams.state("missing"), Some(ServerState::Ready));
     assert_eq!(upstreams.state("fine"), Some(ServerState::Ready));
     assert_eq!(upstreams.state("unknown"), None);
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     assert!(worker.call("fine__note", json!({})).await.is_ok());
 }
@@ -122,7 +133,7 @@ async fn retry_skips_the_backoff() {
     let tries = tempfile::NamedTempFile::new().unwrap();
     let path = tries.path().to_str().unwrap();
     let spec = ServerSpec::stdio("h", "sh").args(["-c", "echo >> \"$0\"", path]);
-    let upstreams = started([spec]).await;
+    let upstreams = start([spec]).await;
     assert_eq!(upstreams.state("h"), Some(ServerState::Waiting));
     // Of themselves so many tries take longer than `until` waits: each pause is twice the one before.
     until(|| {
@@ -148,7 +159,7 @@ async fn servers_with_equal_names_are_rejected() {
 #[tokio::test]
 async fn server_is_killed_with_its_process_group() {
     let (stage, worker) = alone("grandchild").await;
-    let leader = pid(&text(does(&worker, "h__edit", "pid").await));
+    let leader = pid(&text(act(&worker, "h__edit", "pid").await));
     let members = || -> BTreeSet<i32> {
         let group = leader.as_raw_nonzero().get();
         let entries = std::fs::read_dir("/proc").unwrap();
@@ -169,7 +180,7 @@ async fn server_is_killed_with_its_process_group() {
     assert_eq!(stage.upstreams.state("h"), Some(ServerState::Stopped));
     gone(leader).await;
     until(|| members().is_empty()).await;
-    assert_eq!(code(does(&worker, "h__edit", "").await), Code::ServerGone);
+    assert_eq!(code(act(&worker, "h__edit", "").await), Code::ServerGone);
 }
 
 /// Tasks of this test.
@@ -183,7 +194,7 @@ async fn escaped_processes_inherit_no_descriptors() {
     let escaped = tempfile::NamedTempFile::new().unwrap();
     let before = tasks();
     let spec = hostile("h", "escapes").args([escaped.path().to_str().unwrap()]);
-    let upstreams = started([spec]).await;
+    let upstreams = start([spec]).await;
     assert_eq!(upstreams.state("h"), Some(ServerState::Ready));
     let escaped = pid(&std::fs::read_to_string(escaped.path()).unwrap());
     upstreams.shutdown().await;
@@ -197,12 +208,12 @@ async fn escaped_processes_inherit_no_descriptors() {
 #[tokio::test]
 async fn dropping_the_last_handle_stops_the_servers() {
     let (stage, worker) = alone("plain").await;
-    let server = pid(&text(does(&worker, "h__edit", "pid").await));
-    let super::support::Stage {
+    let server = pid(&text(act(&worker, "h__edit", "pid").await));
+    let bailiwick_test_support::upstream::TestRuntime {
         upstreams, runtime, ..
     } = stage;
     drop(upstreams);
-    assert_eq!(pid(&text(does(&worker, "h__edit", "pid").await)), server);
+    assert_eq!(pid(&text(act(&worker, "h__edit", "pid").await)), server);
     drop((runtime, worker));
     gone(server).await;
 }
@@ -247,14 +258,14 @@ async fn killed_servers_leave_no_descriptors() {
         };
         let builder = Upstreams::builder().bounds(bounds);
         let upstreams = builder.servers(names.iter().map(|name| hostile(name, "plain")));
-        let stage = stage(upstreams.start().await.unwrap(), |builder| {
-            builder.approver(yes().0).call_limit(PATIENCE)
+        let stage = test_runtime(upstreams.start().await.unwrap(), |builder| {
+            builder.approver(allow_once().0).call_limit(PATIENCE)
         })
         .await;
         let worker = stage.worker(Policy::new()).await;
         let mut servers = Vec::new();
         for name in &names {
-            let answered = does(&worker, &format!("{name}__edit"), "pid").await;
+            let answered = act(&worker, &format!("{name}__edit"), "pid").await;
             servers.push(pid(&text(answered)));
         }
         for server in servers.iter().step_by(2) {

@@ -10,7 +10,6 @@
     reason = "the tests look at folders from outside, as their owner would"
 )]
 
-mod certificates;
 mod chain;
 mod client;
 mod failures;
@@ -26,8 +25,9 @@ mod oauth;
 mod oauth_server;
 mod pins;
 mod policy;
-mod raw;
 mod session;
-mod support;
 mod tls;
 mod views;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");

@@ -1,22 +1,33 @@
 //! Tests with an HTTP server that floods its stream.
 
+use axum::Json;
+use axum::Router;
+use axum::body::Body;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::response::Response;
+use axum::routing::post;
+use bailiwick::Policy;
+use bailiwick::permission::GrantHolder;
+use bailiwick::permission::Lifetime;
+use bailiwick::permission::NewGrant;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_test_support::upstream::act;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
+use bailiwick_test_support::upstream::until;
+use futures_util::stream;
+use serde_json::Value;
+use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use axum::body::{Body, Bytes};
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use axum::{Json, Router};
-use bailiwick::Policy;
-use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
-use bailiwick_mcp::upstream::{ServerSpec, ServerState};
-use futures_util::stream;
-use serde_json::{Value, json};
-
-use super::support::{does, stage, started, text, until};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
 
 #[derive(Clone, Default)]
 struct Server {
@@ -91,8 +102,8 @@ async fn answered(Json(asked): Json<Value>) -> Response {
 async fn stream_flood_of_one_server_does_not_block_another() {
     let (noisy, loud) = Server::start("loud", true);
     let (_, quiet) = Server::start("quiet", false);
-    let upstreams = started([loud, quiet]).await;
-    let stage = stage(upstreams, |builder| builder).await;
+    let upstreams = start([loud, quiet]).await;
+    let stage = test_runtime(upstreams, |builder| builder).await;
     let worker = stage.worker(Policy::new()).await;
     let grant = NewGrant {
         pattern: "write:mcp:quiet".parse().unwrap(),
@@ -106,7 +117,7 @@ async fn stream_flood_of_one_server_does_not_block_another() {
     for _ in 0..20 {
         let before = events();
         until(|| events() > before).await;
-        assert_eq!(text(does(&worker, "quiet__look", "").await), "seen");
+        assert_eq!(text(act(&worker, "quiet__look", "").await), "seen");
     }
     let state = stage.upstreams.state("quiet");
     assert_eq!(state, Some(ServerState::Ready));

@@ -4,104 +4,49 @@
     reason = "a message that lacks a member fails the test"
 )]
 
-use bailiwick_mcp::view::View;
-use std::time::Duration;
-
 use bailiwick::{Policy, Worker};
-use bailiwick_mcp::gateway::{Gateway, GatewayInfo};
 use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::view::View;
 use bailiwick_mcp::view::{DenyView, ViewChannel, ViewSpec};
+use bailiwick_test_support::client::{self, gateway};
+use bailiwick_test_support::upstream::{act, text, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tokio::io::{
-    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split,
-};
 
 use super::hostile_server::alone;
-use super::support::{does, text, until};
 
-/// A client that sends raw lines to a gateway.
-struct Client {
-    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    writer: WriteHalf<DuplexStream>,
-}
+/// A client that is notified of changed lists.
+struct Client(client::Client);
 
 impl Client {
-    fn of(worker: &Worker) -> Self {
-        let about = GatewayInfo {
-            name: "gateway".into(),
-            title: "Gateway".into(),
-            version: "1".into(),
-            instructions: String::new(),
-        };
-        let gateway = Gateway::worker(worker, about).build();
-        let (near, far) = tokio::io::duplex(1 << 20);
-        let (reader, writer) = split(far);
-        tokio::spawn(async move { gateway.serve(reader, writer).await.unwrap() });
-        let (reader, writer) = split(near);
-        Self {
-            lines: BufReader::new(reader).lines(),
-            writer,
-        }
-    }
-
-    /// A client after its handshake.
-    async fn with_handshake(worker: &Worker) -> Self {
-        let mut client = Self::of(worker);
-        let params = json!({
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"},
-        });
-        client
-            .send(json!({"id": 1, "method": "initialize", "params": params}))
-            .await;
-        let greeting = client.receive().await;
+    /// One that had its handshake.
+    async fn greeted(worker: &Worker) -> Self {
+        let mut client = client::Client::new(&gateway(worker));
+        let greeting = client.initialize("2025-11-25", json!({})).await;
         let tools = &greeting["result"]["capabilities"]["tools"];
         assert_eq!(*tools, json!({"listChanged": true}), "{greeting}");
-        client
-            .send(json!({"method": "notifications/initialized"}))
-            .await;
-        // The notification was handled before the ping is answered.
-        client.send(json!({"id": 2, "method": "ping"})).await;
-        client.receive().await;
-        client
+        // What comes after an answer comes after that was taken up.
+        client.request_next("ping", json!({})).await;
+        Self(client)
     }
 
-    /// A stateless client that subscribes.
+    /// One without a handshake, that listens.
     async fn listening(worker: &Worker) -> Self {
-        let mut client = Self::of(worker);
-        let params = json!({
-            "notifications": {"toolsListChanged": true},
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {},
-            },
-        });
-        client
-            .send(json!({"id": "l", "method": "subscriptions/listen", "params": params}))
-            .await;
+        let mut client = client::Client::stateless(&gateway(worker), &json!({}));
+        let params = json!({"notifications": {"toolsListChanged": true}});
+        client.start_request("subscriptions/listen", params).await;
         let accepted = client.receive().await;
         assert_eq!(
             accepted["params"]["notifications"],
             json!({"toolsListChanged": true})
         );
-        client
+        Self(client)
     }
 
-    async fn send(&mut self, mut message: Value) {
-        message["jsonrpc"] = "2.0".into();
-        let line = format!("{message}\n");
-        self.writer.write_all(line.as_bytes()).await.unwrap();
-    }
-
-    async fn receive(&mut self) -> Value {
-        let line = tokio::time::timeout(Duration::from_secs(60), self.lines.next_line()).await;
-        serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap()
-    }
-
-    /// The next message, without list changes of resources and prompts, which accompany those of tools.
-    async fn receive_except_document_lists(&mut self) -> Value {
+    /// The next message that is not about the resources or prompts of servers, which come and go with their tools.
+    async fn hears_of_tools(&mut self) -> Value {
         loop {
-            let message = self.receive().await;
+            let message = self.0.receive().await;
             let method = message["method"].as_str().unwrap_or_default();
             let lists =
                 ["resources", "prompts"].map(|list| format!("notifications/{list}/list_changed"));
@@ -111,18 +56,16 @@ impl Client {
         }
     }
 
-    async fn receives_list_change(&mut self) {
-        let message = self.receive_except_document_lists().await;
-        assert_eq!(
-            message["method"], "notifications/tools/list_changed",
-            "{message}"
-        );
+    async fn is_told(&mut self) {
+        let told = self.hears_of_tools().await;
+        assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
     }
 
-    /// The next message is the answer to a new request, so there is no pending notification.
-    async fn has_no_notification(&mut self) {
-        self.send(json!({"id": "next", "method": "ping"})).await;
-        let next = self.receive_except_document_lists().await;
+    /// Nothing was told: what comes next is the answer to what is asked now.
+    async fn is_told_nothing(&mut self) {
+        let ping = json!({"jsonrpc": "2.0", "id": "next", "method": "ping"});
+        self.0.send(&ping).await;
+        let next = self.hears_of_tools().await;
         assert_eq!(next["id"], "next", "{next}");
     }
 }
@@ -138,15 +81,12 @@ fn offered(worker: &Worker) -> bool {
 async fn clients_are_notified_of_withheld_and_approved_tools() {
     let (stage, worker) = alone("changes").await;
     let mut clients = [
-        Client::with_handshake(&worker).await,
+        Client::greeted(&worker).await,
         Client::listening(&worker).await,
     ];
-    assert_eq!(
-        text(does(&worker, "h__edit", "relist").await),
-        "listed anew"
-    );
+    assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
     for client in &mut clients {
-        client.receives_list_change().await;
+        client.is_told().await;
     }
     assert!(!offered(&worker));
     let tools = stage.upstreams.tools("h");
@@ -154,7 +94,7 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
     let approved = stage.upstreams.approve("h", "note", note.fingerprint);
     assert!(approved.await.unwrap());
     for client in &mut clients {
-        client.receives_list_change().await;
+        client.is_told().await;
     }
     assert!(offered(&worker));
 }
@@ -163,23 +103,23 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
 async fn clients_are_notified_of_lost_and_restored_servers() {
     let (stage, worker) = alone("plain").await;
     let mut clients = [
-        Client::with_handshake(&worker).await,
+        Client::greeted(&worker).await,
         Client::listening(&worker).await,
     ];
-    let server: i32 = text(does(&worker, "h__edit", "pid").await).parse().unwrap();
+    let server: i32 = text(act(&worker, "h__edit", "pid").await).parse().unwrap();
     kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
     until(|| !offered(&worker)).await;
     for client in &mut clients {
-        client.receives_list_change().await;
+        client.is_told().await;
     }
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
     for client in &mut clients {
-        client.receives_list_change().await;
+        client.is_told().await;
     }
     assert!(offered(&worker));
     stage.upstreams.shutdown().await;
     for client in &mut clients {
-        client.receives_list_change().await;
+        client.is_told().await;
     }
     assert!(!offered(&worker));
 }
@@ -190,18 +130,15 @@ async fn clients_without_access_to_a_server_get_no_notifications() {
     let other = stage
         .worker(Policy::new().deny("read:mcp").deny("write:mcp"))
         .await;
-    let mut theirs = Client::with_handshake(&worker).await;
-    let mut other = Client::with_handshake(&other).await;
-    assert_eq!(
-        text(does(&worker, "h__edit", "relist").await),
-        "listed anew"
-    );
-    theirs.receives_list_change().await;
-    other.has_no_notification().await;
+    let mut theirs = Client::greeted(&worker).await;
+    let mut other = Client::greeted(&other).await;
+    assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
+    theirs.is_told().await;
+    other.is_told_nothing().await;
 }
 
-/// A page that lists one more tool for each request.
-fn serve_page(mut link: ViewChannel) {
+/// Answers as a page that offers one tool more each time it is asked.
+fn acts(mut link: ViewChannel) {
     tokio::spawn(async move {
         let mut tools = Vec::new();
         let sender = link.sender();
@@ -222,13 +159,13 @@ fn serve_page(mut link: ViewChannel) {
 async fn clients_are_notified_of_app_tools() {
     let (_stage, worker) = alone("plain").await;
     let mut clients = [
-        Client::with_handshake(&worker).await,
+        Client::greeted(&worker).await,
         Client::listening(&worker).await,
     ];
     let spec = ViewSpec::new("page");
     let (view, link) = View::open(&worker, spec, DenyView).await.unwrap();
     let sender = link.sender();
-    serve_page(link);
+    acts(link);
     let app = json!({
         "appInfo": {"name": "page", "version": "1"},
         "appCapabilities": {"tools": {"listChanged": true}},
@@ -246,18 +183,18 @@ async fn clients_are_notified_of_app_tools() {
         of_page.count()
     };
     for client in &mut clients {
-        client.receives_list_change().await;
+        client.is_told().await;
     }
     assert_eq!(offered(), 1);
     let more = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     assert!(sender.send(more.to_string()).await);
     for client in &mut clients {
-        client.receives_list_change().await;
+        client.is_told().await;
     }
     assert_eq!(offered(), 2);
     view.close().await;
     for client in &mut clients {
-        client.receives_list_change().await;
+        client.is_told().await;
     }
     assert_eq!(offered(), 0);
 }

@@ -1,13 +1,21 @@
 //! Tests of OAuth sign-in to servers.
 
-use bailiwick::requests::{BoxFuture, ServerRequests, SignIn, SignInAnswer};
-use std::collections::HashMap;
-use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
-
-use bailiwick::audit::{Head, Record};
-use bailiwick::{AuditSink, Code, MemoryAudit, Policy, Runtime, Worker};
+use super::oauth_server::Behavior;
+use super::oauth_server::Echo;
+use super::oauth_server::OAuthServer;
+use super::oauth_server::parameters;
+use bailiwick::AuditSink;
+use bailiwick::Code;
+use bailiwick::MemoryAudit;
+use bailiwick::Policy;
+use bailiwick::Runtime;
+use bailiwick::Worker;
+use bailiwick::audit::Head;
+use bailiwick::audit::Record;
+use bailiwick::requests::BoxFuture;
+use bailiwick::requests::ServerRequests;
+use bailiwick::requests::SignIn;
+use bailiwick::requests::SignInAnswer;
 use bailiwick_mcp::upstream::LoopbackRedirect;
 use bailiwick_mcp::upstream::OAuth;
 use bailiwick_mcp::upstream::ServerSpec;
@@ -15,13 +23,24 @@ use bailiwick_mcp::upstream::ServerState;
 use bailiwick_mcp::upstream::SpecError;
 use bailiwick_mcp::upstream::TokenStore;
 use bailiwick_mcp::upstream::Upstreams;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use bailiwick_test_support::upstream::TestRuntime;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::code;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
+use serde_json::Value;
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-
-use super::oauth_server::{Behavior, Echo, OAuthServer, parameters};
-use super::support::{Stage, code, stage, text, yes};
 
 const LANDING: &str = "http://127.0.0.1:9/back";
 
@@ -106,15 +125,15 @@ async fn state(server: &OAuthServer, person: &Person) -> ServerState {
     upstreams.state("remote").unwrap()
 }
 
-async fn used(server: &OAuthServer, person: &Person) -> (Stage, Worker) {
+async fn used(server: &OAuthServer, person: &Person) -> (TestRuntime, Worker) {
     let upstreams = signed(server, OAuth::new(LANDING), person).await;
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
 
 /// The audit records of sign-ins.
-async fn words(stage: &Stage) -> Vec<Value> {
+async fn words(stage: &TestRuntime) -> Vec<Value> {
     let lines = stage.lines().await;
     let events = lines.into_iter().map(|line| line["event"].clone());
     let words = events.filter(|event| event["step"] == "signed_in");
@@ -640,7 +659,7 @@ async fn history_has_sign_ins() {
     for record in stage.audit.records() {
         writeln!(file, "{}", record.line()).unwrap();
     }
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_bailiwick"))
+    let output = std::process::Command::new(crate::PROGRAM)
         .args(["history", "--server", "remote"])
         .arg(file.path())
         .output();
@@ -908,7 +927,7 @@ async fn server_responses_are_not_logged() {
                 .requests(Person::willing());
             let upstreams = builder.start().await.unwrap();
             assert!(upstreams.reached("remote", ServerState::Ready).await);
-            let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+            let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
             let worker = stage.worker(Policy::new()).await;
             let failed = worker.call("remote__look", json!({})).await.unwrap_err();
             while echo == Echo::Headers && !server.seen().echoed.contains("event") {

@@ -6,10 +6,10 @@ use bailiwick::worker::CallProgress;
 use bailiwick::{
     Answer, Budget, Call, CallMeta, Code, Deferred, Policy, Scripted, Verb, Verdict, WorkerSpec,
 };
+use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text};
 use serde_json::json;
 
 use super::hostile_server::hostile;
-use super::support::{code, does, stage, started, text, yes};
 
 fn names(worker: &bailiwick::Worker) -> Vec<String> {
     worker
@@ -21,7 +21,7 @@ fn names(worker: &bailiwick::Worker) -> Vec<String> {
 
 #[tokio::test]
 async fn server_tools_need_configuration() {
-    let upstreams = started([hostile("h", "plain")]).await;
+    let upstreams = start([hostile("h", "plain")]).await;
     let (runtime, _grants) = bailiwick::Runtime::builder()
         .servers(&upstreams)
         .build()
@@ -40,8 +40,8 @@ async fn server_tools_need_configuration() {
 
 #[tokio::test]
 async fn child_can_get_a_single_server_tool() {
-    let upstreams = started([hostile("a", "plain"), hostile("b", "plain")]).await;
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let upstreams = start([hostile("a", "plain"), hostile("b", "plain")]).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let parent = stage.worker(Policy::new()).await;
     assert_eq!(names(&parent).len(), 12);
     let one = Policy::new().allow("write:mcp:a:edit");
@@ -92,8 +92,8 @@ async fn preview_support_follows_the_server() {
 
 #[tokio::test]
 async fn read_permission_does_not_allow_writes() {
-    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
-        builder.approver(yes().0)
+    let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| {
+        builder.approver(allow_once().0)
     })
     .await;
     let reader = stage.worker(Policy::new().read_only(true)).await;
@@ -112,8 +112,8 @@ async fn read_permission_does_not_allow_writes() {
 
 #[tokio::test]
 async fn questions_name_server_and_tool_and_steps_are_audited_once() {
-    let (approver, asked) = yes();
-    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+    let (approver, asked) = allow_once();
+    let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| {
         builder.approver(approver)
     })
     .await;
@@ -157,7 +157,7 @@ async fn questions_name_server_and_tool_and_steps_are_audited_once() {
 
 #[tokio::test]
 async fn denied_call_is_not_sent() {
-    let stage = stage(started([hostile("h", "plain")]).await, |builder| builder).await;
+    let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| builder).await;
     let worker = stage.worker(Policy::new()).await;
     let error = worker.call("h__edit", json!({})).await.unwrap_err();
     assert_eq!(error.code(), Code::ScopeRequired);
@@ -172,7 +172,7 @@ async fn denied_call_is_not_sent() {
 
 #[tokio::test]
 async fn explain_does_not_send_the_call() {
-    let stage = stage(started([hostile("h", "plain")]).await, |builder| builder).await;
+    let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| builder).await;
     let worker = stage.worker(Policy::new().ask("write:mcp:h")).await;
     let why = worker.explain(&Call::new("h__edit", json!({}))).unwrap();
     assert_eq!(why.len(), 1);
@@ -182,7 +182,7 @@ async fn explain_does_not_send_the_call() {
 
 #[tokio::test]
 async fn begun_call_waits_for_its_question() {
-    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+    let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| {
         builder.approver(bailiwick::Deferred)
     })
     .await;
@@ -206,12 +206,12 @@ async fn begun_call_waits_for_its_question() {
 
 #[tokio::test]
 async fn budgets_and_call_limits_apply() {
-    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+    let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| {
         let bounds = bailiwick::worker::Admission {
             calls: 1,
             ..bailiwick::worker::Admission::default()
         };
-        builder.approver(yes().0).admission(bounds)
+        builder.approver(allow_once().0).admission(bounds)
     })
     .await;
     let twice = Budget {
@@ -221,16 +221,16 @@ async fn budgets_and_call_limits_apply() {
     let worker = stage.worker(Policy::new().budget(twice)).await;
     let hanging = {
         let worker = worker.clone();
-        tokio::spawn(async move { does(&worker, "h__edit", "hang").await })
+        tokio::spawn(async move { act(&worker, "h__edit", "hang").await })
     };
     while worker.status().in_flight == 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(code(does(&worker, "h__edit", "").await), Code::Busy);
+    assert_eq!(code(act(&worker, "h__edit", "").await), Code::Busy);
     hanging.abort();
     assert!(hanging.await.unwrap_err().is_cancelled());
-    assert!(text(does(&worker, "h__edit", "").await).contains("edit"));
-    assert_eq!(code(does(&worker, "h__edit", "").await), Code::Budget);
+    assert!(text(act(&worker, "h__edit", "").await).contains("edit"));
+    assert_eq!(code(act(&worker, "h__edit", "").await), Code::Budget);
 }
 
 fn grant(pattern: &str) -> NewGrant {
@@ -245,10 +245,10 @@ fn grant(pattern: &str) -> NewGrant {
 #[tokio::test]
 async fn grant_does_not_apply_to_another_program_with_the_same_name() {
     for (same, expected) in [(true, Ok(())), (false, Err(Code::ScopeRequired))] {
-        let before = started([hostile("h", "plain")]).await;
+        let before = start([hostile("h", "plain")]).await;
         let label = before.label("h").unwrap().to_owned();
         let mode = if same { "plain" } else { "doubles" };
-        let stage = stage(started([hostile("h", mode)]).await, |builder| builder).await;
+        let stage = test_runtime(start([hostile("h", mode)]).await, |builder| builder).await;
         let worker = stage.worker(Policy::new()).await;
         let pattern = format!("write:mcp:{label}");
         stage.grants.grant(grant(&pattern)).await.unwrap();
@@ -259,8 +259,8 @@ async fn grant_does_not_apply_to_another_program_with_the_same_name() {
 
 #[tokio::test]
 async fn grant_by_name_applies_to_the_current_server_only() {
-    let upstreams = started([hostile("a", "plain"), hostile("b", "plain")]).await;
-    let stage = stage(upstreams, |builder| builder).await;
+    let upstreams = start([hostile("a", "plain"), hostile("b", "plain")]).await;
+    let stage = test_runtime(upstreams, |builder| builder).await;
     let worker = stage.worker(Policy::new()).await;
     let granted = async |tool: &str| worker.call(tool, json!({})).await.is_ok();
     assert!(!granted("a__edit").await);
@@ -282,7 +282,7 @@ async fn grant_by_name_applies_to_the_current_server_only() {
 
 #[tokio::test]
 async fn grant_for_an_unknown_name_is_rejected() {
-    let stage = stage(started([hostile("h", "schemas")]).await, |builder| builder).await;
+    let stage = test_runtime(start([hostile("h", "schemas")]).await, |builder| builder).await;
     for (pattern, named) in [
         ("write:mcp:g", "g"),
         ("write:mcp:g:edit", "g"),
@@ -310,8 +310,8 @@ async fn answer_by_name_applies_to_the_asked_server() {
             left_out: Vec::new(),
         })
     });
-    let upstreams = started([hostile("h", "plain")]).await;
-    let stage = stage(upstreams, |builder| builder.approver(approver)).await;
+    let upstreams = start([hostile("h", "plain")]).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(approver)).await;
     let worker = stage.worker(Policy::new()).await;
     assert!(worker.call("h__edit", json!({})).await.is_ok());
     let held = stage.grants.grants().await.unwrap().remove(0);
@@ -321,8 +321,8 @@ async fn answer_by_name_applies_to_the_asked_server() {
 
 #[tokio::test]
 async fn scopes_requested_by_a_server_are_attributed_and_sent_once() {
-    let (approver, asked) = yes();
-    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
+    let (approver, asked) = allow_once();
+    let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| {
         builder.approver(approver)
     })
     .await;
@@ -372,7 +372,10 @@ async fn scopes_requested_by_a_server_are_attributed_and_sent_once() {
 #[tokio::test]
 async fn configured_verb_overrides_tool_hints() {
     let spec = hostile("h", "plain").tool("note", Verb::Execute);
-    let stage = stage(started([spec]).await, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(start([spec]).await, |builder| {
+        builder.approver(allow_once().0)
+    })
+    .await;
     let worker = stage.worker(Policy::new().allow("read:mcp")).await;
     assert_eq!(
         code(worker.call("h__note", json!({})).await),
@@ -386,8 +389,8 @@ async fn configured_verb_overrides_tool_hints() {
 
 #[tokio::test]
 async fn call_may_be_denied_instead_of_asked() {
-    let stage = stage(started([hostile("h", "plain")]).await, |builder| {
-        builder.approver(yes().0)
+    let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| {
+        builder.approver(allow_once().0)
     })
     .await;
     let worker = stage.worker(Policy::new()).await;
@@ -404,8 +407,8 @@ async fn call_may_be_denied_instead_of_asked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_approval_allows_one_of_64_equal_server_calls() {
-    let upstreams = started([hostile("h", "plain")]).await;
-    let stage = stage(upstreams, |builder| builder.approver(Deferred)).await;
+    let upstreams = start([hostile("h", "plain")]).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(Deferred)).await;
     let worker = stage.worker(Policy::new()).await;
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..64 {

@@ -1,20 +1,32 @@
 //! Tests with an HTTP server that has sessions.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
+use axum::Json;
+use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::response::Response;
 use axum::routing::post;
-use axum::{Json, Router};
-use bailiwick::{Code, Policy};
-use bailiwick_mcp::upstream::{Bounds, ServerSpec, ServerState, Upstreams};
-use serde_json::{Value, json};
+use bailiwick::Code;
+use bailiwick::Policy;
+use bailiwick_mcp::upstream::Bounds;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_test_support::upstream::act;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::code;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use bailiwick_test_support::upstream::text;
+use serde_json::Value;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::Notify;
-
-use super::support::{code, does, stage, started, text, yes};
 
 /// What the server does where a session's stream is opened.
 #[derive(Clone, Copy, PartialEq)]
@@ -108,7 +120,7 @@ async fn answered(State(server): State<Server>, Json(asked): Json<Value>) -> Res
 async fn requests_wait_for_the_server_stream_if_it_has_one() {
     for (stream, early) in [(Stream::Late, false), (Stream::Never, true)] {
         let (server, spec) = Server::start(stream).await;
-        let upstreams = started([spec]).await;
+        let upstreams = start([spec]).await;
         assert_eq!(upstreams.state("h"), Some(ServerState::Ready));
         assert_eq!(server.early.load(Ordering::Relaxed), early);
     }
@@ -123,12 +135,12 @@ async fn oversized_response_fails_only_its_call() {
     };
     let upstreams = Upstreams::builder().server(spec).bounds(bounds);
     let upstreams = upstreams.start().await.unwrap();
-    let stage = stage(upstreams, |builder| builder.approver(yes().0)).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let worker = stage.worker(Policy::new()).await;
     for kind in ["plain", "event"] {
-        let short = text(does(&worker, "h__look", &format!("short {kind}")).await);
+        let short = text(act(&worker, "h__look", &format!("short {kind}")).await);
         assert_eq!(short.len(), 1_000, "{kind}");
-        let long = does(&worker, "h__look", &format!("long {kind}")).await;
+        let long = act(&worker, "h__look", &format!("long {kind}")).await;
         assert_eq!(code(long), Code::ServerGone, "{kind}");
         assert_eq!(
             stage.upstreams.state("h"),

@@ -1,16 +1,20 @@
 //! Tests of HTTPS servers.
 
-use std::net::SocketAddr;
-
+use super::oauth_server::Behavior;
+use super::oauth_server::OAuthServer;
 use axum::serve::Listener;
-use bailiwick_mcp::upstream::{ServerFailure, ServerSpec, ServerState, SpecError, Upstreams};
-use tokio::net::{TcpListener, TcpStream};
+use bailiwick_mcp::upstream::ServerFailure;
+use bailiwick_mcp::upstream::ServerSpec;
+use bailiwick_mcp::upstream::ServerState;
+use bailiwick_mcp::upstream::SpecError;
+use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_test_support::certificates;
+use bailiwick_test_support::upstream::start;
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-
-use super::certificates::certified;
-use super::oauth_server::{Behavior, OAuthServer};
-use super::support::started;
 
 struct Encrypted(TcpListener, TlsAcceptor);
 
@@ -35,7 +39,7 @@ impl Listener for Encrypted {
 
 /// An authority of its own: as PEM, and a server for `name` that it certified.
 async fn certified_server(name: &str) -> (String, OAuthServer) {
-    let (authority, acceptor) = certified(name);
+    let (authority, acceptor) = certificates::issue(name);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = OAuthServer::at(
@@ -53,7 +57,7 @@ async fn certified_server(name: &str) -> (String, OAuthServer) {
 
 /// How the server fares; one that is not connected failed for its certificate.
 async fn state(spec: ServerSpec) -> ServerState {
-    let upstreams = started([spec]).await;
+    let upstreams = start([spec]).await;
     let state = upstreams.state("remote").unwrap();
     let failure = upstreams.failure("remote");
     if state == ServerState::Ready {

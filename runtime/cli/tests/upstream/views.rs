@@ -1,23 +1,32 @@
 //! Tests of third-party views.
 
-use bailiwick::{Config, Policy, RuntimeBuilder, Worker};
-use bailiwick_mcp::view::{DenyView, View, ViewChannel, ViewSpec};
-use serde_json::{Value, json};
-
 use crate::hostile_server::hostile;
-use crate::support::{Stage, stage, started, yes};
+use bailiwick::Config;
+use bailiwick::Policy;
+use bailiwick::RuntimeBuilder;
+use bailiwick::Worker;
+use bailiwick_mcp::view::DenyView;
+use bailiwick_mcp::view::View;
+use bailiwick_mcp::view::ViewChannel;
+use bailiwick_mcp::view::ViewSpec;
+use bailiwick_test_support::upstream::TestRuntime;
+use bailiwick_test_support::upstream::allow_once;
+use bailiwick_test_support::upstream::start;
+use bailiwick_test_support::upstream::test_runtime;
+use serde_json::Value;
+use serde_json::json;
 
 /// Two servers of the same kind, and a worker that may use both; the person behind it, if there is one, allows what is asked.
-async fn two(person: bool) -> (Stage, Worker) {
-    let servers = started([hostile("h", "views"), hostile("other", "views")]).await;
+async fn two(person: bool) -> (TestRuntime, Worker) {
+    let servers = start([hostile("h", "views"), hostile("other", "views")]).await;
     let asking = |builder: RuntimeBuilder| {
         if person {
-            builder.approver(yes().0)
+            builder.approver(allow_once().0)
         } else {
             builder
         }
     };
-    let stage = stage(servers, asking).await;
+    let stage = test_runtime(servers, asking).await;
     let worker = stage.worker(Policy::new()).await;
     (stage, worker)
 }
@@ -29,7 +38,7 @@ async fn asked(link: &mut ViewChannel, method: &str, params: Value) -> Value {
 }
 
 /// A page of the server `h`.
-async fn page(stage: &Stage, worker: &Worker) -> (View, ViewChannel) {
+async fn page(stage: &TestRuntime, worker: &Worker) -> (View, ViewChannel) {
     let spec = ViewSpec::new("page").of_server(&stage.upstreams, "h");
     let (view, mut link) = View::open(worker, spec, DenyView).await.unwrap();
     asked(&mut link, "ui/initialize", json!({})).await;
@@ -101,8 +110,8 @@ async fn view_reads_follow_the_policy_and_are_audited() {
         (Policy::new().deny("read:mcp:h"), false),
         (Policy::new().ask("read:mcp:h"), false),
     ] {
-        let servers = started([hostile("h", "views")]).await;
-        let stage = stage(servers, |builder| {
+        let servers = start([hostile("h", "views")]).await;
+        let stage = test_runtime(servers, |builder| {
             let mut config = Config::new();
             config.allow = vec!["read:mcp".parse().unwrap()];
             builder.config(config)

@@ -12,8 +12,8 @@ use bailiwick::{Answer, Call, Code, Deferred, Policy, Question, Scripted, Verdic
 
 use serde_json::json;
 
-use super::tools::Target;
 use super::{Stage, at, stage};
+use bailiwick_test_support::tools::Target;
 
 /// An approver that records its questions and always returns `answer`.
 fn always(answer: Answer) -> (Scripted, Arc<Mutex<Vec<Question>>>) {

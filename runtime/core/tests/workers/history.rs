@@ -15,8 +15,8 @@ use bailiwick::{
 };
 use serde_json::{Value, json};
 
-use super::tools::{Said, Target};
 use super::{Stage, at, stage};
+use bailiwick_test_support::tools::{Said, Target};
 
 const DENIALS: [Code; 7] = [
     Code::ScopeRequired,

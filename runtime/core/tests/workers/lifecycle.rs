@@ -3,8 +3,9 @@
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
 use bailiwick::worker::{Admission, Revoked};
 use bailiwick::{Code, Policy, SpawnError, Worker, WorkerSpec};
+use bailiwick_test_support::cases;
 
-use super::{Board, Latch, Stage, at, rounds, stage, stage_with};
+use super::{Board, Latch, Stage, at, stage, stage_with};
 
 #[tokio::test]
 async fn revoking_a_worker_takes_its_subtree_along_and_nobody_else() {
@@ -185,7 +186,7 @@ async fn a_revocation_after_the_runtime_is_gone_waits_for_the_effect_that_began(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_effect_comes_after_a_raced_revoke_returned() {
-    for round in 0..rounds(200) {
+    for round in 0..cases(200) {
         let stage = stage(|builder| builder).await;
         let parent = stage.open().await;
         let worker = WorkerSpec::new("child").policy(Policy::new());

@@ -14,10 +14,8 @@ mod history;
 mod lifecycle;
 mod people;
 mod records;
-mod stage;
 mod stored_grants;
-mod tools;
 mod views;
 
-use stage::{Stage, at, rounds, stage, stage_with};
-use tools::{Board, Latch};
+use bailiwick_test_support::stage::{Stage, at, stage, stage_with};
+use bailiwick_test_support::tools::{Board, Latch};

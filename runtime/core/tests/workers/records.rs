@@ -22,8 +22,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::tools::{Said, Target, said};
 use super::{Board, Latch, Stage, at, stage, stage_with};
+use bailiwick_test_support::tools::{Said, Target, said};
 
 /// Stores records in memory, or fails on request.
 struct Failing {

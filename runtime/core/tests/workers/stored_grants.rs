@@ -26,8 +26,8 @@ use bailiwick::{
 };
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::tools::Latch;
 use super::{Stage, at, stage};
+use bailiwick_test_support::tools::Latch;
 
 /// Maximum duration of a revocation that does not wait.
 const PATIENCE: Duration = Duration::from_secs(30);

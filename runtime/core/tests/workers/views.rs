@@ -7,8 +7,8 @@ use bailiwick::{
 };
 use serde_json::json;
 
-use super::tools::{Board, Peek, Post, Target};
 use super::{at, stage};
+use bailiwick_test_support::tools::{Board, Peek, Post, Target};
 
 async fn code(worker: &Worker, tool: &str, origin: Origin) -> Option<Code> {
     let meta = CallMeta {

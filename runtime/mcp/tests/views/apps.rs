@@ -1,19 +1,41 @@
 //! Tests of well-behaved apps.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
-
+use super::at;
+use super::guest::Host;
+use super::guest::PATIENCE;
+use super::guest::apps;
+use super::guest::echo;
+use super::guest::listed;
+use super::guest::names;
+use super::guest::offered;
+use super::guest::offering;
+use super::guest::opened;
+use super::guest::quick;
+use super::guest::says;
+use super::guest::tool;
+use super::guest::until;
+use super::guest::worker;
+use super::guest::yes;
+use bailiwick::Answer;
+use bailiwick::Code;
+use bailiwick::Origin;
+use bailiwick::Policy;
+use bailiwick::Scripted;
 use bailiwick::permission::Lifetime;
-use bailiwick::{Answer, Code, Origin, Policy, Scripted};
-use bailiwick_mcp::view::{DenyView, View, ViewError, ViewEvent, ViewSpec, ViewState};
-use serde_json::{Value, json};
-
-use super::guest::{
-    Host, PATIENCE, apps, echo, listed, names, offered, offering, opened, quick, says, tool, until,
-    worker, yes,
-};
-use super::{at, rounds};
+use bailiwick_mcp::view::DenyView;
+use bailiwick_mcp::view::View;
+use bailiwick_mcp::view::ViewError;
+use bailiwick_mcp::view::ViewEvent;
+use bailiwick_mcp::view::ViewSpec;
+use bailiwick_mcp::view::ViewState;
+use bailiwick_test_support::cases;
+use serde_json::Value;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 #[tokio::test]
 async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
@@ -116,7 +138,7 @@ async fn two_views_of_one_app_are_two() {
 async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
-    for _ in 0..rounds(50) {
+    for _ in 0..cases(50) {
         let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
         let once = |is: fn(&View) -> bool| {
             let (view, worker) = (view.clone(), worker.clone());

@@ -8,9 +8,5 @@
 mod apps;
 mod apps_hostile;
 mod guest;
-#[path = "../../../core/tests/workers/stage.rs"]
-mod stage;
-#[path = "../../../core/tests/workers/tools.rs"]
-mod tools;
 
-use stage::{Stage, at, rounds, stage};
+use bailiwick_test_support::stage::{Stage, at, stage};

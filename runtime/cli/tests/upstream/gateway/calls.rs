@@ -1,12 +1,15 @@
 //! Tests of calls of third-party tools.
 
+use super::client::Workspace;
+use super::client::hostile;
+use super::client::list;
+use bailiwick_test_support::server::Server;
+use bailiwick_test_support::server::text;
 use serde_json::json;
-
-use super::client::{Client, Workspace, hostile, text_of};
 
 /// The server repeats what it is sent.
 #[track_caller]
-fn answers(client: &mut Client, server: &str) {
+fn answers(client: &mut Server, server: &str) {
     let result = client.text(&format!("{server}__note"), json!({"a": 7}));
     assert!(result.contains(r#""arguments":{"a":7}"#), "{result}");
 }
@@ -15,21 +18,21 @@ fn answers(client: &mut Client, server: &str) {
 fn without_a_root_only_server_tools_are_offered() {
     let workspace = Workspace::new(&json!({"mcpServers": {"notes": hostile(&["plain"])}}));
     let mut client = workspace.client(&[]);
-    let names = client.names("tools", "name");
+    let names = list(&mut client, "tools", "name");
     assert!(names.contains(&"notes__note".to_owned()), "{names:?}");
     assert!(
         names.iter().all(|name| name.starts_with("notes__")),
         "{names:?}"
     );
     assert!(
-        client.greeting["instructions"]
+        client.initialized["instructions"]
             .as_str()
             .unwrap()
             .contains("`notes`")
     );
     std::fs::create_dir(workspace.path("repo")).unwrap();
     let mut both = workspace.client(&["repo"]);
-    let names = both.names("tools", "name");
+    let names = list(&mut both, "tools", "name");
     let has = |name: &str| names.iter().any(|it| it == name);
     assert!(has("notes__note") && has("read_file"), "{names:?}");
 }
@@ -81,13 +84,16 @@ fn server_that_fails_to_start_is_reported_and_others_are_offered() {
     let servers = json!({"gone": {"command": "/nonexistent"}, "notes": hostile(&["plain"])});
     let workspace = Workspace::new(&json!({ "servers": servers }));
     let mut client = workspace.client(&["--allow", "read:mcp"]);
-    let instructions = client.greeting["instructions"].as_str().unwrap().to_owned();
+    let instructions = client.initialized["instructions"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(
         instructions.contains("Not available now: `gone`"),
         "{instructions}"
     );
     answers(&mut client, "notes");
-    let stderr = client.end();
+    let stderr = client.end().1;
     assert!(
         stderr.contains("the server `gone` is not available: it cannot be started"),
         "{stderr}"
@@ -100,10 +106,10 @@ fn results_always_have_text_and_keep_structured_content() {
     let mut client = workspace.client(&["--allow", "read:mcp", "--allow", "write:mcp"]);
     let text_only = client.call("h__note", json!({}));
     assert_eq!(text_only.get("structuredContent"), None, "{text_only}");
-    assert!(text_of(&text_only).contains("note"), "{text_only}");
+    assert!(text(&text_only).contains("note"), "{text_only}");
     let structured_only = client.call("h__counted", json!({"n": 7}));
     assert_eq!(structured_only["structuredContent"], json!({"n": 7}));
-    assert_eq!(text_of(&structured_only), r#"{"n":7}"#);
+    assert_eq!(text(&structured_only), r#"{"n":7}"#);
 }
 
 #[test]
@@ -114,7 +120,7 @@ fn server_requests_reach_the_client_of_the_program() {
     let params = json!({"mode": "form", "message": "Who?", "requestedSchema": schema});
     let arguments = json!({"do": "ask", "method": "elicitation/create", "params": params});
     let call = json!({"name": "notes__edit", "arguments": arguments});
-    let mut client = workspace.client_with(&allow, &[], json!({"elicitation": {}}));
+    let mut client = workspace.client_with(&allow, &[], &json!({"elicitation": {}}));
     client.send(&json!({"jsonrpc": "2.0", "id": "call", "method": "tools/call", "params": call}));
     let asked = loop {
         let message = client.receive();
@@ -134,7 +140,7 @@ fn server_requests_reach_the_client_of_the_program() {
             break message;
         }
     };
-    assert!(text_of(&response["result"]).contains("Ada"), "{response}");
+    assert!(text(&response["result"]).contains("Ada"), "{response}");
     let mut plain = workspace.client(&allow);
     let refused = plain.text("notes__edit", arguments);
     assert!(

@@ -1,10 +1,11 @@
 //! Tests of third-party resources and prompts.
 
+use super::client::Workspace;
+use super::client::list;
+use bailiwick_test_support::server::Server;
+use serde_json::Value;
+use serde_json::json;
 use std::path::Path;
-
-use serde_json::{Value, json};
-
-use super::client::{Client, Workspace};
 
 const GUIDE: &str = "mcp+docs+doc://guide";
 
@@ -14,7 +15,7 @@ fn workspace() -> Workspace {
     Workspace::new(&json!({"mcpServers": {"docs": entry}}))
 }
 
-fn read(client: &mut Client, uri: &str) -> Value {
+fn read(client: &mut Server, uri: &str) -> Value {
     client.request("resources/read", json!({"uri": uri}))
 }
 
@@ -22,8 +23,8 @@ fn read(client: &mut Client, uri: &str) -> Value {
 fn resources_and_templates_of_servers_are_listed_and_read() {
     let workspace = workspace();
     let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
-    assert!(client.names("resources", "uri").contains(&GUIDE.to_owned()));
-    let templates = client.names("resources/templates", "uriTemplate");
+    assert!(list(&mut client, "resources", "uri").contains(&GUIDE.to_owned()));
+    let templates = list(&mut client, "resources/templates", "uriTemplate");
     assert!(
         templates.contains(&"mcp+docs+doc://page/{number}".to_owned()),
         "{templates:?}"
@@ -67,7 +68,7 @@ fn policy_applies_to_server_resources() {
 
     let denied = "read:mcp:docs:resources/read:doc%3A//guide";
     let mut client = workspace.client(&["--allow", "read:mcp:docs", "--deny-scopes", denied]);
-    let uris = client.names("resources", "uri");
+    let uris = list(&mut client, "resources", "uri");
     assert!(!uris.contains(&GUIDE.to_owned()), "{uris:?}");
     assert_eq!(
         read(&mut client, GUIDE)["error"]["data"]["code"],
@@ -132,12 +133,12 @@ fn client_is_notified_of_changed_resource_and_prompt_lists() {
     let workspace = workspace();
     let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
     let before = (
-        client.names("resources", "uri").len(),
-        client.names("prompts", "name").len(),
+        list(&mut client, "resources", "uri").len(),
+        list(&mut client, "prompts", "name").len(),
     );
     client.text("docs__publish", json!({}));
     let is_notified =
-        |client: &Client, method: &str| client.others.iter().any(|it| it["method"] == method);
+        |client: &Server, method: &str| client.others.iter().any(|it| it["method"] == method);
     while !(is_notified(&client, "notifications/resources/list_changed")
         && is_notified(&client, "notifications/prompts/list_changed"))
     {
@@ -145,8 +146,8 @@ fn client_is_notified_of_changed_resource_and_prompt_lists() {
         client.others.push(message);
     }
     let after = (
-        client.names("resources", "uri"),
-        client.names("prompts", "name"),
+        list(&mut client, "resources", "uri"),
+        list(&mut client, "prompts", "name"),
     );
     assert_eq!(
         (after.0.len(), after.1.len()),
@@ -178,7 +179,7 @@ fn request_policy_narrows_server_lists_and_reads() {
     assert!(read["result"]["contents"][0]["text"].is_string(), "{read}");
 }
 
-fn completed(client: &mut Client, reference: Value) -> Value {
+fn completed(client: &mut Server, reference: Value) -> Value {
     let params = json!({
         "ref": reference, "argument": {"name": "what", "value": "4"}, "context": {"arguments": {"a": "b"}},
     });
@@ -216,7 +217,7 @@ fn arguments_of_prompts_and_templates_are_completed_by_their_server() {
 fn subscriptions_are_offered_for_files_only() {
     let workspace = workspace();
     let mut client = workspace.client(&["--allow", "read:mcp:docs"]);
-    let offered = &client.greeting["capabilities"]["resources"];
+    let offered = &client.initialized["capabilities"]["resources"];
     assert_eq!(*offered, json!({"listChanged": true}));
     let refused = client.request("resources/subscribe", json!({"uri": GUIDE}));
     let why = refused["error"]["message"].as_str().unwrap();
@@ -224,7 +225,7 @@ fn subscriptions_are_offered_for_files_only() {
     std::fs::create_dir(workspace.path("repo")).unwrap();
     std::fs::write(workspace.path("repo/a.txt"), "a").unwrap();
     let mut both = workspace.client(&["repo"]);
-    let offered = &both.greeting["capabilities"]["resources"];
+    let offered = &both.initialized["capabilities"]["resources"];
     assert_eq!(*offered, json!({"subscribe": true, "listChanged": true}));
     let file = workspace.path("repo/a.txt").canonicalize().unwrap();
     let uri = format!("file://{}", file.display());

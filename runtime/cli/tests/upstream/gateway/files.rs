@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::client::{Workspace, hostile};
+use super::client::{Workspace, hostile, list};
 
 #[test]
 fn invalid_entries_are_named_with_the_reason() {
@@ -14,25 +14,25 @@ fn invalid_entries_are_named_with_the_reason() {
     });
     let workspace = Workspace::new(&json!({ "servers": servers }));
     let mut client = workspace.client(&[]);
-    let names = client.names("tools", "name");
+    let names = list(&mut client, "tools", "name");
     assert!(
         names.iter().all(|name| name.starts_with("notes__")),
         "{names:?}"
     );
-    let stderr = client.end();
+    let said = client.end().1;
     let hint = "the server `asks` is not used: the input `api-key` has no value, which /servers/asks/env/KEY names; set the \
                 variable `BAILIWICK_INPUT_API_KEY`";
-    assert!(stderr.contains(hint), "{stderr}");
+    assert!(said.contains(hint), "{said}");
     assert!(
-        stderr.contains("the server `old` is not used") && stderr.contains("HTTP+SSE"),
-        "{stderr}"
+        said.contains("the server `old` is not used") && said.contains("HTTP+SSE"),
+        "{said}"
     );
-    assert!(!stderr.contains("`off`"), "{stderr}");
+    assert!(!said.contains("`off`"), "{said}");
     let with = [("BAILIWICK_INPUT_API_KEY", "secret")];
-    let mut client = workspace.client_with(&[], &with, json!({}));
-    let names = client.names("tools", "name");
+    let mut client = workspace.client_with(&[], &with, &json!({}));
+    let names = list(&mut client, "tools", "name");
     assert!(names.contains(&"asks__note".to_owned()), "{names:?}");
-    assert!(!client.end().contains("secret"));
+    assert!(!client.end().1.contains("secret"));
 }
 
 #[test]
@@ -44,9 +44,9 @@ fn unreadable_servers_file_is_an_error() {
     ] {
         workspace.write("bad.json", text);
         let ended = workspace.run(&["serve", "--servers", "bad.json"], &[]);
-        let stderr = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(expected), "{stderr}");
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
     }
 }
 
@@ -75,22 +75,22 @@ fn shown_note(workspace: &Workspace) -> serde_json::Value {
 fn changed_tool_is_withheld_until_approval() {
     let workspace = with_changing_server();
     let offered = |name: &str| {
-        let names = workspace.client(&[]).names("tools", "name");
+        let names = list(&mut workspace.client(&[]), "tools", "name");
         names.iter().any(|it| it == name)
     };
     assert!(offered("notes__note"));
     workspace.write("changes", "description");
     let mut client = workspace.client(&[]);
-    let names = client.names("tools", "name");
+    let names = list(&mut client, "tools", "name");
     assert!(
         !names.contains(&"notes__note".to_owned()) && names.contains(&"notes__edit".to_owned())
     );
-    let stderr = client.end();
+    let said = client.end().1;
     assert!(
-        stderr.contains("the tool `note` of the server `notes` is withheld: it changed"),
-        "{stderr}"
+        said.contains("the tool `note` of the server `notes` is withheld: it changed"),
+        "{said}"
     );
-    assert!(stderr.contains("bailiwick servers"), "{stderr}");
+    assert!(said.contains("bailiwick servers"), "{said}");
 
     let line = shown_note(&workspace);
     assert_eq!(line["offered"], false);
@@ -120,10 +120,10 @@ fn changed_tool_is_withheld_until_approval() {
 fn approved_tool_is_offered_at_once() {
     let workspace = with_changing_server();
     let note = "notes__note".to_owned();
-    assert!(workspace.client(&[]).names("tools", "name").contains(&note));
+    assert!(list(&mut workspace.client(&[]), "tools", "name").contains(&note));
     workspace.write("changes", "description");
     let mut client = workspace.client(&["--allow", "read:mcp:notes"]);
-    assert!(!client.names("tools", "name").contains(&note));
+    assert!(!list(&mut client, "tools", "name").contains(&note));
     let call = json!({"name": note, "arguments": {}});
     let refused = client.request("tools/call", call.clone());
     assert!(refused.get("error").is_some(), "{refused}");
@@ -140,7 +140,7 @@ fn approved_tool_is_offered_at_once() {
         let message = client.receive();
         client.others.push(message);
     }
-    assert!(client.names("tools", "name").contains(&note));
+    assert!(list(&mut client, "tools", "name").contains(&note));
     let answered = client.result("tools/call", call);
     assert_eq!(answered["isError"], false, "{answered}");
 }
@@ -221,23 +221,15 @@ fn root_that_contains_the_pin_store_is_rejected() {
     for root in ["state", "state/bailiwick"] {
         std::fs::create_dir_all(workspace.path("state/bailiwick")).unwrap();
         let ended = workspace.run(&["serve", "--servers", "mcp.json", root], &[]);
-        let stderr = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{stderr}");
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{said}");
         assert!(
-            stderr.contains("it contains") && stderr.contains("--pins"),
-            "{stderr}"
+            said.contains("it contains") && said.contains("--pins"),
+            "{said}"
         );
     }
     let mut other = workspace.client(&["repo"]);
-    assert!(
-        other
-            .names("tools", "name")
-            .contains(&"read_file".to_owned())
-    );
+    assert!(list(&mut other, "tools", "name").contains(&"read_file".to_owned()));
     let mut elsewhere = workspace.client(&["--pins", "pins", "state"]);
-    assert!(
-        elsewhere
-            .names("tools", "name")
-            .contains(&"read_file".to_owned())
-    );
+    assert!(list(&mut elsewhere, "tools", "name").contains(&"read_file".to_owned()));
 }

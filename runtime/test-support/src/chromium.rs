@@ -14,7 +14,7 @@ const NAMES: [&str; 4] = [
 ///
 /// # Panics
 /// If there is none.
-pub(crate) fn find() -> PathBuf {
+pub fn find() -> PathBuf {
     if let Some(program) = std::env::var_os("BAILIWICK_CHROMIUM").map(PathBuf::from) {
         assert!(
             program.is_file(),

@@ -5,21 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-#[path = "chromium.rs"]
-pub(crate) mod chromium;
-#[path = "node.rs"]
-pub(crate) mod node;
+use crate::{chromium, npm};
 
 /// Installs the npm packages and returns the directory `ui-assets/web`.
 ///
 /// # Panics
 /// If they cannot be installed.
-pub(crate) fn web() -> PathBuf {
+pub fn web() -> PathBuf {
     static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let web = here.ancestors().map(|folder| folder.join("ui-assets/web"));
-    let web = web.into_iter().find(|folder| folder.is_dir()).unwrap();
-    let installed = INSTALLED.get_or_init(|| node::install(&web, "web"));
+    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui-assets/web");
+    let installed = INSTALLED.get_or_init(|| npm::install(&web, "web"));
     installed.as_ref().unwrap();
     web
 }
@@ -30,7 +25,7 @@ pub(crate) fn web() -> PathBuf {
 /// # Panics
 /// If a script fails.
 #[track_caller]
-pub(crate) fn run(scripts: &[&str], variables: &[(&str, &OsStr)]) {
+pub fn run(scripts: &[&str], variables: &[(&str, &OsStr)]) {
     let output = Command::new("npx")
         .args(["playwright", "test"])
         .args(scripts)

@@ -1,12 +1,9 @@
-//! Calls of every tool.
+//! Calls of every file tool.
 
 use serde_json::{Value, json};
 
-/// The program under test.
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
-
-/// Its tools by name.
-pub(crate) const TOOLS: [&str; 12] = [
+/// The names of the file tools.
+pub const TOOLS: [&str; 12] = [
     "copy",
     "delete",
     "edit_file",
@@ -22,7 +19,7 @@ pub(crate) const TOOLS: [&str; 12] = [
 ];
 
 /// Calls of every tool, some of which fail and some of which are previews.
-pub(crate) fn calls() -> Value {
+pub fn calls() -> Value {
     let call = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments, "fails": false, "preview": false});
     let fails = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments, "fails": true, "preview": false});
     let preview = |tool: &str, arguments: Value| json!({"tool": tool, "arguments": arguments, "fails": false, "preview": true});

@@ -1,4 +1,4 @@
-//! Certificates for tests.
+//! Certificates for TLS servers.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// A certificate authority as PEM, and TLS with a certificate for `name` that it issued.
-pub(crate) fn certified(name: &str) -> (String, TlsAcceptor) {
+/// A new certificate authority as PEM, and a TLS acceptor with a certificate for `name` that it issued.
+pub fn issue(name: &str) -> (String, TlsAcceptor) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Target {
-    pub(crate) path: String,
+pub struct Target {
+    pub path: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Said {
-    pub(crate) path: String,
+pub struct Said {
+    pub path: String,
 }
 
 fn reading(args: &Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
@@ -31,7 +31,7 @@ fn reading(args: &Target, names: &Namespace) -> Result<Prepared<VirtualPath>, Ca
     })
 }
 
-pub(crate) fn said(path: &VirtualPath) -> Reply {
+pub fn said(path: &VirtualPath) -> Reply {
     Reply::text(
         path.as_str(),
         Said {
@@ -41,7 +41,7 @@ pub(crate) fn said(path: &VirtualPath) -> Reply {
 }
 
 /// Replies at once, on the worker's own task.
-pub(crate) struct Echo;
+pub struct Echo;
 
 impl ReadTool for Echo {
     type Args = Target;
@@ -67,12 +67,12 @@ impl ReadTool for Echo {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Targets {
-    pub(crate) paths: Vec<String>,
+pub struct Targets {
+    pub paths: Vec<String>,
 }
 
 /// Reads several paths, and returns the first.
-pub(crate) struct Gather;
+pub struct Gather;
 
 impl ReadTool for Gather {
     type Args = Targets;
@@ -105,7 +105,7 @@ impl ReadTool for Gather {
 }
 
 /// A tool for views only.
-pub(crate) struct Peek;
+pub struct Peek;
 
 impl ReadTool for Peek {
     type Args = Target;
@@ -126,7 +126,7 @@ impl ReadTool for Peek {
 }
 
 /// Panics on the worker's task or on a pool thread, as the path says.
-pub(crate) struct Panics;
+pub struct Panics;
 
 impl ReadTool for Panics {
     type Args = Target;
@@ -154,28 +154,28 @@ impl ReadTool for Panics {
 
 /// A latch that blocks callers until it is opened.
 #[derive(Clone, Default)]
-pub(crate) struct Latch(Arc<(Mutex<(usize, bool)>, Condvar)>);
+pub struct Latch(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
 impl Latch {
-    pub(crate) fn wait(&self) {
+    pub fn wait(&self) {
         let mut state = self.0.0.lock().unwrap();
         state.0 += 1;
         self.0.1.notify_all();
         drop(self.0.1.wait_while(state, |(_, open)| !*open).unwrap());
     }
 
-    pub(crate) fn open(&self) {
+    pub fn open(&self) {
         self.0.0.lock().unwrap().1 = true;
         self.0.1.notify_all();
     }
 
     /// How many callers arrived so far.
-    pub(crate) fn arrived(&self) -> usize {
+    pub fn arrived(&self) -> usize {
         self.0.0.lock().unwrap().0
     }
 
     /// Waits until `count` callers have arrived.
-    pub(crate) async fn wait_for(&self, count: usize) {
+    pub async fn wait_for(&self, count: usize) {
         let latch = self.clone();
         let waiting = move || {
             drop(
@@ -191,7 +191,7 @@ impl Latch {
 }
 
 /// Hangs, as a read of a dead mount does: it sees no checkpoint.
-pub(crate) struct Hangs(pub Latch);
+pub struct Hangs(pub Latch);
 
 impl ReadTool for Hangs {
     type Args = Target;
@@ -214,22 +214,22 @@ impl ReadTool for Hangs {
 
 /// What `post` wrote, and how often it was planned and applied.
 #[derive(Clone, Default)]
-pub(crate) struct Board {
-    pub(crate) posted: Arc<Mutex<Vec<String>>>,
-    pub(crate) planned: Arc<AtomicUsize>,
+pub struct Board {
+    pub posted: Arc<Mutex<Vec<String>>>,
+    pub planned: Arc<AtomicUsize>,
     /// Latches before and after the effect begins.
-    pub(crate) before: Option<Latch>,
-    pub(crate) within: Option<Latch>,
+    pub before: Option<Latch>,
+    pub within: Option<Latch>,
 }
 
 impl Board {
-    pub(crate) fn posted(&self) -> Vec<String> {
+    pub fn posted(&self) -> Vec<String> {
         self.posted.lock().unwrap().clone()
     }
 }
 
 /// Writes a path on a board.
-pub(crate) struct Post(pub Board);
+pub struct Post(pub Board);
 
 impl WriteTool for Post {
     type Args = Target;
@@ -299,7 +299,7 @@ impl WriteTool for Post {
 }
 
 /// Finds that `/r/above`, which none of its needs names, is a link to `/r/secret`.
-pub(crate) struct Strays(pub(crate) Board);
+pub struct Strays(pub Board);
 
 impl WriteTool for Strays {
     type Args = Target;

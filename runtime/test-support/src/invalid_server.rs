@@ -1,30 +1,22 @@
 //! An MCP server over stdio that fails every check. Its tool `exit` ends it.
-#![expect(
-    clippy::indexing_slicing,
-    reason = "a message that lacks a member fails the test"
-)]
 
-use std::fs::OpenOptions;
 use std::io::Write;
 
 use serde_json::{Value, json};
 
-/// What is a test otherwise is the server; what the test harness prints stays out of its output, which is descriptor 3.
-const START: &str = r#"WRONG_SERVER=1 exec "$0" --exact wrong::serve --nocapture 3>&1 >/dev/null"#;
+use crate::embedded_server;
 
-/// The command that starts it, which is this very program.
-pub(crate) fn wrong() -> [String; 4] {
-    let program = std::env::current_exe().unwrap();
-    ["sh", "-c", START, program.to_str().unwrap()].map(ToOwned::to_owned)
+/// The command that starts the server in the test `test` of this executable, which calls [`serve`].
+pub fn command(test: &'static str) -> Vec<&'static str> {
+    embedded_server::command(test, &[])
 }
 
-#[test]
-fn serve() {
-    if std::env::var_os("WRONG_SERVER").is_none() {
+/// Serves and exits, if this process was started by [`command`].
+pub fn serve() {
+    if embedded_server::arguments().is_none() {
         return;
     }
-    let output = OpenOptions::new().write(true).open("/proc/self/fd/3");
-    let mut output = output.unwrap();
+    let mut output = embedded_server::output();
     let mut calls = 0;
     for line in std::io::stdin().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
@@ -36,7 +28,7 @@ fn serve() {
         };
         writeln!(output, "{line}").unwrap();
     }
-    // A server that stays though its client is gone.
+    // With `STAY`, the server outlives its client.
     if std::env::var("STAY").is_ok_and(|stay| !stay.is_empty()) {
         std::thread::sleep(std::time::Duration::from_secs(600));
     }

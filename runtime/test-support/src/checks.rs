@@ -1,9 +1,9 @@
-//! Expected outcomes of the checks.
+//! Outcomes of `bailiwick check`.
 
 use std::collections::BTreeMap;
 
-/// How each check ended, and its detail.
-pub(crate) type Checks = BTreeMap<String, (String, String)>;
+/// The outcome and the detail of each check.
+pub type Checks = BTreeMap<String, (String, String)>;
 
 const ALL: [&str; 15] = [
     "apps",
@@ -23,17 +23,15 @@ const ALL: [&str; 15] = [
     "wire.form",
 ];
 
-/// Every check, all with the same outcome but those that are named.
-pub(crate) fn expected<'a>(
-    most: &'a str,
-    except: &[(&'a str, &'a str)],
-) -> BTreeMap<&'a str, &'a str> {
+/// The outcome `most` for every check except those in `except`.
+pub fn expected<'a>(most: &'a str, except: &[(&'a str, &'a str)]) -> BTreeMap<&'a str, &'a str> {
     let mut all: BTreeMap<&str, &str> = ALL.into_iter().map(|check| (check, most)).collect();
     all.extend(except.iter().copied());
     all
 }
 
-pub(crate) fn outcomes(checks: &Checks) -> BTreeMap<&str, &str> {
+/// The outcome of each check.
+pub fn outcomes(checks: &Checks) -> BTreeMap<&str, &str> {
     let outcomes = checks.iter();
     outcomes
         .map(|(check, (outcome, _))| (check.as_str(), outcome.as_str()))

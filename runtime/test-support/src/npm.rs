@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::Command;
 
 /// Installs the packages that the lock file in `folder` names, and links `node_modules` in `folder` to them. They stay
-/// in `name` below the target folder until the lock file changes. Other processes that need them wait.
+/// in `tmp/name` of the target folder until the lock file changes. Other processes that need them wait.
 ///
 /// # Errors
 /// A message with the output of npm.
-pub(crate) fn install(folder: &Path, name: &str) -> Result<(), String> {
-    let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+pub fn install(folder: &Path, name: &str) -> Result<(), String> {
+    let packages = crate::target_tmp().join(name);
     let failed = |error: std::io::Error| format!("cannot install {}: {error}", packages.display());
     fs::create_dir_all(&packages).map_err(failed)?;
     let lock = File::create(packages.join(".lock")).map_err(failed)?;

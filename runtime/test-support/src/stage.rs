@@ -1,24 +1,24 @@
 //! A runtime for tests, with its tools and its audit.
 
-use super::tools::{Board, Echo, Gather, Hangs, Latch, Panics, Peek, Post, Strays};
+use crate::tools::{Board, Echo, Gather, Hangs, Latch, Panics, Peek, Post, Strays};
 use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
 use serde_json::{Value, json};
 
 /// A runtime over one empty root `/r`, its board, its latch and its audit.
-pub(super) struct Stage {
-    pub(super) runtime: Runtime,
-    pub(super) grants: bailiwick::GrantAuthority,
-    pub(super) board: Board,
-    pub(super) latch: Latch,
-    pub(super) audit: MemoryAudit,
+pub struct Stage {
+    pub runtime: Runtime,
+    pub grants: bailiwick::GrantAuthority,
+    pub board: Board,
+    pub latch: Latch,
+    pub audit: MemoryAudit,
     _root: tempfile::TempDir,
 }
 
-pub(super) async fn stage(configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Stage {
+pub async fn stage(configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Stage {
     stage_with(Board::default(), configure).await
 }
 
-pub(super) async fn stage_with(
+pub async fn stage_with(
     board: Board,
     configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
 ) -> Stage {
@@ -50,11 +50,11 @@ pub(super) async fn stage_with(
 
 impl Stage {
     /// A worker that may do everything in the root.
-    pub(super) async fn open(&self) -> Worker {
+    pub async fn open(&self) -> Worker {
         self.worker(Policy::new()).await
     }
 
-    pub(super) async fn worker(&self, policy: Policy) -> Worker {
+    pub async fn worker(&self, policy: Policy) -> Worker {
         self.runtime
             .spawn(WorkerSpec::new("main").policy(policy))
             .await
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     /// The text at `pointer` of every `step` in the audit so far.
-    pub(super) async fn texts(&self, step: &str, pointer: &str) -> Vec<Option<String>> {
+    pub async fn texts(&self, step: &str, pointer: &str) -> Vec<Option<String>> {
         self.runtime.flush_audit().await.unwrap();
         let lines = self.audit.records().into_iter();
         let lines = lines.map(|record| serde_json::from_str::<Value>(record.line()).unwrap());
@@ -73,7 +73,7 @@ impl Stage {
     }
 
     /// The steps of the audit so far, as `step` or `step CODE`.
-    pub(super) async fn steps(&self) -> Vec<String> {
+    pub async fn steps(&self) -> Vec<String> {
         self.runtime.flush_audit().await.unwrap();
         let steps = self.audit.records().into_iter().map(|record| {
             let line: Value = serde_json::from_str(record.line()).unwrap();
@@ -85,12 +85,7 @@ impl Stage {
     }
 }
 
-/// How often a race is run.
-pub(super) fn rounds(default: u32) -> u32 {
-    let asked = std::env::var("BAILIWICK_CASES").ok();
-    asked.map_or(default, |rounds| rounds.parse().unwrap())
-}
-
-pub(super) fn at(path: &str) -> Value {
+/// The arguments of a call with a path.
+pub fn at(path: &str) -> Value {
     json!({ "path": path })
 }
