@@ -12,7 +12,7 @@ use crate::supervisor::{Core, Revoked, SpawnError};
 use crate::upstream::Upstreams;
 use crate::worker::{Worker, WorkerSpec};
 
-pub use builder::{BuildError, RuntimeBuilder};
+pub use builder::{BuildError, BuildFault, RuntimeBuilder};
 
 /// State shared by the handles of one runtime. Dropping the last handle revokes all authority.
 #[derive(Debug)]

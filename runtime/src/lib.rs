@@ -131,7 +131,7 @@ pub use config::{Config, ConfigError, RootConfig};
 pub use effect::{Change, Content, Outcome, Output, Plan, Preview, Reply};
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive, listed};
-pub use host::{BuildError, Runtime, RuntimeBuilder};
+pub use host::{BuildError, BuildFault, Runtime, RuntimeBuilder};
 pub use id::{GrantId, WorkerId};
 pub use path::{PathError, VirtualPath};
 pub use permission::{

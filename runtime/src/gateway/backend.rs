@@ -368,9 +368,10 @@ fn configuration_error(error: &BackendError) -> ErrorData {
         | BackendError::Stopped => None,
     };
     match data {
-        Some(data) => {
-            ErrorData::invalid_params(crate::escape(&error_chain(error)).into_owned(), Some(data))
-        }
+        Some(data) => ErrorData::invalid_params(
+            crate::escape_lines(&error_chain(error)).into_owned(),
+            Some(data),
+        ),
         None => internal_error(error),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bailiwick::upstream::{PinStore, PinStoreError, ServerTool, Upstreams, WithheldReason};
-use bailiwick::{BuildError, Runtime};
+use bailiwick::{BuildFault, Runtime};
 
 use super::hostile_server::hostile;
 
@@ -102,7 +102,10 @@ async fn workers_cannot_access_the_pin_store() {
             .root("r", root)
             .build()
     };
-    let refused = build(folder.path()).await.map(|_| ());
-    assert!(matches!(refused, Err(BuildError::Root(_))), "{refused:?}");
+    let refused = build(folder.path()).await.unwrap_err();
+    assert!(
+        matches!(refused.faults(), [BuildFault::Root(_)]),
+        "{refused}"
+    );
     assert!(build(elsewhere.path()).await.is_ok());
 }
