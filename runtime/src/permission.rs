@@ -567,6 +567,7 @@ pub(crate) mod tests {
             reply: crate::effect::Reply::text("", ()),
             token: PreviewToken(ContentHash::of(b"")),
             artifacts: Vec::new(),
+            call: None,
         });
         request
     }

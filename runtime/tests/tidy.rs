@@ -151,9 +151,13 @@ const LAYERS: &[(&str, Kind)] = &[
     ("lib", Pure),
 ];
 
-/// Modules that depend on each other: a configuration contains a policy and is its outermost layer; a worker holds the
-/// shared core, which holds the workers.
-const CYCLES: &[(&str, &str)] = &[("config", "policy"), ("worker", "supervisor")];
+/// Modules that depend on each other: a preview names its call, and a call the preview that it applies; a configuration
+/// contains a policy and is its outermost layer; a worker holds the shared core, which holds the workers.
+const CYCLES: &[(&str, &str)] = &[
+    ("call", "effect"),
+    ("config", "policy"),
+    ("worker", "supervisor"),
+];
 
 /// Forbidden in pure files.
 const IMPURE: &[&str] = &[

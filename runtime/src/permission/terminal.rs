@@ -739,6 +739,7 @@ mod tests {
             },
             token: PreviewToken(ContentHash::of(b"")),
             artifacts: Vec::new(),
+            call: None,
         });
         request
     }

@@ -57,6 +57,16 @@ pub(crate) enum Job {
     Remote(Arc<dyn RemoteJob>),
 }
 
+impl Job {
+    /// Whether hunks can be excluded from its change.
+    pub(crate) fn is_divisible(&self) -> bool {
+        match self {
+            Self::Write(job) => job.divisible(),
+            Self::Read(_) | Self::Remote(_) => false,
+        }
+    }
+}
+
 /// Parses the arguments of one tool.
 type Prepare =
     dyn Fn(Arguments<'_>, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync;

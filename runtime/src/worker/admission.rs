@@ -228,6 +228,7 @@ async fn post(
         origin: meta.origin,
         mode: options.mode,
         token: meta.preview_token,
+        excluded: meta.excluded_hunks,
         key: shared.core.previews,
         confirm: meta.confirm,
         arguments,

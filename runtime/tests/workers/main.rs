@@ -19,6 +19,7 @@ mod guest;
 mod history;
 mod lifecycle;
 mod people;
+mod previews;
 mod records;
 mod stored_grants;
 mod tools;
