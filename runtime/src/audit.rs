@@ -4,6 +4,7 @@
 //! and adds the time and the hash.
 
 mod chain;
+mod observed;
 mod past;
 mod recorder;
 mod segments;

@@ -26,6 +26,7 @@
 //! | [`worker`], [`call`] | workers, calls in progress, what identifies a call |
 //! | [`tool`], [`effect`] | traits for tools of your own, their plans, changes and results |
 //! | [`audit`], [`artifact`] | the hash-chained log, and the pages and diffs of calls |
+//! | [`monitor`] | events and counters of a runtime |
 //! | [`intent`], [`describe`] | sentences for people, and the description of a server for agents |
 //! | `gateway`, `upstream`, `view`, `console` | the MCP server and client, MCP Apps views, the approval page (behind features) |
 //! | [`json`], [`root`] | parsing JSON without duplicate keys, open root directories |
@@ -105,6 +106,7 @@ pub mod audit;
 pub mod describe;
 #[cfg(feature = "mcp")]
 mod inotify;
+pub mod monitor;
 pub mod permission;
 mod pipeline;
 mod private_file;

@@ -1,5 +1,6 @@
 //! Workers: each serves one sub-agent task under an authority that can only shrink.
 
+mod activity;
 mod actor;
 mod admission;
 mod approval;
@@ -44,6 +45,7 @@ use crate::root::Root;
 
 pub use crate::id::WorkerId;
 pub use crate::supervisor::{Revoked, SpawnError};
+pub use activity::{CallActivity, CallState, ChangedPath, ChangedPaths};
 pub(crate) use actor::WorkerActor;
 pub use admission::Admission;
 use admission::CallOptions;
@@ -184,6 +186,18 @@ impl Worker {
     #[must_use]
     pub fn agent(&self) -> &str {
         &self.shared.agent
+    }
+
+    /// Returns the worker that started this one, unless it is a top-level worker.
+    #[must_use]
+    pub fn parent(&self) -> Option<WorkerId> {
+        self.shared.lineage.first().copied()
+    }
+
+    /// Returns the session that session grants of this worker belong to.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        &self.shared.session
     }
 
     /// Calls a tool as a model does and waits for the result. People are asked if the policy says so.

@@ -56,6 +56,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("permission/settings", Pure),
     ("permission/decided", Pure),
     ("permission", Pure),
+    ("monitor", Actor),
     ("audit/chain", Pure),
     ("audit/verify", Pure),
     ("audit/past", Pure),

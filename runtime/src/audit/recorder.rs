@@ -12,9 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 use super::chain::{Head, Record};
+use super::observed::Observed;
 use super::sink::AuditSink;
 use super::{AuditEvent, Step};
 use crate::error::{CallError, Code};
+use crate::monitor::Monitor;
 
 /// How many events may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
@@ -74,6 +76,16 @@ enum Message {
     Flush(Flushed),
 }
 
+impl Message {
+    fn events(&self) -> &[AuditEvent] {
+        match self {
+            Self::Record(event) | Self::Commit(event, ..) => std::slice::from_ref(event),
+            Self::Together(events) => events,
+            Self::Flush(_) => &[],
+        }
+    }
+}
+
 /// What happens to a committed event that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnWriteError {
@@ -105,6 +117,7 @@ struct AuditSender {
     sender: SyncSender<Message>,
     writer: Thread,
     status: Arc<Status>,
+    monitor: Monitor,
 }
 
 /// Weak handle of the audit, which does not keep the writer alive.
@@ -139,7 +152,13 @@ impl Audit {
             sender,
             writer: thread.thread().clone(),
             status,
+            monitor: Monitor::default(),
         })))
+    }
+
+    /// The monitor of the runtime, which hears of what is recorded.
+    pub(crate) fn monitor(&self) -> &Monitor {
+        &self.0.monitor
     }
 
     #[cfg(feature = "oauth")]
@@ -188,13 +207,14 @@ impl Audit {
     }
 
     fn send_now(&self, message: Message) -> Result<(), AuditError> {
-        self.0
-            .sender
-            .try_send(message)
-            .map_err(|error| match error {
-                TrySendError::Full(_) => AuditError::Full,
-                TrySendError::Disconnected(_) => AuditError::Closed,
-            })
+        let observed = Observed::new(self.monitor(), message.events());
+        let sent = self.0.sender.try_send(message);
+        sent.map_err(|error| match error {
+            TrySendError::Full(_) => AuditError::Full,
+            TrySendError::Disconnected(_) => AuditError::Closed,
+        })?;
+        observed.publish(self.monitor());
+        Ok(())
     }
 
     /// Writes `event` and everything before it. Blocks, so it must run on a pool thread. On an error the step must not
@@ -212,12 +232,14 @@ impl Audit {
 
     fn commit_or(&self, event: AuditEvent, on_error: OnWriteError) -> Result<(), AuditError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.0
-            .sender
-            .send(Message::Commit(event, on_error, reply))
-            .map_err(|_| AuditError::Closed)?;
+        let message = Message::Commit(event, on_error, reply);
+        let observed = Observed::new(self.monitor(), message.events());
+        let sent = self.0.sender.send(message);
+        sent.map_err(|_| AuditError::Closed)?;
         self.0.writer.unpark();
-        answer.recv().map_err(|_| AuditError::Closed)?
+        answer.recv().map_err(|_| AuditError::Closed)??;
+        observed.publish(self.monitor());
+        Ok(())
     }
 
     /// Waits until all earlier events are written, and synced if the sink supports it.

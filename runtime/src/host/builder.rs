@@ -174,6 +174,8 @@ pub struct RuntimeBuilder {
     changes: Option<tokio::sync::watch::Receiver<()>>,
     approver: Option<Arc<dyn Approver>>,
     sink: Box<dyn AuditSink>,
+    /// The default sink, unless another one was set.
+    memory: Option<MemoryAudit>,
     audit_capacity: usize,
     store: Option<GrantStore>,
     asks: AskLimits,
@@ -201,6 +203,7 @@ impl fmt::Debug for RuntimeBuilder {
 
 impl RuntimeBuilder {
     pub(super) fn new() -> Self {
+        let memory = MemoryAudit::new(4096);
         Self {
             places: Vec::new(),
             configured: Vec::new(),
@@ -214,7 +217,8 @@ impl RuntimeBuilder {
             remote: Arc::default(),
             changes: None,
             approver: None,
-            sink: Box::new(MemoryAudit::new(4096)),
+            sink: Box::new(memory.clone()),
+            memory: Some(memory),
             audit_capacity: DEFAULT_CAPACITY,
             store: None,
             asks: AskLimits::default(),
@@ -388,10 +392,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the audit sink. By default the last 4,096 records are kept in memory.
+    /// Sets the audit sink. By default the last 4,096 records are kept in memory; [`Runtime::audit_records`] returns them.
     #[must_use]
     pub fn audit(mut self, sink: impl AuditSink) -> Self {
-        self.sink = Box::new(sink);
+        (self.sink, self.memory) = (Box::new(sink), None);
         self
     }
 
@@ -511,6 +515,7 @@ impl RuntimeBuilder {
         threads::supervise(&core).await?;
         let inner = Arc::new(RuntimeInner {
             core,
+            memory: self.memory,
             #[cfg(feature = "mcp")]
             _upstreams: self.upstreams,
         });

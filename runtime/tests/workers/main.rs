@@ -18,6 +18,7 @@ mod faults;
 mod guest;
 mod history;
 mod lifecycle;
+mod observing;
 mod people;
 mod previews;
 mod records;
