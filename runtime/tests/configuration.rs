@@ -587,6 +587,18 @@ async fn errors_read_as_sentences_in_the_form_that_main_prints() {
         printed.contains("asked for: `read:file:/etc`; held: `/repo`"),
         "{printed}"
     );
+    let absent = Runtime::builder().root("r", world.path().join("absent"));
+    let printed = format!("{:?}", absent.build().await.unwrap_err());
+    assert!(
+        printed.starts_with("cannot open the root `/r`: No such file"),
+        "{printed}"
+    );
+    let unopened = JsonLines::create(world.path().join("absent/log")).unwrap_err();
+    assert_eq!(format!("{unopened:?}").lines().count(), 1, "{unopened:?}");
+    assert!(
+        format!("{unopened:?}").contains("No such file"),
+        "{unopened:?}"
+    );
     let wrong = Policy::parse(&serde_json::json!("x")).unwrap_err();
     assert_eq!(format!("{wrong:?}"), "the policy must be an object");
 }

@@ -1,5 +1,6 @@
 //! Audit writer thread and the handle that sends events to it; full queues and failing sinks are reported.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 #[cfg(feature = "oauth")]
@@ -26,7 +27,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Why an event was not recorded. The step that it describes must not happen.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// Too many events wait to be written.
@@ -41,6 +42,13 @@ pub enum AuditError {
     /// The writer has ended.
     #[error("the audit is closed")]
     Closed,
+}
+
+/// The message and its causes, as `main` prints it.
+impl fmt::Debug for AuditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::error::write_chain(self, f)
+    }
 }
 
 impl AuditError {

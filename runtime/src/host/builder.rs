@@ -6,7 +6,6 @@ mod grants;
 mod servers;
 mod threads;
 
-use std::error::Error as _;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -15,6 +14,7 @@ use std::time::Duration;
 use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
 use crate::audit::{Audit, AuditError, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
 use crate::config::{Config, ConfigError, RootConfig};
+use crate::error::write_chain;
 use crate::path::{PathError, VirtualPath};
 use crate::permission::{Approver, AskLimits, Broker, DenyAll, GrantAuthority, GrantStore};
 use crate::pipeline::PreviewKey;
@@ -61,11 +61,7 @@ impl fmt::Display for BuildError {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            write!(f, "{fault}")?;
-            let causes = std::iter::successors(fault.source(), |cause| (*cause).source());
-            for cause in causes {
-                write!(f, ": {cause}")?;
-            }
+            write_chain(fault, f)?;
         }
         Ok(())
     }
