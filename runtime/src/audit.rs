@@ -259,6 +259,7 @@ pub enum RequestOutcome {
 
 /// How a call failed, and how far it got before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct FailedStep {
     /// The stable code.
     pub code: Code,
@@ -277,6 +278,7 @@ pub struct FailedStep {
 
 /// How a question ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AnsweredStep {
     /// Which question.
     pub question: QuestionId,
@@ -308,6 +310,7 @@ pub struct AnsweredStep {
 
 /// A grant as it was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct GrantedStep {
     /// Which.
     pub grant: GrantId,
@@ -327,6 +330,7 @@ pub struct GrantedStep {
 
 /// The narrowing of a grant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NarrowedStep {
     /// Which.
     pub grant: GrantId,
@@ -361,6 +365,7 @@ fn nobody() -> DecidedBy {
 
 /// Summary of the change of one path, without content.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ChangeSummary {
     /// The path.
     pub path: VirtualPath,

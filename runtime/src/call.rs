@@ -76,6 +76,7 @@ impl Progress {
 
 /// How a call that requires approval is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Asks {
     /// It waits for the answer of the approver.
     #[default]

@@ -362,6 +362,7 @@ impl std::str::FromStr for PreviewToken {
 
 /// Reference to an artifact of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ArtifactRef {
     /// `ui://edit_file/<id>.diff`, for example; the id has 128 random bits.
     pub uri: String,
@@ -375,6 +376,7 @@ pub struct ArtifactRef {
 
 /// Preview of a call.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Preview {
     /// The root that contains all changes, or the top of the namespace.
     pub base: VirtualPath,
@@ -408,6 +410,7 @@ impl Preview {
 
 /// Result of a call.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Outcome {
     /// The tool's reply.
     pub reply: Reply,

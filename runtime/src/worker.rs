@@ -154,6 +154,7 @@ impl WorkerSpec {
 
 /// State of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Status {
     /// Calls in flight, including those that wait for approval.
     pub in_flight: u32,
