@@ -11,18 +11,9 @@
 use std::error::Error;
 use std::fs;
 
-use bailiwick::{Call, CallMeta, Code, Policy, Preview, Runtime, WorkerSpec};
+use bailiwick::{Code, Policy, Runtime, WorkerSpec};
 use bailiwick_examples::{format_diff, use_color};
-use serde_json::{Value, json};
-
-/// The call that applies `preview`.
-fn apply(preview: &Preview, arguments: &Value) -> Call {
-    let meta = CallMeta {
-        preview_token: Some(preview.token),
-        ..CallMeta::default()
-    };
-    Call::new("edit_file", arguments.clone()).meta(meta)
-}
+use serde_json::json;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -57,18 +48,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Another program changes the file before the preview is applied.
     fs::write(&file, "retries = 5\ntimeout = 10\n")?;
-    let error = worker.submit(apply(&first, &edit)).await.unwrap_err();
+    let error = worker.apply(&first).await.unwrap_err();
     println!("after another change: {error}");
     assert_eq!(error.code(), Code::StalePreview);
     assert_eq!(fs::read_to_string(&file)?, "retries = 5\ntimeout = 10\n");
 
-    let second = worker.preview("edit_file", edit.clone()).await?;
+    let second = worker.preview("edit_file", edit).await?;
     assert_ne!(second.token, first.token);
-    let outcome = worker.submit(apply(&second, &edit)).await?;
+    let outcome = worker.apply(&second).await?;
     println!("with a new preview: {}", outcome.text());
     assert_eq!(fs::read_to_string(&file)?, "retries = 5\ntimeout = 60\n");
 
-    let error = worker.submit(apply(&second, &edit)).await.unwrap_err();
+    let error = worker.apply(&second).await.unwrap_err();
     println!("applied a second time: {}", error.code());
     assert_eq!(fs::read_to_string(&file)?, "retries = 5\ntimeout = 60\n");
 

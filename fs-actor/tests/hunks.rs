@@ -21,7 +21,7 @@ use bailiwick::{
 use serde_json::{Value, json};
 
 struct Stage {
-    _runtime: Runtime,
+    runtime: Runtime,
     grants: GrantAuthority,
     worker: Worker,
     temp: tempfile::TempDir,
@@ -32,6 +32,17 @@ fn text(change: impl Fn(usize) -> Option<&'static str>) -> String {
     let line =
         |n: usize| change(n).map_or_else(|| format!("line {n}\n"), |line| format!("{line}\n"));
     (1..=30).map(line).collect()
+}
+
+/// The arguments of an edit with three hunks.
+fn three_edits() -> Value {
+    let edit = |n: usize, new: &str| json!({"old_text": format!("line {n}\n"), "new_text": new});
+    let edits = [
+        edit(2, "two\n"),
+        edit(15, "fifteen\n"),
+        edit(28, "twenty-eight\n"),
+    ];
+    json!({"path": "/r/f", "edits": edits})
 }
 
 impl Stage {
@@ -56,7 +67,7 @@ impl Stage {
             .await
             .unwrap();
         Self {
-            _runtime: runtime,
+            runtime,
             grants,
             worker,
             temp,
@@ -76,15 +87,7 @@ impl Stage {
 
     /// An edit with three hunks.
     async fn three(&self) -> PendingCall {
-        let edit =
-            |n: usize, new: &str| json!({"old_text": format!("line {n}\n"), "new_text": new});
-        let edits = [
-            edit(2, "two\n"),
-            edit(15, "fifteen\n"),
-            edit(28, "twenty-eight\n"),
-        ];
-        self.asked("edit_file", json!({"path": "/r/f", "edits": edits}))
-            .await
+        self.asked("edit_file", three_edits()).await
     }
 
     async fn answer(&self, pending: &PendingCall, hunks: &[usize]) -> Result<(), AuthorityError> {
@@ -139,6 +142,45 @@ async fn excluded_hunks_are_not_applied_and_reported() {
         outcome.text()
     );
     assert_eq!(outcome.changes[0].diff.hunks.len(), 2);
+}
+
+#[tokio::test]
+async fn hunks_that_the_host_excludes_from_a_preview_are_not_applied() {
+    let stage = Stage::new().await;
+    let open = WorkerSpec::new("open").policy(Policy::inherit());
+    let worker = stage.runtime.spawn(open).await.unwrap();
+    let preview = worker.preview("edit_file", three_edits()).await.unwrap();
+    let excluded = |hunks: &[usize]| {
+        [ExcludedHunks {
+            path: VirtualPath::parse("/r/f", None).unwrap(),
+            hunks: hunks.to_vec(),
+        }]
+    };
+    for invalid in [vec![3], vec![0, 1, 2]] {
+        let refused = worker.apply_without(&preview, &excluded(&invalid)).await;
+        assert_eq!(refused.unwrap_err().code(), Code::InvalidArguments);
+        assert_eq!(stage.read(), text(|_| None));
+    }
+    let outcome = worker.apply_without(&preview, &excluded(&[0, 2])).await;
+    assert_eq!(stage.read(), text(|n| (n == 15).then_some("fifteen")));
+    assert_eq!(outcome.unwrap().changes[0].diff.hunks.len(), 1);
+}
+
+#[tokio::test]
+async fn hunks_excluded_by_host_and_person_are_both_not_applied() {
+    let stage = Stage::new().await;
+    let preview = stage.worker.preview("edit_file", three_edits()).await;
+    let mut call = preview.unwrap().call().unwrap();
+    call.meta.excluded_hunks = vec![ExcludedHunks {
+        path: VirtualPath::parse("/r/f", None).unwrap(),
+        hunks: vec![0],
+    }];
+    let CallProgress::Pending(pending) = stage.worker.begin(call).await.unwrap() else {
+        panic!("nobody was asked");
+    };
+    stage.answer(&pending, &[1]).await.unwrap();
+    outcome(*pending).await;
+    assert_eq!(stage.read(), text(|n| (n == 28).then_some("twenty-eight")));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod report;
 use std::io;
 use std::path::PathBuf;
 
-use bailiwick::{BuildError, Config, Runtime};
+use bailiwick::{BuildError, BuildFault, Config, Runtime};
 
 use crate::cli::DoctorCommand;
 use crate::error_chain;
@@ -38,8 +38,9 @@ async fn open_roots(config: Config) -> Result<(), BuildError> {
 }
 
 fn reason(error: &BuildError) -> String {
-    match error {
-        BuildError::Configured { source, .. } => error_chain(source),
-        error => error_chain(error),
-    }
+    let faults = error.faults().iter().map(|fault| match fault {
+        BuildFault::Configured { source, .. } => error_chain(source),
+        fault => error_chain(fault),
+    });
+    faults.collect::<Vec<_>>().join("; ")
 }

@@ -17,7 +17,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiwick::{BuildError, VirtualPath, escape};
+use bailiwick::{BuildFault, VirtualPath, escape};
 use bailiwick_cli::check::{self, Outcome, ServerError};
 use cli::{Invocation, Options};
 use serve::ServeError;
@@ -168,17 +168,20 @@ fn serve(options: Options) -> ExitCode {
     log.flush_within(SHUTDOWN_TIMEOUT);
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ServeError::Input(BuildError::Configured { field, source })) => print_error(
-            &format!(
-                "invalid {}: {}",
-                sources.place(&field),
-                error_chain(&source)
-            ),
-            USAGE_ERROR,
-        ),
+        Err(ServeError::Input(error)) => {
+            for fault in error.faults() {
+                let message = match fault {
+                    BuildFault::Configured { field, source } => {
+                        format!("invalid {}: {}", sources.place(field), error_chain(source))
+                    }
+                    fault => error_chain(fault),
+                };
+                print_error(&message, USAGE_ERROR);
+            }
+            ExitCode::from(USAGE_ERROR)
+        }
         Err(
-            error @ (ServeError::Input(_)
-            | ServeError::Audit(_)
+            error @ (ServeError::Audit(_)
             | ServeError::Grants(_)
             | ServeError::Servers(_)
             | ServeError::RootHolds { .. }),

@@ -4,6 +4,7 @@
 //! and adds the time and the hash.
 
 mod chain;
+mod observed;
 mod past;
 mod recorder;
 mod segments;
@@ -257,6 +258,7 @@ pub enum RequestOutcome {
 
 /// How a call failed, and how far it got before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct FailedStep {
     /// The stable code.
     pub code: Code,
@@ -275,6 +277,7 @@ pub struct FailedStep {
 
 /// How a question ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AnsweredStep {
     /// Which question.
     pub question: QuestionId,
@@ -306,6 +309,7 @@ pub struct AnsweredStep {
 
 /// A grant as it was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct GrantedStep {
     /// Which.
     pub grant: GrantId,
@@ -325,6 +329,7 @@ pub struct GrantedStep {
 
 /// The narrowing of a grant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NarrowedStep {
     /// Which.
     pub grant: GrantId,
@@ -359,6 +364,7 @@ fn nobody() -> DecidedBy {
 
 /// Summary of the change of one path, without content.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ChangeSummary {
     /// The path.
     pub path: VirtualPath,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::effect::PreviewToken;
+use crate::effect::{ExcludedHunks, PreviewToken};
 use crate::id::ToolName;
 
 /// Who wrote a message. It is set by the entry point that received it, never read from the message.
@@ -77,6 +77,7 @@ impl Progress {
 
 /// How a call that requires approval is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Asks {
     /// It waits for the answer of the approver.
     #[default]
@@ -98,6 +99,8 @@ pub struct CallMeta {
     pub policy: Option<Value>,
     /// The preview that this call applies; it is refused with `STALE_PREVIEW` if the files have changed.
     pub preview_token: Option<PreviewToken>,
+    /// Hunks of the change that are not applied, for tools that can divide their changes, such as `edit_file`.
+    pub excluded_hunks: Vec<ExcludedHunks>,
     /// Time limit of the call, without the time spent waiting for people; at most the runtime's limit, which is the default.
     pub deadline: Option<Duration>,
     /// Reports the progress of the call.

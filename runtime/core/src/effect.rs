@@ -6,6 +6,7 @@ mod summary;
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::call::Call;
 use crate::error::CallError;
 use crate::path::VirtualPath;
 
@@ -208,6 +210,19 @@ pub struct ExcludedHunks {
 }
 
 impl ExcludedHunks {
+    /// All hunks of `parts` and `others`, each once.
+    pub(crate) fn joined(parts: &[Self], others: &[Self]) -> Vec<Self> {
+        let mut joined: BTreeMap<&VirtualPath, BTreeSet<usize>> = BTreeMap::new();
+        for part in parts.iter().chain(others) {
+            joined.entry(&part.path).or_default().extend(&part.hunks);
+        }
+        let joined = joined.into_iter().map(|(path, hunks)| Self {
+            path: path.clone(),
+            hunks: hunks.into_iter().collect(),
+        });
+        joined.collect()
+    }
+
     /// Whether `parts` can be excluded from `changes`: each names existing hunks once, and some change remains.
     pub(crate) fn fits(parts: &[Self], changes: &[Change]) -> bool {
         let hunks_of = |path: &VirtualPath| {
@@ -216,7 +231,7 @@ impl ExcludedHunks {
                 .filter(|change| change.op == Op::Modify)
                 .map_or(0, |change| change.diff.hunks.len())
         };
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         let there = parts.iter().all(|part| {
             let there = hunks_of(&part.path);
             let mut hunks = part.hunks.iter();
@@ -345,6 +360,7 @@ impl std::str::FromStr for PreviewToken {
 
 /// Reference to an artifact of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ArtifactRef {
     /// `ui://edit_file/<id>.diff`, for example; the id has 128 random bits.
     pub uri: String,
@@ -358,6 +374,7 @@ pub struct ArtifactRef {
 
 /// Preview of a call.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Preview {
     /// The root that contains all changes, or the top of the namespace.
     pub base: VirtualPath,
@@ -371,10 +388,27 @@ pub struct Preview {
     pub token: PreviewToken,
     /// Its artifacts.
     pub artifacts: Vec<ArtifactRef>,
+    /// The call that was previewed, if its caller may apply the preview.
+    pub(crate) call: Option<Arc<Call>>,
+}
+
+impl Preview {
+    /// Returns the call that carries out this preview: the previewed call with the preview's token. `None` for the preview
+    /// in a question and those of the gateway, whose calls are submitted by others.
+    ///
+    /// [`Worker::apply`](crate::Worker::apply) submits it;
+    /// [`GrantAuthority::submit`](crate::GrantAuthority::submit) submits it with grants.
+    #[must_use]
+    pub fn call(&self) -> Option<Call> {
+        let mut call = Call::clone(self.call.as_deref()?);
+        call.meta.preview_token = Some(self.token);
+        Some(call)
+    }
 }
 
 /// Result of a call.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Outcome {
     /// The tool's reply.
     pub reply: Reply,

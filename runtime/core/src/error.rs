@@ -1,6 +1,7 @@
 //! Errors of calls: a stable code and a message.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,13 @@ impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// Writes the message of an error and those of its causes.
+pub(crate) fn write_chain(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{error}")?;
+    let mut causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.try_for_each(|cause| write!(f, ": {cause}"))
 }
 
 /// Error of a call, for models and programs.

@@ -79,6 +79,7 @@ pub fn shown(mut request: Request) -> Request {
         reply: crate::effect::Reply::text("", ()),
         token: PreviewToken(ContentHash::of(b"")),
         artifacts: Vec::new(),
+        call: None,
     });
     request
 }

@@ -6,17 +6,21 @@ mod roots;
 use std::sync::Arc;
 
 use crate::artifact::{Artifact, Reader};
+use crate::audit::{MemoryAudit, Record};
 use crate::error::CallError;
+use crate::monitor::{Events, Metrics};
 use crate::supervisor::{Core, Revoked, SpawnError};
 use crate::tool::RemoteServers;
 use crate::worker::{Worker, WorkerSpec};
 
-pub use builder::{BuildError, RuntimeBuilder};
+pub use builder::{BuildError, BuildFault, RuntimeBuilder};
 
 /// State shared by the handles of one runtime. Dropping the last handle revokes all authority.
 #[derive(Debug)]
 struct RuntimeInner {
     core: Arc<Core>,
+    /// The default audit.
+    memory: Option<MemoryAudit>,
     /// Keeps the servers connected while the runtime exists.
     _servers: Option<Arc<dyn RemoteServers>>,
 }
@@ -56,6 +60,61 @@ impl Runtime {
     /// `NOT_FOUND` if it does not exist.
     pub fn artifact(&self, uri: &str) -> Result<Artifact, CallError> {
         self.inner.core.artifacts.get(uri, Reader::Host)
+    }
+
+    /// Returns the workers that were neither revoked nor stopped, in the order in which they were started.
+    #[must_use]
+    pub fn workers(&self) -> Vec<Worker> {
+        let registry = self.inner.core.registry.iter();
+        let live = registry.filter(|entry| !entry.gate().is_closed());
+        let mut workers: Vec<Worker> = live
+            .map(|entry| Worker::new(entry.value().clone()))
+            .collect();
+        workers.sort_by_key(Worker::id);
+        workers
+    }
+
+    /// Returns a receiver of what happens in the runtime from now on.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// use bailiwick::monitor::EventKind;
+    /// use bailiwick::{Runtime, WorkerSpec};
+    /// let (runtime, _grants) = Runtime::builder().build().await?;
+    /// let mut events = runtime.events();
+    /// runtime.spawn(WorkerSpec::new("main")).await?;
+    /// let event = events.recv().await?;
+    /// assert_eq!(&*event.agent, "main");
+    /// assert!(matches!(event.kind, EventKind::WorkerStarted { .. }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.inner.core.audit.monitor().subscribe()
+    }
+
+    /// Returns the counters of the runtime.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let core = &self.inner.core;
+        let workers = self.workers();
+        let running = workers.iter().map(|it| u64::from(it.status().in_flight));
+        Metrics {
+            running: running.sum(),
+            workers: workers.len(),
+            queued_io: core.io.queued(),
+            queued_cpu: core.cpu.queued(),
+            ..core.audit.monitor().counters()
+        }
+    }
+
+    /// Returns the last 4,096 audit records, the oldest first; `None` if [`RuntimeBuilder::audit`] set another sink, which
+    /// the host reads itself. [`Runtime::flush_audit`] waits for records that are not written yet.
+    #[must_use]
+    pub fn audit_records(&self) -> Option<Vec<Record>> {
+        self.inner.memory.as_ref().map(MemoryAudit::records)
     }
 
     /// Waits until all audit events so far are written.

@@ -26,6 +26,7 @@
 //! | [`worker`], [`call`] | workers, calls in progress, what identifies a call |
 //! | [`tool`], [`effect`] | traits for tools of your own, their plans, changes and results |
 //! | [`audit`], [`artifact`] | the hash-chained log, and the pages and diffs of calls |
+//! | [`monitor`] | events and counters of a runtime |
 //! | [`intent`], [`describe`] | sentences for people, and the description of a server for agents |
 //! | `gateway`, `upstream`, `view`, `console` | the MCP server and client, MCP Apps views, the approval page (behind features) |
 //! | [`json`], [`root`] | parsing JSON without duplicate keys, open root directories |
@@ -109,6 +110,7 @@ pub mod root;
 pub mod artifact;
 pub mod audit;
 pub mod describe;
+pub mod monitor;
 pub mod permission;
 #[doc(hidden)]
 pub mod pipeline;
@@ -131,7 +133,7 @@ pub use config::{Config, ConfigError, RootConfig};
 pub use effect::{Change, Content, Outcome, Output, Plan, Preview, Reply};
 pub use error::{CallError, Code};
 pub use escape::{escape, escape_lines, is_deceptive, listed};
-pub use host::{BuildError, Runtime, RuntimeBuilder};
+pub use host::{BuildError, BuildFault, Runtime, RuntimeBuilder};
 pub use id::{GrantId, WorkerId};
 pub use path::{PathError, VirtualPath};
 pub use permission::{

@@ -20,19 +20,26 @@ mod suggest;
 mod template;
 mod terminal;
 
+use crate::call::Origin;
+use crate::effect::ContentHash;
+use crate::effect::ExcludedHunks;
+use crate::effect::Preview;
+use crate::effect::PreviewToken;
+use crate::id::CallId;
+use crate::id::ToolName;
+use crate::id::WorkerId;
+use crate::path::VirtualPath;
+use crate::scope::Coverage;
+use crate::scope::Scope;
+use crate::scope::ScopePattern;
+use serde::Deserialize;
+use serde::Serialize;
+use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use crate::call::Origin;
-use crate::effect::{ContentHash, ExcludedHunks, Preview, PreviewToken};
-use crate::id::{CallId, ToolName, WorkerId};
-use crate::path::VirtualPath;
-use crate::scope::{Coverage, Scope, ScopePattern};
 
 pub use crate::id::{GrantId, ParseGrantIdError, QuestionId, SilencedId};
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};

@@ -52,6 +52,8 @@ pub struct CallInfo {
     pub(crate) origin: Origin,
     pub(crate) mode: Mode,
     pub(crate) token: Option<PreviewToken>,
+    /// Hunks that the caller excluded from the change.
+    pub(crate) excluded: Vec<ExcludedHunks>,
     /// The key of preview tokens.
     pub(crate) key: PreviewKey,
     /// A person must approve this very call.
@@ -369,9 +371,14 @@ impl Step<Cleared> {
 impl Step<Planned> {
     /// Removes the hunks that a person excluded; the plan that they saw was checked as a whole.
     pub(crate) fn without(mut self, left_out: &[ExcludedHunks]) -> Result<Self, CallError> {
+        let left_out = ExcludedHunks::joined(left_out, &self.info.excluded);
         if !left_out.is_empty() {
             let Planned { job, plan, .. } = self.state;
-            let plan = job.divide(plan, left_out)?;
+            if !ExcludedHunks::fits(&left_out, &plan.changes) {
+                let message = "the excluded hunks are not in the change, or nothing is left of it";
+                return Err(CallError::new(Code::InvalidArguments, message));
+            }
+            let plan = job.divide(plan, &left_out)?;
             if plan.cost.bytes > self.context.authority.limits().write_max_bytes {
                 let message = "what is left of the change is larger than may be written";
                 return Err(CallError::new(Code::TooLarge, message));

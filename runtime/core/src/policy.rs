@@ -132,9 +132,7 @@ impl Policy {
             limits,
             faults,
         } = self;
-        if let Some(fault) = faults.first() {
-            return Err(fault.clone());
-        }
+        PolicyError::check(faults)?;
         let roots = roots::Roots::compile(roots.as_deref(), budget)?;
         let everywhere = globs::DenyGlobs::compile(deny, immutable, "", budget)?;
         Ok(Layer(Arc::new(Compiled {
@@ -147,6 +145,11 @@ impl Policy {
             limits: limits.compile(defaults),
             size: budget.held(),
         })))
+    }
+
+    /// Returns all faults in the arguments of the builder methods.
+    pub(crate) fn check_arguments(&self) -> Result<(), PolicyError> {
+        PolicyError::check(&self.faults)
     }
 
     /// Checks field by field that the policy requests no more than `issuer` has.

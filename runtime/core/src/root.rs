@@ -4,6 +4,7 @@
 
 mod granted;
 
+use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::path::VirtualPath;
 use crate::policy::Authority;
 
 /// Why a directory cannot be a root.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RootError {
     /// It cannot be opened as a directory.
@@ -36,6 +37,13 @@ pub enum RootError {
         /// What is wrong with it.
         reason: &'static str,
     },
+}
+
+/// The message and its causes, as `main` prints it.
+impl fmt::Debug for RootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::error::write_chain(self, f)
+    }
 }
 
 impl RootError {

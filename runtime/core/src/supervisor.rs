@@ -79,6 +79,7 @@ impl TreeLock {
 
 /// Result of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Revoked {
     /// Workers that this call revoked, including the worker itself.
     pub workers: usize,

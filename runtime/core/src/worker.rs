@@ -1,5 +1,6 @@
 //! Workers: each serves one sub-agent task under an authority that can only shrink.
 
+mod activity;
 mod actor;
 mod admission;
 mod approval;
@@ -30,7 +31,7 @@ use serde_json::Value;
 use crate::artifact::{Artifact, Reader};
 use crate::budget::Budget;
 use crate::call::{Call, CallMeta, Origin};
-use crate::effect::{ArtifactRef, Outcome, Preview};
+use crate::effect::{ArtifactRef, ExcludedHunks, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::path::VirtualPath;
@@ -40,6 +41,7 @@ use crate::root::Root;
 
 pub use crate::id::WorkerId;
 pub use crate::supervisor::{Revoked, SpawnError};
+pub use activity::{CallActivity, CallState, ChangedPath, ChangedPaths};
 pub(crate) use actor::WorkerActor;
 pub use admission::Admission;
 use admission::CallOptions;
@@ -148,6 +150,7 @@ impl WorkerSpec {
 
 /// State of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Status {
     /// Calls in flight, including those that wait for approval.
     pub in_flight: u32,
@@ -180,6 +183,18 @@ impl Worker {
     #[must_use]
     pub fn agent(&self) -> &str {
         &self.shared.agent
+    }
+
+    /// Returns the worker that started this one, unless it is a top-level worker.
+    #[must_use]
+    pub fn parent(&self) -> Option<WorkerId> {
+        self.shared.lineage.first().copied()
+    }
+
+    /// Returns the session that session grants of this worker belong to.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        &self.shared.session
     }
 
     /// Calls a tool as a model does and waits for the result. People are asked if the policy says so.
@@ -234,7 +249,40 @@ impl Worker {
     /// # Errors
     /// [`CallError`]
     pub async fn submit_preview(&self, call: Call) -> Result<Preview, CallError> {
-        preview(admission::submit(&self.shared, call, CallOptions::new(Mode::Preview)).await?)
+        let previewed = Arc::new(call.clone());
+        let options = CallOptions::new(Mode::Preview);
+        let shown = preview(admission::submit(&self.shared, call, options).await?)?;
+        Ok(Preview {
+            call: Some(previewed),
+            ..shown
+        })
+    }
+
+    /// Carries out exactly what a preview of this worker showed, with the arguments and metadata of the previewed call.
+    /// People are asked if the policy says so.
+    ///
+    /// # Errors
+    /// `STALE_PREVIEW` if the files have changed since; else [`CallError`], as from [`Worker::submit`].
+    pub async fn apply(&self, preview: &Preview) -> Result<Outcome, CallError> {
+        self.apply_without(preview, &[]).await
+    }
+
+    /// Like [`Worker::apply`], without some hunks of the change, for tools that can divide their changes.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` if the hunks are not in the change, nothing else is in it, or the tool cannot divide it; else
+    /// as [`Worker::apply`].
+    pub async fn apply_without(
+        &self,
+        preview: &Preview,
+        excluded: &[ExcludedHunks],
+    ) -> Result<Outcome, CallError> {
+        let Some(mut call) = preview.call() else {
+            let message = "this preview belongs to a question or a connection; apply a preview of `Worker::preview`";
+            return Err(CallError::new(Code::InvalidArguments, message));
+        };
+        call.meta.excluded_hunks = excluded.to_vec();
+        self.submit(call).await
     }
 
     /// Starts a child of this worker.

@@ -1,6 +1,7 @@
 //! Tests of building a runtime and of unsafe configurations.
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
@@ -11,15 +12,29 @@ use bailiwick::permission::GrantStore;
 use bailiwick::policy::Authority;
 use bailiwick::root::RootError;
 use bailiwick::{
-    BuildError, Config, JsonLines, Policy, RootConfig, Runtime, RuntimeBuilder, Verdict,
-    VirtualPath, WorkerSpec,
+    BuildError, BuildFault, Config, JsonLines, Policy, RootConfig, Runtime, RuntimeBuilder,
+    Verdict, VirtualPath, WorkerSpec,
 };
 use serde_json::json;
 
+type Built = Result<(Runtime, bailiwick::GrantAuthority), BuildError>;
+
+/// The only fault of a runtime that was not built.
 #[track_caller]
-fn refused(result: Result<(Runtime, bailiwick::GrantAuthority), BuildError>, expected: &str) {
-    match result {
-        Err(BuildError::Root(RootError::Unsafe { reason, .. })) => {
+fn only_fault(built: &Built) -> &BuildFault {
+    match built {
+        Err(error) => {
+            assert_eq!(error.faults().len(), 1, "{error}");
+            &error.faults()[0]
+        }
+        Ok(_) => panic!("it was built"),
+    }
+}
+
+#[track_caller]
+fn refused(built: &Built, expected: &str) {
+    match only_fault(built) {
+        BuildFault::Root(RootError::Unsafe { reason, .. }) => {
             assert!(reason.contains(expected), "{reason}")
         }
         other => panic!("{other:?}"),
@@ -44,19 +59,19 @@ async fn two_names_for_the_same_files_are_refused_and_a_root_within_a_root_is_no
         .root("b", world.path())
         .build()
         .await;
-    refused(twice, "other names");
+    refused(&twice, "other names");
     let nested = Runtime::builder()
         .root("a", world.path())
         .root("b", &inner)
         .build()
         .await;
-    refused(nested, "other names");
+    refused(&nested, "other names");
     let before = Runtime::builder()
         .root("b", &inner)
         .root("a", world.path())
         .build()
         .await;
-    refused(before, "other names");
+    refused(&before, "other names");
     let within = mounted(
         mounted(Runtime::builder(), "/a", world.path()),
         "/a/inner",
@@ -74,7 +89,7 @@ async fn a_root_that_holds_the_grant_store_is_refused_and_one_beside_it_is_not()
     for folder in [&root, &deeper] {
         let within = GrantStore::open(folder.join("grants")).unwrap();
         let builder = Runtime::builder().root("r", &root).grant_store(within);
-        refused(builder.build().await, "workers must not reach");
+        refused(&builder.build().await, "workers must not reach");
     }
     let beside = GrantStore::open(world.path().join("grants")).unwrap();
     let builder = Runtime::builder().root("r", &root).grant_store(beside);
@@ -88,7 +103,7 @@ async fn a_root_that_holds_the_audit_log_is_refused_and_one_beside_it_is_not() {
     std::fs::create_dir(&root).unwrap();
     let within = JsonLines::create(root.join("audit.jsonl")).unwrap();
     refused(
-        Runtime::builder()
+        &Runtime::builder()
             .root("r", &root)
             .audit(within)
             .build()
@@ -116,11 +131,11 @@ async fn a_root_that_holds_what_is_to_be_kept_out_is_refused_and_one_beside_it_i
     let policy = root.join("policy.json");
     std::fs::write(&policy, "{}").unwrap();
     let keeping = |dir| Runtime::builder().keep_out(&policy).root("r", dir).build();
-    refused(keeping(&root).await, "must not reach");
+    refused(&keeping(&root).await, "must not reach");
     assert!(keeping(&beside).await.is_ok());
     let absent = Runtime::builder().keep_out(root.join("absent"));
     let built = absent.root("r", &beside).build().await;
-    assert!(matches!(built, Err(BuildError::KeptOut(_))));
+    assert!(matches!(only_fault(&built), BuildFault::KeptOut { .. }));
 }
 
 #[tokio::test]
@@ -187,7 +202,7 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
 async fn the_whole_machine_and_the_kernels_files_are_refused() {
     for host in ["/", "/proc", "/sys", "/proc/self"] {
         let built = Runtime::builder().root("r", host).build().await;
-        assert!(matches!(built, Err(BuildError::Root(_))), "{host}");
+        assert!(matches!(only_fault(&built), BuildFault::Root(_)), "{host}");
     }
 }
 
@@ -195,11 +210,11 @@ async fn the_whole_machine_and_the_kernels_files_are_refused() {
 async fn names_and_patterns_that_are_none_are_refused_by_name() {
     let world = tempfile::tempdir().unwrap();
     let bad = Runtime::builder().root("", world.path()).build().await;
-    assert!(matches!(bad, Err(BuildError::Mount(..))));
+    assert!(matches!(only_fault(&bad), BuildFault::Mount(..)));
     for name in ["/repo", "a/b"] {
         let bad = Runtime::builder().root(name, world.path()).build().await;
-        let error = bad.unwrap_err();
-        assert!(matches!(error, BuildError::RootName(_)), "{error}");
+        let error = only_fault(&bad);
+        assert!(matches!(error, BuildFault::RootName(_)), "{error}");
         assert!(error.to_string().contains("is a path"), "{error}");
     }
     let bad = Runtime::builder()
@@ -207,21 +222,19 @@ async fn names_and_patterns_that_are_none_are_refused_by_name() {
         .grantable("fly:file")
         .build()
         .await;
-    assert!(matches!(bad, Err(BuildError::Grantable(_))));
+    assert!(matches!(only_fault(&bad), BuildFault::Pattern(_)));
     let absent = Runtime::builder()
         .root("a", world.path().join("absent"))
         .build()
         .await;
     assert!(matches!(
-        absent,
-        Err(BuildError::Root(RootError::Open { .. }))
+        only_fault(&absent),
+        BuildFault::Root(RootError::Open { .. })
     ));
 }
 
 /// Builds a runtime whose roots are mounted at their own host paths.
-async fn configured(
-    config: serde_json::Value,
-) -> Result<(Runtime, bailiwick::GrantAuthority), BuildError> {
+async fn configured(config: serde_json::Value) -> Built {
     let sources = bailiwick::config::ConfigSources::new();
     let sources = sources.with(bailiwick::config::ConfigSource::Initialize, config)?;
     let config = sources.effective()?.config;
@@ -231,7 +244,7 @@ async fn configured(
 }
 
 #[track_caller]
-fn pointed(result: Result<(Runtime, bailiwick::GrantAuthority), BuildError>, field: &str) {
+fn pointed(result: Built, field: &str) {
     let data = result.unwrap_err().data("initialize").unwrap();
     assert_eq!(
         data,
@@ -302,10 +315,10 @@ async fn a_root_that_holds_what_steers_the_runtime_is_refused_even_by_a_link() {
             .await
     };
     refused(
-        build(&root.join("within.json")).await,
+        &build(&root.join("within.json")).await,
         "keep that elsewhere",
     );
-    refused(build(&root.join("link.json")).await, "keep that elsewhere");
+    refused(&build(&root.join("link.json")).await, "keep that elsewhere");
     assert!(build(&beside).await.is_ok());
 }
 
@@ -408,6 +421,82 @@ impl bailiwick::ReadTool for Look {
     }
 }
 
+#[tokio::test]
+async fn build_reports_all_faults_at_once() {
+    let world = tempfile::tempdir().unwrap();
+    let invalid = Policy::inherit().deny_glob("/secret").allow("fly:file");
+    let wider = Policy::new().allow("write:file:/repo/sub");
+    let twice = || bailiwick::ToolSet::new().reader(Look);
+    let builder = || {
+        Runtime::builder()
+            .root("repo", world.path())
+            .root("same", world.path())
+            .root("absent", world.path().join("absent"))
+            .keep_out(world.path().join("no-key"))
+            .tools(twice())
+            .tools(twice())
+            .policy(invalid.clone())
+    };
+    // A policy is compared with the roots that were named, whether they can be opened or not.
+    let named = wider.clone().allow("read:file:/absent");
+    let built = builder().policy(named).build().await;
+    let error = built.unwrap_err();
+    assert!(
+        matches!(
+            error.faults(),
+            [
+                BuildFault::Tools(_),
+                BuildFault::KeptOut { .. },
+                BuildFault::Root(RootError::Unsafe { .. }),
+                BuildFault::Root(RootError::Open { .. }),
+                BuildFault::Policy(_),
+                BuildFault::Policy(_),
+            ]
+        ),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert_eq!(text.lines().count(), 6, "{text}");
+    assert!(
+        text.contains("cannot open the root `/absent`: No such file"),
+        "{text}"
+    );
+    assert_eq!(format!("{error:?}"), text);
+    assert!(
+        error.data("file").is_none(),
+        "the configuration is not the cause of all"
+    );
+
+    // Without the name of a root, only the arguments of a policy can be checked.
+    let unnamed = builder().root("a/b", world.path()).grantable("fly:file");
+    let error = unnamed.policy(wider).build().await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(
+        error.faults()[..2],
+        [BuildFault::RootName(_), BuildFault::Pattern(_)]
+    ));
+    assert_eq!(text.lines().count(), 8, "{text}");
+}
+
+#[tokio::test]
+async fn all_invalid_arguments_of_a_policy_are_reported_at_once() {
+    let (runtime, _) = Runtime::builder().build().await.unwrap();
+    let spawn = |policy| runtime.spawn(WorkerSpec::new("a").policy(policy));
+    let invalid = Policy::inherit().deny_glob("/secret").deny("fly:file");
+    let Err(bailiwick::SpawnError::Policy(error)) = spawn(invalid).await else {
+        panic!("it was spawned");
+    };
+    let fields: Vec<String> = error
+        .faults()
+        .iter()
+        .map(|it| it.field().to_owned())
+        .collect();
+    assert_eq!(fields, ["/deny/0", "/deny_scopes/0"]);
+    let lines: Vec<String> = error.faults().iter().map(ToString::to_string).collect();
+    assert_eq!(error.to_string(), lines.join("\n"));
+    assert!(spawn(Policy::inherit().deny_glob("secret")).await.is_ok());
+}
+
 #[test]
 fn building_outside_tokio_returns_an_error() {
     let build = std::pin::pin!(Runtime::builder().build());
@@ -415,7 +504,7 @@ fn building_outside_tokio_returns_an_error() {
     let std::task::Poll::Ready(Err(error)) = build.poll(context) else {
         panic!("it was built, or waits");
     };
-    assert!(matches!(error, BuildError::NoTokio), "{error}");
+    assert!(matches!(error.faults(), [BuildFault::NoTokio]), "{error}");
 }
 
 #[tokio::test]
@@ -442,7 +531,7 @@ async fn a_later_source_cannot_name_a_directory_anew_and_may_name_it_as_it_is() 
             .configured(config(&renamed))
             .build()
             .await;
-        let Err(BuildError::Configured { field, source }) = built else {
+        let BuildFault::Configured { field, source } = only_fault(&built) else {
             panic!("{built:?}");
         };
         assert_eq!(field, "/roots/0/path");
@@ -497,6 +586,18 @@ async fn errors_read_as_sentences_in_the_form_that_main_prints() {
     assert!(
         printed.contains("asked for: `read:file:/etc`; held: `/repo`"),
         "{printed}"
+    );
+    let absent = Runtime::builder().root("r", world.path().join("absent"));
+    let printed = format!("{:?}", absent.build().await.unwrap_err());
+    assert!(
+        printed.starts_with("cannot open the root `/r`: No such file"),
+        "{printed}"
+    );
+    let unopened = JsonLines::create(world.path().join("absent/log")).unwrap_err();
+    assert_eq!(format!("{unopened:?}").lines().count(), 1, "{unopened:?}");
+    assert!(
+        format!("{unopened:?}").contains("No such file"),
+        "{unopened:?}"
     );
     let wrong = Policy::parse(&serde_json::json!("x")).unwrap_err();
     assert_eq!(format!("{wrong:?}"), "the policy must be an object");

@@ -166,6 +166,7 @@ async fn traced(path: &str, answer: Answer) -> Vec<Told> {
     let events = seen.events.lock().unwrap().clone();
     for Told(fields) in &events {
         assert_eq!(fields["worker"], worker.id().to_string(), "{fields:?}");
+        assert_eq!(fields["agent"], "main", "{fields:?}");
         assert_eq!((&*fields["tool"], &*fields["call"]), ("look", "c0"));
         let asked = ["blocked", "shown", "answered"].contains(&&*fields["message"]);
         let question = fields.get("question").map(String::as_str);

@@ -1,7 +1,10 @@
 //! A runtime for tests, with its tools and its audit.
 
 use crate::tools::{Board, Echo, Gather, Hangs, Latch, Panics, Peek, Post, Strays};
-use bailiwick::{MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet, Worker, WorkerSpec};
+use bailiwick::{
+    Answer, MemoryAudit, PendingCall, Policy, Question, Runtime, RuntimeBuilder, ToolSet, Worker,
+    WorkerSpec,
+};
 use serde_json::{Value, json};
 
 /// A runtime over one empty root `/r`, its board, its latch and its audit.
@@ -82,6 +85,32 @@ impl Stage {
             text("/event/code").map_or(step.to_owned(), |code| format!("{step} {code}"))
         });
         steps.collect()
+    }
+}
+
+impl Stage {
+    pub async fn answer(&self, pending: &PendingCall, answer: Answer) {
+        let question = pending.question().id;
+        self.grants.answer(question, answer).await.unwrap();
+    }
+
+    /// The one open question, once `count` calls wait for it.
+    pub async fn question_of(&self, count: usize) -> bailiwick::permission::QuestionId {
+        loop {
+            let questions = self.grants.questions().await.unwrap();
+            if let [question] = questions.as_slice()
+                && question.waiting() == count
+            {
+                return question.id;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub async fn open_questions(&self) -> Vec<String> {
+        let questions = self.grants.questions().await.unwrap();
+        let path = |question: &Question| question.request.agent_path.join("/");
+        questions.iter().map(path).collect()
     }
 }
 

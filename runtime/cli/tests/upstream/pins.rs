@@ -1,11 +1,14 @@
 //! Tests of tool fingerprints across restarts.
 
-use std::path::Path;
-
-use bailiwick::{BuildError, Runtime};
-use bailiwick_mcp::upstream::{PinStore, PinStoreError, ServerTool, Upstreams, WithheldReason};
-
 use super::hostile_server::hostile;
+use bailiwick::BuildFault;
+use bailiwick::Runtime;
+use bailiwick_mcp::upstream::PinStore;
+use bailiwick_mcp::upstream::PinStoreError;
+use bailiwick_mcp::upstream::ServerTool;
+use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_mcp::upstream::WithheldReason;
+use std::path::Path;
 
 /// The server that reads how it changed from the file `changes`, with its tools pinned in `pins`.
 async fn connected(pins: &Path, changes: &Path) -> Upstreams {
@@ -102,7 +105,10 @@ async fn workers_cannot_access_the_pin_store() {
             .root("r", root)
             .build()
     };
-    let refused = build(folder.path()).await.map(|_| ());
-    assert!(matches!(refused, Err(BuildError::Root(_))), "{refused:?}");
+    let refused = build(folder.path()).await.unwrap_err();
+    assert!(
+        matches!(refused.faults(), [BuildFault::Root(_)]),
+        "{refused}"
+    );
     assert!(build(elsewhere.path()).await.is_ok());
 }

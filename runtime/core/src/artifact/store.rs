@@ -59,6 +59,7 @@ pub(crate) enum Reader {
 
 /// Content of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Artifact {
     /// Its media type.
     pub mime: &'static str,

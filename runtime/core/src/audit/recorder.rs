@@ -1,19 +1,32 @@
 //! Audit writer thread and the handle that sends events to it; full queues and failing sinks are reported.
 
+use super::AuditEvent;
+use super::Step;
+use super::chain::Head;
+use super::chain::Record;
+use super::observed::Observed;
+use super::sink::AuditSink;
+use crate::error::CallError;
+use crate::error::Code;
+use crate::monitor::Monitor;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::thread::{self, Thread};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::sync::mpsc::Receiver;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::TrySendError;
+use std::thread;
+use std::thread::Thread;
+use std::time::Duration;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 use tokio::sync::oneshot;
-
-use super::chain::{Head, Record};
-use super::sink::AuditSink;
-use super::{AuditEvent, Step};
-use crate::error::{CallError, Code};
 
 /// How many events may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
@@ -23,7 +36,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Why an event was not recorded. The step that it describes must not happen.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// Too many events wait to be written.
@@ -38,6 +51,13 @@ pub enum AuditError {
     /// The writer has ended.
     #[error("the audit is closed")]
     Closed,
+}
+
+/// The message and its causes, as `main` prints it.
+impl fmt::Debug for AuditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::error::write_chain(self, f)
+    }
 }
 
 impl AuditError {
@@ -73,6 +93,16 @@ enum Message {
     Flush(oneshot::Sender<Result<(), AuditError>>),
 }
 
+impl Message {
+    fn events(&self) -> &[AuditEvent] {
+        match self {
+            Self::Record(event) | Self::Commit(event, ..) => std::slice::from_ref(event),
+            Self::Together(events) => events,
+            Self::Flush(_) => &[],
+        }
+    }
+}
+
 /// What happens to a committed event that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnWriteError {
@@ -102,6 +132,7 @@ struct AuditSender {
     sender: SyncSender<Message>,
     writer: Thread,
     status: Arc<Status>,
+    monitor: Monitor,
 }
 
 /// Weak handle of the audit, which does not keep the writer alive.
@@ -137,7 +168,13 @@ impl Audit {
             sender,
             writer: thread.thread().clone(),
             status,
+            monitor: Monitor::default(),
         })))
+    }
+
+    /// The monitor of the runtime, which hears of what is recorded.
+    pub(crate) fn monitor(&self) -> &Monitor {
+        &self.0.monitor
     }
 
     #[doc(hidden)]
@@ -191,13 +228,14 @@ impl Audit {
     }
 
     fn send_now(&self, message: Message) -> Result<(), AuditError> {
-        self.0
-            .sender
-            .try_send(message)
-            .map_err(|error| match error {
-                TrySendError::Full(_) => AuditError::Full,
-                TrySendError::Disconnected(_) => AuditError::Closed,
-            })
+        let observed = Observed::new(self.monitor(), message.events());
+        let sent = self.0.sender.try_send(message);
+        sent.map_err(|error| match error {
+            TrySendError::Full(_) => AuditError::Full,
+            TrySendError::Disconnected(_) => AuditError::Closed,
+        })?;
+        observed.publish(self.monitor());
+        Ok(())
     }
 
     /// Writes `event` and everything before it. Blocks, so it must run on a pool thread. On an error the step must not
@@ -215,12 +253,14 @@ impl Audit {
 
     fn commit_or(&self, event: AuditEvent, on_error: OnWriteError) -> Result<(), AuditError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.0
-            .sender
-            .send(Message::Commit(event, on_error, reply))
-            .map_err(|_| AuditError::Closed)?;
+        let message = Message::Commit(event, on_error, reply);
+        let observed = Observed::new(self.monitor(), message.events());
+        let sent = self.0.sender.send(message);
+        sent.map_err(|_| AuditError::Closed)?;
         self.0.writer.unpark();
-        answer.recv().map_err(|_| AuditError::Closed)?
+        answer.recv().map_err(|_| AuditError::Closed)??;
+        observed.publish(self.monitor());
+        Ok(())
     }
 
     /// Waits until all earlier events are written, and synced if the sink supports it.

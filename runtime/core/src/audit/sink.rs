@@ -118,10 +118,16 @@ impl AuditSink for MemoryAudit {
 }
 
 /// Why a file cannot store the audit.
-#[derive(Debug)]
 pub struct AuditFileError {
     path: PathBuf,
     fault: AuditFileFault,
+}
+
+/// The message and its causes, as `main` prints it.
+impl fmt::Debug for AuditFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::error::write_chain(self, f)
+    }
 }
 
 impl fmt::Display for AuditFileError {

@@ -9,6 +9,7 @@ pub(super) const MAX_LINE: u64 = 16 << 20;
 
 /// An unbroken chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verified {
     /// How many records it has.
     pub records: u64,

@@ -8,7 +8,7 @@ use super::ConfigSource;
 use crate::policy::{Key, PolicyError, PolicyErrorKind};
 
 /// Why a configuration source is invalid.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 pub struct ConfigError {
     origin: ConfigSource,
     fault: PolicyError,
@@ -20,6 +20,13 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = place(self.origin, self.set, self.field());
         write!(f, "{place} {}", self.fault.reason())
+    }
+}
+
+/// The message and its causes, as `main` prints it.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::error::write_chain(self, f)
     }
 }
 

@@ -1,35 +1,121 @@
 //! Builder of a runtime; reports every fault that it finds.
 
+mod check;
 mod grants;
 mod servers;
 mod threads;
 
+use super::Runtime;
+use super::RuntimeInner;
+use super::roots::ConfiguredRoot;
+use crate::artifact::ArtifactStore;
+use crate::artifact::DEFAULT_BYTES;
+use crate::artifact::DEFAULT_COUNT;
+use crate::audit::Audit;
+use crate::audit::AuditError;
+use crate::audit::AuditSink;
+use crate::audit::DEFAULT_CAPACITY;
+use crate::audit::MemoryAudit;
+use crate::config::Config;
+use crate::config::ConfigError;
+use crate::config::RootConfig;
+use crate::error::write_chain;
+use crate::path::PathError;
+use crate::path::VirtualPath;
+use crate::permission::Approver;
+use crate::permission::AskLimits;
+use crate::permission::Broker;
+use crate::permission::DenyAll;
+use crate::permission::GrantAuthority;
+use crate::permission::GrantStore;
+use crate::pipeline::PreviewKey;
+use crate::policy::Policy;
+use crate::policy::PolicyError;
+use crate::root::Root;
+use crate::root::RootError;
+use crate::scope::ScopeError;
+use crate::scope::ScopePattern;
+use crate::supervisor::Core;
+use crate::supervisor::TreeLock;
+use crate::tool::RegistryError;
+use crate::tool::RemoteServers;
+use crate::tool::RemoteTools;
+use crate::tool::ToolSet;
+use crate::tool::Tools;
+use crate::worker::Admission;
+use crate::worker::Deadlines;
+use crate::worker::PathLocks;
+use crate::worker::Pool;
+use check::Checked;
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
-use crate::audit::{Audit, AuditError, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
-use crate::call::Origin;
-use crate::config::{Config, ConfigError, RootConfig};
-use crate::path::{PathError, VirtualPath};
-use crate::permission::{Approver, AskLimits, Broker, DenyAll, GrantAuthority, GrantStore};
-use crate::pipeline::PreviewKey;
-use crate::policy::{Authority, Policy, PolicyError};
-use crate::root::{Root, RootError};
-use crate::scope::{ScopeError, ScopePattern};
-use crate::supervisor::{Core, TreeLock};
-use crate::tool::{RegistryError, RemoteServers, RemoteTools, ToolSet, Tools};
-use crate::worker::{Admission, Deadlines, PathLocks, Pool};
+/// Why a runtime was not built: every fault that [`RuntimeBuilder::build`] found.
+///
+/// Its text has one line for each fault, with the causes.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// use bailiwick::{BuildFault, Runtime};
+/// let built = Runtime::builder().root("repo", "/no/such/directory").allow("fly:file").build().await;
+/// let error = built.unwrap_err();
+/// assert_eq!(error.to_string().lines().count(), 2);
+/// assert!(matches!(error.faults(), [BuildFault::Pattern(_), BuildFault::Root(_)]));
+/// # });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct BuildError(Vec<BuildFault>);
 
-use super::roots::{ConfiguredRoot, opened, pointed};
-use super::{Runtime, RuntimeInner};
+impl BuildError {
+    /// Returns the faults, of which there is at least one.
+    #[must_use]
+    pub fn faults(&self) -> &[BuildFault] {
+        &self.0
+    }
+}
 
-/// Why a runtime was not built.
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write_chain(fault, f)?;
+        }
+        Ok(())
+    }
+}
+
+/// The text, as `main` prints it.
+impl fmt::Debug for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The text includes the causes, so there is no source.
+impl std::error::Error for BuildError {}
+
+impl From<BuildFault> for BuildError {
+    fn from(fault: BuildFault) -> Self {
+        Self(vec![fault])
+    }
+}
+
+impl From<ConfigError> for BuildError {
+    fn from(error: ConfigError) -> Self {
+        BuildFault::from(error).into()
+    }
+}
+
+/// One reason why a runtime was not built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BuildError {
+pub enum BuildFault {
     /// The name of a root is a path.
     #[error(
         "the root name `{0}` is a path; give a name without `/`, under which workers see the directory"
@@ -40,13 +126,18 @@ pub enum BuildError {
     Mount(String, #[source] PathError),
     /// A pattern to allow or to make grantable is invalid.
     #[error(transparent)]
-    Grantable(#[from] ScopeError),
+    Pattern(#[from] ScopeError),
     /// A directory cannot be a root.
     #[error(transparent)]
     Root(#[from] RootError),
     /// A file to keep out of all roots does not exist.
-    #[error("a file to be kept out of every root cannot be found")]
-    KeptOut(#[source] std::io::Error),
+    #[error("cannot find `{}`, which is to be kept out of every root", crate::escape(&path.to_string_lossy()))]
+    KeptOut {
+        /// The file, as the host named it.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
     /// A root of [`RuntimeBuilder::configured`] cannot be served.
     #[error("{field} is refused")]
     Configured {
@@ -66,7 +157,7 @@ pub enum BuildError {
     Tools(#[from] RegistryError),
     /// The operating system has no random bytes.
     #[error("the system gives no random bits")]
-    Random(#[source] getrandom::Error),
+    Random(#[source] std::io::Error),
     /// The thread that writes the audit did not start.
     #[error("the audit did not start")]
     Audit(#[source] std::io::Error),
@@ -81,12 +172,12 @@ pub enum BuildError {
     NoTokio,
     /// An actor of the runtime did not start.
     #[error("an actor of the runtime did not start")]
-    Start(#[from] ractor::SpawnErr),
+    Start(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Builder of a [`Runtime`]; [`RuntimeBuilder::build`] checks everything.
 pub struct RuntimeBuilder {
-    places: Vec<Result<ConfiguredRoot, BuildError>>,
+    places: Vec<ConfiguredRoot>,
     /// The mounts of [`RuntimeBuilder::configured`], in the order of its roots.
     configured: Vec<VirtualPath>,
     config: Config,
@@ -102,6 +193,8 @@ pub struct RuntimeBuilder {
     changes: Option<tokio::sync::watch::Receiver<()>>,
     approver: Option<Arc<dyn Approver>>,
     sink: Box<dyn AuditSink>,
+    /// The default sink, unless another one was set.
+    memory: Option<MemoryAudit>,
     audit_capacity: usize,
     store: Option<GrantStore>,
     asks: AskLimits,
@@ -112,7 +205,8 @@ pub struct RuntimeBuilder {
     max_depth: usize,
     io_threads: usize,
     preview_key: Option<PreviewKey>,
-    fault: Option<BuildError>,
+    /// Faults in the arguments of its methods.
+    faults: Vec<BuildFault>,
     servers: Option<Arc<dyn RemoteServers>>,
 }
 
@@ -127,6 +221,7 @@ impl fmt::Debug for RuntimeBuilder {
 
 impl RuntimeBuilder {
     pub(super) fn new() -> Self {
+        let memory = MemoryAudit::new(4096);
         Self {
             places: Vec::new(),
             configured: Vec::new(),
@@ -140,7 +235,8 @@ impl RuntimeBuilder {
             remote: Arc::default(),
             changes: None,
             approver: None,
-            sink: Box::new(MemoryAudit::new(4096)),
+            sink: Box::new(memory.clone()),
+            memory: Some(memory),
             audit_capacity: DEFAULT_CAPACITY,
             store: None,
             asks: AskLimits::default(),
@@ -151,7 +247,7 @@ impl RuntimeBuilder {
             max_depth: 8,
             io_threads: 8,
             preview_key: None,
-            fault: None,
+            faults: Vec::new(),
             servers: None,
         }
     }
@@ -178,11 +274,11 @@ impl RuntimeBuilder {
         host: impl AsRef<Path>,
         cross_mounts: bool,
     ) -> Self {
-        self.places.push(Ok(ConfiguredRoot {
+        self.places.push(ConfiguredRoot {
             config: root,
             host: host.as_ref().to_path_buf(),
             cross_mounts,
-        }));
+        });
         self
     }
 
@@ -202,39 +298,46 @@ impl RuntimeBuilder {
         self
     }
 
-    /// All files and directories that workers must not reach.
-    fn kept_out(&self) -> std::io::Result<Vec<PathBuf>> {
+    /// All files and directories that workers must not reach; faults are added to `faults`.
+    fn kept_out(&self, faults: &mut Vec<BuildFault>) -> Vec<PathBuf> {
         let named = self.kept_out.iter().map(PathBuf::as_path);
-        let places = named.chain(self.sink.place()).map(Root::places_of);
-        let mut places = places.collect::<Result<Vec<_>, _>>()?.concat();
-        places.extend(self.store.iter().flat_map(GrantStore::places));
-        for file in &self.kept_elsewhere {
-            places.extend(GrantStore::places_of(file)?);
+        let named = named.chain(self.sink.place());
+        let named = named.map(|host| (host, Root::places_of(host).map(Vec::from)));
+        let elsewhere = self.kept_elsewhere.iter();
+        let elsewhere = elsewhere.map(|file| (&**file, GrantStore::places_of(file)));
+        let mut places: Vec<PathBuf> = Vec::new();
+        for (host, found) in named.chain(elsewhere) {
+            match found {
+                Ok(found) => places.extend(found),
+                Err(source) => faults.push(BuildFault::KeptOut {
+                    path: host.to_path_buf(),
+                    source,
+                }),
+            }
         }
+        places.extend(self.store.iter().flat_map(GrantStore::places));
         places.extend(self.servers.iter().flat_map(|servers| servers.kept_out()));
-        Ok(places)
+        places
     }
 
     fn mounted(mut self, name: &str, host: &Path, root: fn(VirtualPath) -> RootConfig) -> Self {
-        let mount = VirtualPath::top().join(name).map_err(|source| {
-            let shown = crate::escape(name).into();
-            if name.contains('/') {
-                BuildError::RootName(shown)
-            } else {
-                BuildError::Mount(shown, source)
+        let mount = match VirtualPath::top().join(name) {
+            Ok(mount) => mount,
+            Err(source) => {
+                let shown = crate::escape(name).into();
+                self.faults.push(if name.contains('/') {
+                    BuildFault::RootName(shown)
+                } else {
+                    BuildFault::Mount(shown, source)
+                });
+                return self;
             }
-        });
-        let default = self.places.is_empty();
-        let place = |mount| ConfiguredRoot {
-            config: RootConfig {
-                default,
-                ..root(mount)
-            },
-            host: host.to_path_buf(),
-            cross_mounts: false,
         };
-        self.places.push(mount.map(place));
-        self
+        let config = RootConfig {
+            default: self.places.is_empty(),
+            ..root(mount)
+        };
+        self.root_with(config, host, false)
     }
 
     /// Sets the configuration. The other methods add to it, in any order. Roots in it are not opened;
@@ -269,7 +372,7 @@ impl RuntimeBuilder {
     pub fn grantable(mut self, pattern: &str) -> Self {
         match pattern.parse::<ScopePattern>() {
             Ok(pattern) => self.grantable.push(pattern),
-            Err(error) => self.fault = self.fault.or(Some(error.into())),
+            Err(error) => self.faults.push(error.into()),
         }
         self
     }
@@ -286,7 +389,7 @@ impl RuntimeBuilder {
     pub fn allow(mut self, pattern: &str) -> Self {
         match pattern.parse::<ScopePattern>() {
             Ok(pattern) => self.allowed.push(pattern),
-            Err(error) => self.fault = self.fault.or(Some(error.into())),
+            Err(error) => self.faults.push(error.into()),
         }
         self
     }
@@ -305,10 +408,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the audit sink. By default the last 4,096 records are kept in memory.
+    /// Sets the audit sink. By default the last 4,096 records are kept in memory; [`Runtime::audit_records`] returns them.
     #[must_use]
     pub fn audit(mut self, sink: impl AuditSink) -> Self {
-        self.sink = Box::new(sink);
+        (self.sink, self.memory) = (Box::new(sink), None);
         self
     }
 
@@ -376,32 +479,26 @@ impl RuntimeBuilder {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`BuildError`]
-    pub async fn build(self) -> Result<(Runtime, GrantAuthority), BuildError> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
-        }
-        threads::in_tokio()?;
-        self.tools.check()?;
-        let kept_out = self.kept_out().map_err(BuildError::KeptOut)?;
-        let (config, roots, unavailable) = opened(self.config, self.places, &kept_out)
-            .map_err(|error| pointed(error, &self.configured))?;
-        let config = config.and(self.grantable, self.allowed);
-        let mut authority =
-            Authority::with_ungrantable(&config, Root::kept_from_grants(&kept_out))?;
-        for policy in &self.policies {
-            authority = authority.session(&authority.admit(policy, Origin::Human)?);
-        }
-        let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildError::Audit)?;
+    /// [`BuildError`] with all faults that were found.
+    pub async fn build(mut self) -> Result<(Runtime, GrantAuthority), BuildError> {
+        let Checked {
+            config,
+            roots,
+            unavailable,
+            kept_out,
+            authority,
+        } = self.check()?;
+        let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildFault::Audit)?;
         grants::recorded(&audit, self.store.as_ref()).await?;
         if let Some(servers) = &self.servers {
             let recorded = servers.attach(&audit).await;
-            recorded.map_err(BuildError::SignedIn)?;
+            recorded.map_err(BuildFault::SignedIn)?;
         }
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
         let broker = grants::asking(self.asks, self.patience, self.store)?;
-        let broker = Broker::start(broker, audit.clone(), approver).await?;
+        let broker = Broker::start(broker, audit.clone(), approver).await;
+        let broker = broker.map_err(|error| BuildFault::Start(error.into()))?;
         let grants = GrantAuthority::new(broker.clone(), authority.clone(), self.remote.marks());
         let core = Arc::new(Core {
             tools: Tools::new(self.tools, self.remote),
@@ -420,7 +517,8 @@ impl RuntimeBuilder {
             io: Pool::new("io", threads::io(self.io_threads)),
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
-            previews: PreviewKey::or_random(self.preview_key).map_err(BuildError::Random)?,
+            previews: PreviewKey::or_random(self.preview_key)
+                .map_err(|error| BuildFault::Random(std::io::Error::other(error)))?,
             path_locks: PathLocks::default(),
             calls: 0.into(),
             workers: 0.into(),
@@ -432,6 +530,7 @@ impl RuntimeBuilder {
         threads::supervise(&core).await?;
         let inner = Arc::new(RuntimeInner {
             core,
+            memory: self.memory,
             _servers: self.servers,
         });
         Ok((Runtime { inner }, grants))

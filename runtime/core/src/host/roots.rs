@@ -4,17 +4,26 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::BuildError;
+use serde_json::Value;
+
+use super::{BuildError, BuildFault};
 use crate::config::{Config, Restriction, RootConfig, UnavailableRoot};
 use crate::path::VirtualPath;
 use crate::policy::{Policy, PolicyError};
 use crate::root::{Root, RootError, RootTable};
 
 impl BuildError {
-    /// The `data` of a JSON-RPC error, if a member of the configuration caused it; `layer` names its source if the error
-    /// does not.
+    /// The `data` of a JSON-RPC error about the first fault, if members of the configuration caused all faults; `layer`
+    /// names its source if the fault does not.
     #[must_use]
-    pub fn data(&self, layer: &str) -> Option<serde_json::Value> {
+    pub fn data(&self, layer: &str) -> Option<Value> {
+        let data = self.faults().iter().map(|fault| fault.data(layer));
+        data.collect::<Option<Vec<_>>>()?.into_iter().next()
+    }
+}
+
+impl BuildFault {
+    fn data(&self, layer: &str) -> Option<Value> {
         match self {
             Self::Configured { field, source } => {
                 Some(PolicyError::invalid(field.as_str(), source.to_string()).data(layer))
@@ -35,69 +44,59 @@ pub(super) struct ConfiguredRoot {
 }
 
 /// Adds the JSON pointer of the member of the configuration that caused the error, if any.
-pub(super) fn pointed(error: BuildError, configured: &[VirtualPath]) -> BuildError {
-    let BuildError::Root(source) = error else {
-        return error;
-    };
+pub(super) fn pointed(source: RootError, configured: &[VirtualPath]) -> BuildFault {
     // Of two roots with the same path the later is refused.
     match configured.iter().rposition(|path| path == source.mount()) {
-        Some(index) => BuildError::Configured {
+        Some(index) => BuildFault::Configured {
             field: format!("/roots/{index}/path"),
             source,
         },
-        None => BuildError::Root(source),
+        None => BuildFault::Root(source),
     }
 }
 
-/// Opens all roots; the only use of ambient authority. Optional roots that cannot be opened are left out and returned,
-/// unless no root is left.
+/// The configuration with its roots, which are open.
+pub(super) struct Opened {
+    pub(super) config: Config,
+    pub(super) roots: RootTable,
+    pub(super) unavailable: Vec<UnavailableRoot>,
+}
+
+/// Opens all roots; the only use of ambient authority. Optional roots that cannot be opened are left out, unless no root is
+/// left. The configuration also has the roots that are refused, so that policies can be compared with it.
 pub(super) fn opened(
     mut config: Config,
-    places: Vec<Result<ConfiguredRoot, BuildError>>,
+    places: Vec<ConfiguredRoot>,
     kept_out: &[PathBuf],
-) -> Result<(Config, RootTable, Vec<UnavailableRoot>), BuildError> {
+) -> (Opened, Vec<RootError>) {
     let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
     let mut unavailable: Vec<UnavailableRoot> = Vec::new();
     let mut left_out: Vec<RootConfig> = Vec::new();
-    let (mut first_error, mut default_left_out) = (None, false);
+    let (mut errors, mut first_left_out, mut default_left_out) = (Vec::new(), None, false);
     for place in places {
-        let place = place?;
-        let opened = match open(&place, &roots, kept_out) {
+        match open(&place, &roots, kept_out) {
             Err(error) if may_be_left_out(&place.config, &error) => {
                 let reason = reason(&error);
                 let path = place.config.mount.clone();
                 tracing::warn!(%path, reason = %crate::escape(&reason), "a root is left out");
                 unavailable.push(UnavailableRoot { path, reason });
                 default_left_out |= place.config.default;
-                first_error = first_error.or(Some(error));
+                first_left_out = first_left_out.or(Some(error));
                 left_out.push(place.config);
                 continue;
             }
-            opened => opened?,
-        };
-        roots.push(Arc::new(opened));
+            Err(error) => errors.push(error),
+            Ok(opened) => roots.push(Arc::new(opened)),
+        }
         config = config.root(RootConfig {
             default: place.config.default || std::mem::take(&mut default_left_out),
             ..place.config
         });
     }
-    if let Some(error) = first_error.filter(|_| roots.is_empty()) {
-        return Err(error.into());
+    if roots.is_empty() && errors.is_empty() {
+        errors.extend(first_left_out);
     }
-    let restricted = config
-        .restrictions
-        .iter()
-        .flat_map(|earlier| &earlier.roots);
-    for root in restricted.map(|root| &root.mount) {
-        // A directory that cannot be opened contains no aliases.
-        let Ok(restricted) = Root::open(root.clone(), root.as_str().as_ref(), false) else {
-            continue;
-        };
-        let renamed = |opened: &&Arc<Root>| opened.mount() != root;
-        for opened in roots.iter().filter(renamed) {
-            opened.beside(&restricted)?;
-        }
-    }
+    errors.extend(renamed(&config, &roots));
     if !left_out.is_empty() {
         // The restrictions of a nested root hold even if its directory is created later.
         config.restrictions.push(Restriction {
@@ -105,7 +104,30 @@ pub(super) fn opened(
             policy: Policy::new(),
         });
     }
-    Ok((config, RootTable::new(roots), unavailable))
+    let opened = Opened {
+        config,
+        roots: RootTable::new(roots),
+        unavailable,
+    };
+    (opened, errors)
+}
+
+/// The errors of roots that give another name to a directory that an earlier source restricts.
+fn renamed(config: &Config, roots: &[Arc<Root>]) -> Vec<RootError> {
+    let earlier = config.restrictions.iter();
+    let mounts = earlier.flat_map(|earlier| earlier.roots.iter().map(|root| &root.mount));
+    // A directory that cannot be opened contains no aliases.
+    let restricted =
+        mounts.filter_map(|mount| Root::open(mount.clone(), mount.as_str().as_ref(), false).ok());
+    let renamed = restricted.filter_map(|restricted| {
+        let others = roots
+            .iter()
+            .filter(|root| root.mount() != restricted.mount());
+        others
+            .into_iter()
+            .find_map(|root| root.beside(&restricted).err())
+    });
+    renamed.collect()
 }
 
 /// Whether a root that was refused with `error` can be left out. One that is an alias of another might restrict it.

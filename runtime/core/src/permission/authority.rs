@@ -1,5 +1,6 @@
 //! `GrantAuthority`: the only handle that grants and answers questions.
 
+use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -16,7 +17,7 @@ use crate::policy::Authority;
 use crate::scope::{Coverage, Marks, ScopePattern};
 
 /// Why an operation of a person had no effect.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
     /// The question does not exist, or ended long ago.
@@ -76,6 +77,13 @@ pub enum AuthorityError {
     /// The runtime is shut down.
     #[error("the runtime is shut down")]
     Closed,
+}
+
+/// The message and its causes, as `main` prints it.
+impl fmt::Debug for AuthorityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::error::write_chain(self, f)
+    }
 }
 
 /// Notifies of changes of questions and grants; several changes may be reported as one.

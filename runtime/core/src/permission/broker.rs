@@ -283,6 +283,7 @@ impl Actor for BrokerActor {
         // If nobody waits, grants that cannot be stored are revoked and logged.
         drop(state.save());
         if !is_query {
+            state.report_open_questions();
             self.0.send_replace(());
         }
         Ok(())

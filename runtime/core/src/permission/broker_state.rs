@@ -96,6 +96,12 @@ impl BrokerState {
         }
     }
 
+    /// Tells the monitor how many questions are open.
+    pub(super) fn report_open_questions(&self) {
+        let open = self.ledger.open_questions();
+        self.audit.monitor().set_open_questions(open);
+    }
+
     /// Uses each grant that a call needs once. The use is audited here, since the call may be gone afterwards.
     pub(super) fn use_grants(
         &mut self,

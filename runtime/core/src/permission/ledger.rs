@@ -346,6 +346,10 @@ impl<W> Ledger<W> {
         self.open.values().map(|open| &open.question)
     }
 
+    pub(crate) fn open_questions(&self) -> usize {
+        self.open.len()
+    }
+
     /// State of a question; `None` if it does not exist or ended too long ago.
     pub(crate) fn state(&self, id: QuestionId) -> Option<QuestionState> {
         self.question_status(id).map(|status| status.state)

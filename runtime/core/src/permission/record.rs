@@ -88,7 +88,7 @@ pub(super) fn of_grant(holder: &GrantHolder, by: DecidedBy, step: Step) -> Audit
 pub(super) fn about(request: &Request, origin: Origin, step: Step) -> AuditEvent {
     AuditEvent {
         worker: Some(request.worker),
-        agent: request.agent_path.join("/").into(),
+        agent: agent(request).into(),
         call: Some(request.call),
         tool: Some(request.tool.clone()),
         origin,
@@ -96,10 +96,15 @@ pub(super) fn about(request: &Request, origin: Origin, step: Step) -> AuditEvent
     }
 }
 
+/// The worker's path of names.
+fn agent(request: &Request) -> String {
+    request.agent_path.join("/")
+}
+
 /// Traces that a call waits for a question.
 pub(super) fn trace_blocked(request: &Request, call: CallId, question: QuestionId) {
-    let (worker, tool) = (request.worker, &request.tool);
-    tracing::debug!(%worker, %call, %question, %tool, "blocked");
+    let (worker, agent, tool) = (request.worker, agent(request), &request.tool);
+    tracing::debug!(%worker, agent, %call, %question, %tool, "blocked");
 }
 
 /// Traces that a question is shown to the approver.
@@ -107,7 +112,8 @@ pub(super) fn trace_shown(request: &Request, question: QuestionId) {
     let Request {
         worker, call, tool, ..
     } = request;
-    tracing::debug!(%worker, %call, %question, %tool, "shown");
+    let agent = agent(request);
+    tracing::debug!(%worker, agent, %call, %question, %tool, "shown");
 }
 
 /// Traces how a question ended.
@@ -115,5 +121,6 @@ pub(super) fn trace_answered(request: &Request, question: QuestionId, decision: 
     let Request {
         worker, call, tool, ..
     } = request;
-    tracing::debug!(%worker, %call, %question, %tool, ?decision, "answered");
+    let agent = agent(request);
+    tracing::debug!(%worker, agent, %call, %question, %tool, ?decision, "answered");
 }

@@ -11,6 +11,7 @@ mod format;
 mod handle;
 mod writer;
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl StoredGrant {
 }
 
 /// Why a grant store cannot be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantStoreError {
     /// The file cannot be opened, created or read: it is a link, its folder is missing, or the system refuses.
@@ -122,6 +123,13 @@ pub enum GrantStoreError {
         /// Why it could not be moved.
         source: io::Error,
     },
+}
+
+/// The message and its causes, as `main` prints it.
+impl fmt::Debug for GrantStoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::error::write_chain(self, f)
+    }
 }
 
 /// A file with grants to agents, for [`RuntimeBuilder::grant_store`](crate::RuntimeBuilder::grant_store).

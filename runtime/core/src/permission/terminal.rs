@@ -738,6 +738,7 @@ mod tests {
             },
             token: PreviewToken(ContentHash::of(b"")),
             artifacts: Vec::new(),
+            call: None,
         });
         request
     }

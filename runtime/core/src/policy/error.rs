@@ -36,6 +36,9 @@ const MOST_SHOWN: usize = 4;
 const MOST_SHOWN_CHARS: usize = 200;
 
 /// Why a policy or configuration was rejected.
+///
+/// If several arguments of a policy's builder methods are invalid, the text has one line for each, and
+/// [`PolicyError::faults`] returns them.
 #[derive(Clone, PartialEq, thiserror::Error)]
 pub struct PolicyError(Box<Fault>);
 
@@ -47,18 +50,29 @@ struct Fault {
     requested: Value,
     limit: Value,
     witness: Option<String>,
+    /// Errors of other members, without others of their own.
+    others: Vec<PolicyError>,
 }
 
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault {
+        self.0.fmt(f)?;
+        let mut others = self.0.others.iter();
+        others.try_for_each(|other| write!(f, "\n{}", other.0))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
             kind,
             field,
             reason,
             requested,
             limit,
             witness: _,
-        } = &*self.0;
+            others: _,
+        } = self;
         match kind {
             PolicyErrorKind::PolicyExpansion => {
                 write!(f, "policy may only restrict: {field} {reason}")?;
@@ -121,7 +135,18 @@ impl PolicyError {
             requested: Value::Null,
             limit: Value::Null,
             witness: None,
+            others: Vec::new(),
         }))
+    }
+
+    /// Fails with all of `faults`, if there are any.
+    pub(super) fn check(faults: &[Self]) -> Result<(), Self> {
+        let Some((first, others)) = faults.split_first() else {
+            return Ok(());
+        };
+        let mut error = first.clone();
+        error.0.others = others.to_vec();
+        Err(error)
     }
 
     pub(crate) fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
@@ -147,6 +172,14 @@ impl PolicyError {
     pub(crate) fn witness(mut self, path: String) -> Self {
         self.0.witness = Some(path);
         self
+    }
+
+    /// Returns one error for each invalid member. The other methods are about the first.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Self> {
+        let mut first = self.clone();
+        let others = std::mem::take(&mut first.0.others);
+        std::iter::once(first).chain(others).collect()
     }
 
     /// Returns the kind of error.
@@ -208,6 +241,7 @@ impl PolicyError {
             requested,
             limit,
             witness,
+            others: _,
         } = &*self.0;
         let facts = [
             ("kind", json!(kind)),

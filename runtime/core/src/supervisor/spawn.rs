@@ -1,5 +1,6 @@
 //! Spawns workers.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::scope::{Scope, Verb};
 use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
 
 /// Why a worker was not started.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
     /// The policy requests more than the parent has, or is invalid.
@@ -56,7 +57,14 @@ pub enum SpawnError {
     Audit(#[from] crate::audit::AuditError),
     /// The actor did not start.
     #[error("the worker did not start")]
-    Start(#[source] ractor::SpawnErr),
+    Start(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The message and its causes, as `main` prints it.
+impl fmt::Debug for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::error::write_chain(self, f)
+    }
 }
 
 impl SpawnError {
@@ -318,7 +326,9 @@ impl Core {
         })?;
         let supervisor = self.supervisor_of(shared.id).ok_or(SpawnError::Orphan)?;
         let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(shared), supervisor).await;
-        started.map(drop).map_err(SpawnError::Start)
+        started
+            .map(drop)
+            .map_err(|error| SpawnError::Start(error.into()))
     }
 
     /// Revokes a worker when the lifetime in its policy has passed.

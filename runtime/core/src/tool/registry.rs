@@ -57,6 +57,16 @@ pub enum Job {
     Remote(Arc<dyn RemoteJob>),
 }
 
+impl Job {
+    /// Whether hunks can be excluded from its change.
+    pub(crate) fn is_divisible(&self) -> bool {
+        match self {
+            Self::Write(job) => job.divisible(),
+            Self::Read(_) | Self::Remote(_) => false,
+        }
+    }
+}
+
 /// Parses the arguments of one tool.
 type Prepare =
     dyn Fn(Arguments<'_>, &Namespace) -> Result<(Vec<Scope>, Job), CallError> + Send + Sync;
@@ -145,7 +155,7 @@ pub enum RegistryError {
     #[error("`{0}` changes something, so it cannot be for views alone")]
     AppOnly(String),
     /// The intent template is invalid.
-    #[error("the intent of `{tool}` is no template: {source}")]
+    #[error("the intent of `{tool}` is no template")]
     Intent {
         /// The tool.
         tool: String,
@@ -153,7 +163,7 @@ pub enum RegistryError {
         source: IntentError,
     },
     /// The shell template is invalid.
-    #[error("the command line of `{tool}` is no template: {source}")]
+    #[error("the command line of `{tool}` is no template")]
     CommandLine {
         /// The tool.
         tool: String,
@@ -270,9 +280,9 @@ impl ToolSet {
         self.tools.values()
     }
 
-    /// Returns the first fault of the set.
-    pub(crate) fn check(&self) -> Result<(), RegistryError> {
-        self.faults.first().cloned().map_or(Ok(()), Err)
+    /// The faults of the set.
+    pub(crate) fn faults(&self) -> &[RegistryError] {
+        &self.faults
     }
 
     fn insert(mut self, mut entry: Entry) -> Self {
@@ -465,11 +475,11 @@ mod tests {
                 fault: IntentFault::UnclosedPlaceholder,
             },
         };
-        let check = |sentence| ToolSet::new().reader(Saying(sentence)).check();
-        assert_eq!(check("Open {path"), Err(fault.clone()));
-        assert_eq!(check("Open {path}"), Ok(()));
-        assert_eq!(check(""), Ok(()));
+        let faults = |sentence| ToolSet::new().reader(Saying(sentence)).faults;
+        assert_eq!(faults("Open {path"), std::slice::from_ref(&fault));
+        assert_eq!(faults("Open {path}"), []);
+        assert_eq!(faults(""), []);
         let joined = ToolSet::new().and(ToolSet::new().reader(Saying("Open {path")));
-        assert_eq!(joined.check(), Err(fault));
+        assert_eq!(joined.faults, [fault]);
     }
 }

@@ -16,7 +16,7 @@ use super::prepare::Request;
 use super::preview_arguments;
 use crate::call::{Asks, Call};
 use crate::capability::{StopFlag, StopReason, revoked};
-use crate::effect::{Outcome, Preview};
+use crate::effect::{Change, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::permission::QuestionSender;
@@ -116,6 +116,14 @@ pub enum Done {
 }
 
 impl Done {
+    /// The changes that were made.
+    pub(super) fn changes(&self) -> &[Change] {
+        match self {
+            Self::Outcome(outcome) => &outcome.changes,
+            Self::Preview(_) => &[],
+        }
+    }
+
     /// Bytes of content in the result.
     pub(super) fn bytes(&self) -> u64 {
         let reply = match self {
@@ -229,6 +237,7 @@ async fn post(
         origin: meta.origin,
         mode: options.mode,
         token: meta.preview_token,
+        excluded: meta.excluded_hunks,
         key: shared.core.previews,
         confirm: meta.confirm,
         arguments,

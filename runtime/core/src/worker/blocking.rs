@@ -175,7 +175,6 @@ impl Pool {
     }
 
     /// How many jobs wait for a thread.
-    #[cfg(test)]
     pub(crate) fn queued(&self) -> usize {
         self.inner.lock().queue.len()
     }

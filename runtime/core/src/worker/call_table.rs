@@ -12,6 +12,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::Shared;
+use super::activity::CallState;
 use super::actor::WorkerMsg;
 use super::admission::{Admitted, Done, Incoming, ReplySender, lost};
 use super::approval::Asking;
@@ -53,6 +54,20 @@ enum Stage {
     Running,
     /// It was sent to a server.
     Remote { _task: RemoteTask },
+}
+
+impl Stage {
+    fn state(&self) -> CallState {
+        match self {
+            Self::Preparing(_) | Self::Judging(..) | Self::CheckingGrants(_) => {
+                CallState::Preparing
+            }
+            Self::Planning(_) | Self::Ready(..) => CallState::Queued,
+            Self::Asking(..) => CallState::Asking,
+            Self::Running => CallState::Running,
+            Self::Remote { .. } => CallState::Remote,
+        }
+    }
 }
 
 /// Why a call is judged.
@@ -149,10 +164,12 @@ impl CallTable {
         let now = Instant::now();
         let since = self.last.map(|last| now.duration_since(last));
         if let Err(error) = check_interval(self.shared.authority.limits(), since) {
-            return self.shared.finished(&request.info, port, Err(error));
+            let took = Duration::ZERO;
+            return self.shared.finished(&request.info, port, took, Err(error));
         }
         self.last = Some(now);
         let (id, info) = (request.info.id, Arc::clone(&request.info));
+        self.shared.started(&info);
         let limit = self.shared.core.limit(deadline);
         let span = tracing::debug_span!(
             "call",
@@ -182,8 +199,7 @@ impl CallTable {
             return self.judge_or_answer(id, step, caller);
         }
         caller.arm(id, &self.shared);
-        self.calls
-            .insert(id, (Stage::Preparing(Some(request)), caller));
+        self.store(id, Stage::Preparing(Some(request)), caller);
         self.policies.push_back(id);
         self.compile_next();
     }
@@ -200,6 +216,12 @@ impl CallTable {
         }
     }
 
+    /// Stores a call until a message advances it.
+    fn store(&mut self, id: CallId, stage: Stage, caller: Caller) {
+        self.shared.activity.enter(id, stage.state());
+        self.calls.insert(id, (stage, caller));
+    }
+
     /// Advances a call as far as possible without waiting.
     fn judge(&mut self, id: CallId, step: Step<Parsed>, caller: Caller) {
         self.judge_for(id, step, Judging::Going, caller);
@@ -212,8 +234,7 @@ impl CallTable {
             return self.judged_for(id, judged, why, caller);
         }
         caller.arm(id, &self.shared);
-        self.calls
-            .insert(id, (Stage::Judging(Some(step), why), caller));
+        self.store(id, Stage::Judging(Some(step), why), caller);
         self.policies.push_back(id);
         self.compile_next();
     }
@@ -245,7 +266,7 @@ impl CallTable {
         match judged {
             Judged::Run(cleared) => {
                 let (worker, tool) = (self.shared.id, &caller.info.tool);
-                tracing::debug!(%worker, call = %id, %tool, "retried");
+                tracing::debug!(%worker, agent = %self.shared.agent, call = %id, %tool, "retried");
                 self.enqueue(id, cleared, approved, caller);
             }
             // The answer was narrower than the need. Asking again at once would press the person.
@@ -262,8 +283,7 @@ impl CallTable {
             return self.plan_early(id, waiting, caller);
         }
         caller.asking = Some(self.shared.check_grants(id, &waiting));
-        self.calls
-            .insert(id, (Stage::CheckingGrants(waiting), caller));
+        self.store(id, Stage::CheckingGrants(waiting), caller);
     }
 
     pub(super) fn grants_checked(
@@ -294,7 +314,7 @@ impl CallTable {
             return self.question(id, waiting, None, caller);
         }
         caller.arm(id, &self.shared);
-        self.calls.insert(id, (Stage::Planning(waiting), caller));
+        self.store(id, Stage::Planning(waiting), caller);
         self.wait_for_thread(id);
     }
 
@@ -336,8 +356,7 @@ impl CallTable {
         match asked {
             Ok(asking) => {
                 caller.asking = Some(asking);
-                self.calls
-                    .insert(id, (Stage::Asking(waiting, plan), caller));
+                self.store(id, Stage::Asking(waiting, plan), caller);
             }
             Err(error) => self.answer(id, caller, Err(error)),
         }
@@ -351,7 +370,7 @@ impl CallTable {
         match (self.calls.remove(&id), answer) {
             (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {
                 let (worker, tool) = (self.shared.id, &caller.info.tool);
-                tracing::debug!(%worker, call = %id, %tool, "continued");
+                tracing::debug!(%worker, agent = %self.shared.agent, call = %id, %tool, "continued");
                 if let Err(error) = self.shared.audit_used_grants(&caller.info, &granted.used) {
                     return self.answer(id, caller, Err(error));
                 }
@@ -407,7 +426,8 @@ impl Caller {
     /// Answers the call. Its share of the bounds is released first, so that the caller can make the next call at once.
     fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
         drop(self.admitted);
-        shared.finished(&self.info, self.port, result);
+        let took = self.received.elapsed();
+        shared.finished(&self.info, self.port, took, result);
     }
 
     fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {

@@ -1,5 +1,7 @@
 //! Calls with grants for that call alone.
 
+use std::sync::Arc;
+
 use super::admission::CallOptions;
 use super::{Worker, admission, outcome, preview};
 use crate::call::Call;
@@ -44,7 +46,12 @@ impl GrantAuthority {
             offered: granted,
             ..CallOptions::new(Mode::Preview)
         };
-        preview(admission::submit(&worker.shared, call, options).await?)
+        let previewed = Arc::new(call.clone());
+        let shown = preview(admission::submit(&worker.shared, call, options).await?)?;
+        Ok(Preview {
+            call: Some(previewed),
+            ..shown
+        })
     }
 
     fn speaks_for(&self, worker: &Worker) -> Result<(), CallError> {

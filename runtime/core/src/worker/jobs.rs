@@ -164,6 +164,7 @@ fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken
         reply: plan.reply.clone(),
         token,
         artifacts,
+        call: None,
     }
 }
 

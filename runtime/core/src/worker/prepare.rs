@@ -83,6 +83,11 @@ impl Request {
         };
         let prepared = || Ok(entry.prepare(arguments, &names)?);
         let (needs, job) = catch_tool_panic(prepared).map_err(CallError::from)?;
+        if !info.excluded.is_empty() && (info.mode == Mode::Preview || !job.is_divisible()) {
+            let message =
+                "hunks can be excluded only from the call of a tool that can divide its change";
+            return Err(CallError::new(Code::InvalidArguments, message));
+        }
         if info.confirm && entry.mutates && needs.iter().all(|need| need.verb() == Verb::Read) {
             let message = "this call names no change that a person could allow";
             return Err(CallError::new(Code::PermissionDenied, message));

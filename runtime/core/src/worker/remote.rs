@@ -235,6 +235,7 @@ impl Shared {
                     reply,
                     token,
                     artifacts: Vec::new(),
+                    call: None,
                 })
             }
             _ => outcome(reply),

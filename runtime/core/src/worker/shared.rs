@@ -2,11 +2,13 @@
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use ractor::ActorRef;
 use serde_json::Value;
 
+use super::activity::Activity;
 use super::actor::WorkerMsg;
 use super::admission::{Done, Load, ReplySender};
 use super::deadline::DeadlineGuard;
@@ -18,6 +20,7 @@ use crate::config::Namespace;
 use crate::effect::Change;
 use crate::error::CallError;
 use crate::id::{ToolName, WorkerId};
+use crate::monitor::{Event, EventKind};
 use crate::path::VirtualPath;
 use crate::permission::UsedGrants;
 use crate::pipeline::{CallInfo, Judged, Parsed, Step, WorkerHandles};
@@ -50,6 +53,7 @@ pub(crate) struct Shared {
     pub(super) lost: Arc<AtomicU32>,
     /// Held while the policy of a request other than a call is compiled.
     pub(super) compiling: Arc<tokio::sync::Mutex<()>>,
+    pub(super) activity: Activity,
     /// Previews that it received from third-party servers.
     pub(super) previews: Previews,
     /// The apps that are open beside it.
@@ -102,6 +106,7 @@ impl Shared {
             load: Load::default(),
             lost: Arc::default(),
             compiling: Arc::default(),
+            activity: Activity::default(),
             previews: Previews::default(),
             apps: super::apps::Apps::default(),
             end: OnceLock::new(),
@@ -179,7 +184,7 @@ impl Shared {
         let (judged, why) = step.judge();
         let verdict = judged.verdict();
         let CallInfo { id: call, tool, .. } = &*info;
-        tracing::debug!(worker = %self.id, %call, %tool, verdict = verdict.as_str(), "checked");
+        tracing::debug!(worker = %self.id, agent = %self.agent, %call, %tool, verdict = verdict.as_str(), "checked");
         let step = AuditStep::Judged {
             verdict,
             needs,
@@ -210,27 +215,72 @@ impl Shared {
         &self,
         info: &CallInfo,
         port: ReplySender,
+        took: Duration,
         result: Result<Done, CallError>,
     ) {
         let CallInfo { id: call, tool, .. } = info;
         let code = result
             .as_ref()
             .map_or_else(|error| error.code().as_str(), |_| "OK");
-        tracing::debug!(worker = %self.id, %call, %tool, code, "ended");
+        tracing::debug!(worker = %self.id, agent = %self.agent, %call, %tool, code, "ended");
         match &result {
-            Err(error) => self.refused(info, error),
+            Err(error) => self.audit_refusal(info, error),
             Ok(done) => {
                 let bytes = done.bytes();
+                self.changed(done.changes());
                 // The result is valid even if the audit is full: verdict and effect were audited before, and the audit counts
                 // missing records.
                 let _ = self.audit(info, AuditStep::Finished { code: None, bytes });
             }
         }
+        self.observe_end(info, took, result.as_ref().map(Done::bytes));
         drop(port.send(result));
     }
 
-    /// Audits that a call was denied or failed. The answer is valid even if the audit is full.
+    /// Reports the end of a call to the monitor and in the worker's activity.
+    fn observe_end(&self, info: &CallInfo, took: Duration, result: Result<u64, &CallError>) {
+        let result = result.map_err(CallError::code);
+        self.end_activity(info, result.err());
+        let monitor = self.core.audit.monitor();
+        monitor.count_end(result);
+        if monitor.is_watched() {
+            monitor.send(self.monitored(EventKind::CallEnded {
+                call: info.id,
+                tool: info.tool.clone(),
+                code: result.err(),
+                duration: took,
+            }));
+        }
+    }
+
+    /// Reports that a call was received.
+    pub(super) fn started(&self, info: &Arc<CallInfo>) {
+        self.activity.begin(info);
+        let monitor = self.core.audit.monitor();
+        if monitor.is_watched() {
+            monitor.send(self.monitored(EventKind::CallStarted {
+                call: info.id,
+                tool: info.tool.clone(),
+            }));
+        }
+    }
+
+    fn monitored(&self, kind: EventKind) -> Event {
+        Event {
+            worker: Some(self.id),
+            agent: Arc::clone(&self.agent),
+            kind,
+        }
+    }
+
+    /// Audits and reports that a call was denied or failed before it was received.
     pub(super) fn refused(&self, info: &CallInfo, error: &CallError) {
+        self.audit_refusal(info, error);
+        self.observe_end(info, Duration::ZERO, Err(error));
+    }
+
+    /// Audits that a call was denied or failed. The answer is valid even if the audit is full.
+    fn audit_refusal(&self, info: &CallInfo, error: &CallError) {
         let begun = info.stop.has_begun() || info.stop.was_sent();
         let code = Some(error.code());
         let steps = [

@@ -164,6 +164,7 @@ impl Worker {
             origin: Origin::View,
             mode: Mode::Apply,
             token: None,
+            excluded: Vec::new(),
             key: self.shared.core.previews,
             confirm: false,
             arguments,

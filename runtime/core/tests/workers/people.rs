@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
 use bailiwick::worker::CallProgress;
 use bailiwick::{
-    Answer, Call, CallError, Code, Deferred, Outcome, PendingCall, Policy, Question, Scripted,
-    Worker, WorkerSpec,
+    Answer, Call, CallError, Code, Deferred, Outcome, PendingCall, Policy, Scripted, Worker,
+    WorkerSpec,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -34,32 +34,6 @@ async fn ended(pending: PendingCall) -> Result<Outcome, CallError> {
     match pending.resume().await? {
         CallProgress::Ended(outcome) => Ok(*outcome),
         CallProgress::Pending(again) => panic!("asked again: {:?}", again.question()),
-    }
-}
-
-impl Stage {
-    async fn answer(&self, pending: &PendingCall, answer: Answer) {
-        let question = pending.question().id;
-        self.grants.answer(question, answer).await.unwrap();
-    }
-
-    /// The one open question, once `count` calls wait for it.
-    async fn question_of(&self, count: usize) -> bailiwick::permission::QuestionId {
-        loop {
-            let questions = self.grants.questions().await.unwrap();
-            if let [question] = questions.as_slice()
-                && question.waiting() == count
-            {
-                return question.id;
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-
-    async fn open_questions(&self) -> Vec<String> {
-        let questions = self.grants.questions().await.unwrap();
-        let path = |question: &Question| question.request.agent_path.join("/");
-        questions.iter().map(path).collect()
     }
 }
 

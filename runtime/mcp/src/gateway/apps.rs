@@ -100,19 +100,19 @@ pub(super) fn artifact_mime(mime: &'static str) -> &'static str {
 }
 
 /// The artifact as clients read it: a review as a page with its data.
-pub(crate) fn render_artifact(artifact: Artifact) -> Artifact {
+pub(crate) fn render_artifact(mut artifact: Artifact) -> Artifact {
     if artifact.mime != REVIEW_MIME {
         return artifact;
     }
-    Artifact {
-        mime: APP_MIME,
-        bytes: bailiwick_ui::review_page(&String::from_utf8_lossy(&artifact.bytes)).into(),
-    }
+    let page = bailiwick_ui::review_page(&String::from_utf8_lossy(&artifact.bytes));
+    artifact.mime = APP_MIME;
+    artifact.bytes = page.into();
+    artifact
 }
 
 /// The contents of an artifact, with the `_meta` of a page if it is one.
 pub(super) fn artifact_contents(artifact: Artifact, uri: &str) -> ResourceContents {
-    let Artifact { mime, bytes } = render_artifact(artifact);
+    let Artifact { mime, bytes, .. } = render_artifact(artifact);
     let contents = match String::from_utf8(bytes.into()) {
         Ok(text) => ResourceContents::text(text, uri),
         Err(error) => ResourceContents::blob(STANDARD.encode(error.as_bytes()), uri),

@@ -378,6 +378,7 @@ impl ToolCall {
         Call::new(&self.tool, self.arguments.clone()).meta(CallMeta {
             origin: self.options.origin,
             policy: self.options.policy.clone(),
+            excluded_hunks: Vec::new(),
             preview_token: self.options.preview_token,
             deadline: None,
             progress: self.progress.clone(),

@@ -253,6 +253,7 @@ impl Gateway {
         let call = Call::new(tool, arguments).meta(CallMeta {
             origin: options.origin,
             policy: options.policy.clone(),
+            excluded_hunks: Vec::new(),
             preview_token: None,
             deadline: None,
             progress: None,

@@ -286,6 +286,7 @@ async fn preview_call(
     let call = Call::new(&tool, arguments).meta(CallMeta {
         origin: Origin::View,
         policy: options.policy.clone(),
+        excluded_hunks: Vec::new(),
         preview_token: None,
         deadline: None,
         progress: None,

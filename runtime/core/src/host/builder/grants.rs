@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{BuildError, RuntimeBuilder};
+use super::{BuildFault, RuntimeBuilder};
 use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, Step};
 use crate::call::Origin;
 use crate::permission::{AskLimits, BrokerConfig, GrantHolder, GrantStore, Lifetime, StoredGrant};
@@ -28,16 +28,16 @@ fn nonce() -> Result<u64, getrandom::Error> {
 }
 
 /// Audits the restored grants.
-pub(super) async fn recorded(audit: &Audit, store: Option<&GrantStore>) -> Result<(), BuildError> {
+pub(super) async fn recorded(audit: &Audit, store: Option<&GrantStore>) -> Result<(), BuildFault> {
     for grant in store.into_iter().flat_map(GrantStore::grants) {
         let recorded = match audit.record(event(grant)) {
             Err(AuditError::Full) => {
-                audit.flush().await.map_err(BuildError::Restored)?;
+                audit.flush().await.map_err(BuildFault::Restored)?;
                 audit.record(event(grant))
             }
             recorded => recorded,
         };
-        recorded.map_err(BuildError::Restored)?;
+        recorded.map_err(BuildFault::Restored)?;
     }
     Ok(())
 }
@@ -65,14 +65,14 @@ pub(super) fn asking(
     limits: AskLimits,
     patience: Duration,
     store: Option<GrantStore>,
-) -> Result<BrokerConfig, BuildError> {
+) -> Result<BrokerConfig, BuildFault> {
     let began = Instant::now();
     Ok(BrokerConfig {
         limits,
         patience,
         clock: Arc::new(move || began.elapsed()),
         store,
-        nonce: nonce().map_err(BuildError::Random)?,
+        nonce: nonce().map_err(|error| BuildFault::Random(std::io::Error::other(error)))?,
         ..BrokerConfig::default()
     })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ractor::Actor;
 
-use super::BuildError;
+use super::BuildFault;
 use crate::supervisor::{Core, Supervisor};
 use crate::worker::PoolSize;
 
@@ -31,16 +31,17 @@ pub(super) fn cpu() -> PoolSize {
 }
 
 /// Actors cannot be started outside a tokio runtime.
-pub(super) fn in_tokio() -> Result<(), BuildError> {
+pub(super) fn in_tokio() -> Result<(), BuildFault> {
     let runtime = tokio::runtime::Handle::try_current();
-    runtime.map(drop).map_err(|_| BuildError::NoTokio)
+    runtime.map(drop).map_err(|_| BuildFault::NoTokio)
 }
 
 /// Starts one supervisor per CPU core.
-pub(super) async fn supervise(core: &Arc<Core>) -> Result<(), BuildError> {
+pub(super) async fn supervise(core: &Arc<Core>) -> Result<(), BuildFault> {
     let mut supervisors = Vec::new();
     for _ in 0..cores() {
-        let (supervisor, _) = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await?;
+        let started = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await;
+        let (supervisor, _) = started.map_err(|error| BuildFault::Start(error.into()))?;
         supervisors.push(supervisor);
     }
     // The core is not shared yet, so it is set once.

@@ -24,14 +24,12 @@ impl CallTable {
         if step.is_remote() {
             caller.arm(id, &self.shared);
             let until = self.shared.send(id, step);
-            self.calls
-                .insert(id, (Stage::Remote { _task: until }, caller));
+            self.store(id, Stage::Remote { _task: until }, caller);
             return;
         }
         let ordered = step.mutates() && caller.info.mode == Mode::Apply;
         caller.arm(id, &self.shared);
-        self.calls
-            .insert(id, (Stage::Ready(step, approved), caller));
+        self.store(id, Stage::Ready(step, approved), caller);
         if ordered {
             self.writes.push_back(id);
             if self.writes.len() == 1 {
@@ -152,7 +150,7 @@ impl CallTable {
             Ok(ticket) => {
                 self.running.insert(id);
                 caller.ticket = Some(ticket);
-                self.calls.insert(id, (stage, caller));
+                self.store(id, stage, caller);
             }
             Err(Full) => {
                 let retry_after_ms = self.shared.core.admission.retry_after_ms;
@@ -169,6 +167,8 @@ impl CallTable {
             (Some((_, caller)), Ended::Interrupted(step, interrupt)) => {
                 self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
+            // The caller is gone, and the effect has happened.
+            (None, Ended::Done(Ok(done))) => self.shared.changed(done.changes()),
             (None, _) => {}
         }
         self.start_ready();

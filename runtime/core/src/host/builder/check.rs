@@ -1,0 +1,77 @@
+//! Checks everything that a builder can check before it starts anything.
+
+use std::path::PathBuf;
+
+use super::super::roots::{Opened, opened, pointed};
+use super::{BuildError, BuildFault, RuntimeBuilder, threads};
+use crate::call::Origin;
+use crate::config::{Config, UnavailableRoot};
+use crate::policy::{Authority, PolicyError};
+use crate::root::{Root, RootTable};
+
+/// A configuration without faults, and its open roots.
+pub(super) struct Checked {
+    pub(super) config: Config,
+    pub(super) roots: RootTable,
+    pub(super) unavailable: Vec<UnavailableRoot>,
+    /// Files of the host that no root and no grant may contain.
+    pub(super) kept_out: Vec<PathBuf>,
+    pub(super) authority: Authority,
+}
+
+impl RuntimeBuilder {
+    /// Opens the roots and compiles the configuration and the policies.
+    pub(super) fn check(&mut self) -> Result<Checked, BuildError> {
+        let mut faults = std::mem::take(&mut self.faults);
+        // Without the roots and patterns that could not be read, policies would seem to exceed the configuration.
+        let complete = faults.is_empty();
+        faults.extend(threads::in_tokio().err());
+        faults.extend(self.tools.faults().iter().cloned().map(BuildFault::Tools));
+        let kept_out = self.kept_out(&mut faults);
+        let places = std::mem::take(&mut self.places);
+        let (opened, errors) = opened(std::mem::take(&mut self.config), places, &kept_out);
+        let errors = errors.into_iter();
+        faults.extend(errors.map(|error| pointed(error, &self.configured)));
+        let Opened {
+            config,
+            roots,
+            unavailable,
+        } = opened;
+        let (grantable, allowed) = (&mut self.grantable, &mut self.allowed);
+        let config = config.and(std::mem::take(grantable), std::mem::take(allowed));
+        let ungrantable = Root::kept_from_grants(&kept_out);
+        let mut authority = match Authority::with_ungrantable(&config, ungrantable) {
+            Ok(authority) => Some(authority),
+            Err(error) => {
+                faults.extend(policy_faults(&error));
+                None
+            }
+        };
+        for policy in &self.policies {
+            let admitted = match &authority {
+                Some(issuer) if complete => issuer
+                    .admit(policy, Origin::Human)
+                    .map(|layer| Some(issuer.session(&layer))),
+                authority => policy.check_arguments().map(|()| authority.clone()),
+            };
+            match admitted {
+                Ok(narrowed) => authority = narrowed,
+                Err(error) => faults.extend(policy_faults(&error)),
+            }
+        }
+        match authority {
+            Some(authority) if faults.is_empty() => Ok(Checked {
+                config,
+                roots,
+                unavailable,
+                kept_out,
+                authority,
+            }),
+            _ => Err(BuildError(faults)),
+        }
+    }
+}
+
+fn policy_faults(error: &PolicyError) -> Vec<BuildFault> {
+    error.faults().into_iter().map(BuildFault::Policy).collect()
+}

@@ -1,0 +1,258 @@
+//! What the calls of a worker are doing, and what they changed.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use foldhash::fast::FixedState;
+
+use super::{Shared, Worker};
+use crate::effect::{Change, Op};
+use crate::error::Code;
+use crate::id::{CallId, ToolName, WorkerId};
+use crate::path::VirtualPath;
+use crate::pipeline::CallInfo;
+
+/// How many calls that have ended are kept.
+const MOST_ENDED: usize = 8;
+/// How many changed paths are kept.
+const MOST_CHANGED: usize = 1000;
+
+/// A call of a worker, from [`Worker::activity`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallActivity {
+    /// The call.
+    pub call: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// One sentence for people, rendered from the tool's template. It quotes the agent's arguments.
+    pub intent: String,
+    /// Its state.
+    pub state: CallState,
+    /// When it entered this state.
+    pub since: Instant,
+}
+
+/// State of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallState {
+    /// It is parsed and judged.
+    Preparing,
+    /// It waits for an answer of a person.
+    Asking,
+    /// It waits for other calls of this worker: those that change the same paths, or use its share of the threads.
+    Queued,
+    /// It runs, or waits for a thread.
+    Running,
+    /// It was sent to a third-party server.
+    Remote,
+    /// It ended, with a code if it was denied or failed.
+    Ended(Option<Code>),
+}
+
+/// Paths that a worker and its descendants changed, from [`Worker::changed`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangedPaths {
+    /// The first 1,000 paths that were changed, in path order.
+    pub paths: Vec<ChangedPath>,
+    /// How many further changes are not in the list.
+    pub omitted: u64,
+}
+
+/// A path that a call changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangedPath {
+    /// The path.
+    pub path: VirtualPath,
+    /// The last operation.
+    pub op: Op,
+    /// The target of a move or copy.
+    pub to: Option<VirtualPath>,
+    /// The worker whose call it was.
+    pub worker: WorkerId,
+}
+
+/// A call that has not ended.
+#[derive(Debug)]
+struct Open {
+    info: Arc<CallInfo>,
+    state: CallState,
+    since: Instant,
+}
+
+/// The calls of a worker, and what it and its descendants changed.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    calls: Mutex<Calls>,
+    changed: Mutex<Changed>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    open: HashMap<CallId, Open, FixedState>,
+    ended: VecDeque<CallActivity>,
+}
+
+#[derive(Debug, Default)]
+struct Changed {
+    paths: BTreeMap<VirtualPath, (Op, Option<VirtualPath>, WorkerId)>,
+    omitted: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that can panic runs under the locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Activity {
+    pub(super) fn begin(&self, info: &Arc<CallInfo>) {
+        let open = Open {
+            info: Arc::clone(info),
+            state: CallState::Preparing,
+            since: Instant::now(),
+        };
+        lock(&self.calls).open.insert(info.id, open);
+    }
+
+    pub(super) fn enter(&self, call: CallId, state: CallState) {
+        if let Some(open) = lock(&self.calls).open.get_mut(&call)
+            && open.state != state
+        {
+            (open.state, open.since) = (state, Instant::now());
+        }
+    }
+
+    fn end(&self, ended: CallActivity) {
+        let mut calls = lock(&self.calls);
+        calls.open.remove(&ended.call);
+        if calls.ended.len() >= MOST_ENDED {
+            calls.ended.pop_front();
+        }
+        calls.ended.push_back(ended);
+    }
+
+    fn change(&self, worker: WorkerId, changes: &[Change]) {
+        lock(&self.changed).add(worker, changes);
+    }
+}
+
+impl Changed {
+    fn add(&mut self, worker: WorkerId, changes: &[Change]) {
+        for Change { path, op, to, .. } in changes {
+            if self.paths.len() < MOST_CHANGED || self.paths.contains_key(path) {
+                self.paths.insert(path.clone(), (*op, to.clone(), worker));
+            } else {
+                self.omitted += 1;
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// A call has ended.
+    pub(super) fn end_activity(&self, info: &CallInfo, code: Option<Code>) {
+        self.activity.end(CallActivity {
+            call: info.id,
+            tool: info.tool.clone(),
+            intent: self.intent(info, &[]),
+            state: CallState::Ended(code),
+            since: Instant::now(),
+        });
+    }
+
+    /// A call of this worker changed something, which its ancestors report, too.
+    pub(super) fn changed(&self, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
+        self.activity.change(self.id, changes);
+        for ancestor in self.lineage.iter() {
+            let ancestor = self.core.registry.get(ancestor);
+            if let Some(ancestor) = ancestor.map(|entry| Arc::clone(&entry)) {
+                ancestor.activity.change(self.id, changes);
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Returns the calls that have not ended, in the order in which they came, and then the last eight that have ended.
+    ///
+    /// ```
+    /// # async fn example(worker: bailiwick::Worker) {
+    /// for call in worker.activity() {
+    ///     println!("{} {:?} for {:?}", call.intent, call.state, call.since.elapsed());
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn activity(&self) -> Vec<CallActivity> {
+        let (mut open, ended) = {
+            let calls = lock(&self.shared.activity.calls);
+            let open = calls.open.values();
+            let open = open.map(|call| (Arc::clone(&call.info), call.state, call.since));
+            let ended: Vec<_> = calls.ended.iter().cloned().collect();
+            (open.collect::<Vec<_>>(), ended)
+        };
+        open.sort_by_key(|(info, ..)| info.id);
+        let open = open.into_iter().map(|(info, state, since)| CallActivity {
+            call: info.id,
+            tool: info.tool.clone(),
+            intent: self.shared.intent(&info, &[]),
+            state,
+            since,
+        });
+        open.chain(ended).collect()
+    }
+
+    /// Returns the paths that the calls of this worker and its descendants changed, also those of descendants that have
+    /// ended. A call that failed after a part of its effect is not counted; the audit says how far it got.
+    #[must_use]
+    pub fn changed(&self) -> ChangedPaths {
+        let changed = lock(&self.shared.activity.changed);
+        let paths = changed.paths.iter();
+        let paths = paths.map(|(path, (op, to, worker))| ChangedPath {
+            path: path.clone(),
+            op: *op,
+            to: to.clone(),
+            worker: *worker,
+        });
+        ChangedPaths {
+            paths: paths.collect(),
+            omitted: changed.omitted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::{Entry, FileDiff};
+
+    #[test]
+    fn changed_paths_are_bounded_and_have_the_last_operation() {
+        let mut changed = Changed::default();
+        let mut change = |n: usize, op: Op| {
+            let change = Change {
+                path: VirtualPath::parse(&format!("/r/f{n}"), None).unwrap(),
+                op,
+                to: None,
+                before: Entry::Absent,
+                after: Entry::Absent,
+                diff: FileDiff::default(),
+            };
+            changed.add(WorkerId(1), &[change]);
+        };
+        for n in 0..MOST_CHANGED + 2 {
+            change(n, Op::Create);
+        }
+        change(0, Op::Delete);
+        assert_eq!((changed.paths.len(), changed.omitted), (MOST_CHANGED, 2));
+        let first = VirtualPath::parse("/r/f0", None).unwrap();
+        assert_eq!(changed.paths[&first].0, Op::Delete);
+    }
+}
