@@ -564,6 +564,7 @@ pub(crate) mod tests {
             base: crate::path::VirtualPath::top(),
             intent: request.intent.clone(),
             changes: Vec::new(),
+            resources: Vec::new(),
             reply: crate::effect::Reply::text("", ()),
             token: PreviewToken(ContentHash::of(b"")),
             artifacts: Vec::new(),

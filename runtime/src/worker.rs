@@ -384,6 +384,7 @@ fn outcome(done: Done) -> Result<Outcome, CallError> {
         Done::Preview(preview) => Ok(Outcome {
             reply: preview.reply,
             changes: Vec::new(),
+            resources: Vec::new(),
             artifacts: preview.artifacts,
             recorded: true,
         }),

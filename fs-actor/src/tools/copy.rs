@@ -191,6 +191,7 @@ impl WriteTool for Copy {
                 files: entries + changes.len() as u64 - 1,
             },
             changes,
+            resources: Vec::new(),
             steps: ChangeSet::new(steps, self.0.durability(), reached),
             inverse: inverse.map(ChangeSet::from),
         })

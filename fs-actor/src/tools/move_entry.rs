@@ -198,6 +198,7 @@ impl WriteTool for Move {
                 files: moved + changes.len() as u64 - 1,
             },
             changes,
+            resources: Vec::new(),
             steps: ChangeSet::new(steps, self.0.durability(), reached),
             inverse,
         })

@@ -215,6 +215,7 @@ impl WriteTool for WriteFile {
         };
         Ok(Plan {
             changes,
+            resources: Vec::new(),
             reply,
             cost,
             steps: ChangeSet::new(steps, self.0.durability(), reached),

@@ -176,9 +176,7 @@ impl ResultLinks {
 pub(crate) fn outcome(outcome: &Outcome, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = match result(&outcome.reply, &outcome.artifacts, links) {
         // The change was made even if its output cannot be converted.
-        Err(_) if !outcome.changes.is_empty() => {
-            CallToolResult::success(blocks(&outcome.reply, links))
-        }
+        Err(_) if outcome.has_changes() => CallToolResult::success(blocks(&outcome.reply, links)),
         result => result?,
     };
     if !outcome.recorded {

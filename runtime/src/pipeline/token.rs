@@ -54,7 +54,11 @@ impl PreviewKey {
 
 /// The token of a plan: the same worker, tool, arguments and state give the same token.
 pub(crate) fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
-    let state = serde_json::to_vec(&plan.changes);
+    let state = if plan.resources.is_empty() {
+        serde_json::to_vec(&plan.changes)
+    } else {
+        serde_json::to_vec(&(&plan.changes, &plan.resources))
+    };
     let state = state.map_err(|error| {
         let message = format!("the plan cannot be written as JSON: {error}");
         CallError::new(Code::Internal, message)

@@ -382,6 +382,7 @@ impl<T: WriteTool> WriteJob for Writing<T> {
     fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError> {
         let own = Plan {
             changes: plan.changes,
+            resources: plan.resources,
             reply: plan.reply,
             cost: plan.cost,
             steps: own::<T>(plan.steps)?,
@@ -398,6 +399,7 @@ fn any<S: Send + 'static>(plan: Plan<S>) -> AnyPlan {
         .map(|steps| Box::new(steps) as Box<dyn Any + Send>);
     Plan {
         changes: plan.changes,
+        resources: plan.resources,
         reply: plan.reply,
         cost: plan.cost,
         steps: Box::new(plan.steps),

@@ -10,7 +10,7 @@ use super::admission::Done;
 use crate::artifact::{self, Kind, Parts};
 #[cfg(feature = "ui")]
 use crate::artifact::{OldTexts, Review};
-use crate::audit::{ChangeSummary, Step as AuditStep};
+use crate::audit::{ChangeSummary, ResourceSummary, Step as AuditStep};
 use crate::budget::Budget;
 use crate::capability::{BudgetExceeded, Interrupt, ReadPermit, revoked};
 use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Outcome, Preview, PreviewToken, Reply};
@@ -38,6 +38,7 @@ pub(super) fn outcome(reply: Reply) -> Done {
     Done::Outcome(Outcome {
         reply,
         changes: Vec::new(),
+        resources: Vec::new(),
         artifacts: Vec::new(),
         recorded: true,
     })
@@ -153,6 +154,7 @@ fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
     AuditStep::Planned {
         token,
         changes: plan.changes.iter().map(ChangeSummary::from).collect(),
+        resources: plan.resources.iter().map(ResourceSummary::from).collect(),
     }
 }
 
@@ -162,6 +164,7 @@ fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken
         intent: shared.intent(info, &[]),
         base: shared.base(&plan.changes),
         changes: plan.changes.clone(),
+        resources: plan.resources.clone(),
         reply: plan.reply.clone(),
         token,
         artifacts,
@@ -207,6 +210,7 @@ fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcom
     Ok(Outcome {
         reply: plan.reply,
         changes: plan.changes,
+        resources: plan.resources,
         artifacts,
         recorded: recorded.is_ok(),
     })
@@ -231,20 +235,20 @@ fn made(cost: Cost, error: &CallError) -> Cost {
 
 /// Stores the diff for people. If it cannot be stored, the reason is audited and the call succeeds without it.
 fn artifacts(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
-    if plan.changes.is_empty() {
+    if plan.changes.is_empty() && plan.resources.is_empty() {
         return Vec::new();
     }
     #[cfg(not(feature = "ui"))]
     let _ = mode;
-    let diff = (
-        Kind::Diff,
-        artifact::diff(&plan.changes, &shared.base(&plan.changes)).into(),
-    );
-    let json = artifact::json(&plan.changes).map(|json| (Kind::Json, json.into()));
+    let (changes, resources) = (&plan.changes, &plan.resources);
+    let diff = artifact::diff(changes, resources, &shared.base(changes));
+    let diff = (Kind::Diff, diff.into());
+    let json = artifact::json(changes, resources).map(|json| (Kind::Json, json.into()));
     let parts = Parts {
         kept: std::iter::once(diff).chain(json).collect(),
+        // The review page shows files only.
         #[cfg(feature = "ui")]
-        review: Some(review(shared, info, plan, mode)),
+        review: (!changes.is_empty()).then(|| review(shared, info, plan, mode)),
     };
     let kept = shared
         .core

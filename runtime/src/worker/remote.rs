@@ -236,6 +236,7 @@ impl Shared {
                     base: VirtualPath::top(),
                     intent: self.intent(info, &[]),
                     changes: Vec::new(),
+                    resources: Vec::new(),
                     reply,
                     token,
                     artifacts: Vec::new(),
