@@ -140,7 +140,7 @@ pub use permission::{
 pub use policy::{Access, Policy, PolicyError, Verdict};
 pub use scope::{Scope, ScopePattern, Verb};
 pub use supervisor::SpawnError;
-pub use tool::{ReadTool, ToolInfo, ToolSet, ToolSpec, WriteTool};
+pub use tool::{ActTool, ReadTool, ToolInfo, ToolSet, ToolSpec, WriteTool};
 #[cfg(feature = "mcp")]
 pub use upstream::CallRequests;
 pub use worker::{PendingCall, Worker, WorkerSpec};

@@ -1,5 +1,6 @@
-//! Tool traits: a read tool returns a reply; a write tool plans, then applies.
+//! Tool traits: a read tool returns a reply; a write tool plans, then applies; an act tool acts, then reports.
 
+mod acting;
 mod formats;
 mod notes;
 mod parameters;
@@ -15,20 +16,21 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::config::Namespace;
-use crate::effect::{ExcludedHunks, Output, Plan, Reply};
+use crate::effect::{ExcludedHunks, Output, Plan, Reply, ResourceChange};
 use crate::error::{CallError, Code};
 use crate::scope::Scope;
 
-pub use crate::capability::{BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit};
+pub use crate::capability::{
+    Act, ActPermit, ActProgress, BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit,
+};
 pub use crate::id::ToolName;
+pub(crate) use acting::ActJob;
 pub use notes::{Example, Failure, Reverse};
 pub(crate) use registry::{AnyPlan, Arguments, Entry, Job, ReadJob, WriteJob};
 pub use registry::{RegistryError, ToolSet};
 #[cfg(feature = "mcp")]
-pub(crate) use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE};
-pub(crate) use remote::{
-    Remote, RemoteContext, RemoteFuture, RemoteJob, RemoteReply, RemoteTools, Tools,
-};
+pub(crate) use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE, RemoteFuture};
+pub(crate) use remote::{Remote, RemoteContext, RemoteJob, RemoteReply, RemoteTools, Tools};
 
 /// Specification of a tool. Its schemas are derived from its types.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,7 +230,7 @@ impl ToolInfo {
 pub struct Prepared<J> {
     /// All scopes that the arguments are known to need.
     pub needs: Vec<Scope>,
-    /// Input of [`ReadTool::read`] or [`WriteTool::plan`], with parsed paths.
+    /// Input of [`ReadTool::read`], [`WriteTool::plan`] or [`ActTool::act`], with parsed paths.
     pub job: J,
 }
 
@@ -329,4 +331,103 @@ pub trait WriteTool: Send + Sync + 'static {
     /// # Errors
     /// [`CallError`]
     fn apply(&self, steps: Self::Steps, permit: WritePermit) -> Result<(), CallError>;
+}
+
+/// What a call of an [`ActTool`] may change, as far as it is known before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foreseen {
+    /// Exactly these changes.
+    Changes(Vec<ResourceChange>),
+    /// The changes are known only afterwards. People see this before they allow the call.
+    Unknown,
+}
+
+/// A mutating tool whose outcome is known only after its effect, such as a command or a network call.
+///
+/// `act` runs as a future on tokio, without a thread of its own, so it must not block. The future is dropped if the call is
+/// cancelled, its deadline passes, or its worker or a grant that it uses is revoked;
+/// [`Worker::revoke`](crate::Worker::revoke) returns once it is dropped. Acts of one worker run concurrently. Budgets count
+/// the call, not its changes.
+///
+/// ```
+/// use bailiwick::config::Namespace;
+/// use bailiwick::effect::ResourceChange;
+/// use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared};
+/// use bailiwick::{ActTool, CallError, Reply, ToolSpec};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Message {
+///     text: String,
+/// }
+///
+/// struct SendMessage;
+///
+/// impl ActTool for SendMessage {
+///     type Args = Message;
+///     type Output = ();
+///     type Job = String;
+///
+///     fn spec(&self) -> ToolSpec {
+///         ToolSpec::new("send_message", "Send a message", "Sends a message to the team.")
+///     }
+///
+///     fn prepare(&self, args: Message, _: &Namespace) -> Result<Prepared<String>, CallError> {
+///         let needs = "execute:network:chat.example.com".parse();
+///         let needs = vec![needs.expect("a constant scope is valid")];
+///         Ok(Prepared { needs, job: args.text })
+///     }
+///
+///     fn foresee(&self, text: &String) -> Foreseen {
+///         let message = ResourceChange::new("chat.example.com", "post a message").after(text);
+///         Foreseen::Changes(vec![message])
+///     }
+///
+///     async fn act(
+///         &self,
+///         text: &String,
+///         permit: ActPermit,
+///         progress: ActProgress,
+///     ) -> Result<Reply, CallError> {
+///         let _act = permit.begin()?;
+///         // Send `text` here.
+///         progress.step();
+///         Ok(Reply::text("sent", ()))
+///     }
+/// }
+/// ```
+pub trait ActTool: Send + Sync + 'static {
+    /// The arguments. Deny unknown fields, so that a typo is an error.
+    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    /// The structured output.
+    type Output: Output + JsonSchema;
+    /// The parsed arguments. For typed calls people see its `Debug` form, which must be complete.
+    type Job: Send + Sync + fmt::Debug + 'static;
+
+    /// Returns the specification of the tool.
+    fn spec(&self) -> ToolSpec;
+
+    /// Parses the arguments, without I/O.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` for arguments that match the schema but are invalid.
+    fn prepare(
+        &self,
+        args: Self::Args,
+        names: &Namespace,
+    ) -> Result<Prepared<Self::Job>, CallError>;
+
+    /// Returns what the call may change, which is its preview. It is called before the call is authorised, so it must use
+    /// nothing but the job.
+    fn foresee(&self, job: &Self::Job) -> Foreseen;
+
+    /// Carries out the call. It must call [`ActPermit::begin`] right before its effect.
+    ///
+    /// # Errors
+    /// [`CallError`]. After [`ActPermit::begin`] it is reported as the error of a call that may have had an effect.
+    fn act(
+        &self,
+        job: &Self::Job,
+        permit: ActPermit,
+        progress: ActProgress,
+    ) -> impl Future<Output = Result<Reply, CallError>> + Send;
 }

@@ -1,5 +1,6 @@
 //! Workers: each serves one sub-agent task under an authority that can only shrink.
 
+mod act;
 mod actor;
 mod admission;
 mod approval;
@@ -11,6 +12,7 @@ mod call_table;
 mod compile;
 mod deadline;
 mod delegation;
+mod future;
 mod granted_call;
 mod jobs;
 mod lock_queue;

@@ -45,6 +45,7 @@ const LAYERS: &[(&str, Kind)] = &[
     ("capability/gate", Actor),
     ("capability", Pure),
     ("tool", Pure),
+    ("tool/acting", Actor),
     ("describe", Pure),
     ("artifact/render", Pure),
     ("artifact/review", Pure),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::acting::ActJob;
 use super::parameters::Parameters;
 use super::remote::{Remote, RemoteJob};
 use super::{ReadTool, ToolInfo, ToolSpec, WriteTool, schema};
@@ -50,6 +51,7 @@ pub(crate) trait WriteJob: Send + Sync + fmt::Debug {
 pub(crate) enum Job {
     Read(Arc<dyn ReadJob>),
     Write(Arc<dyn WriteJob>),
+    Act(Arc<dyn ActJob>),
     #[cfg_attr(
         not(feature = "mcp"),
         expect(dead_code, reason = "only MCP servers have remote tools")
@@ -135,6 +137,12 @@ pub enum RegistryError {
     /// A mutating tool is for views only, which may not change anything.
     #[error("`{0}` changes something, so it cannot be for views alone")]
     AppOnly(String),
+    /// A read tool is marked as destructive.
+    #[error(
+        "`{0}` is registered as a reader, which changes nothing, but its specification is marked as destructive; implement \
+         `WriteTool` or `ActTool`"
+    )]
+    DestructiveReader(String),
     /// The intent template is invalid.
     #[error("the intent of `{tool}` is no template: {source}")]
     Intent {
@@ -266,7 +274,7 @@ impl ToolSet {
         self.faults.first().cloned().map_or(Ok(()), Err)
     }
 
-    fn insert(mut self, mut entry: Entry) -> Self {
+    pub(super) fn insert(mut self, mut entry: Entry) -> Self {
         let name = &*entry.spec.name;
         let plain = name
             .bytes()
@@ -276,6 +284,10 @@ impl ToolSet {
         }
         if entry.spec.app_only && entry.mutates {
             self.faults.push(RegistryError::AppOnly(name.to_owned()));
+        }
+        if entry.spec.destructive && !entry.mutates {
+            let fault = RegistryError::DestructiveReader(name.to_owned());
+            self.faults.push(fault);
         }
         if !entry.spec.intent.is_empty() {
             match IntentTemplate::parse(entry.spec.intent) {
@@ -304,7 +316,7 @@ impl ToolSet {
     }
 }
 
-fn read<A: DeserializeOwned + 'static>(
+pub(super) fn read<A: DeserializeOwned + 'static>(
     parameters: &Parameters,
     arguments: Arguments<'_>,
 ) -> Result<A, CallError> {
@@ -430,7 +442,11 @@ mod tests {
         type Job = ();
 
         fn spec(&self) -> ToolSpec {
-            ToolSpec::new("saying", "Saying", "Says nothing.").intent(self.0)
+            let spec = ToolSpec::new("saying", "Saying", "Says nothing.").intent(self.0);
+            match self.0 {
+                "Destroy" => spec.destructive(),
+                _ => spec,
+            }
         }
 
         fn prepare(
@@ -447,6 +463,14 @@ mod tests {
         fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
             Ok(Reply::text("", json!({})))
         }
+    }
+
+    #[test]
+    fn a_destructive_reader_is_refused() {
+        let check = |sentence| ToolSet::new().reader(Saying(sentence)).check();
+        let fault = RegistryError::DestructiveReader("saying".to_owned());
+        assert_eq!(check("Destroy"), Err(fault));
+        assert_eq!(check("Describe"), Ok(()));
     }
 
     #[test]

@@ -34,8 +34,8 @@ pub(crate) enum WorkerMsg {
     PathsLocked(CallId),
     /// The job of a call ended.
     Ended(CallId, Box<Ended>),
-    /// A call to a server ended.
-    RemoteEnded(CallId, Box<Ended>),
+    /// A call that runs as a future ended.
+    FutureEnded(CallId, Box<Ended>),
     /// The server of a call started or stopped waiting for a person.
     Suspended(CallId, bool),
     /// The deadline of a call has passed.
@@ -84,7 +84,7 @@ impl Actor for WorkerActor {
             WorkerMsg::Answered(call, answer) => calls.answered(call, answer),
             WorkerMsg::PathsLocked(call) => calls.paths_locked(call),
             WorkerMsg::Ended(call, ended) => calls.ended(call, *ended),
-            WorkerMsg::RemoteEnded(call, ended) => calls.remote_ended(call, *ended),
+            WorkerMsg::FutureEnded(call, ended) => calls.future_ended(call, *ended),
             WorkerMsg::Suspended(call, suspended) => calls.suspend(call, suspended),
             WorkerMsg::Expired(call) => calls.abort(call, StopReason::Expired),
             WorkerMsg::Cancel(call) => calls.abort(call, StopReason::Cancelled),

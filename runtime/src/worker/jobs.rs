@@ -44,8 +44,15 @@ pub(super) fn outcome(reply: Reply) -> Done {
     })
 }
 
-/// Answers a read call on the worker's own task, if its tool needs no I/O for it.
-pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
+/// Answers a call on the worker's own task, if its tool needs no I/O for it: some reads, and previews of acts.
+pub(super) fn run_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
+    let info = step.info();
+    if info.mode == Mode::Preview
+        && let Some(plan) = step.foreseen()
+    {
+        let preview = foreseen(shared, info, plan).map(|(_, preview)| Done::Preview(preview));
+        return Some(preview.map_err(Interrupt::from));
+    }
     let Work::Read(job, permit) = step.work() else {
         return None;
     };
@@ -90,8 +97,8 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
             Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
             Err(interrupt) => Ended::Interrupted(step, interrupt),
         },
-        // Remote calls are sent, not run.
-        Work::Remote(..) => Ended::Done(Err(panicked())),
+        // These calls run as futures.
+        Work::Act(_) | Work::Remote(..) => Ended::Done(Err(panicked())),
         Work::Write(job, permit) => {
             let fresh = || {
                 permit.checkpoint()?;
@@ -102,7 +109,7 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
             };
             match approved.map_or_else(|| catch_tool_panic(fresh), Ok) {
                 Ok(Approved { plan, left_out }) => Ended::Done(
-                    step.planned(plan)
+                    step.planned(job, plan)
                         .and_then(|planned| planned.without(&left_out))
                         .and_then(|planned| carry_out(shared, planned)),
                 ),
@@ -113,7 +120,7 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
     }
 }
 
-fn carry_out(shared: &Shared, step: Step<Planned>) -> Result<Done, CallError> {
+fn carry_out(shared: &Shared, step: Step<Planned<dyn WriteJob>>) -> Result<Done, CallError> {
     let (info, token) = (Arc::clone(step.info()), step.token());
     shared.audit_commit(&info, planned_step(token, step.plan()))?;
     match info.mode {
@@ -143,6 +150,19 @@ pub(super) fn plan(
     Ok((plan, preview))
 }
 
+/// Previews what a call of an act tool may change. It waits for nothing, so it may run on the worker's own task.
+pub(super) fn foreseen(
+    shared: &Shared,
+    info: &CallInfo,
+    plan: AnyPlan,
+) -> Result<(AnyPlan, Preview), CallError> {
+    let token = token_of(info, &plan)?;
+    shared.audit(info, planned_step(token, &plan))?;
+    shared.audit(info, AuditStep::Previewed { token })?;
+    let preview = preview(shared, info, &plan, token);
+    Ok((plan, preview))
+}
+
 /// Checks that the budget suffices for a change, without charging it.
 fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallError> {
     BudgetExceeded::check(budget, cost)
@@ -150,7 +170,7 @@ fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallErr
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))
 }
 
-fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
+pub(super) fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
     AuditStep::Planned {
         token,
         changes: plan.changes.iter().map(ChangeSummary::from).collect(),
@@ -171,7 +191,11 @@ fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken
     }
 }
 
-fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcome, CallError> {
+fn apply(
+    shared: &Shared,
+    info: &CallInfo,
+    step: Step<Planned<dyn WriteJob>>,
+) -> Result<Outcome, CallError> {
     let (token, budget) = (step.token(), step.limits().budget);
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
@@ -234,7 +258,12 @@ fn made(cost: Cost, error: &CallError) -> Cost {
 }
 
 /// Stores the diff for people. If it cannot be stored, the reason is audited and the call succeeds without it.
-fn artifacts(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
+pub(super) fn artifacts(
+    shared: &Shared,
+    info: &CallInfo,
+    plan: &AnyPlan,
+    mode: Mode,
+) -> Vec<ArtifactRef> {
     if plan.changes.is_empty() && plan.resources.is_empty() {
         return Vec::new();
     }

@@ -5,6 +5,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod acting;
 mod approval;
 #[cfg(feature = "mcp")]
 mod apps;

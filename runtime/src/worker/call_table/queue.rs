@@ -21,11 +21,11 @@ impl CallTable {
         approved: Option<Approved>,
         mut caller: Caller,
     ) {
-        if step.is_remote() {
+        if step.is_future() {
             caller.arm(id, &self.shared);
-            let until = self.shared.send(id, step);
+            let task = self.shared.start(id, step);
             self.calls
-                .insert(id, (Stage::Remote { _task: until }, caller));
+                .insert(id, (Stage::Future { _task: task }, caller));
             return;
         }
         let ordered = step.mutates() && caller.info.mode == Mode::Apply;
@@ -136,7 +136,7 @@ impl CallTable {
             | Stage::Asking(..)
             | Stage::Ready(..)
             | Stage::Running
-            | Stage::Remote { .. } => &self.shared.core.io,
+            | Stage::Future { .. } => &self.shared.core.io,
         }
     }
 
@@ -174,13 +174,13 @@ impl CallTable {
         self.start_ready();
     }
 
-    /// The call to a server ended.
-    pub(in crate::worker) fn remote_ended(&mut self, id: CallId, ended: Ended) {
+    /// A call that runs as a future ended.
+    pub(in crate::worker) fn future_ended(&mut self, id: CallId, ended: Ended) {
         match (self.calls.remove(&id), ended) {
-            (Some((Stage::Remote { .. }, caller)), Ended::Done(result)) => {
+            (Some((Stage::Future { .. }, caller)), Ended::Done(result)) => {
                 self.answer(id, caller, result);
             }
-            (Some((Stage::Remote { .. }, mut caller)), Ended::Interrupted(step, interrupt)) => {
+            (Some((Stage::Future { .. }, mut caller)), Ended::Interrupted(step, interrupt)) => {
                 caller.deadline_guard = None;
                 self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
@@ -190,7 +190,7 @@ impl CallTable {
 
     /// Suspends or restarts the deadline of a remote call, since waiting for a person does not count as work.
     pub(in crate::worker) fn suspend(&mut self, id: CallId, suspended: bool) {
-        if let Some((Stage::Remote { .. }, caller)) = self.calls.get_mut(&id) {
+        if let Some((Stage::Future { .. }, caller)) = self.calls.get_mut(&id) {
             caller.deadline_guard = None;
             if !suspended {
                 caller.arm(id, &self.shared);
@@ -213,14 +213,9 @@ impl CallTable {
             self.compiling.take_if(|compiling| *compiling == id);
             self.dequeue(id);
         }
-        let sent = matches!(stage, Stage::Remote { .. }) && caller.info.stop.was_sent();
         let error = caller.info.stop.check().err().unwrap_or_else(begun);
-        // The server may have carried it out.
-        let error = if sent {
-            error.with("begun", true)
-        } else {
-            error
-        };
+        // Whoever carries it out may have done so.
+        let error = caller.info.stop.mark_sent(error);
         caller.finish(&self.shared, Err(error));
         self.compile_next();
         self.start_ready();
