@@ -10,6 +10,7 @@ mod schema;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -73,6 +74,10 @@ pub struct ToolSpec {
     pub failures: &'static [Failure],
     /// Whether it is for views only, and not offered to models.
     pub app_only: bool,
+    /// Whether it works on files of the roots, and so runs on the I/O threads. Set by [`ToolSet::for_files`].
+    pub for_files: bool,
+    /// The longest that a call may run, if that is less than the limit of the runtime.
+    pub timeout: Option<Duration>,
     /// The page that shows its calls, such as `ui://hr/dashboard`; if empty, mutating tools use the review page.
     pub page: Cow<'static, str>,
 }
@@ -116,6 +121,8 @@ impl ToolSpec {
             examples: &[],
             failures: &[],
             app_only: false,
+            for_files: false,
+            timeout: None,
             page: Cow::Borrowed(""),
         }
     }
@@ -195,6 +202,13 @@ impl ToolSpec {
     #[must_use]
     pub const fn failures(mut self, failures: &'static [Failure]) -> Self {
         self.failures = failures;
+        self
+    }
+
+    /// Sets the longest that a call may run, if that is less than the limit of the runtime.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 

@@ -114,6 +114,7 @@ pub struct RuntimeBuilder {
     call_limit: Duration,
     max_depth: usize,
     io_threads: usize,
+    tool_threads: usize,
     preview_key: Option<PreviewKey>,
     fault: Option<BuildError>,
     #[cfg(feature = "mcp")]
@@ -154,6 +155,7 @@ impl RuntimeBuilder {
             call_limit: Duration::from_secs(30),
             max_depth: 8,
             io_threads: 8,
+            tool_threads: 8,
             preview_key: None,
             fault: None,
             #[cfg(feature = "mcp")]
@@ -377,6 +379,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets the number of threads for tools that are not file tools (8 by default; up to twice as many while some hang). File
+    /// tools, such as those of `bailiwick-fs`, run on the I/O threads; see [`ToolSet::for_files`].
+    #[must_use]
+    pub fn tool_threads(mut self, threads: usize) -> Self {
+        self.tool_threads = threads.max(1);
+        self
+    }
+
     /// Opens the roots, starts the supervisors and returns the only [`GrantAuthority`].
     ///
     /// Must be called within a tokio runtime.
@@ -425,6 +435,7 @@ impl RuntimeBuilder {
             call_limit: self.call_limit,
             max_depth: self.max_depth,
             io: Pool::new("io", threads::io(self.io_threads)),
+            tool_pool: Pool::new("tools", threads::io(self.tool_threads)),
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
             previews: PreviewKey::or_random(self.preview_key).map_err(BuildError::Random)?,

@@ -243,6 +243,19 @@ impl ToolSet {
         })
     }
 
+    /// Declares that the tools of this set work on files of the roots. They run on the I/O threads, of which jobs on one root
+    /// never take all; other tools run on threads of their own (`RuntimeBuilder::tool_threads`).
+    #[must_use]
+    pub fn for_files(mut self) -> Self {
+        for entry in self.tools.values_mut() {
+            // A set is not shared before it is given to a runtime.
+            if let Some(entry) = Arc::get_mut(entry) {
+                entry.spec.for_files = true;
+            }
+        }
+        self
+    }
+
     /// Adds the tools of another set.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {

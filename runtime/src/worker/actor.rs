@@ -32,6 +32,8 @@ pub(crate) enum WorkerMsg {
     Answered(CallId, Result<(Granted, Vec<ExcludedHunks>), CallError>),
     /// A mutating call holds its path locks.
     PathsLocked(CallId),
+    /// The job of a call left the queue of the threads for tools.
+    Started(CallId),
     /// The job of a call ended.
     Ended(CallId, Box<Ended>),
     /// A call that runs as a future ended.
@@ -83,6 +85,7 @@ impl Actor for WorkerActor {
             WorkerMsg::Planned(call, plan) => calls.planned(call, *plan),
             WorkerMsg::Answered(call, answer) => calls.answered(call, answer),
             WorkerMsg::PathsLocked(call) => calls.paths_locked(call),
+            WorkerMsg::Started(call) => calls.started(call),
             WorkerMsg::Ended(call, ended) => calls.ended(call, *ended),
             WorkerMsg::FutureEnded(call, ended) => calls.future_ended(call, *ended),
             WorkerMsg::Suspended(call, suspended) => calls.suspend(call, suspended),

@@ -64,6 +64,24 @@ enum Judging {
     Answered(Option<Approved>),
 }
 
+/// The pool of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PoolKind {
+    /// Compiles and judges by policies.
+    Cpu,
+    /// File tools.
+    Io,
+    /// Other tools.
+    Tools,
+}
+
+/// A job that was submitted to a pool.
+#[derive(Debug)]
+struct Submitted {
+    pool: PoolKind,
+    ticket: Arc<Ticket>,
+}
+
 /// Caller of a call and the resources that the call holds.
 #[derive(Debug)]
 struct Caller {
@@ -78,8 +96,8 @@ struct Caller {
     /// Time limit of its work; waiting for people does not count.
     limit: Duration,
     deadline_guard: Option<DeadlineGuard>,
-    /// Its job, once it was submitted to the pool.
-    ticket: Option<Arc<Ticket>>,
+    /// Its job, once it was submitted to a pool.
+    job: Option<Submitted>,
     /// Its path locks, from when it is the first of the writes until its job takes them.
     path_lock: Option<PathLockGuard>,
     /// Its lookup of grants or its open question.
@@ -170,7 +188,7 @@ impl CallTable {
             received: now,
             limit,
             deadline_guard: None,
-            ticket: None,
+            job: None,
             path_lock: None,
             asking: None,
             asks,
@@ -381,11 +399,11 @@ impl CallTable {
 impl Drop for CallTable {
     /// Answers the open calls of a dying worker and audits their ends. None of them can begin an effect any more.
     fn drop(&mut self) {
-        for (_, (stage, caller)) in std::mem::take(&mut self.calls) {
+        for (_, (_, caller)) in std::mem::take(&mut self.calls) {
             caller.info.stop.raise(StopReason::Cancelled);
-            if let Some(ticket) = &caller.ticket {
+            if let Some(job) = &caller.job {
                 // A job that has begun ends by itself; any other never runs.
-                let _ = self.pool_of(&stage).abandon(ticket);
+                let _ = self.pool(job.pool).abandon(&job.ticket);
             }
             caller.finish(&self.shared, Err(lost(&self.shared)));
         }

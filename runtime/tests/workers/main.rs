@@ -20,6 +20,7 @@ mod guest;
 mod history;
 mod lifecycle;
 mod people;
+mod pools;
 mod records;
 mod stored_grants;
 mod tools;
