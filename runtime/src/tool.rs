@@ -2,6 +2,7 @@
 
 mod acting;
 mod formats;
+mod function;
 mod notes;
 mod parameters;
 mod registry;
@@ -34,6 +35,15 @@ pub(crate) use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE, RemoteF
 pub(crate) use remote::{Remote, RemoteContext, RemoteJob, RemoteReply, RemoteTools, Tools};
 
 /// Specification of a tool. Its schemas are derived from its types.
+///
+/// Names and scopes may come from data:
+/// ```
+/// use bailiwick::ToolSpec;
+/// let name = format!("query_{}", "orders");
+/// let mut spec = ToolSpec::new(name, "Query", "Queries a table.");
+/// spec.scopes = vec!["read:database:orders".to_owned().into()];
+/// assert_eq!(spec.name, "query_orders");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ToolSpec {
@@ -45,7 +55,7 @@ pub struct ToolSpec {
     pub description: Cow<'static, str>,
     /// One sentence for people, with placeholders for arguments: `Edit {path}`. An [`IntentTemplate`](crate::intent::IntentTemplate);
     /// if empty, people see the title and the paths.
-    pub intent: &'static str,
+    pub intent: Cow<'static, str>,
     /// Whether it may destroy data.
     pub destructive: bool,
     /// Whether repeating a call has no further effect.
@@ -53,7 +63,7 @@ pub struct ToolSpec {
     /// Whether it accesses things outside the configuration, such as the network.
     pub open_world: bool,
     /// The kinds of scope that its calls need, such as `read:file`.
-    pub scopes: &'static [&'static str],
+    pub scopes: Vec<Cow<'static, str>>,
     /// The family of tools that it belongs to, such as `search`; empty for none.
     pub group: &'static str,
     /// Its priority among the tools of its family, from 0 to 1.
@@ -76,6 +86,8 @@ pub struct ToolSpec {
     pub app_only: bool,
     /// Whether it works on files of the roots, and so runs on the I/O threads. Set by [`ToolSet::for_files`].
     pub for_files: bool,
+    /// JSON Schema of the arguments, in place of the one of the tool's type. The tool checks its arguments itself.
+    pub input_schema: Option<Value>,
     /// The longest that a call may run, if that is less than the limit of the runtime.
     pub timeout: Option<Duration>,
     /// The page that shows its calls, such as `ui://hr/dashboard`; if empty, mutating tools use the review page.
@@ -102,16 +114,20 @@ pub struct ToolInfo {
 impl ToolSpec {
     /// Creates the specification of a tool that is neither destructive nor idempotent.
     #[must_use]
-    pub const fn new(name: &'static str, title: &'static str, description: &'static str) -> Self {
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        title: impl Into<Cow<'static, str>>,
+        description: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self {
-            name: Cow::Borrowed(name),
-            title: Cow::Borrowed(title),
-            description: Cow::Borrowed(description),
-            intent: "",
+            name: name.into(),
+            title: title.into(),
+            description: description.into(),
+            intent: Cow::Borrowed(""),
             destructive: false,
             idempotent: false,
             open_world: false,
-            scopes: &[],
+            scopes: Vec::new(),
             group: "",
             priority: None,
             deletes: false,
@@ -122,6 +138,7 @@ impl ToolSpec {
             failures: &[],
             app_only: false,
             for_files: false,
+            input_schema: None,
             timeout: None,
             page: Cow::Borrowed(""),
         }
@@ -129,15 +146,15 @@ impl ToolSpec {
 
     /// Sets the intent template.
     #[must_use]
-    pub const fn intent(mut self, template: &'static str) -> Self {
-        self.intent = template;
+    pub fn intent(mut self, template: impl Into<Cow<'static, str>>) -> Self {
+        self.intent = template.into();
         self
     }
 
     /// Sets the kinds of scope that its calls need.
     #[must_use]
-    pub const fn scopes(mut self, scopes: &'static [&'static str]) -> Self {
-        self.scopes = scopes;
+    pub fn scopes(mut self, scopes: &[&'static str]) -> Self {
+        self.scopes = scopes.iter().map(|scope| Cow::Borrowed(*scope)).collect();
         self
     }
 
@@ -202,6 +219,13 @@ impl ToolSpec {
     #[must_use]
     pub const fn failures(mut self, failures: &'static [Failure]) -> Self {
         self.failures = failures;
+        self
+    }
+
+    /// Sets the JSON Schema of the arguments, for tools made at run time whose type of arguments is [`Value`].
+    #[must_use]
+    pub fn input_schema(mut self, schema: Value) -> Self {
+        self.input_schema = Some(schema);
         self
     }
 

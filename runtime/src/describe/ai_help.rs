@@ -269,7 +269,7 @@ fn authentication(described: &Description) -> Section {
         .iter()
         .map(|scope| {
             let tools = described.tools.iter();
-            let users = tools.filter(|tool| tool.spec.scopes.contains(scope));
+            let users = tools.filter(|tool| tool.spec.scopes.iter().any(|one| one == scope));
             let users: Vec<_> = users.map(|tool| format!("`{}`", tool.spec.name)).collect();
             format!("- `{scope}`: {}\n", users.join(", "))
         })

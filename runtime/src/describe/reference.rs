@@ -15,7 +15,7 @@ pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
     text.push_str("\n**Returns:**\n");
     text.push_str(&lines(&schema::members(&tool.output_schema), "- nothing\n"));
     text.push_str(&format!("\n**Side Effects:** {}\n", effects(tool)));
-    text.push_str(&format!("\n**Scopes:** {}\n", codes(spec.scopes)));
+    text.push_str(&format!("\n**Scopes:** {}\n", codes(&spec.scopes)));
     if tool.previews {
         text.push_str(
             "\n**Preview:** with `_meta.preview: true` it shows the change and makes none\n",
@@ -80,7 +80,7 @@ fn effects(tool: &ToolInfo) -> String {
     }
 }
 
-fn codes(words: &[&str]) -> String {
+fn codes<S: std::fmt::Display>(words: &[S]) -> String {
     if words.is_empty() {
         return "none".to_owned();
     }

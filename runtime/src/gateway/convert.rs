@@ -66,10 +66,11 @@ pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
         meta.insert("previews".into(), true.into());
     }
     if !spec.intent.is_empty() {
-        meta.insert("intentTemplate".into(), spec.intent.into());
+        meta.insert("intentTemplate".into(), (*spec.intent).into());
     }
     if !spec.scopes.is_empty() {
-        meta.insert("scopes".into(), spec.scopes.into());
+        let scopes = spec.scopes.iter().map(|scope| Value::from(&**scope));
+        meta.insert("scopes".into(), scopes.collect());
     }
     if !spec.group.is_empty() {
         meta.insert("group".into(), spec.group.into());

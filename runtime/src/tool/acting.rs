@@ -29,7 +29,7 @@ impl ToolSet {
     pub fn actor<T: ActTool>(self, tool: T) -> Self {
         let spec = tool.spec();
         let tool = Arc::new(tool);
-        let input_schema = schema::input::<T::Args>();
+        let input_schema = schema::of_arguments::<T::Args>(&spec);
         let parameters = Parameters {
             schema: input_schema.clone(),
             examples: spec.examples,

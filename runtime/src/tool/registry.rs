@@ -185,7 +185,7 @@ impl ToolSet {
     pub fn reader<T: ReadTool>(self, tool: T) -> Self {
         let spec = tool.spec();
         let tool = Arc::new(tool);
-        let input_schema = schema::input::<T::Args>();
+        let input_schema = schema::of_arguments::<T::Args>(&spec);
         let parameters = Parameters {
             schema: input_schema.clone(),
             examples: spec.examples,
@@ -216,7 +216,7 @@ impl ToolSet {
     pub fn writer<T: WriteTool>(self, tool: T) -> Self {
         let spec = tool.spec();
         let tool = Arc::new(tool);
-        let input_schema = schema::input::<T::Args>();
+        let input_schema = schema::of_arguments::<T::Args>(&spec);
         let parameters = Arc::new(Parameters {
             schema: input_schema.clone(),
             examples: spec.examples,
@@ -303,7 +303,7 @@ impl ToolSet {
             self.faults.push(fault);
         }
         if !entry.spec.intent.is_empty() {
-            match IntentTemplate::parse(entry.spec.intent) {
+            match IntentTemplate::parse(&entry.spec.intent) {
                 Ok(template) => entry.intent = Some(template),
                 Err(source) => self.faults.push(RegistryError::Intent {
                     tool: name.to_owned(),

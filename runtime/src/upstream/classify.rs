@@ -316,11 +316,11 @@ fn tool_spec(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
             && hint(hints.and_then(|hints| hints.destructive_hint), true),
         idempotent: hint(hints.and_then(|hints| hints.idempotent_hint), false),
         open_world: hint(hints.and_then(|hints| hints.open_world_hint), true),
-        scopes: match verb {
-            Verb::Read => &["read:mcp"],
-            Verb::Write => &["write:mcp"],
-            Verb::Execute => &["execute:mcp"],
-        },
+        scopes: vec![Cow::Borrowed(match verb {
+            Verb::Read => "read:mcp",
+            Verb::Write => "write:mcp",
+            Verb::Execute => "execute:mcp",
+        })],
         ..ToolSpec::new("", "", "")
     }
 }

@@ -195,6 +195,47 @@ async fn a_person_judges_an_act_by_what_it_foresees() {
 }
 
 #[tokio::test]
+async fn tools_made_of_functions_and_data_are_asked_about_and_carried_out() {
+    let name = |kind: &str| format!("{kind}_{}", "orders");
+    let need = |path: &str, verb| -> Result<Vec<Scope>, CallError> {
+        let path = VirtualPath::parse(path, None).unwrap();
+        Ok(vec![Scope::file(verb, path)])
+    };
+    let mut spec = ToolSpec::new(name("get"), "Get", "Gets.")
+        .input_schema(json!({ "type": "object", "properties": { "id": { "type": "integer" } } }));
+    spec.scopes = vec!["read:file".to_owned().into()];
+    let tools = ToolSet::new()
+        .read_function(
+            spec,
+            move |_: &Value, _| need("/r/orders", Verb::Read),
+            |args, _| Ok(Reply::text(args["id"].to_string(), ())),
+        )
+        .act_function(
+            ToolSpec::new(name("post"), "Post", "Posts."),
+            move |_: &Target, _| need("/r/src/orders", Verb::Write),
+            |args: Arc<Target>, permit: ActPermit, _| async move {
+                let _act = permit.begin()?;
+                Ok(Reply::text(args.path.clone(), ()))
+            },
+        );
+    let approver = Scripted::new().rule(|question| {
+        let preview = question.request.preview.as_ref()?;
+        (preview.resources.len() == 1).then_some(Answer::ONCE)
+    });
+    let stage = stage(|builder| builder.tools(tools).approver(approver)).await;
+    let worker = stage.worker(asking()).await;
+    let id = json!({ "id": 7 });
+    let got = worker.call("get_orders", id).await.unwrap();
+    assert_eq!(got.text(), "7");
+    let posted = worker.call("post_orders", at("x")).await.unwrap();
+    assert_eq!(posted.text(), "x");
+    let info = worker.tools().into_iter();
+    let mut info = info.filter(|info| info.spec.name == "get_orders");
+    let schema = info.next().unwrap().input_schema;
+    assert_eq!(schema["properties"]["id"]["type"], "integer");
+}
+
+#[tokio::test]
 async fn a_required_preview_counts_for_acts() {
     let (stage, wire) = acting(|builder| builder).await;
     let worker = stage.worker(Policy::new().require_preview(true)).await;
