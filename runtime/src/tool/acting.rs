@@ -4,6 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use super::parameters::Parameters;
 use super::registry::{AnyPlan, Arguments, Entry, Job, ToolSet, read};
 use super::{ActTool, Foreseen, ToolSpec, schema};
@@ -44,12 +46,17 @@ impl ToolSet {
             };
             Ok((prepared.needs, Job::Act(Arc::new(job))))
         };
+        let mut output_schema = schema::output::<T::Output>();
+        if let Value::Object(schema) = &mut output_schema {
+            // The output of a preview is empty.
+            schema.shift_remove("required");
+        }
         self.insert(Entry {
             name: ToolName::new(&spec.name),
             spec,
             intent: None,
             input_schema,
-            output_schema: schema::output::<T::Output>(),
+            output_schema,
             mutates: true,
             remote: None,
             prepare: Box::new(prepare),
@@ -75,7 +82,7 @@ impl<T: ActTool> ActJob for Acting<T> {
         Plan {
             changes: Vec::new(),
             resources: self.resources.clone(),
-            reply: Reply::text("The result is known only after the call.", ()),
+            reply: Reply::text("The result is known only after the call.", Map::new()),
             cost: Cost::default(),
             steps: Box::new(()),
             inverse: None,

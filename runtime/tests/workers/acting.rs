@@ -267,9 +267,21 @@ async fn a_model_previews_an_act_by_arguments() {
     let (stage, wire) = acting(|builder| builder).await;
     let worker = stage.worker(Policy::new().require_preview(true)).await;
     let preview = json!({ "path": "now", "preview": true });
-    let text = worker.call("send", preview).await.unwrap().text();
+    let shown = worker.call("send", preview).await.unwrap();
     assert!(wire.sent().is_empty());
+    let text = shown.text();
     let token = text.trim_end_matches(']').rsplit(' ').next().unwrap();
+    let structured = shown.structured().unwrap();
+    assert_eq!(structured["preview_token"], token);
+    let infos = worker.tools().into_iter();
+    let mut infos = infos.filter(|info| info.spec.name == "send");
+    let schema = infos.next().unwrap().output_schema;
+    assert_eq!(schema["properties"]["path"]["type"], "string");
+    assert_eq!(
+        schema.get("required"),
+        None,
+        "a preview has no output of the tool"
+    );
     let tied = json!({ "path": "now", "preview_token": token });
     worker.call("send", tied).await.unwrap();
     assert_eq!(wire.sent(), ["/r/now"]);
