@@ -12,13 +12,12 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick::config::Namespace;
-use bailiwick::effect::{ContentHash, Cost, Entry, FileDiff, Hunk, HunkLine, Op};
+use bailiwick::effect::{Cost, ResourceChange};
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{
-    Answer, CallError, Change, Code, Config, Plan, Policy, ReadTool, Reply, Runtime, Scope,
-    Scripted, ToolSet, ToolSpec, VirtualPath, WorkerSpec, WriteTool,
+    Answer, CallError, Code, Config, Plan, Policy, ReadTool, Reply, Runtime, Scope, Scripted,
+    ToolSet, ToolSpec, WorkerSpec, WriteTool,
 };
-use bailiwick_examples::format_diff;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -137,7 +136,8 @@ impl WriteTool for OrderStock {
         let from = self.0.count(item);
         let to = from.saturating_add(*more);
         Ok(Plan {
-            changes: vec![change(item, from, to)?],
+            changes: Vec::new(),
+            resources: vec![change(item, from, to)],
             reply: reply(item, to),
             cost: Cost { bytes: 4, files: 1 },
             steps: Order {
@@ -163,38 +163,10 @@ impl WriteTool for OrderStock {
 }
 
 /// The change as it is previewed. The preview token is a hash of it.
-fn change(item: &str, from: u32, to: u32) -> Result<Change, CallError> {
-    let row = |count: u32| format!("{item} = {count}\n");
-    let entry = |count: u32| Entry::File {
-        hash: ContentHash::of(row(count).as_bytes()),
-        bytes: row(count).len() as u64,
-    };
-    let line = |op, count| HunkLine {
-        op,
-        text: row(count),
-    };
-    let hunk = Hunk {
-        old_start: 1,
-        old_lines: 1,
-        new_start: 1,
-        new_lines: 1,
-        lines: vec![line('-', from), line('+', to)],
-    };
-    let path = VirtualPath::parse(&format!("/stock/{item}"), None)
-        .map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))?;
-    Ok(Change {
-        path,
-        op: Op::Modify,
-        to: None,
-        before: entry(from),
-        after: entry(to),
-        diff: FileDiff {
-            hunks: vec![hunk],
-            added: 1,
-            removed: 1,
-            ..FileDiff::default()
-        },
-    })
+fn change(item: &str, from: u32, to: u32) -> ResourceChange {
+    ResourceChange::new(format!("stock:{item}"), "order more")
+        .before(from.to_string())
+        .after(to.to_string())
 }
 
 #[tokio::main]
@@ -221,10 +193,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let order = |item: &str| json!({ "item": item, "more": 12 });
     // No file scope lets the worker read this item, so the preview needs approval, too.
     let preview = shop.preview("order_stock", order("tea")).await?;
-    println!("preview (nothing is ordered yet):");
-    for line in format_diff(&preview.changes, false) {
-        println!("  {line}");
-    }
+    println!("preview (nothing is ordered yet):\n{}", preview.diff());
     assert_eq!(stock.count("tea"), 0);
     let outcome = shop.call("order_stock", order("tea")).await?;
     println!("allowed once: {}", outcome.text());

@@ -344,6 +344,7 @@ impl FileWriter {
         };
         let plan = put.plan(&self.0, permit, |_, _| reply)?;
         Ok(Plan {
+            resources: Vec::new(),
             changes: plan.changes,
             reply: plan.reply,
             cost: plan.cost,

@@ -73,6 +73,7 @@ pub fn tools_with(durability: Durability) -> ToolSet {
         .writer(delete::Delete(executor()))
         .reader(find::Find)
         .reader(grep::Grep)
+        .for_files()
 }
 
 /// Omits zero counts from JSON.

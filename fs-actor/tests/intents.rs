@@ -26,7 +26,7 @@ async fn every_tool_has_an_intent_for_its_arguments() {
     assert_eq!(tools.len(), bailiwick_fs::tools().names().count());
     for (name, tool) in tools {
         assert_ne!(tool.spec.intent, "", "{name}");
-        let template = IntentTemplate::parse(tool.spec.intent).unwrap();
+        let template = IntentTemplate::parse(&tool.spec.intent).unwrap();
         assert_eq!(template.lint(&tool.input_schema), [], "{name}: {template}");
     }
 }
@@ -35,7 +35,7 @@ async fn every_tool_has_an_intent_for_its_arguments() {
 async fn intent_names_the_target_of_the_call() {
     let tools = tools().await;
     let check = |name: &str, arguments: Value, sentence: &str| {
-        let template = IntentTemplate::parse(tools[name].spec.intent).unwrap();
+        let template = IntentTemplate::parse(&tools[name].spec.intent).unwrap();
         assert_eq!(template.render(&arguments), sentence);
     };
     check("read_file", json!({ "paths": ["a", "b"] }), "Read a, b");

@@ -255,7 +255,7 @@ async fn every_tool_and_argument_is_described() {
         assert!(!tool.spec.intent.is_empty(), "{name}");
         assert_eq!(tool.spec.scopes.is_empty(), name == "list_roots", "{name}");
         assert_eq!(
-            tool.spec.scopes.contains(&"write:file"),
+            tool.spec.scopes.contains(&"write:file".into()),
             tool.mutates,
             "{name}"
         );

@@ -75,6 +75,7 @@ impl Put {
                 .into()
         });
         Ok(Plan {
+            resources: Vec::new(),
             changes,
             reply,
             cost,

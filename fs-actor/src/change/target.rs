@@ -352,6 +352,7 @@ pub(crate) fn directory_changes(steps: &[Step]) -> Vec<Change> {
 pub(crate) fn empty_plan(reply: Reply) -> Plan<ChangeSet> {
     Plan {
         changes: Vec::new(),
+        resources: Vec::new(),
         reply,
         cost: Cost::default(),
         steps: Vec::new().into(),

@@ -174,6 +174,7 @@ impl WriteTool for Delete {
         };
         Ok(Plan {
             changes: vec![change],
+            resources: Vec::new(),
             reply,
             cost: Cost {
                 bytes: 0,

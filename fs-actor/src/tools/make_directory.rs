@@ -137,6 +137,7 @@ impl WriteTool for MakeDirectory {
                 files: changes.len() as u64,
             },
             changes,
+            resources: Vec::new(),
             reply: Reply::text(text, made),
             inverse: (!inverse.is_empty()).then(|| inverse.into()),
             steps: self.0.change_set(steps, reached),

@@ -210,6 +210,7 @@ impl Transfer {
             diff,
         });
         Ok(Plan {
+            resources: Vec::new(),
             changes,
             reply,
             cost: Cost {

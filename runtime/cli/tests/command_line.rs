@@ -862,7 +862,7 @@ fn costly_policy(seed: u32, globs: usize) -> Value {
     json!({ "deny": (0..globs).map(glob).collect::<Vec<_>>() })
 }
 
-fn request(id: u32, method: &str, params: Value) -> Value {
+fn request(id: u32, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
@@ -887,7 +887,7 @@ fn largest_client_policies_do_not_retain_memory() {
     let before = resident(server.process());
     for seed in 1..=CALLS {
         let params = call(costly_policy(seed, LARGEST));
-        server.send(&request(seed, "tools/call", params));
+        server.send(&request(seed, "tools/call", &params));
     }
     for answer in responses(&mut server, CALLS) {
         assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
@@ -895,7 +895,7 @@ fn largest_client_policies_do_not_retain_memory() {
     for seed in 1..=CALLS {
         let policy = costly_policy(CALLS + seed, LARGEST);
         let params = json!({ "_meta": { "policy": policy } });
-        server.send(&request(seed, "tools/list", params));
+        server.send(&request(seed, "tools/list", &params));
     }
     for answer in responses(&mut server, CALLS) {
         assert!(answer["result"]["tools"].is_array(), "{answer}");

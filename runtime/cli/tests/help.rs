@@ -102,9 +102,8 @@ fn server_has_the_fields_that_skills_need() {
     assert_eq!(dashdash["rateLimit"], "1000/second");
     let scopes: BTreeSet<_> = bailiwick_fs::tools()
         .infos()
-        .iter()
+        .into_iter()
         .flat_map(|tool| tool.spec.scopes)
-        .copied()
         .collect();
     assert_eq!(dashdash["requires"]["scopes"], json!(scopes));
     let package = dashdash["install"]["cargo"].as_str().unwrap();

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::effect::{Change, ContentHash, ExcludedHunks, Op, PreviewToken};
+use crate::effect::{Change, ContentHash, ExcludedHunks, Op, PreviewToken, ResourceChange};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
@@ -116,8 +116,11 @@ pub enum Step {
     Planned {
         /// Identifies the plan.
         token: PreviewToken,
-        /// What would change.
+        /// The files that would change.
         changes: Arc<[ChangeSummary]>,
+        /// What else would change.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        resources: Arc<[ResourceSummary]>,
     },
     /// The plan was previewed; nothing has changed.
     Previewed {
@@ -393,6 +396,30 @@ impl From<&Change> for ChangeSummary {
             after_sha256: change.after.hash(),
             added: change.diff.added,
             removed: change.diff.removed,
+        }
+    }
+}
+
+/// Summary of the change of something that is not a file, without content.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResourceSummary {
+    /// What changes.
+    pub resource: Box<str>,
+    /// Hash of its state before, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before_sha256: Option<ContentHash>,
+    /// Hash of its state after, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_sha256: Option<ContentHash>,
+}
+
+impl From<&ResourceChange> for ResourceSummary {
+    fn from(change: &ResourceChange) -> Self {
+        let hash = |text: &Option<String>| Some(ContentHash::of(text.as_ref()?.as_bytes()));
+        Self {
+            resource: change.resource.as_str().into(),
+            before_sha256: hash(&change.before),
+            after_sha256: hash(&change.after),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Permits: proof that a call was authorised, required for every read and every change.
 
+mod act;
 mod gate;
 mod meter;
 mod remote;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::call::Progress;
 use crate::error::{CallError, Code};
@@ -15,6 +16,7 @@ use crate::policy::{Authority, Limits, OpenFolder, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Operation, Scope, Verb};
 
+pub use act::{Act, ActPermit, ActProgress};
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
 pub use meter::BudgetExceeded;
 pub(crate) use meter::{Charge, Meter};
@@ -40,8 +42,10 @@ const BEGUN: u8 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct StopFlag {
     state: AtomicU8,
-    /// The call was sent to a server.
+    /// The effect began somewhere else: the call was sent to a server, or its tool acts.
     sent: AtomicBool,
+    /// How many steps of the effect the tool reported as completed.
+    steps: AtomicU64,
     progress: Option<Progress>,
 }
 
@@ -68,18 +72,52 @@ impl StopFlag {
         self.state.load(Ordering::Acquire) == BEGUN
     }
 
-    /// Whether the call was sent to a server.
+    /// Marks the effect as begun somewhere else, unless the call was stopped before. Whoever stops the call afterwards
+    /// finds the mark.
+    pub(crate) fn send(&self) -> Result<(), CallError> {
+        self.sent.store(true, Ordering::SeqCst);
+        self.check().inspect_err(|_| self.unsend())
+    }
+
+    /// Removes the mark of [`Self::send`], because the effect did not begin.
+    fn unsend(&self) {
+        self.sent.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the effect began somewhere else.
     pub(crate) fn was_sent(&self) -> bool {
-        self.sent.load(Ordering::Acquire)
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    /// Counts a completed step of the effect.
+    fn step(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        if let Some(progress) = &self.progress {
+            progress.step();
+        }
+    }
+
+    /// Adds to `error` that the effect began somewhere else, and how far it got.
+    pub(crate) fn mark_sent(&self, error: CallError) -> CallError {
+        if !self.was_sent() {
+            return error;
+        }
+        let steps = self.steps.load(Ordering::Relaxed);
+        let error = error.with("begun", true);
+        if steps == 0 || error.details().contains_key("done") {
+            error
+        } else {
+            error.with("done", steps)
+        }
     }
 
     fn set(&self, state: u8) -> Result<u8, u8> {
         self.state
-            .compare_exchange(0, state, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(0, state, Ordering::SeqCst, Ordering::SeqCst)
     }
 
     pub(crate) fn check(&self) -> Result<(), CallError> {
-        match self.state.load(Ordering::Acquire) {
+        match self.state.load(Ordering::SeqCst) {
             0 | BEGUN => Ok(()),
             expired if expired == StopReason::Expired as u8 => Err(CallError::new(
                 Code::Deadline,

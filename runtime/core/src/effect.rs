@@ -199,6 +199,56 @@ pub struct Change {
     pub diff: FileDiff,
 }
 
+/// One change that a call would make to something that is not a file, such as a database row or a remote service.
+///
+/// People see its texts before they allow the call.
+///
+/// ```
+/// use bailiwick::effect::ResourceChange;
+/// let change = ResourceChange::new("stock:tea", "order 12 more").before("0").after("12");
+/// assert_eq!(change.after.as_deref(), Some("12"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ResourceChange {
+    /// What changes, such as `stock:tea` or a URL.
+    pub resource: String,
+    /// What happens to it, in a few words.
+    pub summary: String,
+    /// Its state now, if known; the plan is stale once it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Its state afterwards, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+impl ResourceChange {
+    /// Creates a change of `resource` without its states.
+    #[must_use]
+    pub fn new(resource: impl Into<String>, summary: impl Into<String>) -> Self {
+        Self {
+            resource: resource.into(),
+            summary: summary.into(),
+            before: None,
+            after: None,
+        }
+    }
+
+    /// Sets the state now.
+    #[must_use]
+    pub fn before(mut self, text: impl Into<String>) -> Self {
+        self.before = Some(text.into());
+        self
+    }
+
+    /// Sets the state afterwards.
+    #[must_use]
+    pub fn after(mut self, text: impl Into<String>) -> Self {
+        self.after = Some(text.into());
+        self
+    }
+}
+
 /// Hunks of one change that a person excludes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -256,8 +306,10 @@ pub struct Cost {
 /// `S` is what the tool needs to apply and to undo it.
 #[derive(Debug)]
 pub struct Plan<S> {
-    /// The changes, whose hash is the preview token.
+    /// The changes of files. The preview token is a hash of all changes.
     pub changes: Vec<Change>,
+    /// The changes of other resources.
+    pub resources: Vec<ResourceChange>,
     /// The reply, the same for preview and apply.
     pub reply: Reply,
     /// The cost, charged before apply.
@@ -278,6 +330,8 @@ impl<S> Plan<S> {
             Entry::File { bytes, .. } => bytes,
             Entry::Absent | Entry::Directory { .. } => 0,
         };
+        let resources = self.resources.iter().map(ResourceChange::weight);
+        let shown = shown + resources.sum::<u64>();
         self.changes.iter().map(old).sum::<u64>() + self.cost.bytes + 3 * shown
     }
 }
@@ -382,6 +436,8 @@ pub struct Preview {
     pub intent: String,
     /// What would change, in order.
     pub changes: Vec<Change>,
+    /// What would change that is not a file, in order.
+    pub resources: Vec<ResourceChange>,
     /// The reply of the call.
     pub reply: Reply,
     /// Binds a later call to this preview.
@@ -414,6 +470,8 @@ pub struct Outcome {
     pub reply: Reply,
     /// The changes, in order; empty for a call that only read, or whose arguments requested a preview.
     pub changes: Vec<Change>,
+    /// The changes of other resources, as the preview has them.
+    pub resources: Vec<ResourceChange>,
     /// Its artifacts.
     pub artifacts: Vec<ArtifactRef>,
     /// Whether the audit recorded the effect. If not, it still happened.
@@ -421,6 +479,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether the call changed something, as far as its tool states it.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        !self.changes.is_empty() || !self.resources.is_empty()
+    }
+
     /// The text for the model: all text blocks and links, joined by line breaks.
     #[must_use]
     pub fn text(&self) -> String {

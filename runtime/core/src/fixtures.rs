@@ -76,6 +76,7 @@ pub fn shown(mut request: Request) -> Request {
         base: VirtualPath::top(),
         intent: request.intent.clone(),
         changes: Vec::new(),
+        resources: Vec::new(),
         reply: crate::effect::Reply::text("", ()),
         token: PreviewToken(ContentHash::of(b"")),
         artifacts: Vec::new(),

@@ -142,5 +142,5 @@ pub use permission::{
 pub use policy::{Access, Policy, PolicyError, Verdict};
 pub use scope::{Scope, ScopePattern, Verb};
 pub use supervisor::SpawnError;
-pub use tool::{ReadTool, ToolInfo, ToolSet, ToolSpec, WriteTool};
+pub use tool::{ActTool, ReadTool, ToolInfo, ToolSet, ToolSpec, WriteTool};
 pub use worker::{PendingCall, Worker, WorkerSpec};

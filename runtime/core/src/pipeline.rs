@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::call::Origin;
 use crate::capability::{
-    CallPermit, Gate, Interrupt, PermitScope, ReadPermit, StopFlag, WritePermit,
+    ActPermit, CallPermit, Gate, Interrupt, PermitScope, ReadPermit, StopFlag, WritePermit,
 };
 use crate::effect::{ExcludedHunks, PreviewToken};
 use crate::error::{CallError, Code};
@@ -24,7 +24,7 @@ use crate::policy::{Authority, Explanation, Limits, Verdict};
 use crate::requests::CallRequests;
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
-use crate::tool::{AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
+use crate::tool::{ActJob, AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
 
 use context::CallContext;
 use token::of_one_call;
@@ -106,8 +106,8 @@ pub(crate) struct Cleared {
 
 /// The plan is known.
 #[derive(Debug)]
-pub(crate) struct Planned {
-    job: Arc<dyn WriteJob>,
+pub(crate) struct Planned<J: ?Sized> {
+    job: Arc<J>,
     permit_scope: Arc<PermitScope>,
     plan: AnyPlan,
     token: PreviewToken,
@@ -137,6 +137,7 @@ impl Judged {
 pub(crate) enum Work {
     Read(Arc<dyn ReadJob>, ReadPermit),
     Write(Arc<dyn WriteJob>, ReadPermit),
+    Act(Arc<dyn ActJob>),
     Remote(Arc<dyn RemoteJob>, CallPermit),
 }
 
@@ -177,7 +178,7 @@ impl<S> Step<S> {
     pub(crate) fn mutates(&self) -> bool {
         match &self.context.job {
             Job::Read(_) => false,
-            Job::Write(_) => true,
+            Job::Write(_) | Job::Act(_) => true,
             Job::Remote(job) => job.mutates(),
         }
     }
@@ -187,9 +188,17 @@ impl<S> Step<S> {
         &self.context.authority
     }
 
-    /// Whether a third-party server carries the call out.
-    pub(crate) fn is_remote(&self) -> bool {
-        matches!(self.context.job, Job::Remote(_))
+    /// Whether the call runs as a future, without a pool thread: an act tool or a third-party server carries it out.
+    pub(crate) fn is_future(&self) -> bool {
+        matches!(self.context.job, Job::Act(_) | Job::Remote(_))
+    }
+
+    /// What a call of an act tool may change.
+    pub(crate) fn foreseen(&self) -> Option<AnyPlan> {
+        match &self.context.job {
+            Job::Act(job) => Some(job.plan()),
+            Job::Read(_) | Job::Write(_) | Job::Remote(_) => None,
+        }
     }
 
     /// Handles an interrupt of the tool; the call is judged again.
@@ -321,6 +330,7 @@ impl Step<Cleared> {
         match &self.context.job {
             Job::Read(job) => Work::Read(Arc::clone(job), permit),
             Job::Write(job) => Work::Write(Arc::clone(job), permit),
+            Job::Act(job) => Work::Act(Arc::clone(job)),
             Job::Remote(job) => {
                 let permit_scope = Arc::clone(&self.state.permit_scope);
                 let preview = self.info.mode == Mode::Preview;
@@ -340,10 +350,11 @@ impl Step<Cleared> {
     }
 
     /// Binds the call to its plan. Fails if the call was approved by the preview of another plan.
-    pub(crate) fn planned(self, plan: AnyPlan) -> Result<Step<Planned>, CallError> {
-        let Job::Write(job) = &self.context.job else {
-            return Err(CallError::new(Code::Internal, "a reading tool has no plan"));
-        };
+    pub(crate) fn planned<J: ?Sized>(
+        self,
+        job: Arc<J>,
+        plan: AnyPlan,
+    ) -> Result<Step<Planned<J>>, CallError> {
         let token = token_of(&self.info, &plan)?;
         match (self.info.mode, self.info.token) {
             (Mode::Apply, Some(approved)) if !of_one_call(approved, token) => Err(foreign_token()),
@@ -353,7 +364,7 @@ impl Step<Cleared> {
             }
             _ => {
                 let state = Planned {
-                    job: Arc::clone(job),
+                    job,
                     permit_scope: Arc::clone(&self.state.permit_scope),
                     plan,
                     token,
@@ -368,7 +379,7 @@ impl Step<Cleared> {
     }
 }
 
-impl Step<Planned> {
+impl Step<Planned<dyn WriteJob>> {
     /// Removes the hunks that a person excluded; the plan that they saw was checked as a whole.
     pub(crate) fn without(mut self, left_out: &[ExcludedHunks]) -> Result<Self, CallError> {
         let left_out = ExcludedHunks::joined(left_out, &self.info.excluded);
@@ -393,14 +404,6 @@ impl Step<Planned> {
         Ok(self)
     }
 
-    pub(crate) fn plan(&self) -> &AnyPlan {
-        &self.state.plan
-    }
-
-    pub(crate) fn token(&self) -> PreviewToken {
-        self.state.token
-    }
-
     /// The plan and the permit that carries it out.
     pub(crate) fn permit(self) -> (Arc<dyn WriteJob>, AnyPlan, WritePermit) {
         let Planned {
@@ -413,11 +416,34 @@ impl Step<Planned> {
     }
 }
 
+impl Step<Planned<dyn ActJob>> {
+    /// The plan and the permit to act.
+    pub(crate) fn permit(self) -> (Arc<dyn ActJob>, AnyPlan, ActPermit) {
+        let Planned {
+            job,
+            permit_scope,
+            plan,
+            ..
+        } = self.state;
+        (job, plan, ActPermit::mint(permit_scope))
+    }
+}
+
+impl<J: ?Sized> Step<Planned<J>> {
+    pub(crate) fn plan(&self) -> &AnyPlan {
+        &self.state.plan
+    }
+
+    pub(crate) fn token(&self) -> PreviewToken {
+        self.state.token
+    }
+}
+
 /// Further needs of a call that depend on what its worker may do without grants.
 fn also_needs(job: &Job, permit_scope: impl FnOnce() -> Arc<PermitScope>) -> Vec<Scope> {
     match job {
         Job::Write(job) => job.also_needs(&ReadPermit::mint(permit_scope())),
-        Job::Read(_) | Job::Remote(_) => Vec::new(),
+        Job::Read(_) | Job::Act(_) | Job::Remote(_) => Vec::new(),
     }
 }
 

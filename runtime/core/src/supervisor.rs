@@ -52,6 +52,8 @@ pub(crate) struct Core {
     /// Maximum delegation depth.
     pub(crate) max_depth: usize,
     pub(crate) io: Pool,
+    /// Runs tools that are not file tools.
+    pub(crate) tool_pool: Pool,
     pub(crate) cpu: Pool,
     pub(crate) deadlines: Deadlines,
     /// The key of preview tokens.
@@ -288,6 +290,7 @@ impl Core {
         }
         self.broker.stop();
         self.io.close();
+        self.tool_pool.close();
         self.cpu.close();
         self.deadlines.close();
     }

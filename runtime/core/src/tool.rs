@@ -1,26 +1,35 @@
-//! Tool traits: a read tool returns a reply; a write tool plans, then applies.
+//! Tool traits: a read tool returns a reply; a write tool plans, then applies; an act tool acts, then reports.
 
+mod acting;
 mod formats;
+mod function;
 mod notes;
 mod parameters;
 mod registry;
 mod remote;
 mod schema;
 
-use std::borrow::Cow;
-use std::fmt;
-
+use crate::config::Namespace;
+use crate::effect::ExcludedHunks;
+use crate::effect::Output;
+use crate::effect::Plan;
+use crate::effect::Reply;
+use crate::effect::ResourceChange;
+use crate::error::CallError;
+use crate::error::Code;
+use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
 
-use crate::config::Namespace;
-use crate::effect::{ExcludedHunks, Output, Plan, Reply};
-use crate::error::{CallError, Code};
-use crate::scope::Scope;
-
-pub use crate::capability::{BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit};
+pub use crate::capability::{
+    Act, ActPermit, ActProgress, BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit,
+};
 pub use crate::id::ToolName;
+pub(crate) use acting::ActJob;
 pub use notes::{Example, Failure, Reverse};
 pub(crate) use registry::{AnyPlan, ReadJob, WriteJob};
 #[doc(hidden)]
@@ -28,13 +37,20 @@ pub use registry::{Arguments, Entry, Job};
 pub use registry::{RegistryError, ToolSet};
 pub(crate) use remote::Tools;
 #[doc(hidden)]
-pub use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE};
+pub use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE, RemoteFuture};
 #[doc(hidden)]
-pub use remote::{
-    Remote, RemoteContext, RemoteFuture, RemoteJob, RemoteReply, RemoteServers, RemoteTools,
-};
+pub use remote::{Remote, RemoteContext, RemoteJob, RemoteReply, RemoteServers, RemoteTools};
 
 /// Specification of a tool. Its schemas are derived from its types.
+///
+/// Names and scopes may come from data:
+/// ```
+/// use bailiwick::ToolSpec;
+/// let name = format!("query_{}", "orders");
+/// let mut spec = ToolSpec::new(name, "Query", "Queries a table.");
+/// spec.scopes = vec!["read:database:orders".to_owned().into()];
+/// assert_eq!(spec.name, "query_orders");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ToolSpec {
@@ -46,7 +62,7 @@ pub struct ToolSpec {
     pub description: Cow<'static, str>,
     /// One sentence for people, with placeholders for arguments: `Edit {path}`. An [`IntentTemplate`](crate::intent::IntentTemplate);
     /// if empty, people see the title and the paths.
-    pub intent: &'static str,
+    pub intent: Cow<'static, str>,
     /// Whether it may destroy data.
     pub destructive: bool,
     /// Whether repeating a call has no further effect.
@@ -54,7 +70,7 @@ pub struct ToolSpec {
     /// Whether it accesses things outside the configuration, such as the network.
     pub open_world: bool,
     /// The kinds of scope that its calls need, such as `read:file`.
-    pub scopes: &'static [&'static str],
+    pub scopes: Vec<Cow<'static, str>>,
     /// The family of tools that it belongs to, such as `search`; empty for none.
     pub group: &'static str,
     /// Its priority among the tools of its family, from 0 to 1.
@@ -75,6 +91,12 @@ pub struct ToolSpec {
     pub failures: &'static [Failure],
     /// Whether it is for views only, and not offered to models.
     pub app_only: bool,
+    /// Whether it works on files of the roots, and so runs on the I/O threads. Set by [`ToolSet::for_files`].
+    pub for_files: bool,
+    /// JSON Schema of the arguments, in place of the one of the tool's type. The tool checks its arguments itself.
+    pub input_schema: Option<Value>,
+    /// The longest that a call may run, if that is less than the limit of the runtime.
+    pub timeout: Option<Duration>,
     /// The page that shows its calls, such as `ui://hr/dashboard`; if empty, mutating tools use the review page.
     pub page: Cow<'static, str>,
 }
@@ -99,16 +121,20 @@ pub struct ToolInfo {
 impl ToolSpec {
     /// Creates the specification of a tool that is neither destructive nor idempotent.
     #[must_use]
-    pub const fn new(name: &'static str, title: &'static str, description: &'static str) -> Self {
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        title: impl Into<Cow<'static, str>>,
+        description: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self {
-            name: Cow::Borrowed(name),
-            title: Cow::Borrowed(title),
-            description: Cow::Borrowed(description),
-            intent: "",
+            name: name.into(),
+            title: title.into(),
+            description: description.into(),
+            intent: Cow::Borrowed(""),
             destructive: false,
             idempotent: false,
             open_world: false,
-            scopes: &[],
+            scopes: Vec::new(),
             group: "",
             priority: None,
             deletes: false,
@@ -118,21 +144,24 @@ impl ToolSpec {
             examples: &[],
             failures: &[],
             app_only: false,
+            for_files: false,
+            input_schema: None,
+            timeout: None,
             page: Cow::Borrowed(""),
         }
     }
 
     /// Sets the intent template.
     #[must_use]
-    pub const fn intent(mut self, template: &'static str) -> Self {
-        self.intent = template;
+    pub fn intent(mut self, template: impl Into<Cow<'static, str>>) -> Self {
+        self.intent = template.into();
         self
     }
 
     /// Sets the kinds of scope that its calls need.
     #[must_use]
-    pub const fn scopes(mut self, scopes: &'static [&'static str]) -> Self {
-        self.scopes = scopes;
+    pub fn scopes(mut self, scopes: &[&'static str]) -> Self {
+        self.scopes = scopes.iter().map(|scope| Cow::Borrowed(*scope)).collect();
         self
     }
 
@@ -200,6 +229,20 @@ impl ToolSpec {
         self
     }
 
+    /// Sets the JSON Schema of the arguments, for tools made at run time whose type of arguments is [`Value`].
+    #[must_use]
+    pub fn input_schema(mut self, schema: Value) -> Self {
+        self.input_schema = Some(schema);
+        self
+    }
+
+    /// Sets the longest that a call may run, if that is less than the limit of the runtime.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
     /// Sets the page that shows its calls, which the gateway serves (`GatewayBuilder::page`).
     #[must_use]
     pub fn page(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
@@ -232,7 +275,7 @@ impl ToolInfo {
 pub struct Prepared<J> {
     /// All scopes that the arguments are known to need.
     pub needs: Vec<Scope>,
-    /// Input of [`ReadTool::read`] or [`WriteTool::plan`], with parsed paths.
+    /// Input of [`ReadTool::read`], [`WriteTool::plan`] or [`ActTool::act`], with parsed paths.
     pub job: J,
 }
 
@@ -333,4 +376,103 @@ pub trait WriteTool: Send + Sync + 'static {
     /// # Errors
     /// [`CallError`]
     fn apply(&self, steps: Self::Steps, permit: WritePermit) -> Result<(), CallError>;
+}
+
+/// What a call of an [`ActTool`] may change, as far as it is known before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foreseen {
+    /// Exactly these changes.
+    Changes(Vec<ResourceChange>),
+    /// The changes are known only afterwards. People see this before they allow the call.
+    Unknown,
+}
+
+/// A mutating tool whose outcome is known only after its effect, such as a command or a network call.
+///
+/// `act` runs as a future on tokio, without a thread of its own, so it must not block. The future is dropped if the call is
+/// cancelled, its deadline passes, or its worker or a grant that it uses is revoked;
+/// [`Worker::revoke`](crate::Worker::revoke) returns once it is dropped. Acts of one worker run concurrently. Budgets count
+/// the call, not its changes.
+///
+/// ```
+/// use bailiwick::config::Namespace;
+/// use bailiwick::effect::ResourceChange;
+/// use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared};
+/// use bailiwick::{ActTool, CallError, Reply, ToolSpec};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Message {
+///     text: String,
+/// }
+///
+/// struct SendMessage;
+///
+/// impl ActTool for SendMessage {
+///     type Args = Message;
+///     type Output = ();
+///     type Job = String;
+///
+///     fn spec(&self) -> ToolSpec {
+///         ToolSpec::new("send_message", "Send a message", "Sends a message to the team.")
+///     }
+///
+///     fn prepare(&self, args: Message, _: &Namespace) -> Result<Prepared<String>, CallError> {
+///         let needs = "execute:network:chat.example.com".parse();
+///         let needs = vec![needs.expect("a constant scope is valid")];
+///         Ok(Prepared { needs, job: args.text })
+///     }
+///
+///     fn foresee(&self, text: &String) -> Foreseen {
+///         let message = ResourceChange::new("chat.example.com", "post a message").after(text);
+///         Foreseen::Changes(vec![message])
+///     }
+///
+///     async fn act(
+///         &self,
+///         text: &String,
+///         permit: ActPermit,
+///         progress: ActProgress,
+///     ) -> Result<Reply, CallError> {
+///         let _act = permit.begin()?;
+///         // Send `text` here.
+///         progress.step();
+///         Ok(Reply::text("sent", ()))
+///     }
+/// }
+/// ```
+pub trait ActTool: Send + Sync + 'static {
+    /// The arguments. Deny unknown fields, so that a typo is an error.
+    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    /// The structured output.
+    type Output: Output + JsonSchema;
+    /// The parsed arguments. For typed calls people see its `Debug` form, which must be complete.
+    type Job: Send + Sync + fmt::Debug + 'static;
+
+    /// Returns the specification of the tool.
+    fn spec(&self) -> ToolSpec;
+
+    /// Parses the arguments, without I/O.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS` for arguments that match the schema but are invalid.
+    fn prepare(
+        &self,
+        args: Self::Args,
+        names: &Namespace,
+    ) -> Result<Prepared<Self::Job>, CallError>;
+
+    /// Returns what the call may change, which is its preview. It is called before the call is authorised, so it must use
+    /// nothing but the job.
+    fn foresee(&self, job: &Self::Job) -> Foreseen;
+
+    /// Carries out the call. It must call [`ActPermit::begin`] right before its effect.
+    ///
+    /// # Errors
+    /// [`CallError`]. After [`ActPermit::begin`] it is reported as the error of a call that may have had an effect.
+    fn act(
+        &self,
+        job: &Self::Job,
+        permit: ActPermit,
+        progress: ActProgress,
+    ) -> impl Future<Output = Result<Reply, CallError>> + Send;
 }

@@ -1,5 +1,6 @@
 //! Workers: each serves one sub-agent task under an authority that can only shrink.
 
+mod act;
 mod activity;
 mod actor;
 mod admission;
@@ -10,6 +11,7 @@ mod call_table;
 mod compile;
 mod deadline;
 mod delegation;
+mod future;
 mod granted_call;
 mod jobs;
 mod lock_queue;
@@ -22,29 +24,37 @@ mod remote;
 mod shared;
 mod views;
 
-use std::any::Any;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use serde_json::Value;
-
-use crate::artifact::{Artifact, Reader};
+use crate::artifact::Artifact;
+use crate::artifact::Reader;
 use crate::budget::Budget;
-use crate::call::{Call, CallMeta, Origin};
-use crate::effect::{ArtifactRef, ExcludedHunks, Outcome, Preview};
-use crate::error::{CallError, Code};
+use crate::call::Call;
+use crate::call::CallMeta;
+use crate::call::Origin;
+use crate::effect::ArtifactRef;
+use crate::effect::ExcludedHunks;
+use crate::effect::Outcome;
+use crate::effect::Preview;
+use crate::error::CallError;
+use crate::error::Code;
 use crate::id::ToolName;
 use crate::path::VirtualPath;
 use crate::pipeline::Mode;
-use crate::policy::{Access, Explanation, OpenFolder, Policy};
+use crate::policy::Access;
+use crate::policy::Explanation;
+use crate::policy::OpenFolder;
+use crate::policy::Policy;
 use crate::root::Root;
+use admission::CallOptions;
+use serde_json::Value;
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub use crate::id::WorkerId;
 pub use crate::supervisor::{Revoked, SpawnError};
 pub use activity::{CallActivity, CallState, ChangedPath, ChangedPaths};
 pub(crate) use actor::WorkerActor;
 pub use admission::Admission;
-use admission::CallOptions;
 #[doc(hidden)]
 pub use admission::Done;
 pub(crate) use blocking::{Pool, PoolSize};
@@ -437,6 +447,7 @@ fn outcome(done: Done) -> Result<Outcome, CallError> {
         Done::Preview(preview) => Ok(Outcome {
             reply: preview.reply,
             changes: Vec::new(),
+            resources: Vec::new(),
             artifacts: preview.artifacts,
             recorded: true,
         }),

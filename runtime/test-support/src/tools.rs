@@ -274,6 +274,7 @@ impl WriteTool for Post {
         };
         Ok(Plan {
             changes: vec![change],
+            resources: Vec::new(),
             reply: said(job),
             cost,
             steps: (job.clone(), count),
@@ -329,6 +330,7 @@ impl WriteTool for Strays {
         let (changes, cost) = (Vec::new(), Cost::default());
         Ok(Plan {
             changes,
+            resources: Vec::new(),
             reply: said(job),
             cost,
             steps: actual,

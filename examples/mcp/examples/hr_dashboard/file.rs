@@ -79,6 +79,7 @@ pub(crate) fn plan<T: Output>(
     let (reply_text, output) = reply(&staff, &changed);
     Ok(Plan {
         changes: vec![change],
+        resources: Vec::new(),
         reply: Reply::text(reply_text, output),
         cost: Cost {
             bytes: after.len() as u64,

@@ -57,6 +57,7 @@ impl FileRewrite {
         };
         let (steps, restore) = (write(&content, &before), write(&old, &after));
         Plan {
+            resources: Vec::new(),
             changes: vec![Change {
                 path,
                 op: Op::Modify,

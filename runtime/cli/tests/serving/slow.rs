@@ -176,6 +176,7 @@ impl WriteTool for Plans {
         }
         Ok(Plan {
             changes: Vec::new(),
+            resources: Vec::new(),
             reply: Reply::text("planned", Worked { done: true }),
             cost: Cost::default(),
             steps: (),

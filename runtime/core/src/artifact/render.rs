@@ -1,21 +1,35 @@
 //! Renders changes as a unified diff and as JSON.
 
-use std::fmt::Write as _;
-
-use serde::Serialize;
-
-use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op, Preview};
+use crate::effect::Change;
+use crate::effect::ContentHash;
+use crate::effect::Entry;
+use crate::effect::FileDiff;
+use crate::effect::Hunk;
+use crate::effect::Op;
+use crate::effect::Preview;
+use crate::effect::ResourceChange;
+use crate::escape::escape;
 use crate::escape::is_deceptive;
 use crate::path::VirtualPath;
+use serde::Serialize;
+use std::fmt::Write as _;
 
-/// Returns the changes as a patch for `patch -p1` in the directory `base`, which contains all changes.
+/// Returns the changes as a patch for `patch -p1` in the directory `base`, which contains all changes of files.
 ///
-/// What a patch cannot express (binary content, directories) is a `#` line, which `patch` ignores.
-pub(crate) fn diff(changes: &[Change], base: &VirtualPath) -> String {
-    changes.iter().fold(String::new(), |mut out, change| {
+/// What a patch cannot express (binary content, directories, other resources) is a `#` line, which `patch` ignores.
+pub(crate) fn diff(changes: &[Change], resources: &[ResourceChange], base: &VirtualPath) -> String {
+    let mut out = String::new();
+    for change in changes {
         render(&mut out, change, base);
-        out
-    })
+    }
+    for resource in resources {
+        // Writing to a String does not fail, here and below.
+        let _ = writeln!(out, "# {}", resource.title(usize::MAX));
+        for (op, line) in resource.lines() {
+            let _ = writeln!(out, "# {op}{}", escape(line));
+        }
+    }
+    out
 }
 
 /// The root that contains all changes, or the top of the namespace.
@@ -62,7 +76,6 @@ fn header(out: &mut String, change: &Change, to: &VirtualPath, base: &VirtualPat
     let (from, to) = (name(&change.path, base), name(to, base));
     let old = quoted(&format!("a/{from}"));
     let new = quoted(&format!("b/{to}"));
-    // Writing to a String does not fail, here and below.
     let _ = writeln!(out, "diff --git {old} {new}");
     match change.op {
         Op::Create => out.push_str("new file mode 100644\n"),
@@ -154,6 +167,8 @@ fn quoted(name: &str) -> String {
 #[derive(Serialize)]
 struct Document<'c> {
     changes: Vec<Item<'c>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    resources: &'c [ResourceChange],
 }
 
 #[derive(Serialize)]
@@ -176,7 +191,10 @@ struct Item<'c> {
 ///
 /// # Errors
 /// The serialiser's error, which is a bug of this library.
-pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
+pub(crate) fn json(
+    changes: &[Change],
+    resources: &[ResourceChange],
+) -> Result<String, serde_json::Error> {
     let items = changes.iter().map(|change| Item {
         path: &change.path,
         op: change.op,
@@ -189,14 +207,16 @@ pub(crate) fn json(changes: &[Change]) -> Result<String, serde_json::Error> {
     });
     serde_json::to_string(&Document {
         changes: items.collect(),
+        resources,
     })
 }
 
 impl Preview {
-    /// Returns the changes as a unified diff for `patch -p1` in [`Preview::base`].
+    /// Returns the changes as a unified diff for `patch -p1` in [`Preview::base`]. Changes of other resources are comments
+    /// at its end.
     #[must_use]
     pub fn diff(&self) -> String {
-        diff(&self.changes, &self.base)
+        diff(&self.changes, &self.resources, &self.base)
     }
 }
 
@@ -330,7 +350,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, old: Option<&str>, new: Option<&str>) {
-        let text = diff(&[change(name, old, new)], &VirtualPath::top());
+        let text = diff(&[change(name, old, new)], &[], &VirtualPath::top());
         let after = patched(&tree(&[(name, old)]), &text);
         assert_eq!(after, Ok(tree(&[(name, new)])), "{text}");
     }
@@ -388,6 +408,7 @@ mod tests {
     fn deceptive_names_are_escaped_in_the_header() {
         let text = diff(
             &[change("/r/\u{202e}a\u{200b}", Some("1\n"), Some("2\n"))],
+            &[],
             &VirtualPath::top(),
         );
         assert!(
@@ -412,10 +433,10 @@ mod tests {
             ..change("/r/a", Some("1\n2\n3\n"), Some(new))
         };
         let before = tree(&[("/r/a", Some("1\n2\n3\n"))]);
-        let moved = diff(&[to(Op::Move, "1\n2\n3\n")], &VirtualPath::top());
+        let moved = diff(&[to(Op::Move, "1\n2\n3\n")], &[], &VirtualPath::top());
         let expected = tree(&[("/r/sub/new name", Some("1\n2\n3\n"))]);
         assert_eq!(patched(&before, &moved), Ok(expected), "{moved}");
-        let copied = diff(&[to(Op::Copy, "1\n2b\n3\n")], &VirtualPath::top());
+        let copied = diff(&[to(Op::Copy, "1\n2b\n3\n")], &[], &VirtualPath::top());
         let expected = tree(&[
             ("/r/a", Some("1\n2\n3\n")),
             ("/r/sub/new name", Some("1\n2b\n3\n")),
@@ -461,6 +482,7 @@ mod tests {
                 crate::fixtures::deleted_directory("/r/old", 3, 2),
                 change("/r/a", Some("1\n"), Some("2\n")),
             ],
+            &[],
             &VirtualPath::top(),
         );
         let notes: Vec<&str> = text.lines().filter(|line| line.starts_with("# ")).collect();
@@ -487,7 +509,7 @@ mod tests {
     #[test]
     fn json_has_both_hashes_and_recreates_the_new_text() {
         let (old, new) = ("1\r\n2\n3", "1\r\n2b\n3\n4");
-        let text = json(&[change("/r/a", Some(old), Some(new))]).unwrap();
+        let text = json(&[change("/r/a", Some(old), Some(new))], &[]).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let item = &value["changes"][0];
         assert_eq!(item["path"], "/r/a");
@@ -511,8 +533,36 @@ mod tests {
     }
 
     #[test]
+    fn resource_is_a_patch_comment_and_a_json_entry() {
+        let order = ResourceChange::new("stock:tea", "order 12 more\n--- a/x")
+            .before("0")
+            .after("12\n+++ b/x\u{202e}");
+        let text = diff(&[], std::slice::from_ref(&order), &VirtualPath::top());
+        let lines = [
+            r"# stock:tea: order 12 more\u{a}--- a/x",
+            "# -0",
+            "# +12",
+            r"# ++++ b/x\u{202e}",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), lines);
+        let json_of = |resources: &[ResourceChange]| -> serde_json::Value {
+            serde_json::from_str(&json(&[], resources).unwrap()).unwrap()
+        };
+        assert_eq!(
+            json_of(&[order])["resources"][0],
+            serde_json::json!({
+                "resource": "stock:tea",
+                "summary": "order 12 more\n--- a/x",
+                "before": "0",
+                "after": "12\n+++ b/x\u{202e}",
+            })
+        );
+        assert_eq!(json_of(&[]), serde_json::json!({ "changes": [] }));
+    }
+
+    #[test]
     fn created_file_has_no_hash_before() {
-        let text = json(&[change("/r/a", None, Some("x"))]).unwrap();
+        let text = json(&[change("/r/a", None, Some("x"))], &[]).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             value["changes"][0]["before_sha256"],
@@ -534,7 +584,7 @@ mod tests {
             };
             let (old, new) = (text(old, cut.0), text(new, cut.1));
             prop_assume!(old != new && !new.is_empty());
-            let diff = diff(&[change("/r/a", Some(&old), Some(&new))], &VirtualPath::top());
+            let diff = diff(&[change("/r/a", Some(&old), Some(&new))], &[], &VirtualPath::top());
             let after = patched(&tree(&[("/r/a", Some(&old))]), &diff);
             prop_assert_eq!(after, Ok(tree(&[("/r/a", Some(&new))])), "{}", diff);
         }

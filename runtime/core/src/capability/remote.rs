@@ -39,7 +39,7 @@ impl CallPermit {
 
     /// Marks the call as sent: from now on the server may carry it out.
     pub(crate) fn sent(&self) {
-        self.scope.stop.sent.store(true, Ordering::Release);
+        self.scope.stop.sent.store(true, Ordering::SeqCst);
     }
 
     /// The gates that are closed when the worker or a grant that the call uses is revoked.

@@ -1,10 +1,15 @@
 //! AI help: sections as markdown and as JSON.
 
-use serde_json::{Map, Value, json};
-
-use super::{Description, UnknownSection, dashdash, reference, yaml};
+use super::Description;
+use super::UnknownSection;
+use super::dashdash;
+use super::reference;
+use super::yaml;
 use crate::error::Code;
 use crate::tool::Failure;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
 
 /// A part of the help under one heading.
 pub(super) struct Section {
@@ -269,7 +274,7 @@ fn authentication(described: &Description) -> Section {
         .iter()
         .map(|scope| {
             let tools = described.tools.iter();
-            let users = tools.filter(|tool| tool.spec.scopes.contains(scope));
+            let users = tools.filter(|tool| tool.spec.scopes.iter().any(|one| one == scope));
             let users: Vec<_> = users.map(|tool| &*tool.spec.name).collect();
             format!("- `{scope}`: {}\n", reference::codes(&users))
         })

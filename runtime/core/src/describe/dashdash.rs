@@ -63,9 +63,9 @@ fn access(described: &Description) -> Access {
     }
 }
 
-pub(super) fn scopes(tools: &[ToolInfo]) -> BTreeSet<&'static str> {
-    let scopes = tools.iter().flat_map(|tool| tool.spec.scopes);
-    scopes.copied().collect()
+pub(super) fn scopes(tools: &[ToolInfo]) -> BTreeSet<&str> {
+    let scopes = tools.iter().flat_map(|tool| &tool.spec.scopes);
+    scopes.map(|scope| &**scope).collect()
 }
 
 pub(super) fn install(described: &Description) -> Value {

@@ -1,10 +1,13 @@
 //! Reference entry of a tool, as markdown and as JSON.
 
-use serde_json::{Value, json};
-
-use super::schema::{self, Member};
-use super::{Description, dashdash};
-use crate::tool::{Failure, ToolInfo};
+use super::Description;
+use super::dashdash;
+use super::schema;
+use super::schema::Member;
+use crate::tool::Failure;
+use crate::tool::ToolInfo;
+use serde_json::Value;
+use serde_json::json;
 
 /// Markdown with the heading `### read_file`.
 pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
@@ -15,7 +18,7 @@ pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
     text.push_str("\n**Returns:**\n");
     text.push_str(&lines(&schema::members(&tool.output_schema), "- nothing\n"));
     text.push_str(&format!("\n**Side Effects:** {}\n", effects(tool)));
-    text.push_str(&format!("\n**Scopes:** {}\n", codes(spec.scopes)));
+    text.push_str(&format!("\n**Scopes:** {}\n", codes(&spec.scopes)));
     if tool.previews {
         text.push_str(
             "\n**Preview:** with `_meta.preview: true` it shows the change and makes none\n",
@@ -76,7 +79,7 @@ fn effects(tool: &ToolInfo) -> String {
 }
 
 /// The words as code, or `none`.
-pub(super) fn codes(words: &[&str]) -> String {
+pub(super) fn codes<S: std::fmt::Display>(words: &[S]) -> String {
     if words.is_empty() {
         return "none".to_owned();
     }

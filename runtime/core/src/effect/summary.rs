@@ -1,6 +1,6 @@
 //! One-line summaries of changes, safe to print.
 
-use super::{Change, ContainedEntry, DirectoryContents, Entry, EntryKind, Op};
+use super::{Change, ContainedEntry, DirectoryContents, Entry, EntryKind, Op, ResourceChange};
 use crate::escape::{abbreviated, escape};
 use crate::path::VirtualPath;
 
@@ -102,6 +102,32 @@ impl Change {
             (Some(one), _) | (None, Some(one)) => one,
             (None, None) => "size unknown".to_owned(),
         }
+    }
+}
+
+impl ResourceChange {
+    /// One line, such as `stock:tea: order 12 more`. Each part is cut to `most` characters.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn title(&self, most: usize) -> String {
+        let shown = |text: &str| abbreviated(&escape(text), most).into_owned();
+        format!("{}: {}", shown(&self.resource), shown(&self.summary))
+    }
+
+    /// The lines of the states before (`-`) and after (`+`), not escaped.
+    #[doc(hidden)]
+    pub fn lines(&self) -> impl Iterator<Item = (char, &str)> {
+        let before = self.before.iter().flat_map(|text| text.lines());
+        let after = self.after.iter().flat_map(|text| text.lines());
+        let before = before.map(|line| ('-', line));
+        before.chain(after.map(|line| ('+', line)))
+    }
+
+    /// Approximate size in bytes.
+    pub(super) fn weight(&self) -> u64 {
+        let states = [&self.before, &self.after].into_iter().flatten();
+        let texts = states.chain([&self.resource, &self.summary]);
+        texts.map(|text| text.len() as u64).sum()
     }
 }
 

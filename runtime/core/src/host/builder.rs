@@ -204,6 +204,7 @@ pub struct RuntimeBuilder {
     call_limit: Duration,
     max_depth: usize,
     io_threads: usize,
+    tool_threads: usize,
     preview_key: Option<PreviewKey>,
     /// Faults in the arguments of its methods.
     faults: Vec<BuildFault>,
@@ -246,6 +247,7 @@ impl RuntimeBuilder {
             call_limit: Duration::from_secs(30),
             max_depth: 8,
             io_threads: 8,
+            tool_threads: 8,
             preview_key: None,
             faults: Vec::new(),
             servers: None,
@@ -474,6 +476,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets the number of threads for tools that are not file tools (8 by default; up to twice as many while some hang). File
+    /// tools, such as those of `bailiwick-fs`, run on the I/O threads; see [`ToolSet::for_files`].
+    #[must_use]
+    pub fn tool_threads(mut self, threads: usize) -> Self {
+        self.tool_threads = threads.max(1);
+        self
+    }
+
     /// Opens the roots, starts the supervisors and returns the only [`GrantAuthority`].
     ///
     /// Must be called within a tokio runtime.
@@ -515,6 +525,7 @@ impl RuntimeBuilder {
             call_limit: self.call_limit,
             max_depth: self.max_depth,
             io: Pool::new("io", threads::io(self.io_threads)),
+            tool_pool: Pool::new("tools", threads::io(self.tool_threads)),
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
             previews: PreviewKey::or_random(self.preview_key)

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::record::NOBODY;
 use super::{Answer, Approver, Choice, Deciding, Lifetime, Question, Request};
-use crate::effect::{Change, ExcludedHunks, Preview};
+use crate::effect::{Change, ExcludedHunks, Preview, ResourceChange};
 use crate::escape::escape;
 use crate::scope::Coverage;
 
@@ -469,7 +469,13 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
     for change in &preview.changes {
         show_change(out, change, &mut number, coloured, &mut left);
     }
-    let all: usize = preview.changes.iter().map(|change| lines(change) + 1).sum();
+    for change in &preview.resources {
+        show_resource(out, change, coloured, &mut left);
+    }
+    let files = preview.changes.iter().map(|change| lines(change) + 1);
+    let resources = preview.resources.iter();
+    let resources = resources.map(|change| change.lines().count() + 1);
+    let all: usize = files.chain(resources).sum();
     if all > MOST_LINES {
         out.push_str(&format!(
             "... {} more lines are not shown\n",
@@ -507,16 +513,28 @@ fn show_change(
         );
         show_line(out, left, coloured.then_some("36"), &at);
         for line in &hunk.lines {
-            let colour = match line.op {
-                '+' => Some("32"),
-                '-' => Some("31"),
-                _ => None,
-            };
             let text = line.text.strip_suffix('\n').unwrap_or(&line.text);
-            let text = format!("{}{}", line.op, cut(text));
-            show_line(out, left, colour.filter(|_| coloured), &text);
+            show_changed(out, left, coloured, (line.op, text));
         }
     }
+}
+
+fn show_resource(out: &mut String, change: &ResourceChange, coloured: bool, left: &mut usize) {
+    show_line(out, left, None, &change.title(MOST_CHARS));
+    for line in change.lines() {
+        show_changed(out, left, coloured, line);
+    }
+}
+
+/// Adds a kept, removed or added line of a change.
+fn show_changed(out: &mut String, left: &mut usize, coloured: bool, (op, text): (char, &str)) {
+    let colour = match op {
+        '+' => Some("32"),
+        '-' => Some("31"),
+        _ => None,
+    };
+    let text = format!("{op}{}", cut(text));
+    show_line(out, left, colour.filter(|_| coloured), &text);
 }
 
 /// Adds one escaped line, up to the maximum number of lines.
@@ -732,6 +750,7 @@ mod tests {
             base: VirtualPath::top(),
             intent: text.to_owned(),
             changes: vec![change],
+            resources: vec![ResourceChange::new(text, text)],
             reply: Reply {
                 content: Vec::<Content>::new(),
                 output: Arc::new(()),
@@ -830,7 +849,7 @@ mod tests {
         hunk.lines = vec![hunk.lines[0].clone(); 500];
         let shown = prompt(&question(long), false);
         assert!(
-            shown.contains("... 382 more lines are not shown"),
+            shown.contains("... 383 more lines are not shown"),
             "{shown}"
         );
         assert!(shown.ends_with("protected names stay closed\n"), "{shown}");

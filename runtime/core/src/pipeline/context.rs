@@ -41,6 +41,7 @@ impl CallContext {
         match (json, &self.job) {
             (Value::Null, Job::Read(job)) => format!("{job:?}").into(),
             (Value::Null, Job::Write(job)) => format!("{job:?}").into(),
+            (Value::Null, Job::Act(job)) => format!("{job:?}").into(),
             (Value::Null, Job::Remote(job)) => format!("{job:?}").into(),
             (json, _) => canonical(json),
         }

@@ -3,14 +3,14 @@
 //! The first half identifies the call and the second the plan, so that a token of another call is distinguished from one
 //! whose files changed. Both are keyed hashes: only runtimes with the key can create one.
 
-use std::fmt;
-
-use serde_json::Value;
-
 use super::CallInfo;
-use crate::effect::{ContentHash, PreviewToken};
-use crate::error::{CallError, Code};
+use crate::effect::ContentHash;
+use crate::effect::PreviewToken;
+use crate::error::CallError;
+use crate::error::Code;
 use crate::tool::AnyPlan;
+use serde_json::Value;
+use std::fmt;
 
 /// How many bytes of a token identify the call.
 const OF_CALL: usize = 16;
@@ -56,7 +56,11 @@ impl PreviewKey {
 /// The token of a plan: the same worker, tool, arguments and state give the same token.
 #[doc(hidden)]
 pub fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
-    let state = serde_json::to_vec(&plan.changes);
+    let state = if plan.resources.is_empty() {
+        serde_json::to_vec(&plan.changes)
+    } else {
+        serde_json::to_vec(&(&plan.changes, &plan.resources))
+    };
     let state = state.map_err(|error| {
         let message = format!("the plan cannot be written as JSON: {error}");
         CallError::new(Code::Internal, message)

@@ -1,24 +1,34 @@
 //! Table of tools by name.
 
+use super::ReadTool;
+use super::ToolInfo;
+use super::ToolSpec;
+use super::WriteTool;
+use super::acting::ActJob;
+use super::parameters::Parameters;
+use super::remote::Remote;
+use super::remote::RemoteJob;
+use super::schema;
+use crate::call::Origin;
+use crate::capability::Interrupt;
+use crate::capability::ReadPermit;
+use crate::capability::WritePermit;
+use crate::config::Namespace;
+use crate::effect::ExcludedHunks;
+use crate::effect::Plan;
+use crate::effect::Reply;
+use crate::error::CallError;
+use crate::error::Code;
+use crate::id::ToolName;
+use crate::intent::IntentError;
+use crate::intent::IntentTemplate;
+use crate::scope::Scope;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
-use super::parameters::Parameters;
-use super::remote::{Remote, RemoteJob};
-use super::{ReadTool, ToolInfo, ToolSpec, WriteTool, schema};
-use crate::call::Origin;
-use crate::capability::{Interrupt, ReadPermit, WritePermit};
-use crate::config::Namespace;
-use crate::effect::{ExcludedHunks, Plan, Reply};
-use crate::error::{CallError, Code};
-use crate::id::ToolName;
-use crate::intent::{IntentError, IntentTemplate};
-use crate::scope::Scope;
 
 /// A type-erased plan of a tool.
 pub(crate) type AnyPlan = Plan<Box<dyn Any + Send>>;
@@ -54,6 +64,7 @@ pub trait WriteJob: Send + Sync + fmt::Debug {
 pub enum Job {
     Read(Arc<dyn ReadJob>),
     Write(Arc<dyn WriteJob>),
+    Act(Arc<dyn ActJob>),
     Remote(Arc<dyn RemoteJob>),
 }
 
@@ -62,7 +73,7 @@ impl Job {
     pub(crate) fn is_divisible(&self) -> bool {
         match self {
             Self::Write(job) => job.divisible(),
-            Self::Read(_) | Self::Remote(_) => false,
+            Self::Read(_) | Self::Act(_) | Self::Remote(_) => false,
         }
     }
 }
@@ -154,6 +165,12 @@ pub enum RegistryError {
     /// A mutating tool is for views only, which may not change anything.
     #[error("`{0}` changes something, so it cannot be for views alone")]
     AppOnly(String),
+    /// A read tool is marked as destructive.
+    #[error(
+        "`{0}` is registered as a reader, which changes nothing, but its specification is marked as destructive; implement \
+         `WriteTool` or `ActTool`"
+    )]
+    DestructiveReader(String),
     /// The intent template is invalid.
     #[error("the intent of `{tool}` is no template")]
     Intent {
@@ -196,7 +213,7 @@ impl ToolSet {
     pub fn reader<T: ReadTool>(self, tool: T) -> Self {
         let spec = tool.spec();
         let tool = Arc::new(tool);
-        let input_schema = schema::input::<T::Args>();
+        let input_schema = schema::of_arguments::<T::Args>(&spec);
         let parameters = Parameters {
             schema: input_schema.clone(),
             examples: spec.examples,
@@ -227,7 +244,7 @@ impl ToolSet {
     pub fn writer<T: WriteTool>(self, tool: T) -> Self {
         let spec = tool.spec();
         let tool = Arc::new(tool);
-        let input_schema = schema::input::<T::Args>();
+        let input_schema = schema::of_arguments::<T::Args>(&spec);
         let parameters = Arc::new(Parameters {
             schema: input_schema.clone(),
             examples: spec.examples,
@@ -252,6 +269,19 @@ impl ToolSet {
             remote: None,
             prepare: Box::new(prepare),
         })
+    }
+
+    /// Declares that the tools of this set work on files of the roots. They run on the I/O threads, of which jobs on one root
+    /// never take all; other tools run on threads of their own (`RuntimeBuilder::tool_threads`).
+    #[must_use]
+    pub fn for_files(mut self) -> Self {
+        for entry in self.tools.values_mut() {
+            // A set is not shared before it is given to a runtime.
+            if let Some(entry) = Arc::get_mut(entry) {
+                entry.spec.for_files = true;
+            }
+        }
+        self
     }
 
     /// Adds the tools of another set.
@@ -285,7 +315,7 @@ impl ToolSet {
         &self.faults
     }
 
-    fn insert(mut self, mut entry: Entry) -> Self {
+    pub(super) fn insert(mut self, mut entry: Entry) -> Self {
         let name = &*entry.spec.name;
         let plain = name
             .bytes()
@@ -296,8 +326,12 @@ impl ToolSet {
         if entry.spec.app_only && entry.mutates {
             self.faults.push(RegistryError::AppOnly(name.to_owned()));
         }
+        if entry.spec.destructive && !entry.mutates {
+            let fault = RegistryError::DestructiveReader(name.to_owned());
+            self.faults.push(fault);
+        }
         if !entry.spec.intent.is_empty() {
-            match IntentTemplate::parse(entry.spec.intent) {
+            match IntentTemplate::parse(&entry.spec.intent) {
                 Ok(template) => entry.intent = Some(template),
                 Err(source) => self.faults.push(RegistryError::Intent {
                     tool: name.to_owned(),
@@ -323,7 +357,7 @@ impl ToolSet {
     }
 }
 
-fn read<A: DeserializeOwned + 'static>(
+pub(super) fn read<A: DeserializeOwned + 'static>(
     parameters: &Parameters,
     arguments: Arguments<'_>,
 ) -> Result<A, CallError> {
@@ -401,6 +435,7 @@ impl<T: WriteTool> WriteJob for Writing<T> {
     fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError> {
         let own = Plan {
             changes: plan.changes,
+            resources: plan.resources,
             reply: plan.reply,
             cost: plan.cost,
             steps: own::<T>(plan.steps)?,
@@ -417,6 +452,7 @@ fn any<S: Send + 'static>(plan: Plan<S>) -> AnyPlan {
         .map(|steps| Box::new(steps) as Box<dyn Any + Send>);
     Plan {
         changes: plan.changes,
+        resources: plan.resources,
         reply: plan.reply,
         cost: plan.cost,
         steps: Box::new(plan.steps),
@@ -447,7 +483,11 @@ mod tests {
         type Job = ();
 
         fn spec(&self) -> ToolSpec {
-            ToolSpec::new("saying", "Saying", "Says nothing.").intent(self.0)
+            let spec = ToolSpec::new("saying", "Saying", "Says nothing.").intent(self.0);
+            match self.0 {
+                "Destroy" => spec.destructive(),
+                _ => spec,
+            }
         }
 
         fn prepare(
@@ -464,6 +504,14 @@ mod tests {
         fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
             Ok(Reply::text("", json!({})))
         }
+    }
+
+    #[test]
+    fn a_destructive_reader_is_refused() {
+        let check = |sentence| ToolSet::new().reader(Saying(sentence)).check();
+        let fault = RegistryError::DestructiveReader("saying".to_owned());
+        assert_eq!(check("Destroy"), Err(fault));
+        assert_eq!(check("Describe"), Ok(()));
     }
 
     #[test]

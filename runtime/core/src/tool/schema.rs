@@ -4,6 +4,13 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
+use super::ToolSpec;
+
+/// The schema of the arguments of a tool: its own, or that of their type.
+pub(super) fn of_arguments<T: JsonSchema>(spec: &ToolSpec) -> Value {
+    spec.input_schema.clone().unwrap_or_else(input::<T>)
+}
+
 /// The schema of what `T` is read from.
 pub(super) fn input<T: JsonSchema>() -> Value {
     of::<T>(SchemaSettings::draft2020_12())

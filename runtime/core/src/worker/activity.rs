@@ -46,8 +46,6 @@ pub enum CallState {
     Queued,
     /// It runs, or waits for a thread.
     Running,
-    /// It was sent to a third-party server.
-    Remote,
     /// It ended, with a code if it was denied or failed.
     Ended(Option<Code>),
 }

@@ -32,10 +32,12 @@ pub(crate) enum WorkerMsg {
     Answered(CallId, Result<(Granted, Vec<ExcludedHunks>), CallError>),
     /// A mutating call holds its path locks.
     PathsLocked(CallId),
+    /// The job of a call left the queue of the threads for tools.
+    Started(CallId),
     /// The job of a call ended.
     Ended(CallId, Box<Ended>),
-    /// A call to a server ended.
-    RemoteEnded(CallId, Box<Ended>),
+    /// A call that runs as a future ended.
+    FutureEnded(CallId, Box<Ended>),
     /// The server of a call started or stopped waiting for a person.
     Suspended(CallId, bool),
     /// The deadline of a call has passed.
@@ -83,8 +85,9 @@ impl Actor for WorkerActor {
             WorkerMsg::Planned(call, plan) => calls.planned(call, *plan),
             WorkerMsg::Answered(call, answer) => calls.answered(call, answer),
             WorkerMsg::PathsLocked(call) => calls.paths_locked(call),
+            WorkerMsg::Started(call) => calls.started(call),
             WorkerMsg::Ended(call, ended) => calls.ended(call, *ended),
-            WorkerMsg::RemoteEnded(call, ended) => calls.remote_ended(call, *ended),
+            WorkerMsg::FutureEnded(call, ended) => calls.future_ended(call, *ended),
             WorkerMsg::Suspended(call, suspended) => calls.suspend(call, suspended),
             WorkerMsg::Expired(call) => calls.abort(call, StopReason::Expired),
             WorkerMsg::Cancel(call) => calls.abort(call, StopReason::Cancelled),

@@ -301,6 +301,21 @@ pub(super) fn busy(retry_after_ms: u64) -> CallError {
     CallError::new(Code::Busy, message).with("retry_after_ms", retry_after_ms)
 }
 
+/// The error for a call of a tool that no thread is free for: the queue is full, or the call waited too long in it.
+pub(super) fn tools_busy(shared: &Shared, waited: bool) -> CallError {
+    let (threads, queue) = shared.core.tool_pool.bounds();
+    let state = if waited {
+        "and none became free in time".to_owned()
+    } else {
+        format!("and {queue} calls wait for one")
+    };
+    let message = format!(
+        "all {threads} threads for tools are busy {state} (`RuntimeBuilder::tool_threads`); try again later"
+    );
+    let retry_after_ms = shared.core.admission.retry_after_ms;
+    CallError::new(Code::Busy, message).with("retry_after_ms", retry_after_ms)
+}
+
 /// Approximate size of a call in bytes.
 fn call_size(call: &Call) -> Result<u64, CallError> {
     let policy = call.meta.policy.as_ref().unwrap_or(&Value::Null);

@@ -92,6 +92,11 @@ impl Pool {
         }
     }
 
+    /// The threads in normal operation, and the jobs that may wait for one.
+    pub(crate) fn bounds(&self) -> (usize, usize) {
+        (self.inner.size.threads, self.inner.size.queue)
+    }
+
     /// Queues `work`; jobs on one `root` never occupy all threads.
     pub(crate) fn submit(
         &self,

@@ -18,10 +18,10 @@ use super::admission::{Admitted, Done, Incoming, ReplySender, lost};
 use super::approval::Asking;
 use super::blocking::Ticket;
 use super::deadline::DeadlineGuard;
+use super::future::FutureTask;
 use super::jobs::{self, Approved};
 use super::path_locks::PathLockGuard;
 use super::prepare::Request;
-use super::remote::RemoteTask;
 use crate::audit::Step as AuditStep;
 use crate::call::Asks;
 use crate::capability::{Interrupt, StopReason};
@@ -52,8 +52,8 @@ enum Stage {
     Ready(Step<Cleared>, Option<Approved>),
     /// It runs on a pool thread.
     Running,
-    /// It was sent to a server.
-    Remote { _task: RemoteTask },
+    /// It runs as a future.
+    Future { _task: FutureTask },
 }
 
 impl Stage {
@@ -64,8 +64,7 @@ impl Stage {
             }
             Self::Planning(_) | Self::Ready(..) => CallState::Queued,
             Self::Asking(..) => CallState::Asking,
-            Self::Running => CallState::Running,
-            Self::Remote { .. } => CallState::Remote,
+            Self::Running | Self::Future { .. } => CallState::Running,
         }
     }
 }
@@ -77,6 +76,24 @@ enum Judging {
     Going,
     /// Its question was answered, with this plan.
     Answered(Option<Approved>),
+}
+
+/// The pool of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PoolKind {
+    /// Compiles and judges by policies.
+    Cpu,
+    /// File tools.
+    Io,
+    /// Other tools.
+    Tools,
+}
+
+/// A job that was submitted to a pool.
+#[derive(Debug)]
+struct Submitted {
+    pool: PoolKind,
+    ticket: Arc<Ticket>,
 }
 
 /// Caller of a call and the resources that the call holds.
@@ -93,8 +110,8 @@ struct Caller {
     /// Time limit of its work; waiting for people does not count.
     limit: Duration,
     deadline_guard: Option<DeadlineGuard>,
-    /// Its job, once it was submitted to the pool.
-    ticket: Option<Arc<Ticket>>,
+    /// Its job, once it was submitted to a pool.
+    job: Option<Submitted>,
     /// Its path locks, from when it is the first of the writes until its job takes them.
     path_lock: Option<PathLockGuard>,
     /// Its lookup of grants or its open question.
@@ -187,7 +204,7 @@ impl CallTable {
             received: now,
             limit,
             deadline_guard: None,
-            ticket: None,
+            job: None,
             path_lock: None,
             asking: None,
             asks,
@@ -251,7 +268,7 @@ impl CallTable {
         match judged {
             Judged::Refused(error) => self.answer(id, caller, Err(error)),
             Judged::Ask(waiting) => self.find_grants(id, waiting, caller),
-            Judged::Run(cleared) => match jobs::read_now(&cleared) {
+            Judged::Run(cleared) => match jobs::run_now(&self.shared, &cleared) {
                 None => self.enqueue(id, cleared, None, caller),
                 Some(Ok(done)) => self.answer(id, caller, Ok(done)),
                 Some(Err(interrupt)) => {
@@ -278,7 +295,8 @@ impl CallTable {
     /// Looks up grants, except for previews of readable targets, which require no approval.
     fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Caller) {
         caller.deadline_guard = None;
-        let shown = caller.info.mode == Mode::Preview && waiting.early_plan().is_some();
+        let planned = || waiting.foreseen().is_some() || waiting.early_plan().is_some();
+        let shown = caller.info.mode == Mode::Preview && planned();
         if shown || !waiting.has_untried_needs() {
             return self.plan_early(id, waiting, caller);
         }
@@ -308,8 +326,12 @@ impl CallTable {
         }
     }
 
-    /// Plans a change before anybody is asked, if its targets may be read.
+    /// Plans a change before anybody is asked, if its targets may be read or its tool foresees it.
     fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
+        if let Some(plan) = waiting.foreseen() {
+            let plan = jobs::foreseen(&self.shared, &caller.info, plan);
+            return self.planned_early(id, waiting, plan.map_err(Interrupt::from), caller);
+        }
         if waiting.early_plan().is_none() {
             return self.question(id, waiting, None, caller);
         }
@@ -319,21 +341,29 @@ impl CallTable {
     }
 
     pub(super) fn planned(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Interrupt>) {
-        match (self.take_finished(id), plan) {
-            (Some((Stage::Planning(_), caller)), Ok((_, preview)))
-                if caller.info.mode == Mode::Preview =>
-            {
-                self.answer(id, caller, Ok(Done::Preview(preview)));
+        match self.take_finished(id) {
+            Some((Stage::Planning(waiting), caller)) => {
+                self.planned_early(id, waiting, plan, caller);
             }
-            (Some((Stage::Planning(waiting), caller)), Ok(plan)) => {
-                self.question(id, waiting, Some(plan), caller);
-            }
-            (Some((Stage::Planning(waiting), caller)), Err(interrupt)) => {
-                self.judge_or_answer(id, waiting.interrupted(interrupt), caller);
-            }
-            (other, _) => self.reinsert(id, other),
+            other => self.reinsert(id, other),
         }
         self.start_ready();
+    }
+
+    fn planned_early(
+        &mut self,
+        id: CallId,
+        waiting: Step<Waiting>,
+        plan: Result<(AnyPlan, Preview), Interrupt>,
+        caller: Caller,
+    ) {
+        match plan {
+            Ok((_, preview)) if caller.info.mode == Mode::Preview => {
+                self.answer(id, caller, Ok(Done::Preview(preview)));
+            }
+            Ok(plan) => self.question(id, waiting, Some(plan), caller),
+            Err(interrupt) => self.judge_or_answer(id, waiting.interrupted(interrupt), caller),
+        }
     }
 
     /// Asks the question. The call waits without a thread, and other calls continue.
@@ -387,11 +417,11 @@ impl CallTable {
 impl Drop for CallTable {
     /// Answers the open calls of a dying worker and audits their ends. None of them can begin an effect any more.
     fn drop(&mut self) {
-        for (_, (stage, caller)) in std::mem::take(&mut self.calls) {
+        for (_, (_, caller)) in std::mem::take(&mut self.calls) {
             caller.info.stop.raise(StopReason::Cancelled);
-            if let Some(ticket) = &caller.ticket {
+            if let Some(job) = &caller.job {
                 // A job that has begun ends by itself; any other never runs.
-                let _ = self.pool_of(&stage).abandon(ticket);
+                let _ = self.pool(job.pool).abandon(&job.ticket);
             }
             caller.finish(&self.shared, Err(lost(&self.shared)));
         }

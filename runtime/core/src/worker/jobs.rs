@@ -1,21 +1,42 @@
 //! Jobs that run on pool threads: plan, preview, apply.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-
-use serde_json::Value;
-
 use super::Shared;
 use super::admission::Done;
-use crate::artifact::{self, Kind, Parts};
-use crate::artifact::{OldTexts, Review};
-use crate::audit::{ChangeSummary, Step as AuditStep};
+use crate::artifact;
+use crate::artifact::Kind;
+use crate::artifact::OldTexts;
+use crate::artifact::Parts;
+use crate::artifact::Review;
+use crate::audit::ChangeSummary;
+use crate::audit::ResourceSummary;
+use crate::audit::Step as AuditStep;
 use crate::budget::Budget;
-use crate::capability::{BudgetExceeded, Interrupt, ReadPermit, revoked};
-use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Outcome, Preview, PreviewToken, Reply};
-use crate::error::{CallError, Code};
-use crate::pipeline::{CallInfo, Cleared, Mode, Planned, Step, Work, token_of};
-use crate::tool::{AnyPlan, WriteJob};
+use crate::capability::BudgetExceeded;
+use crate::capability::Interrupt;
+use crate::capability::ReadPermit;
+use crate::capability::revoked;
+use crate::effect::ArtifactRef;
+use crate::effect::Cost;
+use crate::effect::ExcludedHunks;
+use crate::effect::Outcome;
+use crate::effect::Preview;
+use crate::effect::PreviewToken;
+use crate::effect::Reply;
+use crate::error::CallError;
+use crate::error::Code;
+use crate::pipeline::CallInfo;
+use crate::pipeline::Cleared;
+use crate::pipeline::Mode;
+use crate::pipeline::Planned;
+use crate::pipeline::Step;
+use crate::pipeline::Work;
+use crate::pipeline::token_of;
+use crate::tool::AnyPlan;
+use crate::tool::WriteJob;
+use serde_json::Value;
+use std::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+use std::sync::Arc;
 
 /// How a job ended.
 #[derive(Debug)]
@@ -37,13 +58,21 @@ pub(super) fn outcome(reply: Reply) -> Done {
     Done::Outcome(Outcome {
         reply,
         changes: Vec::new(),
+        resources: Vec::new(),
         artifacts: Vec::new(),
         recorded: true,
     })
 }
 
-/// Answers a read call on the worker's own task, if its tool needs no I/O for it.
-pub(super) fn read_now(step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
+/// Answers a call on the worker's own task, if its tool needs no I/O for it: some reads, and previews of acts.
+pub(super) fn run_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
+    let info = step.info();
+    if info.mode == Mode::Preview
+        && let Some(plan) = step.foreseen()
+    {
+        let preview = foreseen(shared, info, plan).map(|(_, preview)| Done::Preview(preview));
+        return Some(preview.map_err(Interrupt::from));
+    }
     let Work::Read(job, permit) = step.work() else {
         return None;
     };
@@ -88,8 +117,8 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
             Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
             Err(interrupt) => Ended::Interrupted(step, interrupt),
         },
-        // Remote calls are sent, not run.
-        Work::Remote(..) => Ended::Done(Err(panicked())),
+        // These calls run as futures.
+        Work::Act(_) | Work::Remote(..) => Ended::Done(Err(panicked())),
         Work::Write(job, permit) => {
             let fresh = || {
                 permit.checkpoint()?;
@@ -100,7 +129,7 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
             };
             match approved.map_or_else(|| catch_tool_panic(fresh), Ok) {
                 Ok(Approved { plan, left_out }) => Ended::Done(
-                    step.planned(plan)
+                    step.planned(job, plan)
                         .and_then(|planned| planned.without(&left_out))
                         .and_then(|planned| carry_out(shared, planned)),
                 ),
@@ -111,7 +140,7 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
     }
 }
 
-fn carry_out(shared: &Shared, step: Step<Planned>) -> Result<Done, CallError> {
+fn carry_out(shared: &Shared, step: Step<Planned<dyn WriteJob>>) -> Result<Done, CallError> {
     let (info, token) = (Arc::clone(step.info()), step.token());
     shared.audit_commit(&info, planned_step(token, step.plan()))?;
     match info.mode {
@@ -141,6 +170,19 @@ pub(super) fn plan(
     Ok((plan, preview))
 }
 
+/// Previews what a call of an act tool may change. It waits for nothing, so it may run on the worker's own task.
+pub(super) fn foreseen(
+    shared: &Shared,
+    info: &CallInfo,
+    plan: AnyPlan,
+) -> Result<(AnyPlan, Preview), CallError> {
+    let token = token_of(info, &plan)?;
+    shared.audit(info, planned_step(token, &plan))?;
+    shared.audit(info, AuditStep::Previewed { token })?;
+    let preview = preview(shared, info, &plan, token);
+    Ok((plan, preview))
+}
+
 /// Checks that the budget suffices for a change, without charging it.
 fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallError> {
     BudgetExceeded::check(budget, cost)
@@ -148,10 +190,11 @@ fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallErr
         .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))
 }
 
-fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
+pub(super) fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
     AuditStep::Planned {
         token,
         changes: plan.changes.iter().map(ChangeSummary::from).collect(),
+        resources: plan.resources.iter().map(ResourceSummary::from).collect(),
     }
 }
 
@@ -161,6 +204,7 @@ fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken
         intent: shared.intent(info, &[]),
         base: shared.base(&plan.changes),
         changes: plan.changes.clone(),
+        resources: plan.resources.clone(),
         reply: plan.reply.clone(),
         token,
         artifacts,
@@ -168,7 +212,11 @@ fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken
     }
 }
 
-fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcome, CallError> {
+fn apply(
+    shared: &Shared,
+    info: &CallInfo,
+    step: Step<Planned<dyn WriteJob>>,
+) -> Result<Outcome, CallError> {
     let (token, budget) = (step.token(), step.limits().budget);
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
@@ -207,6 +255,7 @@ fn apply(shared: &Shared, info: &CallInfo, step: Step<Planned>) -> Result<Outcom
     Ok(Outcome {
         reply: plan.reply,
         changes: plan.changes,
+        resources: plan.resources,
         artifacts,
         recorded: recorded.is_ok(),
     })
@@ -230,18 +279,23 @@ fn made(cost: Cost, error: &CallError) -> Cost {
 }
 
 /// Stores the diff for people. If it cannot be stored, the reason is audited and the call succeeds without it.
-fn artifacts(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> Vec<ArtifactRef> {
-    if plan.changes.is_empty() {
+pub(super) fn artifacts(
+    shared: &Shared,
+    info: &CallInfo,
+    plan: &AnyPlan,
+    mode: Mode,
+) -> Vec<ArtifactRef> {
+    if plan.changes.is_empty() && plan.resources.is_empty() {
         return Vec::new();
     }
-    let diff = (
-        Kind::Diff,
-        artifact::diff(&plan.changes, &shared.base(&plan.changes)).into(),
-    );
-    let json = artifact::json(&plan.changes).map(|json| (Kind::Json, json.into()));
+    let (changes, resources) = (&plan.changes, &plan.resources);
+    let diff = artifact::diff(changes, resources, &shared.base(changes));
+    let diff = (Kind::Diff, diff.into());
+    let json = artifact::json(changes, resources).map(|json| (Kind::Json, json.into()));
     let parts = Parts {
         kept: std::iter::once(diff).chain(json).collect(),
-        review: Some(review(shared, info, plan, mode)),
+        // The review page shows files only.
+        review: (!changes.is_empty()).then(|| review(shared, info, plan, mode)),
     };
     let kept = shared
         .core

@@ -1,36 +1,36 @@
 //! Sends calls to third-party servers; no thread waits for the result.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
-
-use tokio::task::AbortHandle;
-
 use super::Shared;
 use super::actor::WorkerMsg;
 use super::admission::Done;
-use super::jobs::{Ended, outcome, panicked};
+use super::future::passes;
+use super::future::while_open;
+use super::jobs::outcome;
 use crate::audit::Step as AuditStep;
-use crate::capability::{CallPermit, Gate, Interrupt, revoked};
-use crate::effect::{Preview, PreviewToken};
-use crate::error::{CallError, Code};
-use crate::id::CallId;
+use crate::capability::CallPermit;
+use crate::capability::Interrupt;
+use crate::effect::Preview;
+use crate::effect::PreviewToken;
+use crate::error::CallError;
+use crate::error::Code;
 use crate::path::VirtualPath;
-use crate::pipeline::{CallInfo, Cleared, Mode, Step, Work, arguments_hash, remote_token};
-use crate::policy::{Authority, Verdict};
+use crate::pipeline::CallInfo;
+use crate::pipeline::Cleared;
+use crate::pipeline::Mode;
+use crate::pipeline::Step;
+use crate::pipeline::arguments_hash;
+use crate::pipeline::remote_token;
+use crate::policy::Authority;
+use crate::policy::Verdict;
 use crate::requests::CallRequests;
-use crate::tool::{RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
-
-/// Task of a call that was sent to a server; dropping it cancels the call.
-#[derive(Debug)]
-pub(super) struct RemoteTask(AbortHandle);
-
-impl Drop for RemoteTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
+use crate::tool::RemoteContext;
+use crate::tool::RemoteJob;
+use crate::tool::RemoteReply;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
 /// Context for requests that a server makes within a call.
 #[derive(Debug)]
 struct Context {
@@ -64,29 +64,6 @@ impl RemoteContext for Context {
     fn record(&self, step: AuditStep) {
         // The call is audited already, and the audit counts missing records.
         let _ = self.shared.audit(&self.info, step);
-    }
-}
-
-/// Reports the end of the task to the worker when dropped.
-struct Report {
-    shared: Arc<Shared>,
-    call: CallId,
-    ended: Option<Ended>,
-}
-
-impl Report {
-    fn end(mut self, ended: Ended) {
-        self.ended = Some(ended);
-    }
-}
-
-impl Drop for Report {
-    fn drop(&mut self) {
-        let ended = self.ended.take();
-        let ended = ended.unwrap_or_else(|| Ended::Done(Err(panicked())));
-        let carried = WorkerMsg::RemoteEnded(self.call, Box::new(ended));
-        // A worker that has ended has answered the call.
-        self.shared.post(carried);
     }
 }
 
@@ -131,57 +108,19 @@ impl Previews {
     }
 }
 
-/// Polls a remote call while all of `gates` are open. A revocation does not wait for the server: it waits only for the
-/// current poll, and no other follows.
-async fn while_open(
-    gates: &[Arc<Gate>],
-    mut carrying: RemoteFuture,
-) -> Result<RemoteReply, Interrupt> {
-    let closed = gates.iter().map(|gate| Box::pin(gate.closed()));
-    let mut closed: Vec<_> = closed.collect();
-    std::future::poll_fn(|context| {
-        let is_closed = closed
-            .iter_mut()
-            .any(|one| one.as_mut().poll(context).is_ready());
-        let passes = gates.iter().map(|gate| gate.pass());
-        match passes.collect::<Option<Vec<_>>>() {
-            Some(_passes) if !is_closed => carrying.as_mut().poll(context),
-            // The server may have carried it out.
-            Some(_) | None => Poll::Ready(Err(revoked().with("begun", true).into())),
-        }
-    })
-    .await
-}
-
 impl Shared {
     /// Sends a call to its server.
-    pub(super) fn send(self: &Arc<Self>, call: CallId, step: Step<Cleared>) -> RemoteTask {
-        let report = Report {
-            shared: Arc::clone(self),
-            call,
-            ended: None,
-        };
-        let task = tokio::spawn(async move {
-            let carried = report.shared.carry(&step).await;
-            report.end(match carried {
-                Ok(done) => Ended::Done(Ok(done)),
-                Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
-                Err(interrupt) => Ended::Interrupted(step, interrupt),
-            });
-        });
-        RemoteTask(task.abort_handle())
-    }
-
-    async fn carry(self: &Arc<Self>, step: &Step<Cleared>) -> Result<Done, Interrupt> {
-        let Work::Remote(job, permit) = step.work() else {
-            return Err(CallError::new(Code::Internal, "the call is for no server").into());
-        };
+    pub(super) async fn carry(
+        self: &Arc<Self>,
+        step: &Step<Cleared>,
+        job: Arc<dyn RemoteJob>,
+        permit: CallPermit,
+    ) -> Result<Done, Interrupt> {
         step.previewed()?;
         let info = step.info();
         let tied = self.previews.tied(info)?;
         let gates = permit.gates();
-        let passes = gates.iter().map(|gate| gate.pass().ok_or_else(revoked));
-        let passes: Vec<_> = passes.collect::<Result<_, _>>()?;
+        let _passes = passes(&gates)?;
         permit.checkpoint()?;
         // Everything that may fail before sending comes first, so that only calls that are sent are audited as such.
         let context = Arc::new(Context {
@@ -192,12 +131,11 @@ impl Shared {
         let carrying = Arc::clone(&job).carry(&permit, tied, context)?;
         self.note_sending(info, &*job, permit.is_preview()).await?;
         permit.sent();
-        drop(passes);
-        let carried = while_open(&gates, carrying).await?;
+        let carried = while_open(&gates, &info.stop, carrying).await?;
         Ok(self.answered(info, &permit, &*job, carried))
     }
 
-    /// Audits a call before it is sent. The audit is awaited on a blocking thread.
+    /// Audits a call before it is sent.
     async fn note_sending(
         self: &Arc<Self>,
         info: &Arc<CallInfo>,
@@ -211,9 +149,9 @@ impl Shared {
             preview,
             arguments_sha256: arguments_hash(&info.arguments),
         };
-        let (shared, info) = (Arc::clone(self), Arc::clone(info));
-        let written = tokio::task::spawn_blocking(move || shared.audit_commit(&info, sent));
-        written.await.unwrap_or_else(|_| Err(panicked()))
+        let info = Arc::clone(info);
+        self.waiting_for_audit(move |shared| shared.audit_commit(&info, sent))
+            .await
     }
 
     fn answered(
@@ -232,6 +170,7 @@ impl Shared {
                     base: VirtualPath::top(),
                     intent: self.intent(info, &[]),
                     changes: Vec::new(),
+                    resources: Vec::new(),
                     reply,
                     token,
                     artifacts: Vec::new(),
@@ -240,41 +179,5 @@ impl Shared {
             }
             _ => outcome(reply),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Context, Waker};
-
-    #[test]
-    fn no_step_of_a_remote_call_runs_after_its_gate_is_closed_and_idle() {
-        let gates = [Arc::<Gate>::default(), Arc::default()];
-        let steps = Arc::new(AtomicUsize::new(0));
-        let context = &mut Context::from_waker(Waker::noop());
-        let carrying: RemoteFuture = {
-            let (gates, steps) = (gates.clone(), Arc::clone(&steps));
-            Box::pin(std::future::poll_fn(move |_| {
-                steps.fetch_add(1, Ordering::SeqCst);
-                // A concurrent revocation would wait.
-                for gate in &gates {
-                    let idle = std::pin::pin!(gate.idle());
-                    let context = &mut Context::from_waker(Waker::noop());
-                    assert!(idle.poll(context).is_pending());
-                }
-                Poll::Pending
-            }))
-        };
-        let mut call = Box::pin(while_open(&gates, carrying));
-        assert!(call.as_mut().poll(context).is_pending());
-        assert!(call.as_mut().poll(context).is_pending());
-        gates[1].close();
-        let Poll::Ready(Err(Interrupt::Failed(error))) = call.as_mut().poll(context) else {
-            panic!("the call goes on");
-        };
-        assert_eq!(error.code(), Code::Cancelled);
-        assert_eq!(steps.load(Ordering::SeqCst), 2);
     }
 }

@@ -17,7 +17,7 @@ use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
 use crate::call::{Call, Origin};
 use crate::capability::{Gate, Meter, revoked};
 use crate::config::Namespace;
-use crate::effect::Change;
+use crate::effect::{Change, PreviewToken};
 use crate::error::CallError;
 use crate::id::{ToolName, WorkerId};
 use crate::monitor::{Event, EventKind};
@@ -338,6 +338,16 @@ impl Shared {
     /// written later.
     pub(super) fn audit_effect(&self, info: &CallInfo, step: AuditStep) -> Result<(), AuditError> {
         self.core.audit.commit_effect(self.event(Some(info), step))
+    }
+
+    /// Audits without waiting that an effect is complete.
+    pub(super) fn audit_applied(
+        &self,
+        info: &CallInfo,
+        token: PreviewToken,
+    ) -> Result<(), AuditError> {
+        let applied = self.event(Some(info), AuditStep::Applied { token });
+        self.core.audit.record_effect(vec![applied])
     }
 
     /// Audits a step of the worker; on an error the step must not happen.

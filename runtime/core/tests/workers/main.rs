@@ -5,6 +5,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod acting;
 mod approval;
 mod authority;
 mod chat;
@@ -14,6 +15,7 @@ mod history;
 mod lifecycle;
 mod observing;
 mod people;
+mod pools;
 mod previews;
 mod records;
 mod stored_grants;

@@ -190,6 +190,7 @@ impl WriteTool for Tears {
         };
         Ok(Plan {
             changes: vec![change],
+            resources: Vec::new(),
             reply: said(job),
             cost: Cost {
                 bytes: 0,
@@ -229,10 +230,12 @@ impl WriteTool for Breaks {
             reply,
             cost,
             inverse: _,
+            resources: _,
             steps: (),
         } = Tears.plan(job, permit)?;
         Ok(Plan {
             changes,
+            resources: Vec::new(),
             reply,
             cost,
             steps: job.as_str().ends_with("panic"),

@@ -65,10 +65,11 @@ pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
         meta.insert("previews".into(), true.into());
     }
     if !spec.intent.is_empty() {
-        meta.insert("intentTemplate".into(), spec.intent.into());
+        meta.insert("intentTemplate".into(), (*spec.intent).into());
     }
     if !spec.scopes.is_empty() {
-        meta.insert("scopes".into(), spec.scopes.into());
+        let scopes = spec.scopes.iter().map(|scope| Value::from(&**scope));
+        meta.insert("scopes".into(), scopes.collect());
     }
     if !spec.group.is_empty() {
         meta.insert("group".into(), spec.group.into());
@@ -175,9 +176,7 @@ impl ResultLinks {
 pub(crate) fn outcome(outcome: &Outcome, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = match result(&outcome.reply, &outcome.artifacts, links) {
         // The change was made even if its output cannot be converted.
-        Err(_) if !outcome.changes.is_empty() => {
-            CallToolResult::success(blocks(&outcome.reply, links))
-        }
+        Err(_) if outcome.has_changes() => CallToolResult::success(blocks(&outcome.reply, links)),
         result => result?,
     };
     if !outcome.recorded {

@@ -1,14 +1,22 @@
 //! Elicitation forms for permission questions.
 
+use bailiwick::call::Origin;
+use bailiwick::permission::Answer;
+use bailiwick::permission::Choice;
+use bailiwick::permission::DeniedCalls;
+use bailiwick::permission::Lifetime;
+use bailiwick::permission::Question;
+use bailiwick::permission::Request;
+use bailiwick::scope::Coverage;
+use bailiwick::scope::Verb;
+use rmcp::model::ElicitRequestParams;
+use rmcp::model::ElicitationAction;
+use rmcp::model::ElicitationSchema;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
 use std::num::NonZeroU32;
 use std::time::Duration;
-
-use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
-use serde_json::{Map, Value, json};
-
-use bailiwick::call::Origin;
-use bailiwick::permission::{Answer, Choice, DeniedCalls, Lifetime, Question};
-use bailiwick::scope::{Coverage, Verb};
 
 /// Maximum characters of the arguments. If they are cut, only the call itself can be allowed.
 const MAX_ARGUMENTS: usize = 2000;
@@ -220,6 +228,7 @@ fn message(question: &Question) -> String {
     if count > MAX_CHANGES {
         line(format!("  ... and {} more", count - MAX_CHANGES));
     }
+    show_resources(request, &mut line);
     line(format!("Intent: {}", escaped(&request.intent, MAX_INTENT)));
     let arguments = request.arguments.to_string();
     let arguments = escaped(&arguments, MAX_ARGUMENTS);
@@ -294,6 +303,23 @@ fn truncated(text: &str, max: usize) -> String {
     format!("{kept}… ({more} more characters are not shown)")
 }
 
+/// Adds the changes of resources that are not files.
+fn show_resources(request: &Request, mut line: impl FnMut(String)) {
+    let resources = request.preview.iter();
+    let resources = resources.flat_map(|preview| &preview.resources);
+    for change in resources.clone().take(MAX_CHANGES) {
+        line(format!("Changes {}", change.title(MAX_PATH)));
+        for (op, text) in change.lines().take(MAX_ENTRIES) {
+            let text = truncated(&bailiwick::escape(text), MAX_PATH);
+            line(format!("    {op}{text}"));
+        }
+    }
+    let more = resources.count().saturating_sub(MAX_CHANGES);
+    if more > 0 {
+        line(format!("... and {more} more changes"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,6 +338,21 @@ mod tests {
         let action: ElicitationAction = serde_json::from_value(json!(action)).unwrap();
         let answer = read(&question(), FormKind::Connection, &action, content);
         assert_eq!(answer, FormResponse::Answer(expected.clone()), "{content}");
+    }
+
+    #[test]
+    fn a_change_of_another_resource_is_shown_and_forges_no_line() {
+        let mut question = question();
+        question.request = bailiwick::fixtures::shown(question.request);
+        let order =
+            bailiwick::effect::ResourceChange::new("stock:tea", "order\nNeeds:").after("12");
+        question.request.preview.as_mut().unwrap().resources = vec![order];
+        let text = message(&question);
+        assert!(
+            text.contains("\nChanges stock:tea: order\\u{a}Needs:\n    +12\n"),
+            "{text}"
+        );
+        assert_eq!(text.matches("\nNeeds:").count(), 1);
     }
 
     #[test]

@@ -105,6 +105,7 @@ impl Log {
         let step = Step::Planned {
             token: token(),
             changes: [change].into(),
+            resources: [].into(),
         };
         self.call(Some(1), agent, Some(call), step);
     }

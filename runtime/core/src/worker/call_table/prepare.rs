@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CallTable, Caller, Judging, Stage, check_interval};
+use super::{CallTable, Caller, Judging, PoolKind, Stage, check_interval};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Judged, Parsed, Step};
@@ -98,7 +98,7 @@ impl CallTable {
         };
         let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
         self.compiling = handed.is_ok().then_some(id);
-        self.submitted(id, Stage::Preparing(None), caller, handed);
+        self.submitted(id, Stage::Preparing(None), caller, PoolKind::Cpu, handed);
     }
 
     fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, caller: Caller) {
@@ -109,7 +109,7 @@ impl CallTable {
         };
         let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
         self.compiling = handed.is_ok().then_some(id);
-        self.submitted(id, Stage::Judging(None, why), caller, handed);
+        self.submitted(id, Stage::Judging(None, why), caller, PoolKind::Cpu, handed);
     }
 }
 

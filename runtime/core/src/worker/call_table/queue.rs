@@ -1,16 +1,31 @@
 //! Runs authorised calls: path locks, pool threads and results.
 
-use std::sync::Arc;
-
-use super::{CallTable, Caller, Stage};
-use crate::capability::{Interrupt, StopReason};
-use crate::error::{CallError, Code};
+use super::CallTable;
+use super::Caller;
+use super::PoolKind;
+use super::Stage;
+use super::Submitted;
+use crate::capability::Interrupt;
+use crate::capability::StopReason;
+use crate::error::CallError;
+use crate::error::Code;
 use crate::id::CallId;
-use crate::pipeline::{Cleared, Mode, Step, Waiting};
+use crate::pipeline::Cleared;
+use crate::pipeline::Mode;
+use crate::pipeline::Step;
+use crate::pipeline::Waiting;
+use crate::worker::Shared;
 use crate::worker::actor::WorkerMsg;
-use crate::worker::admission::{Done, busy};
-use crate::worker::blocking::{Full, Pool, Ticket};
-use crate::worker::jobs::{self, Approved, Ended};
+use crate::worker::admission::Done;
+use crate::worker::admission::busy;
+use crate::worker::admission::tools_busy;
+use crate::worker::blocking::Full;
+use crate::worker::blocking::Pool;
+use crate::worker::blocking::Ticket;
+use crate::worker::jobs;
+use crate::worker::jobs::Approved;
+use crate::worker::jobs::Ended;
+use std::sync::Arc;
 
 impl CallTable {
     /// Queues a cleared call: for its path locks if it changes something, else for a thread.
@@ -21,10 +36,10 @@ impl CallTable {
         approved: Option<Approved>,
         mut caller: Caller,
     ) {
-        if step.is_remote() {
-            caller.arm(id, &self.shared);
-            let until = self.shared.send(id, step);
-            self.store(id, Stage::Remote { _task: until }, caller);
+        if step.is_future() {
+            self.restart_deadline(id, &mut caller);
+            let task = self.shared.start(id, step);
+            self.store(id, Stage::Future { _task: task }, caller);
             return;
         }
         let ordered = step.mutates() && caller.info.mode == Mode::Apply;
@@ -94,14 +109,16 @@ impl CallTable {
             return self.question(id, waiting, None, caller);
         };
         let (shared, info) = (Arc::clone(&self.shared), Arc::clone(&caller.info));
+        let pool = self.pool_for(&caller);
         let work = move || {
+            report_start(&shared, id, pool);
             let plan = || jobs::plan(&shared, &info, &*job, &permit);
             let plan = jobs::catch_panic(plan, |error| Err(Interrupt::Failed(error)));
             shared.post(WorkerMsg::Planned(id, Box::new(plan)));
         };
         let root = self.shared.root_of(waiting.needs());
-        let handed = self.shared.core.io.submit(root, &self.shared.lost, work);
-        self.submitted(id, Stage::Planning(waiting), caller, handed);
+        let handed = self.pool(pool).submit(root, &self.shared.lost, work);
+        self.submitted(id, Stage::Planning(waiting), caller, pool, handed);
     }
 
     fn start_running(
@@ -114,28 +131,50 @@ impl CallTable {
         let (shared, path_lock) = (Arc::clone(&self.shared), caller.path_lock.take());
         let root = self.shared.root_of(step.needs());
         let span = caller.span.clone();
+        let pool = self.pool_for(&caller);
         let work = move || {
+            report_start(&shared, id, pool);
             let run = || span.in_scope(|| jobs::run(&shared, step, approved));
             let ended = jobs::catch_panic(run, |error| Ended::Done(Err(error)));
             // The locks are released before the result is reported.
             drop(path_lock);
             shared.post(WorkerMsg::Ended(id, Box::new(ended)));
         };
-        let handed = self.shared.core.io.submit(root, &self.shared.lost, work);
-        self.submitted(id, Stage::Running, caller, handed);
+        let handed = self.pool(pool).submit(root, &self.shared.lost, work);
+        self.submitted(id, Stage::Running, caller, pool, handed);
     }
 
-    /// The pool that runs calls at this stage.
-    pub(super) fn pool_of(&self, stage: &Stage) -> &Pool {
-        match stage {
-            Stage::Preparing(_) | Stage::Judging(..) => &self.shared.core.cpu,
-            Stage::CheckingGrants(_)
-            | Stage::Planning(_)
-            | Stage::Asking(..)
-            | Stage::Ready(..)
-            | Stage::Running
-            | Stage::Remote { .. } => &self.shared.core.io,
+    /// The pool that runs the tool of a call.
+    fn pool_for(&self, caller: &Caller) -> PoolKind {
+        match self.shared.tool(caller.info.tool.as_str()) {
+            Some(entry) if !entry.spec.for_files => PoolKind::Tools,
+            Some(_) | None => PoolKind::Io,
         }
+    }
+
+    pub(super) fn pool(&self, kind: PoolKind) -> &Pool {
+        match kind {
+            PoolKind::Cpu => &self.shared.core.cpu,
+            PoolKind::Io => &self.shared.core.io,
+            PoolKind::Tools => &self.shared.core.tool_pool,
+        }
+    }
+
+    /// The job of a call left its queue: its time begins.
+    pub(in crate::worker) fn started(&mut self, id: CallId) {
+        if let Some((stage, mut caller)) = self.calls.remove(&id) {
+            self.restart_deadline(id, &mut caller);
+            self.calls.insert(id, (stage, caller));
+        }
+    }
+
+    /// Gives a call the time that its caller and its tool allow, from now on.
+    fn restart_deadline(&self, id: CallId, caller: &mut Caller) {
+        let entry = self.shared.tool(caller.info.tool.as_str());
+        let timeout = entry.and_then(|entry| entry.spec.timeout);
+        caller.limit = timeout.map_or(caller.limit, |timeout| caller.limit.min(timeout));
+        caller.deadline_guard = None;
+        caller.arm(id, &self.shared);
     }
 
     /// Stores a call whose job was submitted, or refuses it if the pool was full.
@@ -144,13 +183,18 @@ impl CallTable {
         id: CallId,
         stage: Stage,
         mut caller: Caller,
+        pool: PoolKind,
         handed: Result<Arc<Ticket>, Full>,
     ) {
         match handed {
             Ok(ticket) => {
                 self.running.insert(id);
-                caller.ticket = Some(ticket);
+                caller.job = Some(Submitted { pool, ticket });
                 self.store(id, stage, caller);
+            }
+            Err(Full) if pool == PoolKind::Tools => {
+                let error = tools_busy(&self.shared, false);
+                self.answer(id, caller, Err(error));
             }
             Err(Full) => {
                 let retry_after_ms = self.shared.core.admission.retry_after_ms;
@@ -174,13 +218,13 @@ impl CallTable {
         self.start_ready();
     }
 
-    /// The call to a server ended.
-    pub(in crate::worker) fn remote_ended(&mut self, id: CallId, ended: Ended) {
+    /// A call that runs as a future ended.
+    pub(in crate::worker) fn future_ended(&mut self, id: CallId, ended: Ended) {
         match (self.calls.remove(&id), ended) {
-            (Some((Stage::Remote { .. }, caller)), Ended::Done(result)) => {
+            (Some((Stage::Future { .. }, caller)), Ended::Done(result)) => {
                 self.answer(id, caller, result);
             }
-            (Some((Stage::Remote { .. }, mut caller)), Ended::Interrupted(step, interrupt)) => {
+            (Some((Stage::Future { .. }, mut caller)), Ended::Interrupted(step, interrupt)) => {
                 caller.deadline_guard = None;
                 self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
@@ -190,7 +234,7 @@ impl CallTable {
 
     /// Suspends or restarts the deadline of a remote call, since waiting for a person does not count as work.
     pub(in crate::worker) fn suspend(&mut self, id: CallId, suspended: bool) {
-        if let Some((Stage::Remote { .. }, caller)) = self.calls.get_mut(&id) {
+        if let Some((Stage::Future { .. }, caller)) = self.calls.get_mut(&id) {
             caller.deadline_guard = None;
             if !suspended {
                 caller.arm(id, &self.shared);
@@ -200,27 +244,29 @@ impl CallTable {
 
     /// Answers a call before it has ended. If its thread hangs, it still counts as running until the thread returns.
     pub(in crate::worker) fn abort(&mut self, id: CallId, why: StopReason) {
-        let Some((stage, mut caller)) = self.calls.remove(&id) else {
+        let Some((_, mut caller)) = self.calls.remove(&id) else {
             return;
         };
         caller.info.stop.raise(why);
-        let never_began = match caller.ticket.take() {
-            Some(ticket) if self.running.contains(&id) => self.pool_of(&stage).abandon(&ticket),
-            Some(_) | None => true,
+        let (never_began, queued_for_tools) = match caller.job.take() {
+            Some(job) if self.running.contains(&id) => {
+                let never_began = self.pool(job.pool).abandon(&job.ticket);
+                (never_began, never_began && job.pool == PoolKind::Tools)
+            }
+            Some(_) | None => (true, false),
         };
         if never_began {
             self.running.remove(&id);
             self.compiling.take_if(|compiling| *compiling == id);
             self.dequeue(id);
         }
-        let sent = matches!(stage, Stage::Remote { .. }) && caller.info.stop.was_sent();
-        let error = caller.info.stop.check().err().unwrap_or_else(begun);
-        // The server may have carried it out.
-        let error = if sent {
-            error.with("begun", true)
+        let error = if queued_for_tools && why == StopReason::Expired {
+            tools_busy(&self.shared, true)
         } else {
-            error
+            caller.info.stop.check().err().unwrap_or_else(begun)
         };
+        // Whoever carries it out may have done so.
+        let error = caller.info.stop.mark_sent(error);
         caller.finish(&self.shared, Err(error));
         self.compile_next();
         self.start_ready();
@@ -263,13 +309,20 @@ impl CallTable {
             return None;
         }
         let (stage, mut caller) = self.calls.remove(&id)?;
-        caller.ticket = None;
+        caller.job = None;
         Some((stage, caller))
     }
 
     /// Puts a call back whose stage does not match the message.
     pub(super) fn reinsert(&mut self, id: CallId, call: Option<(Stage, Caller)>) {
         self.calls.extend(call.map(|call| (id, call)));
+    }
+}
+
+/// Reports that a job left the queue of the threads for tools. Time in that queue is not time of the tool.
+fn report_start(shared: &Shared, id: CallId, pool: PoolKind) {
+    if pool == PoolKind::Tools {
+        shared.post(WorkerMsg::Started(id));
     }
 }
 

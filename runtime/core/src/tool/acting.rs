@@ -1,0 +1,107 @@
+//! Act tools as entries of the registry.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::parameters::Parameters;
+use super::registry::{AnyPlan, Arguments, Entry, Job, ToolSet, read};
+use super::{ActTool, Foreseen, ToolSpec, schema};
+use crate::capability::ActPermit;
+use crate::config::Namespace;
+use crate::effect::{Cost, Plan, Reply, ResourceChange};
+use crate::error::CallError;
+use crate::id::ToolName;
+
+/// A running call of an act tool; dropping it cancels the call.
+pub(crate) type ActFuture = Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>;
+
+/// A prepared call of an act tool.
+pub trait ActJob: Send + Sync + fmt::Debug {
+    /// What the call may change, as a plan without steps.
+    fn plan(&self) -> AnyPlan;
+    fn act(self: Arc<Self>, permit: ActPermit) -> ActFuture;
+}
+
+impl ToolSet {
+    /// Adds an act tool.
+    #[must_use]
+    pub fn actor<T: ActTool>(self, tool: T) -> Self {
+        let spec = tool.spec();
+        let tool = Arc::new(tool);
+        let input_schema = schema::of_arguments::<T::Args>(&spec);
+        let parameters = Parameters {
+            schema: input_schema.clone(),
+            examples: spec.examples,
+        };
+        let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
+            let prepared = tool.prepare(read::<T::Args>(&parameters, arguments)?, names);
+            let prepared = prepared.map_err(|error| parameters.with_example(error))?;
+            let job = Acting {
+                resources: foreseen(tool.foresee(&prepared.job), &tool.spec()),
+                tool: Arc::clone(&tool),
+                job: prepared.job,
+            };
+            Ok((prepared.needs, Job::Act(Arc::new(job))))
+        };
+        let mut output_schema = schema::output::<T::Output>();
+        if let Value::Object(schema) = &mut output_schema {
+            // The output of a preview is empty.
+            schema.shift_remove("required");
+        }
+        self.insert(Entry {
+            name: ToolName::new(&spec.name),
+            spec,
+            intent: None,
+            input_schema,
+            output_schema,
+            mutates: true,
+            remote: None,
+            prepare: Box::new(prepare),
+        })
+    }
+}
+
+struct Acting<T: ActTool> {
+    tool: Arc<T>,
+    job: T::Job,
+    /// What the call may change.
+    resources: Vec<ResourceChange>,
+}
+
+impl<T: ActTool> fmt::Debug for Acting<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(f)
+    }
+}
+
+impl<T: ActTool> ActJob for Acting<T> {
+    fn plan(&self) -> AnyPlan {
+        Plan {
+            changes: Vec::new(),
+            resources: self.resources.clone(),
+            reply: Reply::text("The result is known only after the call.", Map::new()),
+            cost: Cost::default(),
+            steps: Box::new(()),
+            inverse: None,
+        }
+    }
+
+    fn act(self: Arc<Self>, permit: ActPermit) -> ActFuture {
+        let progress = permit.progress();
+        Box::pin(async move { self.tool.act(&self.job, permit, progress).await })
+    }
+}
+
+/// The changes to show for a call of the tool.
+fn foreseen(foreseen: Foreseen, spec: &ToolSpec) -> Vec<ResourceChange> {
+    match foreseen {
+        Foreseen::Changes(changes) => changes,
+        Foreseen::Unknown => {
+            let unknown = "what the call changes is known only afterwards";
+            vec![ResourceChange::new(&*spec.name, unknown)]
+        }
+    }
+}

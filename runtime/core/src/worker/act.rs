@@ -1,0 +1,57 @@
+//! Carries out calls of act tools.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::admission::Done;
+use super::future::{passes, while_open};
+use super::jobs::{artifacts, planned_step};
+use crate::audit::Step as AuditStep;
+use crate::effect::Outcome;
+use crate::error::CallError;
+use crate::pipeline::{Cleared, Mode, Step};
+use crate::tool::ActJob;
+
+impl Shared {
+    pub(super) async fn act(
+        self: &Arc<Self>,
+        step: Step<Cleared>,
+        job: Arc<dyn ActJob>,
+    ) -> Result<Done, CallError> {
+        let plan = job.plan();
+        let planned = step.planned(job, plan)?;
+        let (info, token) = (Arc::clone(planned.info()), planned.token());
+        let (job, plan, permit) = planned.permit();
+        let gates = permit.gates();
+        let _passes = passes(&gates)?;
+        permit.reading().checkpoint()?;
+        let foreseen = planned_step(token, &plan);
+        let applying = AuditStep::Applying {
+            token,
+            bytes: plan.cost.bytes,
+            files: plan.cost.files,
+        };
+        self.waiting_for_audit({
+            let info = Arc::clone(&info);
+            move |shared| {
+                shared.audit_commit(&info, foreseen)?;
+                shared.audit_commit(&info, applying)
+            }
+        })
+        .await?;
+        let acted = while_open(&gates, &info.stop, job.act(permit)).await;
+        let reply = acted.map_err(|error| info.stop.mark_sent(error))?;
+        // The effect is complete, so nothing after it may fail the call.
+        let recorded = self.audit_applied(&info, token);
+        if let Err(error) = &recorded {
+            tracing::error!(%error, call = %info.id, "an effect was made and could not be recorded");
+        }
+        Ok(Done::Outcome(Outcome {
+            artifacts: artifacts(self, &info, &plan, Mode::Apply),
+            reply,
+            changes: plan.changes,
+            resources: plan.resources,
+            recorded: recorded.is_ok(),
+        }))
+    }
+}

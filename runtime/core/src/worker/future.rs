@@ -1,0 +1,158 @@
+//! Calls that run as futures: act tools and calls of third-party servers.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::task::AbortHandle;
+
+use super::Shared;
+use super::actor::WorkerMsg;
+use super::jobs::{Ended, panicked};
+use crate::capability::{Gate, Interrupt, Pass, StopFlag, revoked};
+use crate::error::CallError;
+use crate::id::CallId;
+use crate::pipeline::{Cleared, Step, Work};
+
+/// Task of a call that runs as a future; dropping it cancels the call.
+#[derive(Debug)]
+pub(super) struct FutureTask(AbortHandle);
+
+impl Drop for FutureTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Reports the end of the task to the worker when dropped.
+struct Report {
+    shared: Arc<Shared>,
+    call: CallId,
+    ended: Option<Ended>,
+}
+
+impl Report {
+    fn end(mut self, ended: Ended) {
+        self.ended = Some(ended);
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let ended = self.ended.take();
+        let ended = ended.unwrap_or_else(|| Ended::Done(Err(panicked())));
+        let ended = WorkerMsg::FutureEnded(self.call, Box::new(ended));
+        // A worker that has ended has answered the call.
+        self.shared.post(ended);
+    }
+}
+
+/// A pass of each of `gates`; fails if one is closed. Whoever revokes waits until they are dropped.
+pub(super) fn passes(gates: &[Arc<Gate>]) -> Result<Vec<Pass<'_>>, CallError> {
+    let passes = gates.iter().map(|gate| gate.pass().ok_or_else(revoked));
+    passes.collect()
+}
+
+/// Polls `call` while all of `gates` are open, then drops it. The caller holds their passes, so a revocation waits until
+/// it is dropped.
+pub(super) async fn while_open<T, E: From<CallError>>(
+    gates: &[Arc<Gate>],
+    stop: &StopFlag,
+    mut call: Pin<Box<dyn Future<Output = Result<T, E>> + Send>>,
+) -> Result<T, E> {
+    let closed = gates.iter().map(|gate| Box::pin(gate.closed()));
+    let mut closed: Vec<_> = closed.collect();
+    std::future::poll_fn(|context| {
+        let mut closed = closed.iter_mut();
+        if closed.any(|one| one.as_mut().poll(context).is_ready()) {
+            return Poll::Ready(Err(stop.mark_sent(revoked()).into()));
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| Poll::Ready(Err(stop.mark_sent(panicked()).into())))
+    })
+    .await
+}
+
+impl Shared {
+    /// Starts a call that runs as a future.
+    pub(super) fn start(self: &Arc<Self>, call: CallId, step: Step<Cleared>) -> FutureTask {
+        let report = Report {
+            shared: Arc::clone(self),
+            call,
+            ended: None,
+        };
+        let task = tokio::spawn(async move {
+            let ended = report.shared.run_future(step).await;
+            report.end(ended);
+        });
+        FutureTask(task.abort_handle())
+    }
+
+    async fn run_future(self: &Arc<Self>, step: Step<Cleared>) -> Ended {
+        match step.work() {
+            Work::Act(job) => Ended::Done(self.act(step, job).await),
+            Work::Remote(job, permit) => match self.carry(&step, job, permit).await {
+                Ok(done) => Ended::Done(Ok(done)),
+                Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
+                Err(interrupt) => Ended::Interrupted(step, interrupt),
+            },
+            // These calls run on pool threads.
+            Work::Read(..) | Work::Write(..) => Ended::Done(Err(panicked())),
+        }
+    }
+
+    /// Runs `work`, which waits for the audit, on a blocking thread.
+    pub(super) async fn waiting_for_audit(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<(), CallError> + Send + 'static,
+    ) -> Result<(), CallError> {
+        let shared = Arc::clone(self);
+        let written = tokio::task::spawn_blocking(move || work(&shared));
+        written.await.unwrap_or_else(|_| Err(panicked()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn no_step_of_a_future_runs_after_its_gate_is_closed_and_idle() {
+        let gates = [Arc::<Gate>::default(), Arc::default()];
+        let steps = Arc::new(AtomicUsize::new(0));
+        let context = &mut Context::from_waker(Waker::noop());
+        let call = {
+            let (gates, steps) = (gates.clone(), Arc::clone(&steps));
+            Box::pin(std::future::poll_fn(
+                move |_| -> Poll<Result<(), CallError>> {
+                    steps.fetch_add(1, Ordering::SeqCst);
+                    // A concurrent revocation would wait.
+                    for gate in &gates {
+                        let idle = std::pin::pin!(gate.idle());
+                        let context = &mut Context::from_waker(Waker::noop());
+                        assert!(idle.poll(context).is_pending());
+                    }
+                    Poll::Pending
+                },
+            ))
+        };
+        let stop = StopFlag::default();
+        let mut call = Box::pin(async {
+            let _passes = passes(&gates)?;
+            while_open(&gates, &stop, call).await
+        });
+        assert!(call.as_mut().poll(context).is_pending());
+        assert!(call.as_mut().poll(context).is_pending());
+        gates[1].close();
+        let Poll::Ready(Err(error)) = call.as_mut().poll(context) else {
+            panic!("the call goes on");
+        };
+        assert_eq!(error.code(), Code::Cancelled);
+        assert_eq!(steps.load(Ordering::SeqCst), 2);
+        assert!(std::pin::pin!(gates[1].idle()).poll(context).is_ready());
+    }
+}

@@ -1,0 +1,394 @@
+//! Tests of act tools: approval, previews, and how their calls are stopped.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bailiwick::config::Namespace;
+use bailiwick::effect::ResourceChange;
+use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared};
+use bailiwick::{
+    ActTool, Answer, Call, CallError, CallMeta, Code, Deferred, Policy, Reply, Scope, Scripted,
+    ToolSet, ToolSpec, Verb, VirtualPath, Worker,
+};
+use serde_json::{Value, json};
+
+use super::{Stage, at, stage};
+use bailiwick_test_support::tools::{Said, Target, said};
+
+/// What the tools sent, and how many of their futures exist.
+#[derive(Clone, Default)]
+struct Wire(Arc<(Mutex<Vec<String>>, AtomicUsize)>);
+
+impl Wire {
+    fn sent(&self) -> Vec<String> {
+        self.0.0.lock().unwrap().clone()
+    }
+
+    fn futures(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
+    }
+
+    /// Waits until as many futures exist.
+    async fn wait_for(&self, futures: usize) {
+        while self.futures() != futures {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Counts a future until it is dropped.
+struct Counted(Wire);
+
+impl Counted {
+    fn new(wire: &Wire) -> Self {
+        wire.0.1.fetch_add(1, Ordering::SeqCst);
+        Self(wire.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.1.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Sends a path; the last part of the path says how the call goes.
+struct Send(Wire);
+
+impl ActTool for Send {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("send", "Send", "Sends the path.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        let path = names.path(&args.path)?;
+        Ok(Prepared {
+            needs: vec![Scope::file(Verb::Write, path.clone())],
+            job: path,
+        })
+    }
+
+    fn foresee(&self, job: &VirtualPath) -> Foreseen {
+        if job.as_str().ends_with("unknown") {
+            return Foreseen::Unknown;
+        }
+        let sent = ResourceChange::new("wire", "send the path").after(job.as_str());
+        Foreseen::Changes(vec![sent])
+    }
+
+    async fn act(
+        &self,
+        job: &VirtualPath,
+        permit: ActPermit,
+        progress: ActProgress,
+    ) -> Result<Reply, CallError> {
+        let counted = Counted::new(&self.0);
+        let how = job.as_str().rsplit('/').next().unwrap();
+        if how == "waits" {
+            std::future::pending::<()>().await;
+        }
+        assert_ne!(how, "panics", "as a broken tool would");
+        let _act = permit.begin()?;
+        self.0.0.0.lock().unwrap().push(job.to_string());
+        progress.step();
+        match how {
+            "hangs" => std::future::pending::<()>().await,
+            "breaks" => panic!("as a broken tool would"),
+            "fails" => return Err(CallError::new(Code::Conflict, "refused there")),
+            _ => {}
+        }
+        drop(counted);
+        Ok(said(job))
+    }
+}
+
+async fn acting(
+    configure: impl FnOnce(bailiwick::RuntimeBuilder) -> bailiwick::RuntimeBuilder,
+) -> (Stage, Wire) {
+    let wire = Wire::default();
+    let tools = ToolSet::new().actor(Send(wire.clone()));
+    let stage = stage(|builder| configure(builder.tools(tools))).await;
+    (stage, wire)
+}
+
+fn asking() -> Policy {
+    Policy::new().allow("read:file").ask("write:file:/r/src")
+}
+
+fn begin(
+    worker: &Worker,
+    path: &'static str,
+) -> tokio::task::JoinHandle<Result<String, CallError>> {
+    let worker = worker.clone();
+    tokio::spawn(async move { Ok(worker.call("send", at(path)).await?.text()) })
+}
+
+/// Checks the code of an error, whether it says that the effect began, and how many steps were done.
+#[track_caller]
+fn check(error: &CallError, code: Code, begun: bool, done: Option<u64>) {
+    assert_eq!(error.code(), code, "{error}");
+    let detail = |key: &str| error.details().get(key);
+    assert_eq!(detail("begun"), begun.then_some(&Value::Bool(true)));
+    assert_eq!(detail("done").and_then(Value::as_u64), done);
+}
+
+#[tokio::test]
+async fn an_allowed_act_is_audited_before_and_after_its_effect() {
+    let (stage, wire) = acting(|builder| builder).await;
+    let worker = stage.open().await;
+    let outcome = worker.call("send", at("now")).await.unwrap();
+    assert_eq!(
+        (outcome.text().as_str(), outcome.recorded),
+        ("/r/now", true)
+    );
+    assert_eq!(outcome.resources[0].after.as_deref(), Some("/r/now"));
+    assert_eq!(outcome.artifacts.len(), 2, "{:?}", outcome.artifacts);
+    assert_eq!(wire.sent(), ["/r/now"]);
+    let steps = [
+        "spawned", "judged", "planned", "applying", "applied", "artifact", "artifact", "finished",
+    ];
+    assert_eq!(stage.steps().await, steps);
+    let changed = stage.texts("planned", "/event/resources/0/resource").await;
+    assert_eq!(changed, [Some("wire".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_person_judges_an_act_by_what_it_foresees() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let approver = Scripted::new().rule(move |question| {
+        let preview = question.request.preview.as_ref().unwrap();
+        seen.lock().unwrap().push(preview.resources.clone());
+        let denied = question.request.arguments["path"] == "src/denied";
+        Some(if denied { Answer::DENY } else { Answer::ONCE })
+    });
+    let (stage, wire) = acting(|builder| builder.approver(approver)).await;
+    let worker = stage.worker(asking()).await;
+    worker.call("send", at("src/unknown")).await.unwrap();
+    let denied = worker.call("send", at("src/denied")).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    assert_eq!(wire.sent(), ["/r/src/unknown"]);
+    let unknown = ResourceChange::new("send", "what the call changes is known only afterwards");
+    let stated = ResourceChange::new("wire", "send the path").after("/r/src/denied");
+    assert_eq!(*asked.lock().unwrap(), [vec![unknown], vec![stated]]);
+    let steps = stage.steps().await;
+    let of_call = &steps[1..12];
+    let expected = [
+        "judged",
+        "planned",
+        "previewed",
+        "artifact",
+        "artifact",
+        "asked",
+        "answered",
+        "judged",
+        "planned",
+        "applying",
+        "applied",
+    ];
+    assert_eq!(of_call, expected);
+}
+
+#[tokio::test]
+async fn tools_made_of_functions_and_data_are_asked_about_and_carried_out() {
+    let name = |kind: &str| format!("{kind}_{}", "orders");
+    let need = |path: &str, verb| -> Result<Vec<Scope>, CallError> {
+        let path = VirtualPath::parse(path, None).unwrap();
+        Ok(vec![Scope::file(verb, path)])
+    };
+    let mut spec = ToolSpec::new(name("get"), "Get", "Gets.")
+        .input_schema(json!({ "type": "object", "properties": { "id": { "type": "integer" } } }));
+    spec.scopes = vec!["read:file".to_owned().into()];
+    let tools = ToolSet::new()
+        .read_function(
+            spec,
+            move |_: &Value, _| need("/r/orders", Verb::Read),
+            |args, _| Ok(Reply::text(args["id"].to_string(), ())),
+        )
+        .act_function(
+            ToolSpec::new(name("post"), "Post", "Posts."),
+            move |_: &Target, _| need("/r/src/orders", Verb::Write),
+            |args: Arc<Target>, permit: ActPermit, _| async move {
+                let _act = permit.begin()?;
+                Ok(Reply::text(args.path.clone(), ()))
+            },
+        );
+    let approver = Scripted::new().rule(|question| {
+        let preview = question.request.preview.as_ref()?;
+        (preview.resources.len() == 1).then_some(Answer::ONCE)
+    });
+    let stage = stage(|builder| builder.tools(tools).approver(approver)).await;
+    let worker = stage.worker(asking()).await;
+    let id = json!({ "id": 7 });
+    let got = worker.call("get_orders", id).await.unwrap();
+    assert_eq!(got.text(), "7");
+    let posted = worker.call("post_orders", at("x")).await.unwrap();
+    assert_eq!(posted.text(), "x");
+    let info = worker.tools().into_iter();
+    let mut info = info.filter(|info| info.spec.name == "get_orders");
+    let schema = info.next().unwrap().input_schema;
+    assert_eq!(schema["properties"]["id"]["type"], "integer");
+}
+
+#[tokio::test]
+async fn a_required_preview_counts_for_acts() {
+    let (stage, wire) = acting(|builder| builder).await;
+    let worker = stage.worker(Policy::new().require_preview(true)).await;
+    let blind = worker.call("send", at("now")).await.unwrap_err();
+    assert_eq!(blind.code(), Code::StalePreview);
+    let preview = worker.preview("send", at("now")).await.unwrap();
+    assert!(
+        preview
+            .diff()
+            .contains("# wire: send the path\n# +/r/now\n")
+    );
+    assert!(wire.sent().is_empty());
+    let tied = |path: &str| {
+        let meta = CallMeta {
+            preview_token: Some(preview.token),
+            ..CallMeta::default()
+        };
+        worker.submit(Call::new("send", at(path)).meta(meta))
+    };
+    let foreign = tied("other").await.unwrap_err();
+    assert_eq!(foreign.code(), Code::InvalidArguments);
+    assert!(wire.sent().is_empty());
+    tied("now").await.unwrap();
+    assert_eq!(wire.sent(), ["/r/now"]);
+}
+
+#[tokio::test]
+async fn a_model_previews_an_act_by_arguments() {
+    let (stage, wire) = acting(|builder| builder).await;
+    let worker = stage.worker(Policy::new().require_preview(true)).await;
+    let preview = json!({ "path": "now", "preview": true });
+    let shown = worker.call("send", preview).await.unwrap();
+    assert!(wire.sent().is_empty());
+    let text = shown.text();
+    let token = text.trim_end_matches(']').rsplit(' ').next().unwrap();
+    let structured = shown.structured().unwrap();
+    assert_eq!(structured["preview_token"], token);
+    let infos = worker.tools().into_iter();
+    let mut infos = infos.filter(|info| info.spec.name == "send");
+    let schema = infos.next().unwrap().output_schema;
+    assert_eq!(schema["properties"]["path"]["type"], "string");
+    assert_eq!(
+        schema.get("required"),
+        None,
+        "a preview has no output of the tool"
+    );
+    let tied = json!({ "path": "now", "preview_token": token });
+    worker.call("send", tied).await.unwrap();
+    assert_eq!(wire.sent(), ["/r/now"]);
+}
+
+#[tokio::test]
+async fn a_preview_of_an_act_asks_nobody() {
+    let (stage, wire) = acting(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(asking()).await;
+    let preview = worker.preview("send", at("src/now")).await.unwrap();
+    assert_eq!(preview.resources.len(), 1);
+    assert!(stage.grants.questions().await.unwrap().is_empty());
+    let denied = worker.preview("send", at("other")).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    assert!(wire.sent().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_yes_lets_exactly_one_of_several_equal_acts_through() {
+    let (stage, wire) = acting(|builder| builder.approver(Deferred)).await;
+    let worker = stage.worker(asking()).await;
+    let calls: Vec<_> = (0..8).map(|_| begin(&worker, "src/now")).collect();
+    let waiting = async |calls: usize| loop {
+        if let [question] = stage.grants.questions().await.unwrap().as_slice()
+            && question.waiting() == calls
+        {
+            return question.id;
+        }
+        tokio::task::yield_now().await;
+    };
+    let question = waiting(8).await;
+    stage.grants.answer(question, Answer::ONCE).await.unwrap();
+    let question = waiting(7).await;
+    while calls.iter().all(|call| !call.is_finished()) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(wire.sent(), ["/r/src/now"]);
+    stage.grants.answer(question, Answer::DENY).await.unwrap();
+    let mut done = 0;
+    for call in calls {
+        done += u32::from(call.await.unwrap().is_ok());
+    }
+    assert_eq!((done, wire.sent().len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revocation_returns_once_the_act_is_dropped() {
+    let (stage, wire) = acting(|builder| builder).await;
+    for (path, begun) in [("hangs", true), ("waits", false)] {
+        let worker = stage.open().await;
+        let call = begin(&worker, path);
+        wire.wait_for(1).await;
+        let revoked = worker.revoke().await;
+        assert_eq!((wire.futures(), revoked.unfinished), (0, 0));
+        let error = call.await.unwrap().unwrap_err();
+        check(&error, Code::Cancelled, begun, begun.then_some(1));
+    }
+    assert_eq!(wire.sent(), ["/r/hangs"]);
+    let other = stage.open().await;
+    other.call("send", at("now")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_act_is_dropped_and_recorded_as_begun() {
+    let (stage, wire) = acting(|builder| builder).await;
+    let worker = stage.open().await;
+    let call = begin(&worker, "hangs");
+    wire.wait_for(1).await;
+    call.abort();
+    wire.wait_for(0).await;
+    while worker.status().in_flight > 0 {
+        tokio::task::yield_now().await;
+    }
+    let steps = stage.steps().await;
+    assert_eq!(steps[4..], ["failed CANCELLED", "finished CANCELLED"]);
+    worker.call("send", at("now")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deadline_drops_an_act_and_says_whether_it_began() {
+    let (stage, wire) = acting(|builder| builder).await;
+    let worker = stage.open().await;
+    for (path, begun) in [("waits", false), ("hangs", true)] {
+        let meta = CallMeta {
+            deadline: Some(Duration::from_secs(1)),
+            ..CallMeta::default()
+        };
+        let call = Call::new("send", at(path)).meta(meta);
+        let error = worker.submit(call).await.unwrap_err();
+        check(&error, Code::Deadline, begun, begun.then_some(1));
+        wire.wait_for(0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_failed_or_panicking_act_says_how_far_it_got() {
+    let (stage, wire) = acting(|builder| builder).await;
+    let worker = stage.open().await;
+    for (path, code, begun) in [
+        ("fails", Code::Conflict, true),
+        ("breaks", Code::Internal, true),
+        ("panics", Code::Internal, false),
+    ] {
+        let error = worker.call("send", at(path)).await.unwrap_err();
+        check(&error, code, begun, begun.then_some(1));
+        wire.wait_for(0).await;
+    }
+    worker.call("send", at("now")).await.unwrap();
+    assert_eq!(wire.sent(), ["/r/fails", "/r/breaks", "/r/now"]);
+}
