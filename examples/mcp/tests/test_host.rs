@@ -4,13 +4,6 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking, in its helpers too"
 )]
-#![cfg_attr(
-    feature = "interop",
-    expect(
-        clippy::panic,
-        reason = "a test fails by panicking, in its helpers too"
-    )
-)]
 
 #[path = "test_host/api.rs"]
 mod api;

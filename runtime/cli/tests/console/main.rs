@@ -1,7 +1,6 @@
 //! Tests of the console and the approval page.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a test fails by panicking, and makes its files itself"

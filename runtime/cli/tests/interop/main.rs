@@ -3,7 +3,6 @@
 //! These tests need Node with npm, Python, Chromium and the registries; `cargo test --features interop` runs them.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,

@@ -589,11 +589,11 @@ fn denied_write_of_a_protected_file_says_why() {
     let mut program = program::start(&["--ask=replay", root.to_str().unwrap()], &[]);
     program.initialize(&json!({}));
     let write = |name: &str| json!({"path": name, "content": "{}"});
-    let refused = program.call("write_file", &write(".mcp.json"));
+    let refused = program.call("write_file", write(".mcp.json"));
     assert_eq!(refused["structuredContent"]["code"], "SCOPE_REQUIRED");
     let text = refused["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("/.mcp.json` is protected: "), "{text}");
-    let written = program.call("write_file", &write("plain.json"));
+    let written = program.call("write_file", write("plain.json"));
     assert!(written["isError"] != true, "{written}");
 }
 

@@ -25,15 +25,15 @@ fn client_roots_are_served_and_refreshed() {
     let (_temp, [one, two]) = folders();
     let mut program = program::start(&["--deny", "*.pem"], &[&one]);
     program.initialize(&json!({"roots": {"listChanged": true}}));
-    assert_eq!(program.text("read_file", &json!({"path": "a.txt"})), "one");
+    assert_eq!(program.text("read_file", json!({"path": "a.txt"})), "one");
     for path in ["key.pem", two.join("a.txt").to_str().unwrap()] {
-        program.failure("read_file", &json!({"path": path}));
+        program.failure("read_file", json!({"path": path}));
     }
     program.set_roots(&[&two]);
     program.send(&json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}));
     while program.receive()["method"] != "notifications/resources/list_changed" {}
-    assert_eq!(program.text("read_file", &json!({"path": "a.txt"})), "two");
-    program.failure("read_file", &json!({"path": one.join("a.txt")}));
+    assert_eq!(program.text("read_file", json!({"path": "a.txt"})), "two");
+    program.failure("read_file", json!({"path": one.join("a.txt")}));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn client_without_roots_gets_a_hint() {
         let (_, text) = program.failure("read_file", &arguments);
         assert!(text.contains("start it with a directory"), "{text}");
     }
-    let text = text(&program.call("list_roots", &json!({})));
+    let text = text(&program.call("list_roots", json!({})));
     assert!(text.contains("start it with a directory"), "{text}");
 }
 
@@ -80,8 +80,8 @@ fn client_roots_that_cannot_be_opened_are_skipped_and_named() {
     let (missing, file) = (one.join("missing"), one.join("a.txt"));
     let mut program = program::start(&[], &[&missing, &one, &file, Path::new("/"), &two]);
     program.initialize(&json!({"roots": {}}));
-    assert_eq!(program.text("read_file", &json!({"path": "a.txt"})), "one");
-    let listed = program.call("list_roots", &json!({}));
+    assert_eq!(program.text("read_file", json!({"path": "a.txt"})), "one");
+    let listed = program.call("list_roots", json!({}));
     let listed = &listed["structuredContent"];
     assert_eq!(listed["roots"], json!([one, two]));
     let unavailable = listed["unavailable"].as_array().unwrap().iter();
@@ -100,7 +100,7 @@ fn clients_without_roots_support_get_no_hint() {
             "{instructions}"
         );
         assert_eq!(instructions.contains("MCP roots"), hinted, "{instructions}");
-        let (_, text) = program.failure("read_file", &json!({"path": "a.txt"}));
+        let (_, text) = program.failure("read_file", json!({"path": "a.txt"}));
         assert!(text.contains("start it with a directory"), "{text}");
         assert_eq!(text.contains("MCP roots"), hinted, "{text}");
     }
@@ -110,7 +110,7 @@ fn clients_without_roots_support_get_no_hint() {
 fn root_that_cannot_be_served_is_named_with_the_reason() {
     let mut program = program::start(&[], &[Path::new("/")]);
     program.initialize(&json!({"roots": {}}));
-    let refused = program.request("tools/call", &json!({"name": "list_roots"}));
+    let refused = program.request("tools/call", json!({"name": "list_roots"}));
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("top of the file system"), "{refused}");
 }
@@ -122,7 +122,7 @@ fn client_roots_are_used_only_without_a_root_argument_and_not_for_agents() {
     for (arguments, read) in [(vec![named], "two"), (vec!["--trust", "agent"], "")] {
         let mut program = program::start(&arguments, &[&one]);
         program.initialize(&json!({"roots": {}}));
-        let answer = program.call("read_file", &json!({"path": "a.txt"}));
+        let answer = program.call("read_file", json!({"path": "a.txt"}));
         let error = answer["isError"] == true;
         assert_eq!(error, read.is_empty(), "{answer}");
         if !error {

@@ -507,11 +507,11 @@ mod tests {
     }
 
     #[test]
-    fn a_destructive_reader_is_refused() {
-        let check = |sentence| ToolSet::new().reader(Saying(sentence)).check();
+    fn destructive_reader_is_refused() {
+        let tools = |sentence| ToolSet::new().reader(Saying(sentence));
         let fault = RegistryError::DestructiveReader("saying".to_owned());
-        assert_eq!(check("Destroy"), Err(fault));
-        assert_eq!(check("Describe"), Ok(()));
+        assert_eq!(tools("Destroy").faults(), [fault]);
+        assert_eq!(tools("Describe").faults(), []);
     }
 
     #[test]

@@ -185,7 +185,7 @@ pub(super) fn yes() -> (Scripted, Arc<Mutex<Vec<String>>>) {
 }
 
 pub(super) async fn opened(worker: &Worker, spec: ViewSpec, host: impl ViewHost) -> (View, Guest) {
-    let (view, link) = View::open(&worker, spec, host).await.unwrap();
+    let (view, link) = View::open(worker, spec, host).await.unwrap();
     (view, Guest { link })
 }
 

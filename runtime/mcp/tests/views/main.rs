@@ -1,7 +1,6 @@
 //! Tests of views and the tools of their pages through the public interface.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "a test fails by panicking"
 )]
 
