@@ -651,7 +651,7 @@ async fn invalid_grant_store_is_named_and_left_unchanged() {
         }
         refused("repo", &["repo`"]);
         std::fs::write(place.path("other"), "some other file\n").unwrap();
-        refused("other", &["other` is no grant store"]);
+        refused("other", &["other` is not a grant store"]);
         let damaged = r#"{"format":"bailiwick-grants","version":2,"next":1}"#;
         std::fs::write(place.path("damaged"), damaged).unwrap();
         refused("damaged", &["damaged` is damaged"]);
@@ -854,7 +854,7 @@ fn templates_are_shown_and_template_files_are_checked() {
     );
     for (from, to, part) in [
         ("/docs/x\"", "/src/x\"", "does not cover its example"),
-        ("{root}/src\"", "{root}/docs/y\"", "which it is to refuse"),
+        ("{root}/src\"", "{root}/docs/y\"", "which it must not cover"),
         ("\"docs\"", "\"\"", "lacks `name`"),
         (
             "write:file:{root}/docs\"",

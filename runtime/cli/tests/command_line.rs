@@ -579,7 +579,7 @@ fn invalid_grant_store_is_named_with_the_reason() {
     };
     refused("none/grants", "No such file");
     place.file("other.json", "{}");
-    refused("other.json", "is no grant store");
+    refused("other.json", "is not a grant store");
     place.file("later", r#"{"format":"bailiwick-grants","version":3}"#);
     refused("later", "version 3");
     place.file("damaged", r#"{"format":"bailiwick-grants","version":2,"#);

@@ -51,7 +51,7 @@ impl ApiError {
 
     /// The request selects nothing, which could mean several things.
     pub(super) fn unnamed() -> Self {
-        let message = "name what is to be taken back, or say `all`";
+        let message = "name the grants to revoke, or `all`";
         Self::new(StatusCode::BAD_REQUEST, "NOTHING_NAMED", message)
     }
 

@@ -40,13 +40,13 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 #[non_exhaustive]
 pub enum ConsoleError {
     /// The listener is reachable from other machines.
-    #[error("{0} is no loopback address; a console is for this machine alone")]
+    #[error("`{0}` is not a loopback address")]
     NotLoopback(SocketAddr),
     /// The listener failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The operating system has no random bytes for the secret in the URL.
-    #[error("no random bits")]
+    #[error("cannot get random bytes from the operating system")]
     Random(#[source] std::io::Error),
 }
 

@@ -479,6 +479,6 @@ pub struct Commit<'p> {
 fn hidden_entry() -> CallError {
     CallError::new(
         Code::PermissionDenied,
-        "something beneath that path is not this worker's; name smaller parts",
+        "permission denied for an entry below this path: narrow the path",
     )
 }

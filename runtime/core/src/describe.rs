@@ -91,7 +91,7 @@ pub struct Troubleshooting {
 
 /// The section does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such section; there are: {}", .known.join(", "))]
+#[error("unknown section: the sections are {}", .known.join(", "))]
 pub struct UnknownSection {
     /// The existing sections.
     pub known: Vec<String>,

@@ -20,7 +20,7 @@ pub enum PathError {
     #[error("the path is empty")]
     Empty,
     /// The text has a NUL, control character or line break.
-    #[error("the path holds the control character U+{0:04X}")]
+    #[error("the path contains the control character U+{0:04X}")]
     Control(u32),
     /// A `..` leads above the top.
     #[error("the path leads above `/`")]
@@ -32,7 +32,7 @@ pub enum PathError {
     #[error("the path is relative and there is no default root; begin it with `/`")]
     Relative,
     /// A character that has another meaning on this system, such as `:` or `\` on Windows.
-    #[error("the path holds `{0}`, which this system does not allow in a name")]
+    #[error("the path contains `{0}`, which is not allowed in a name")]
     Reserved(char),
 }
 

@@ -238,7 +238,7 @@ impl Root {
 fn holds_kept_out(mount: &VirtualPath) -> RootError {
     RootError::Unsafe {
         mount: mount.clone(),
-        reason: "it holds the audit log or another file that workers must not reach; keep that elsewhere",
+        reason: "it contains the audit log or another file that workers must not reach; keep that elsewhere",
     }
 }
 
@@ -281,7 +281,7 @@ fn unsafe_reason(host: &Path, home: Option<&Path>) -> Option<&'static str> {
     }
     if home.is_some_and(|home| home.starts_with(host)) {
         return Some(
-            "it is or holds the home directory; configure the directories that are needed",
+            "it is or contains the home directory; configure the directories that are needed",
         );
     }
     // The device file system is a tmpfs, so it is recognised by its path.
@@ -292,8 +292,8 @@ fn unsafe_reason(host: &Path, home: Option<&Path>) -> Option<&'static str> {
 fn kernel_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
     match Root::serves_kernel_files(dir) {
         Ok(false) => None,
-        Ok(true) => Some("it holds the kernel's own files"),
-        Err(_) => Some("its file system cannot be told"),
+        Ok(true) => Some("it contains the kernel's own files"),
+        Err(_) => Some("its file system cannot be determined"),
     }
 }
 

@@ -92,10 +92,10 @@ impl FromStr for Resource {
 #[non_exhaustive]
 pub enum ScopeError {
     /// The first segment is not `read`, `write` or `execute`.
-    #[error("`{0}` is no verb; use read, write or execute")]
+    #[error("unknown verb `{0}`: use read, write or execute")]
     Verb(String),
     /// The second segment is not a lower-case name.
-    #[error("`{0}` is no resource; use a lower-case name such as file, cli or mcp")]
+    #[error("invalid resource `{0}`: use a lower-case name such as file, cli or mcp")]
     Resource(String),
     /// A segment between two colons is empty.
     #[error("`{0}` has an empty segment")]
@@ -106,13 +106,13 @@ pub enum ScopeError {
     )]
     Star(String),
     /// The path of a file scope is not absolute and plain.
-    #[error("`{0}` has no plain absolute path")]
+    #[error("`{0}` needs an absolute path without `.` and `..`")]
     Path(String, #[source] PathError),
     /// The path of a file scope contains `..`.
-    #[error("`{0}` holds `..`")]
+    #[error("`{0}` contains `..`")]
     Dots(String),
     /// It contains a control character.
-    #[error("the scope holds a control character")]
+    #[error("the scope contains a control character")]
     Control,
     /// A scope has no resource, which only a pattern may lack.
     #[error("`{0}` names no resource")]

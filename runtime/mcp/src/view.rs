@@ -78,7 +78,7 @@ pub enum ViewError {
     #[error("the worker has ended")]
     Ended,
     /// The operating system has no random bytes.
-    #[error("the system gives no random bits")]
+    #[error("cannot get random bytes from the operating system")]
     Random(#[source] std::io::Error),
     /// The actor did not start.
     #[error("the view did not start")]

@@ -125,7 +125,7 @@ async fn server_that_floods_requests_is_stopped() {
     assert_eq!(error.code(), Code::ServerGone);
     let reasons = [
         "the server sent too many requests",
-        "the server does not read what it is sent",
+        "the server does not read its input",
     ];
     let message = error.message();
     assert!(reasons.iter().any(|why| message.contains(why)), "{message}");

@@ -667,7 +667,7 @@ mod tests {
         dir.close().unwrap();
         assert!(
             gone.sync().is_err(),
-            "there is no folder that could be synced"
+            "the file has no folder"
         );
         assert_eq!(due(&gone), (false, true));
     }

@@ -39,7 +39,7 @@ pub enum BreakReason {
     #[error("the last line is torn")]
     Torn,
     /// The line is not a record.
-    #[error("the line is no record")]
+    #[error("the line is not a valid record")]
     NotARecord(#[source] serde_json::Error),
     /// The record is one of a later version of this library.
     #[error("the record has format {found}, which this version cannot read")]
@@ -51,7 +51,7 @@ pub enum BreakReason {
     #[error("the line is too long")]
     TooLong,
     /// Lines before this one were removed, inserted or reordered.
-    #[error("record {found} stands where record {expected} belongs")]
+    #[error("expected record {expected}, found record {found}")]
     Order {
         /// The expected number.
         expected: u64,
@@ -59,7 +59,7 @@ pub enum BreakReason {
         found: u64,
     },
     /// The line does not continue the previous one.
-    #[error("the record does not continue the one before it")]
+    #[error("the record does not match the hash of the previous record")]
     Detached,
     /// The line was changed.
     #[error("the record was changed")]

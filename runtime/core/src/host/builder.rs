@@ -139,7 +139,7 @@ pub enum BuildFault {
         source: std::io::Error,
     },
     /// A root of [`RuntimeBuilder::configured`] cannot be served.
-    #[error("{field} is refused")]
+    #[error("invalid {field}")]
     Configured {
         /// The JSON pointer of its path.
         field: String,
@@ -156,7 +156,7 @@ pub enum BuildFault {
     #[error(transparent)]
     Tools(#[from] RegistryError),
     /// The operating system has no random bytes.
-    #[error("the system gives no random bits")]
+    #[error("cannot get random bytes from the operating system")]
     Random(#[source] std::io::Error),
     /// The thread that writes the audit did not start.
     #[error("the audit did not start")]
@@ -165,7 +165,7 @@ pub enum BuildFault {
     #[error("the stored grants cannot be recorded")]
     Restored(#[source] AuditError),
     /// Decisions of people about signing in to servers cannot be audited.
-    #[error("what people said at servers cannot be recorded")]
+    #[error("decisions about signing in to servers cannot be recorded in the audit")]
     SignedIn(#[source] AuditError),
     /// `build` was called outside a tokio runtime.
     #[error("`build` must be called within a tokio runtime, such as under `#[tokio::main]`")]

@@ -27,16 +27,16 @@ pub enum AuthorityError {
     #[error("the question has ended already")]
     Ended(Decision),
     /// The grant names an unknown server or tool. A grant is bound to the current form of what it names.
-    #[error("`{}` is no server, or no tool of one, that is there now", crate::escape(.0))]
+    #[error("unknown server or tool `{}`", crate::escape(.0))]
     NotThere(String),
     /// Nothing that the grant covers is grantable here, so it would have no effect.
-    #[error("`{}` cannot be granted here: it lies outside the roots and all that is `grantable`", crate::escape(.0))]
+    #[error("`{}` cannot be granted: it is outside the roots and not covered by `grantable`", crate::escape(.0))]
     NotGrantable(String),
     /// The answer does not cover all needs, or covers more than is grantable here.
-    #[error("the answer does not cover what is asked, or covers more than may be granted")]
+    #[error("the answer must cover everything that is asked, and no more than may be granted")]
     DoesNotFit,
     /// One question of a batch cannot be answered this way; none of the batch was answered.
-    #[error("the question {question} of the batch cannot be answered so")]
+    #[error("question {question} of the batch cannot be answered this way")]
     InBatch {
         /// The question.
         question: QuestionId,
@@ -47,7 +47,7 @@ pub enum AuthorityError {
     #[error("the question cannot be answered together with these: {0}")]
     NotTogether(NotBatchable),
     /// The change would widen the grant; that requires another grant.
-    #[error("a grant can only be narrowed; for more, give another")]
+    #[error("a grant can only be narrowed: add another one to allow more")]
     Wider,
     /// The template cannot be applied.
     #[error(transparent)]
@@ -63,11 +63,11 @@ pub enum AuthorityError {
     Audit(#[from] AuditError),
     /// The grant cannot be stored or audited, so it was revoked, also if it was to be narrowed. A call that waited for it may
     /// have been carried out.
-    #[error("the grant cannot be stored, so it was taken back")]
+    #[error("the grant cannot be stored and was revoked")]
     Store(#[source] GrantWriteError),
     /// The grant was revoked, but could not be removed from the store, so the next runtime would restore it. Removing it is
     /// retried while this runtime lives.
-    #[error("the grant was taken back, but cannot be removed from the store")]
+    #[error("the grant was revoked, but cannot be removed from the store")]
     StillStored {
         /// Result of the revocation.
         revoked: GrantsRevoked,

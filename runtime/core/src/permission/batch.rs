@@ -81,16 +81,16 @@ pub enum BatchAnswer {
 #[non_exhaustive]
 pub enum NotBatchable {
     /// It asks to change something protected.
-    #[error("it is about something protected")]
+    #[error("it affects a protected file")]
     Sensitive,
     /// The tool is provided by a third-party server, so a person has to see the server and the arguments.
-    #[error("it is a call of another server")]
+    #[error("it calls a third-party server")]
     Server,
     /// It has no preview.
-    #[error("it does not show what it would do")]
+    #[error("it has no preview")]
     Unshown,
     /// It belongs to another session than the others.
-    #[error("it is of another session")]
+    #[error("it belongs to another session")]
     Session,
 }
 

@@ -82,7 +82,7 @@ pub enum GrantStoreError {
         file: PathBuf,
     },
     /// The file is not a grant store; it was not changed.
-    #[error("`{}` is no grant store", .file.display())]
+    #[error("`{}` is not a grant store", .file.display())]
     Foreign {
         /// The file.
         file: PathBuf,

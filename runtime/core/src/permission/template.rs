@@ -26,10 +26,10 @@ pub enum TemplateError {
     #[error("the template cannot be read: {0}")]
     Form(Arc<str>),
     /// It has no name, or grants nothing.
-    #[error("the template lacks `{0}`")]
+    #[error("the template has no `{0}`")]
     Lacks(&'static str),
     /// A pattern or an example is not a scope.
-    #[error("`{text}` in the template `{template}` is no scope")]
+    #[error("`{text}` in the template `{template}` is not a scope")]
     Scope {
         /// The template.
         template: String,
@@ -48,7 +48,7 @@ pub enum TemplateError {
         example: String,
     },
     /// An example that should be refused is covered.
-    #[error("the template `{template}` covers `{example}`, which it is to refuse")]
+    #[error("the template `{template}` covers `{example}`, which it must not cover")]
     Covered {
         /// The template.
         template: String,
@@ -449,7 +449,7 @@ mod tests {
         refused(&wide.replace(r#""t""#, r#""""#), "name");
         refused(
             &wide.replace(r#""write""#, r#""write:file:{root}/../x""#),
-            "is no scope",
+            "is not a scope",
         );
     }
 }

@@ -218,11 +218,11 @@ fn nobody() -> Answer {
 
 /// Reply to a denial or an unclear answer.
 const REFUSED: &str =
-    "Refused: the agent is told PERMISSION_DENIED. To allow it, say yes when it is asked again.\n";
+    "Denied: the agent gets PERMISSION_DENIED. To allow it, answer yes when it asks again.\n";
 
 /// Reply to a denial of all calls of the kind.
 const STOPPED: &str =
-    "Refused until the session ends: this agent is told PERMISSION_DENIED without a question.\n";
+    "Denied until the session ends: the agent gets PERMISSION_DENIED without a question.\n";
 
 /// Input that denies all calls of the kind until the session ends.
 const STOP: &str = "stop";

@@ -173,7 +173,7 @@ impl Key {
         let mut keys = KEYS.iter().filter(|field| field.key.ends_with(name));
         let member = keys.find(|field| (field.parent(), field.name()) == (parent, name));
         let Some(field) = member else {
-            return Err(PolicyError::invalid(at, "is no known key"));
+            return Err(PolicyError::invalid(at, "is an unknown key"));
         };
         let elsewhere = match field.scope {
             _ if field.stands_in(here) => return Ok(field),

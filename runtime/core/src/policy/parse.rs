@@ -69,7 +69,7 @@ impl<'v> Pointer<'v> {
 
     /// The error for a key that is not handled.
     pub(crate) fn unknown<T>(&self) -> Result<T, PolicyError> {
-        Err(self.invalid("is no known key"))
+        Err(self.invalid("is an unknown key"))
     }
 
     /// The members of an object; `null` counts as absent.

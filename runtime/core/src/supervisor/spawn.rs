@@ -30,7 +30,7 @@ pub enum SpawnError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The parent was revoked or stopped.
-    #[error("the worker that was to delegate is gone")]
+    #[error("the parent worker has ended")]
     Orphan,
     /// The runtime is shut down.
     #[error("the runtime is shut down")]
@@ -39,11 +39,11 @@ pub enum SpawnError {
     #[error(transparent)]
     Budget(#[from] BudgetExceeded),
     /// The delegation depth limit is exceeded.
-    #[error("delegation goes at most {0} deep")]
+    #[error("delegation depth limit ({0}) exceeded")]
     TooDeep(usize),
     /// The working directory is not a path, or is not open to the worker.
     #[error(
-        "the working directory `{0}` is not open to the worker; name one of the folders that its policy leaves it"
+        "the working directory `{0}` is not open to the worker: choose a folder that its policy allows"
     )]
     Cwd(String),
     /// The name has control characters, `/`, or no characters at all, or begins with `~`.

@@ -160,7 +160,7 @@ pub enum RegistryError {
     #[error("two tools are named `{0}`")]
     Duplicate(String),
     /// The name is not `[a-z0-9_]{1,64}`.
-    #[error("`{0}` is no tool name; use [a-z0-9_]{{1,64}}")]
+    #[error("invalid tool name `{0}`: use [a-z0-9_]{{1,64}}")]
     Name(String),
     /// A mutating tool is for views only, which may not change anything.
     #[error("`{0}` changes something, so it cannot be for views alone")]
@@ -172,7 +172,7 @@ pub enum RegistryError {
     )]
     DestructiveReader(String),
     /// The intent template is invalid.
-    #[error("the intent of `{tool}` is no template")]
+    #[error("the intent of `{tool}` is not a valid template")]
     Intent {
         /// The tool.
         tool: String,
@@ -180,7 +180,7 @@ pub enum RegistryError {
         source: IntentError,
     },
     /// The shell template is invalid.
-    #[error("the command line of `{tool}` is no template")]
+    #[error("the command line of `{tool}` is not a valid template")]
     CommandLine {
         /// The tool.
         tool: String,

@@ -198,7 +198,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
         spec: ToolSpec::new(
             LIST,
             "List tools of apps",
-            "Lists the tools of the apps that the person looks at now. What an app says of its tools is checked by nobody.",
+            "Lists the tools of the apps that the person looks at now. Descriptions by apps are not verified.",
         ),
         intent: None,
         input_schema: json!({"type": "object", "properties": {}, "additionalProperties": false}),

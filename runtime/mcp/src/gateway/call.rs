@@ -236,7 +236,7 @@ impl Gateway {
                         Err(NoResponse) => return convert::failure(&no_response(&question)).map(Into::into),
                     },
                     () = self.session.input_closed() => {
-                        let message = "the client is gone, so nobody can be asked";
+                        let message = "the client has disconnected, so nobody can be asked";
                         let error = CallError::new(Code::Cancelled, message);
                         return convert::failure(&error).map(Into::into);
                     }

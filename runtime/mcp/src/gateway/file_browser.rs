@@ -47,7 +47,7 @@ fn tools() -> [Tool; 2] {
         (
             AUTHORITY_TOOL,
             "Authority",
-            "Says of each path whether a worker's policies let it be read and written, ask a person, or deny it. It is told of policies, not of files.",
+            "Returns for each path whether a worker's policies allow reading and writing, ask a person, or deny it. It reads policies, not files.",
             authority,
         ),
         (

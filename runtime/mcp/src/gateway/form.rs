@@ -287,7 +287,7 @@ fn properties(question: &Question, kind: FormKind) -> Map<String, Value> {
     properties.insert(
         "note".into(),
         json!({
-            "type": "string", "title": "Note", "description": "If denied: what the agent is told.",
+            "type": "string", "title": "Note", "description": "If denied: a note for the agent.",
             "maxLength": MAX_NOTE,
         }),
     );

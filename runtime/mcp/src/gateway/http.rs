@@ -53,7 +53,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 #[non_exhaustive]
 pub enum HttpError {
     /// The listener is reachable from other machines.
-    #[error("{0} is no loopback address; other machines are not served")]
+    #[error("`{0}` is not a loopback address")]
     NotLoopback(SocketAddr),
     /// The listener failed.
     #[error(transparent)]

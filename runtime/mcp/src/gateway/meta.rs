@@ -51,7 +51,7 @@ impl RequestOptions {
         let own = meta.iter().filter_map(|(key, _)| key.strip_prefix(PREFIX));
         for key in own {
             if !KEYS.contains(&key) {
-                return Err(invalid(&bailiwick::escape(key), "is no key of this server"));
+                return Err(invalid(&bailiwick::escape(key), "is not a key of this server"));
             }
         }
         let mut options = Self::default();
@@ -92,7 +92,7 @@ impl RequestOptions {
         }
         if let Some(value) = get(meta, "preview_token")? {
             let token = value.as_str().and_then(|text| text.parse().ok());
-            let token = token.ok_or_else(|| invalid("preview_token", "is no token of a preview"));
+            let token = token.ok_or_else(|| invalid("preview_token", "is not a preview token"));
             options.preview_token = Some(token?);
         }
         Ok(options)

@@ -110,7 +110,7 @@ pub(super) fn commit_request(
     let commit: CommitArgs = parse_arguments(commit)?;
     require_mutating(worker, &commit.tool)?;
     if let Some(token) = commit.preview_token {
-        let invalid = |_| CallError::new(Code::InvalidArguments, "that is no token of a preview");
+        let invalid = |_| CallError::new(Code::InvalidArguments, "not a preview token");
         options.preview_token = Some(token.parse().map_err(invalid)?);
     }
     options.origin = Origin::View;

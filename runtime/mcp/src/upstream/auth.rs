@@ -159,23 +159,23 @@ enum SignInError {
     Unavailable,
     #[error("the authorisation server refused the request to sign in")]
     Rejected,
-    #[error("what the person said cannot be recorded, so it does not count")]
+    #[error("the decision cannot be recorded in the audit, so it has no effect")]
     Unrecorded,
-    #[error("a sign-in was asked for already, and the server is not content with it")]
+    #[error("the server requires another sign-in although a person signed in")]
     AlreadyAsked,
     #[error("the authorisation server of this server is not found, or cannot be trusted")]
     Discovery,
-    #[error("the authorisation server does not know this host and lets it not register")]
+    #[error("the authorisation server does not know this host and does not let it register")]
     NotRegistered,
-    #[error("the server wants more than a person can be shown")]
+    #[error("the server requests too many scopes")]
     TooManyScopes,
-    #[error("the authorisation server does not protect codes by S256")]
+    #[error("the authorisation server does not support PKCE with S256")]
     Pkce,
-    #[error("what the browser was led back with is not the answer to what was asked")]
+    #[error("OAuth state mismatch in the redirect")]
     State,
-    #[error("the answer is by another authorisation server than was asked")]
+    #[error("issuer mismatch in the redirect")]
     Issuer,
-    #[error("the authorisation server gives no token")]
+    #[error("the authorisation server issued no token")]
     Token,
     #[error("the authorisation server did not answer in time")]
     TimedOut,

@@ -85,7 +85,7 @@ pub enum WithheldReason {
     #[error("its name is not plain, or too long: `SERVER__TOOL` must fit in 64 bytes")]
     Name,
     /// Another tool of the server has the same name after normalisation.
-    #[error("another tool has the same name once it is made plain")]
+    #[error("another tool has the same name after normalization")]
     Collision,
     /// A schema of the tool cannot be used.
     #[error("a schema of it cannot be used: {0}")]

@@ -64,13 +64,13 @@ pub enum ServerFailure {
     #[error("the server sent too many requests")]
     TooManyRequests,
     /// The server does not read what it is sent.
-    #[error("the server does not read what it is sent")]
+    #[error("the server does not read its input")]
     NotReading,
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
     /// The tool definitions cannot be saved in the pin store.
-    #[error("the forms of its tools cannot be stored: {0}")]
+    #[error("the pins of its tools cannot be stored: {0}")]
     PinStore(io::ErrorKind),
     /// This host ended the connection.
     #[error("this host ended the connection")]

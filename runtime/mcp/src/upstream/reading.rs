@@ -38,13 +38,13 @@ pub enum ServerReadError {
     Late,
     /// The server returned an error or broke the protocol. The cause contains no text of the server, which may contain
     /// terminal escape sequences.
-    #[error("the server did not answer as it should")]
+    #[error("the server sent an invalid response")]
     Refused(#[source] ServerFailure),
     /// The content or the list is too large.
-    #[error("the server answered or lists more than is passed on")]
+    #[error("the response of the server exceeds the limits")]
     TooLarge,
     /// The server requires input first, or returned invalid data.
-    #[error("the server's answer cannot be used")]
+    #[error("the response of the server cannot be used")]
     Unusable,
 }
 
@@ -222,7 +222,7 @@ impl Upstreams {
             for message in prompt.messages {
                 let text = match message.content {
                     ContentBlock::Text(text) => text.text,
-                    _ => "[what is no text is left out]".to_owned(),
+                    _ => "[content that is not text was left out]".to_owned(),
                 };
                 left = left
                     .checked_sub(text.len() + 64)

@@ -179,7 +179,7 @@ impl ServerRequestHandler {
                 ..
             } if capabilities.forms => {
                 let schema = serde_json::to_value(requested_schema);
-                let schema = schema.map_err(|_| refused("the form is no schema"))?;
+                let schema = schema.map_err(|_| refused("the form is not a schema"))?;
                 let form = elicitation::check_form(&schema)
                     .map_err(|rejection| refused(rejection.reason()))?;
                 (message, ElicitationKind::Form(form))

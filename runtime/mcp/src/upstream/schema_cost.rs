@@ -31,7 +31,7 @@ const REVISIONS: &[&str] = &[
 #[non_exhaustive]
 pub enum SchemaFault {
     /// The value is not a JSON Schema.
-    #[error("it is no JSON Schema")]
+    #[error("it is not a JSON Schema")]
     Invalid,
     /// The schema is too large or too deep.
     #[error("it is too large or nests too deeply")]
@@ -41,14 +41,14 @@ pub enum SchemaFault {
     Remote,
     /// The schema uses anchors, inner identifiers, `unevaluated…` or an unsupported version.
     #[error(
-        "it uses what is not supported: anchors, inner identifiers, `unevaluated…` or a revision before draft 7"
+        "it uses unsupported features: anchors, inner identifiers, `unevaluated…` or a revision before draft 7"
     )]
     Unsupported,
     /// The patterns are too large, too many, or not supported in linear time.
     #[error("its patterns are too large, too many, or use what takes more than linear time")]
     Pattern,
     /// Validation could take too long.
-    #[error("holding a value to it could take too long")]
+    #[error("validating a value could take too long")]
     Costly,
 }
 

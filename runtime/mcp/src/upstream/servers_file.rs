@@ -18,7 +18,7 @@ const MAX_NAME_BYTES: usize = 128;
 #[non_exhaustive]
 pub enum ServersError {
     /// The file is not valid JSON, or not an object.
-    #[error("the file of the servers cannot be read: line {line}, column {column}")]
+    #[error("cannot read the servers file: line {line}, column {column}")]
     Json {
         /// The line, from 1.
         line: usize,
@@ -26,10 +26,10 @@ pub enum ServersError {
         column: usize,
     },
     /// An object has a duplicate key.
-    #[error("the file of the servers has the duplicate key `{0}`")]
+    #[error("the servers file has the duplicate key `{0}`")]
     DuplicateKey(String),
     /// The file is too long.
-    #[error("the file of the servers is too long; it may have {MAX_FILE_BYTES} bytes")]
+    #[error("the servers file is too long; it may have {MAX_FILE_BYTES} bytes")]
     TooLong,
     /// A field has the wrong type.
     #[error("{field} has the wrong type; expected {expected}")]
@@ -57,7 +57,7 @@ pub enum ServersError {
     },
     /// A placeholder is not supported or has no value.
     #[error(
-        "{field} holds a placeholder that is not supported here; supported are `${{env:NAME}}`, `${{NAME}}`, \
+        "{field} contains a placeholder that is not supported here; supported are `${{env:NAME}}`, `${{NAME}}`, \
          `${{NAME:-default}}`, `${{input:ID}}`, `${{workspaceFolder}}` and `${{userHome}}`"
     )]
     Placeholder {
@@ -649,7 +649,7 @@ mod tests {
             &SpecError::Name("a__b".to_owned()).to_string(),
         );
         let error = file(r#"{"servers": {"a": {"command": "s3cr3t", "#).unwrap_err();
-        let expected = "the file of the servers cannot be read: line 1, column 19";
+        let expected = "cannot read the servers file: line 1, column 19";
         assert_eq!(error.to_string(), expected);
         refused(
             r#"{"servers": {"a": {"command": "x"}}, "mcpServers": {"a": {"command": "x"}}}"#,

@@ -126,7 +126,7 @@ pub enum SpecError {
     Certificate(String),
     /// The redirect URI is insecure.
     #[error(
-        "browsers cannot be led back to `{0}`; it must be on this machine or begin with `https://`"
+        "invalid redirect URI `{0}`: it must be on this machine or begin with `https://`"
     )]
     RedirectUri(String),
     /// A client secret has no configured issuer.

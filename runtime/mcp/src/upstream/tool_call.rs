@@ -233,7 +233,7 @@ impl ToolCall {
                 _ => return Err(fault("the server's answer is none to a call")),
             }
         }
-        Err(fault("the server asks on and on"))
+        Err(fault("the server exceeded the limit of input rounds"))
     }
 
     async fn send(
@@ -328,7 +328,7 @@ impl ToolCall {
                 (Ok(()), InputRequest::ListRoots(_)) => handler
                     .roots(std::slice::from_ref(active))
                     .map(serde_json::to_value),
-                _ => return Err(fault("the server asks for what nobody knows")),
+                _ => return Err(fault("the server sent an unsupported input request")),
             };
             let refused = |error: rmcp::ErrorData| {
                 let message = format!(

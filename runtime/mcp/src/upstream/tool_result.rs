@@ -151,7 +151,7 @@ fn text(text: &str) -> Content {
 fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
     let data = |data: &str| {
         let bytes = STANDARD.decode(data);
-        bytes.map_err(|_| fault("holds data that is no base64"))
+        bytes.map_err(|_| fault("contains data that is not base64"))
     };
     let known =
         |types: &[&'static str], mime: &str| types.iter().find(|known| **known == mime).copied();

@@ -38,7 +38,7 @@ pub(super) fn read(mut tool: Value) -> Option<Tool> {
 /// thread.
 pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> ListedTools {
     let preface = format!(
-        "A tool of {}, in words that nobody checked: ",
+        "A tool of {}, with an unverified description: ",
         display_name(instance)
     );
     let provider = ToolProvider {
@@ -161,7 +161,7 @@ impl AppToolCall {
         })?;
         let result = serde_json::from_value::<CallToolResult>(answer.into());
         let result = result.map_err(|_| {
-            let message = format!("what the app `{}` answers is no result", instance.name);
+            let message = format!("the response of the app `{}` is not a result", instance.name);
             CallError::new(Code::ServerFault, message)
         })?;
         if result.is_error == Some(true) {

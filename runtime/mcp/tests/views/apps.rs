@@ -54,7 +54,7 @@ async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
     assert!(
         get.spec
             .description
-            .starts_with("A tool of the app `app_files` (board 2), in words that nobody checked:")
+            .starts_with("A tool of the app `app_files` (board 2), with an unverified description:")
     );
     assert_eq!(get.input_schema, json!({"type": "object"}));
 

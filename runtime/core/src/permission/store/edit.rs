@@ -20,19 +20,19 @@ use crate::scope::{Coverage, Scope};
 #[non_exhaustive]
 pub enum GrantEditError {
     /// One of the grants does not exist.
-    #[error("there is no grant {0}")]
+    #[error("unknown grant {0}")]
     NoGrant(GrantId),
     /// The change would widen the grant; that requires another grant.
-    #[error("grant {0} can only be narrowed; for more, give another")]
+    #[error("grant {0} can only be narrowed: add another one to allow more")]
     Wider(GrantId),
     /// Stored grants have neither a count nor a time limit, and are held by agents.
-    #[error("a store keeps only what an agent was granted for good")]
+    #[error("only permanent grants of agents can be stored")]
     NotForGood,
     /// The agent path is invalid.
-    #[error("`{}` is no path of an agent, such as main/tests", crate::escape(.0))]
+    #[error("`{}` is not an agent path such as main/tests", crate::escape(.0))]
     NoAgent(Arc<str>),
     /// The store would hold too many grants.
-    #[error("a store holds at most {MOST_GRANTS} grants; take some back")]
+    #[error("a store holds at most {MOST_GRANTS} grants: revoke some")]
     TooMany,
     /// The file cannot be written. It may have the old or the new content.
     #[error("it cannot be written")]

@@ -60,10 +60,10 @@ pub enum GrantDamage {
     #[error("its content does not match its checksum")]
     Changed,
     /// The number of grants differs from the first line, or is too large.
-    #[error("it does not hold the number of grants that its first line states")]
+    #[error("it does not contain the number of grants that its first line states")]
     Count,
     /// A line is not a grant.
-    #[error("line {line} is no grant")]
+    #[error("line {line} is not a grant")]
     Grant {
         /// The line number, from 1.
         line: usize,
@@ -71,7 +71,7 @@ pub enum GrantDamage {
         source: serde_json::Error,
     },
     /// An id is used twice, or is invalid.
-    #[error("the number of grant {0} cannot be")]
+    #[error("invalid grant number {0}")]
     Number(GrantId),
 }
 
@@ -305,7 +305,7 @@ mod tests {
     fn valid_hash_does_not_accept_invalid_content() {
         assert!(decode(&sealed(2, r#""next":2,"grants":1"#, LINE)).is_ok());
         let one = r#""next":2,"grants":1"#;
-        let no_grant = "line 2 is no grant";
+        let no_grant = "line 2 is not a grant";
         for body in [
             LINE.replace("write:file:/r", "write:file:r"),
             LINE.replace(",\"reach\":\"exact\"", ""),
@@ -318,7 +318,7 @@ mod tests {
         ] {
             assert_eq!(damage(one, &body), no_grant, "{body}");
         }
-        let count = "it does not hold the number of grants that its first line states";
+        let count = "it does not contain the number of grants that its first line states";
         assert_eq!(damage(r#""next":2,"grants":2"#, LINE), count);
         assert_eq!(damage(r#""next":2,"grants":0"#, LINE), count);
         let number = "the number of grant g1 cannot be";
@@ -346,7 +346,7 @@ mod tests {
             decode(&older),
             Err(GrantStoreError::Version { version: 1, .. })
         ));
-        assert_eq!(damage(r#""next":2,"grants":1"#, line), "line 2 is no grant");
+        assert_eq!(damage(r#""next":2,"grants":1"#, line), "line 2 is not a grant");
     }
 
     #[test]
@@ -391,7 +391,7 @@ mod tests {
         let rest = format!(r#""next":{},"grants":{}"#, most + 2, most + 1);
         assert_eq!(
             damage(&rest, &body.collect::<String>()),
-            "it does not hold the number of grants that its first line states"
+            "it does not contain the number of grants that its first line states"
         );
     }
 }

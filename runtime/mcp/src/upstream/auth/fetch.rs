@@ -18,7 +18,7 @@ const MAX_REQUESTS: u32 = 32;
 
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
-    #[error("the address is none that this server may lead to")]
+    #[error("the server may not use this address")]
     AddressNotAllowed,
     #[error("the answer is too long")]
     TooLarge,
