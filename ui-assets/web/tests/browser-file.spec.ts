@@ -84,7 +84,7 @@ test("reports whether a file changed on disk", async ({ page, site }) => {
   const tree: Record<string, Told> = { "/repo/a.txt": { text: lines(5000) } };
   const { frame } = await host(page, site, given(tree));
   await frame.getByRole("treeitem", { name: "a.txt" }).click();
-  await frame.getByRole("button", { name: "Look whether it changed" }).click();
+  await frame.getByRole("button", { name: "Check for changes" }).click();
   await expect(frame.getByRole("status")).toContainText("Unchanged at");
   tree["/repo/a.txt"] = { text: `first\n${lines(5000)}` };
   await frame.getByRole("listbox").focus();

@@ -44,7 +44,7 @@ test("everything can be done by keyboard", async ({ page, site }) => {
   await page.keyboard.press("Home");
   await expect(width).toHaveAttribute("aria-valuenow", "180");
   await page.keyboard.press("Tab");
-  await expect(frame.getByRole("button", { name: "Look whether it changed" })).toBeFocused();
+  await expect(frame.getByRole("button", { name: "Check for changes" })).toBeFocused();
   await page.keyboard.press("Tab");
   await expect(frame.getByRole("listbox")).toBeFocused();
   await page.keyboard.press("ArrowDown");

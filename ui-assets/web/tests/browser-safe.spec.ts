@@ -36,6 +36,6 @@ test("hostile file names run no script and are escaped", async ({ page, site }) 
 test("a file with an escaped name is listed but cannot be opened", async ({ page, site }) => {
   const { frame, calls } = await host(page, site, given({ "/repo/a\\u{a}b": { text: "x", raw: "YQpi" }, "/repo/b": { text: "x" } }));
   await frame.getByRole("treeitem").first().click();
-  await expect(frame.getByRole("status")).toContainText("No tool can open it by this name");
+  await expect(frame.getByRole("status")).toContainText("No tool can open a file with this name");
   expect(calls.some((call) => call.name === "read_file")).toBe(false);
 });

@@ -29,7 +29,7 @@ test("a denied file shows the missing scopes", async ({ page, site }) => {
   const asked = refused("SCOPE_REQUIRED", "a person must allow this", { _meta: { requested_scopes: ["read:file:/repo/secret.key"] } });
   const { frame } = await host(page, site, given({ ...TREE, "/repo/secret.key": { answer: asked } }));
   await frame.getByRole("treeitem", { name: "secret.key" }).click();
-  await expect(frame.getByText("Not here, or not open to you")).toBeVisible();
+  await expect(frame.getByText("Not found, or not allowed")).toBeVisible();
   await expect(frame.getByText("read:file:/repo/secret.key")).toBeVisible();
 });
 
@@ -39,7 +39,7 @@ test("the rights of another worker can be selected", async ({ page, site }) => {
   const { frame } = await host(page, site, given(TREE, { authority }));
   const badge = frame.getByRole("treeitem", { name: "README.md" }).locator(".right");
   await expect(badge).toHaveText("rw");
-  await frame.getByLabel("Show what this worker may do").selectOption("main/tests");
+  await frame.getByLabel("Show permissions of this worker").selectOption("main/tests");
   await expect(badge).toHaveText("r");
 });
 

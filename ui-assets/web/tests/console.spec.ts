@@ -56,7 +56,7 @@ test("a call cannot be allowed before its preview is loaded", async ({ page, sit
   let there: (value: unknown) => void = () => undefined;
   host.answers.set(`review/${run}-1`, new Promise((resolve) => (there = resolve)));
   await host.open(page, site);
-  await expect(page.getByText("Finding out what it would do…")).toBeVisible();
+  await expect(page.getByText("Loading preview…")).toBeVisible();
   await expect(yes(page)).toBeDisabled();
   there(changes());
   await expect(page.getByText("two 40")).toBeVisible();
@@ -86,7 +86,7 @@ test("hunks can be excluded, but not all of them", async ({ page, site }) => {
   await expect(yes(page)).toBeDisabled();
   await page.getByLabel("From line 1", { exact: true }).check();
   await press(page, yes(page));
-  await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
+  await expect(page.getByText("No pending requests")).toBeVisible();
   expect(host.to("answer")).toMatchObject([{ answer: { allow: { left_out: [{ path: "/a/b/c.txt", hunks: [1] }] } } }]);
 });
 
@@ -107,7 +107,7 @@ test("a question answered elsewhere stays visible until dismissed", async ({ pag
   host.state.questions = [question(2)];
   host.changed();
   await expect(page.getByText("Answered elsewhere: allowed write:file:/a/b/c.txt")).toBeVisible();
-  await page.getByRole("button", { name: "Go on" }).click();
+  await page.getByRole("button", { name: "Next" }).click();
   await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
 });
 
@@ -122,7 +122,7 @@ test("a rejected answer shows its error and can be repeated", async ({ page, sit
   await expect(page.getByText("the answer covers more than may be granted")).toBeVisible();
   host.answers.delete("answer");
   await press(page, yes(page));
-  await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
+  await expect(page.getByText("No pending requests")).toBeVisible();
 });
 
 test("similar questions can be answered together", async ({ page, site }) => {
@@ -132,7 +132,7 @@ test("similar questions can be answered together", async ({ page, site }) => {
   const questions = [1, 2, 3].map((n) => `${run}-${n}`);
   host.state.batches = [{ session: "main", verb: "write", resource: "file", folder: "/a/b", questions } as never];
   await host.open(page, site);
-  await press(page, page.getByRole("button", { name: "Look at 3 of a kind together" }));
+  await press(page, page.getByRole("button", { name: "Review 3 similar requests" }));
   await expect(page.getByRole("heading", { name: "3 questions to write files beneath /a/b" })).toBeVisible();
   await expect(page.getByRole("button", { name: "Allow 0 ticked, once" })).toBeDisabled();
   await page.getByLabel(/c1\.txt/).check();
@@ -262,13 +262,13 @@ test("grants can be revoked together, narrowed and filtered", async ({ page, sit
   await press(page, page.getByRole("button", { name: "Revoke 2 chosen" }));
   await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${run}-1`, `${run}-2`] }]);
   await page.locator("summary", { hasText: "Narrow" }).first().click();
-  await page.getByLabel("What is left").first().fill("write:file:/a/b/x");
+  await page.getByLabel("Remaining").first().fill("write:file:/a/b/x");
   await page.getByLabel("Uses left").first().fill("2");
   await page.getByLabel("Not its sub-agents").first().check();
-  await page.getByRole("button", { name: "Leave only this" }).first().click();
+  await page.getByRole("button", { name: "Narrow to this" }).first().click();
   await expect.poll(() => host.to("narrow")).toEqual([{ grant: `${run}-1`, pattern: "write:file:/a/b/x", uses: 2, holder_only: true }]);
   host.answers.set("narrow", new Error("a grant can only be narrowed"));
-  await page.getByRole("button", { name: "Leave only this" }).first().click();
+  await page.getByRole("button", { name: "Narrow to this" }).first().click();
   await expect(page.getByRole("alert")).toHaveText("a grant can only be narrowed");
   await page.getByLabel("Whose").selectOption("server hub");
   await expect(page.getByRole("button", { name: "Revoke" })).toHaveCount(1);
@@ -282,7 +282,7 @@ test("a template is applied only as previewed", async ({ page, site }) => {
   host.answers.set("template-rules", { rules: ["read:file:/a", "write:file:/a/reviews"] });
   await host.open(page, site);
   await tab(page, "Permissions").click();
-  await page.getByText("Allow something without being asked").click();
+  await page.getByText("Allow without asking").click();
   await page.getByRole("combobox", { name: "What" }).selectOption("reviewer");
   await page.getByLabel("Agent, by its path").fill("main/tests");
   await page.getByRole("button", { name: "Show the rules" }).click();
@@ -334,7 +334,7 @@ test("the history can be filtered, paged and exported", async ({ page, site }) =
   await expect(page.getByText("✓ The record is whole: 12 records")).toBeVisible();
   await expect(page.getByText("150 entries. Questions: 3 granted, 1 denied")).toBeVisible();
   for (const words of ["write:file:/a/x", "write:file:/never", "not now", "mail.read", "mail https://a.example send"]) await expect(page.getByText(words)).toBeVisible();
-  const unknown = "The effect began, and no end of it is recorded.";
+  const unknown = "The effect began, but its end is not recorded.";
   await expect(page.getByRole("row").filter({ hasText: "/a/t" })).toContainText(unknown);
   await expect(page.getByRole("row").filter({ hasText: "/a/u" })).toContainText("DEADLINE");
   await expect(page.getByText(unknown)).toHaveCount(1);
@@ -478,7 +478,7 @@ test("third-party calls and calls without a preview are not batched", async ({ p
   const questions = [1, 2, 3, 4].map((n) => `${run}-${n}`);
   host.state.batches = [{ session: "main", verb: "write", resource: "file", questions } as never];
   await host.open(page, site);
-  await press(page, page.getByRole("button", { name: "Look at 2 of a kind together" }));
+  await press(page, page.getByRole("button", { name: "Review 2 similar requests" }));
   await expect(page.getByLabel(/c4\.txt/)).toBeEnabled();
   await expect(page.getByRole("checkbox")).toHaveCount(2);
 });
@@ -567,7 +567,7 @@ test("broad and permanent rules need confirmation", async ({ page, site }) => {
   const host = new FakeHost();
   await host.open(page, site);
   await tab(page, "Permissions").click();
-  await page.getByText("Allow something without being asked").click();
+  await page.getByText("Allow without asking").click();
   await page.getByLabel("Agent, by its path").fill("main/tests");
   const give = page.getByRole("button", { name: "Allow exactly this" });
   const tick = page.getByLabel(/I understand this grants/);
@@ -585,7 +585,7 @@ test("broad and permanent rules need confirmation", async ({ page, site }) => {
   }
   await tick.check();
   await press(page, give);
-  await expect(page.getByText("Given.")).toBeVisible();
+  await expect(page.getByText("Rule added.")).toBeVisible();
   expect(host.to("grant")).toEqual([{ run, pattern: "write:file:/a/docs", holder: { agent: "main/tests" }, lifetime: "agent" }]);
 });
 
@@ -598,7 +598,7 @@ test("a template is applied to the previewed host with the previewed values", as
   host.answers.set("template-rules", { rules: ["read:file:/other"] });
   await host.open(page, site);
   await tab(page, "Permissions").click();
-  await page.getByText("Allow something without being asked").click();
+  await page.getByText("Allow without asking").click();
   await page.getByLabel("Where").selectOption(other.run);
   await page.getByRole("combobox", { name: "What" }).selectOption("auditor");
   await expect(page.getByLabel("Directories")).toHaveValue("/other");
@@ -642,12 +642,12 @@ test("an outdated history response is ignored", async ({ page, site }) => {
 test("the secret is removed from the browser history", async ({ page, site }) => {
   const host = new FakeHost();
   await host.open(page, site);
-  await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
+  await expect(page.getByText("No pending requests")).toBeVisible();
   expect(page.url()).not.toContain("secret");
   site.put("/elsewhere", "<title>Elsewhere</title>");
   await page.goto(`${site.origin}/elsewhere`);
   await page.goBack();
-  await expect(page.getByText("Nothing waits for an answer")).toBeVisible();
+  await expect(page.getByText("No pending requests")).toBeVisible();
   expect(page.url()).toBe(`${site.origin}/`);
   // A secret pasted into the address of an open page is used, too.
   await page.goto(`${site.origin}/#another`);
@@ -683,7 +683,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       await fits();
       await tab(page, "Permissions").click();
       await page.locator("summary", { hasText: "Rules" }).click();
-      await page.getByText("Allow something without being asked").click();
+      await page.getByText("Allow without asking").click();
       await fits();
       await tab(page, "History").click();
       await expect(page.getByRole("table")).toBeVisible();

@@ -91,7 +91,7 @@ test("the delay restarts when the preview is loaded", async ({ page, site }) => 
   await asked(page, site, question(1), false);
   await calm(page);
   await expect(yes(page)).toBeDisabled();
-  await expect(page.getByText("Finding out what it would do…")).toBeVisible();
+  await expect(page.getByText("Loading preview…")).toBeVisible();
   await set(page, { settled: true });
   await yes(page).click();
   expect(await told(page)).toEqual([]);
@@ -278,8 +278,8 @@ test("a final status is shown and does not change", async ({ page, site }) => {
   for (const [status, words] of [
     ["granted", "Answered elsewhere: allowed"],
     ["denied", "Answered elsewhere: denied"],
-    ["expired", "Nobody answered in time, so it was not allowed."],
-    ["cancelled", "The call is gone; nothing is left to answer."],
+    ["expired", "Not allowed: no answer in time."],
+    ["cancelled", "The call has ended; there is nothing to answer."],
   ] as const) {
     await asked(page, site, question(1));
     await set(page, { block: question(1, {}, { status }) });

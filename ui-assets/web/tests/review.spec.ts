@@ -170,7 +170,7 @@ test("a failed load of lines can be retried", async ({ page, site }) => {
   await expect(rows(frame).first()).toBeVisible();
   await frame.evaluate(() => scrollTo(0, document.documentElement.scrollHeight / 2));
   const alert = frame.getByRole("alert");
-  await expect(alert).toContainText("More lines could not be had");
+  await expect(alert).toContainText("Cannot load more lines");
   there = true;
   // Scrolling may trigger a retry that hides the alert briefly; the press must count regardless.
   await alert.getByRole("button", { name: "Try again" }).dispatchEvent("click");

@@ -9,7 +9,7 @@ import { prompt } from "./view.ts";
 import type { Shown } from "./view.ts";
 
 /** Shown after a press within the delay. */
-const EARLY = "That did not count, because this request changed a moment ago. Press again.";
+const EARLY = "Not accepted: the request has just changed. Press again.";
 
 /**
  * Asks a person for permission. `block` takes a message block from the chat. If its `bailiwick.preview` is set, the
@@ -169,14 +169,14 @@ export class PermissionPrompt extends HTMLElement {
     this.toggleAttribute("data-early", this.#isEarly());
     say(shown.effect, visible(own ? `Covers: ${own.rungs[choice.rung]?.covers ?? "exactly this"}.` : ""));
     say(shown.clock, open && own ? `Ends in ${time}` : "");
-    const late = "Nobody answered in time, so it was not allowed.";
+    const late = "Not allowed: no answer in time.";
     const by = this.#said === status ? "" : "Answered elsewhere: ";
     const words = {
       pending: this.#said ? "Sending…" : time ? this.#why : late,
       granted: `${by}allowed ${block.extra.grantedPermissions?.join(", ") ?? ""}`,
       denied: `${by}denied`,
       expired: late,
-      cancelled: "The call is gone; nothing is left to answer.",
+      cancelled: "The call has ended; there is nothing to answer.",
     }[status];
     say(shown.status, oneLine(words));
     shown.status.hidden = !words;

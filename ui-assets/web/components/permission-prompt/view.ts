@@ -89,7 +89,7 @@ export function prompt(
   const path = [...(own?.agent ?? []), call.name].map((name) => oneLine(name)).join(" › ");
   const parts = {
     controls,
-    preview: el("div.preview", own?.preview && "Finding out what it would do…"),
+    preview: el("div.preview", own?.preview && "Loading preview…"),
     effect: el("p.quiet", { role: "status" }),
     sure: tick("I understand this grants broad or permanent access.", "sure", true, false),
     status: el("p.notice", { role: "status" }),
@@ -117,7 +117,7 @@ export function prompt(
       "details",
       el("summary", "Deny with a note, or for longer"),
       note,
-      own && tick("For the rest of the session: do not ask me this again", "rest", true, false),
+      own && tick("For the rest of the session, do not ask again", "rest", true, false),
     ),
     parts.status,
     line(parts.no, parts.yes),

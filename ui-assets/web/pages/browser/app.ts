@@ -60,8 +60,8 @@ function toolbar(): HTMLElement {
     () => changes() && toggle(),
     () =>
       workers().length > 1 &&
-      h("label", h("span.quiet", "As "), choice("Show what this worker may do", workers(), worker, lookAs)),
-    signed("again", "List again", () => void reload()),
+      h("label", h("span.quiet", "As "), choice("Show permissions of this worker", workers(), worker, lookAs)),
+    signed("again", "Refresh list", () => void reload()),
   );
 }
 

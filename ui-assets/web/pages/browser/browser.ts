@@ -128,7 +128,7 @@ export async function open(at: Entry): Promise<void> {
   const change = mode() === "changed" ? changes()?.get(at.path) : undefined;
   if (change) return openDiff(change);
   if (at.folder) return setOpen(at, !at.folder.open);
-  if (at.odd) return said("No tool can open it by this name");
+  if (at.odd) return said("No tool can open a file with this name");
   if (at.kind === "link") {
     const led = await stat(at.path).catch(() => undefined);
     if (led?.kind === "directory") return void (await reveal(led.path));
@@ -185,5 +185,5 @@ export function openDiff({ path, diff = "" }: Change): Promise<void> {
 export async function reload(): Promise<void> {
   lookAs(worker());
   await Promise.all([enter(root().path), look()]);
-  said("Listed again");
+  said("List refreshed");
 }

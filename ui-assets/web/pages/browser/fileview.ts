@@ -29,7 +29,7 @@ function content(shown: Doc): HTMLElement {
     const locked = isLocked(failure);
     return state(
       locked ? "lock" : "file",
-      locked ? "Not here, or not open to you" : "It could not be read",
+      locked ? "Not found, or not allowed" : "It could not be read",
       quiet(oneLine(explained(failure), 600)),
       ...scopesOf(failure).map((scope) => h("p", "Needs ", h("code", visible(scope)))),
       button("Try again", () => void openDoc(path)),
@@ -67,7 +67,7 @@ function facts(shown: Doc): readonly HTMLElement[] {
 
 async function look(): Promise<void> {
   try {
-    said((await check()) ? `Unchanged at ${new Date().toLocaleTimeString()}` : "It had changed on disk; this is how it is now");
+    said((await check()) ? `Unchanged at ${new Date().toLocaleTimeString()}` : "It changed on disk; this is the current version");
   } catch (why) {
     said(oneLine(explained(why)));
   }
@@ -83,7 +83,7 @@ export function fileView(): HTMLElement {
       change?.review &&
         context()["dev.bailiwick/open-resource"] === true &&
         button("Review", () => notify("dev.bailiwick/notifications/open-resource", { uri: change.review })),
-      signed("again", "Look whether it changed", () => void look()),
+      signed("again", "Check for changes", () => void look()),
     ];
   }
   function parts(open: Doc): readonly HTMLElement[] {
@@ -104,6 +104,6 @@ export function fileView(): HTMLElement {
   }
   return h("section.main", { "aria-label": "File", tabindex: -1 }, () => {
     const open = doc();
-    return open ? parts(open) : state("file", "Choose a file to see what it holds");
+    return open ? parts(open) : state("file", "Choose a file to show its content");
   });
 }

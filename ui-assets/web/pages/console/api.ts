@@ -155,7 +155,7 @@ const authorization = `Bearer ${sessionStorage.getItem("secret") ?? ""}`;
 export async function fetched(path: string, body?: unknown): Promise<Response> {
   const headers = { authorization, "content-type": "application/json" };
   const response = await fetch(`/api/${path}`, { method: body ? "POST" : "GET", headers, body: JSON.stringify(body) ?? null });
-  if (response.status === 401) throw new Stranger("The host does not know this address any more. Open the one that it printed last.");
+  if (response.status === 401) throw new Stranger("This address is no longer valid. Open the address that the host printed last.");
   if (!response.ok) throw new Error(((await response.json()) as { message: string }).message);
   return response;
 }

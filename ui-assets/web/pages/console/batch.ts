@@ -71,7 +71,7 @@ export function together(
   const place = el(
     "div.card",
     el("h2", { tabindex: -1 }, `${items.length} questions to ${oneLine(verb)} ${oneLine(resource)}s${where}`),
-    el("p.quiet", "Each is answered by itself: what is ticked, exactly as asked, and once."),
+    el("p.quiet", "Each selected request is answered separately: exactly as asked, and once."),
     el("ul.plain", ...items.map(({ whole }) => whole)),
     wrong,
     line(no, yes, go("One by one", back)),

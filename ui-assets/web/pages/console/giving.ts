@@ -45,7 +45,7 @@ export function giving(): { place: HTMLElement; show(state: State): void; begin(
   const rules = el("div");
   const place = el(
     "details.card",
-    el("summary", "Allow something without being asked"),
+    el("summary", "Allow without asking"),
     line(el("label", "What ", template), own, roots, el("label", "Agent, by its path ", agent), el("label", "How long ", time), source),
     line(go("Show the rules", () => void look())),
     rules,
@@ -64,7 +64,7 @@ export function giving(): { place: HTMLElement; show(state: State): void; begin(
       const found = rule ? [rule] : (await host<{ rules: readonly string[] }>("template-rules", what)).rules;
       if (now !== turn) return;
       const give = button("Allow exactly this", () => {
-        host(rule ? "grant" : "grant-template", { ...what, holder: { agent: holder }, lifetime }).then(() => draw(rules, el("p", { role: "status" }, "Given.")), failed(rules));
+        host(rule ? "grant" : "grant-template", { ...what, holder: { agent: holder }, lifetime }).then(() => draw(rules, el("p", { role: "status" }, "Rule added.")), failed(rules));
       });
       give.disabled = lifetime === "agent" || isWide(found);
       draw(

@@ -6,7 +6,7 @@ import type { History, State } from "./api.ts";
 import { clock, code, draw, failed, go, line, name, offer, offerSources, select } from "./shown.ts";
 
 const DECISIONS = ["granted", "denied", "expired", "cancelled"] as const;
-const HEADS = ["When", "Agent", "Tool", "What became of it", "By", "What"];
+const HEADS = ["When", "Agent", "Tool", "Result", "By", "What"];
 const PAGE = 100;
 
 function row({ at, agent, tool, entry, grant, decision, by, origin, patterns, needs, pattern, scopes, server, issuer, tool_there, note, rule, cause, outcome, code: error, message, begun, grants, brought }: History["entries"][number]): HTMLElement {
@@ -19,7 +19,7 @@ function row({ at, agent, tool, entry, grant, decision, by, origin, patterns, ne
     oneLine(tool ?? ""),
     oneLine(entry + (grant ? ` g${grant}` : "") + (end ? `: ${end}` : "")),
     oneLine(origin && origin !== "model" ? `${by}, for ${origin}` : by),
-    el("span", ...what.map(code), " ", oneLine([server, issuer, tool_there, error, begun && !error && "The effect began, and no end of it is recorded.", message, note, rule, cause, used].filter(Boolean).join(" "))),
+    el("span", ...what.map(code), " ", oneLine([server, issuer, tool_there, error, begun && !error && "The effect began, but its end is not recorded.", message, note, rule, cause, used].filter(Boolean).join(" "))),
   ];
   return el("tr", ...cells.map((cell) => el("td", cell)));
 }
@@ -80,7 +80,7 @@ export function past(place: HTMLElement): (state: State) => void {
       unused.length && el("p", "Granted and never used: ", ...unused.slice(0, 20).map(({ pattern, grant }) => code(pattern ?? `g${grant}`))),
       entries.length
         ? el("div.wide", { tabindex: 0, role: "group", "aria-label": "Entries" }, el("table", el("thead", el("tr", ...HEADS.map((head) => el("th", head)))), el("tbody", ...entries.map(row))))
-        : el("p.empty", "Nothing is recorded that fits."),
+        : el("p.empty", "No matching entries."),
       line(skip && go("Newer", () => from(Math.max(0, skip - PAGE))), skip + PAGE < total && go("Older", () => from(skip + PAGE))),
     );
   };

@@ -40,7 +40,7 @@ export function questions(place: HTMLElement): (state: State) => void {
       into.settled = true;
     } catch (error) {
       const again = go("Try again", () => void preview(question, into));
-      into.view = el("div", trouble(error), el("p", "What it would do cannot be shown, so it cannot be allowed here. ", again));
+      into.view = el("div", trouble(error), el("p", "No preview is available, so it cannot be allowed here. ", again));
     }
   };
 
@@ -77,7 +77,7 @@ export function questions(place: HTMLElement): (state: State) => void {
   };
   const over = (): void => {
     if (!middle.querySelector("[data-key=over]")) {
-      const on = go("Go on", next);
+      const on = go("Next", next);
       on.dataset["key"] = "over";
       middle.append(on);
     }
@@ -121,7 +121,7 @@ export function questions(place: HTMLElement): (state: State) => void {
         later.add(id(current));
         next();
       }, { "data-key": "next" }),
-      kind && button(el("span", `Look at ${several?.length} of a kind together`), () => {
+      kind && button(el("span", `Review ${several?.length} similar requests`), () => {
         batch = together(kind, several ?? [], () => {
           batch = undefined;
           next();
@@ -158,7 +158,7 @@ export function questions(place: HTMLElement): (state: State) => void {
     if (shown) chips(shown, open);
     else {
       draw(above);
-      middle.replaceChildren(el("p.empty", "Nothing waits for an answer. Agents go on with what is allowed."));
+      middle.replaceChildren(el("p.empty", "No pending requests."));
     }
     say(ear, shown ? `${open.length + state.omitted.questions} waiting. ${oneLine(shown.bailiwick.intent)}` : "");
   };

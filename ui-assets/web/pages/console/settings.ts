@@ -69,11 +69,11 @@ export function settings(place: HTMLElement): (state: State) => void {
         "details",
         el("summary", "Narrow"),
         line(
-          el("input", { value: pattern, "aria-label": "What is left" }),
+          el("input", { value: pattern, "aria-label": "Remaining" }),
           number("Uses left "),
           number("Minutes left "),
           el("label", el("input", { type: "checkbox", disabled: !grant.descendants }), " Not its sub-agents"),
-          button("Leave only this", (pressed) => narrow(grant, pressed)),
+          button("Narrow to this", (pressed) => narrow(grant, pressed)),
         ),
       ),
     );
@@ -83,7 +83,7 @@ export function settings(place: HTMLElement): (state: State) => void {
     const of = shown.filter((grant) => !grant.verb || grant.verb === kind);
     const count = of.length;
     if (!count && sure === kind) sure = "";
-    const asks = sure === kind && `Take back ${count}?`;
+    const asks = sure === kind && `Revoke ${count}?`;
     const toggle = button(asks || (count ? "On" : "Off"), () => {
       if (asks) revoke(of.map((grant) => grant.grant));
       else if (!count) return rule.begin(kind);
@@ -109,7 +109,7 @@ export function settings(place: HTMLElement): (state: State) => void {
       ...Object.entries(VERBS).map((one) => verb(one, shown)),
       omitted.grants && el("p.notice", `${omitted.grants} more rules are not listed. Revoke some to see them.`),
       chosen.size && button(`Revoke ${chosen.size} chosen`, () => revoke(chosen)),
-      refusals.length && el("h2", "Refused for the rest of a session"),
+      refusals.length && el("h2", "Denied for the rest of a session"),
       el(
         "ul.plain",
         ...refusals.map(({ run, refusal, agent, refused }) =>

@@ -72,7 +72,7 @@ export function file(change: Change, load: (query: string) => Promise<unknown>, 
     } catch (error) {
       asking.delete(query);
       busy = false;
-      say(part(failed, "span"), `More lines could not be had: ${message(error)}`);
+      say(part(failed, "span"), `Cannot load more lines: ${message(error)}`);
       part(failed, "button").onclick = () => {
         table.focus();
         asking.delete(query);

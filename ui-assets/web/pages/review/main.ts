@@ -64,7 +64,7 @@ function left(tell = false): void {
   const count = parts.flatMap(({ hunks }) => hunks).length;
   const all = files.flatMap(({ change }) => change.hunks).length;
   by("left").hidden = !asked || count === 0;
-  say(by("left"), count === all ? "Nothing would be left of this call: refuse it instead." : `${count} of ${all} changes are left out.`);
+  say(by("left"), count === all ? "No changes are left: deny the call instead." : `${count} of ${all} changes are left out.`);
   if (tell) page.notify("dev.bailiwick/notifications/left-out", { left_out: parts });
 }
 

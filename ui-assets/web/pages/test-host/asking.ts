@@ -58,7 +58,7 @@ function permission(asked: Permission): Node {
           slot.focus();
           void look();
         };
-        prompt.view = view(notice(`What it would do cannot be shown: ${reason(error)}`, "bad"), button("Try again", again));
+        prompt.view = view(notice(`No preview: ${reason(error)}`, "bad"), button("Try again", again));
       }
     };
     slot.append(prompt);

@@ -21,7 +21,7 @@ const HINTS: Readonly<Record<string, string>> = {
   idempotentHint: "idempotent",
   openWorldHint: "reaches outside",
 };
-const NO_PREVIEW = "The tool does not say that it can be previewed; a server that knows no previews would make the call.";
+const NO_PREVIEW = "This tool has no preview; the server would run the call.";
 
 export const badges = ({ annotations, preview, ui, visibility, scopes }: Tool): Node =>
   h(

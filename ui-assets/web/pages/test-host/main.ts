@@ -23,7 +23,7 @@ function tools(): Node {
     const name = h("span.name", { title: oneLine(tool.name) }, said(tool.title, 80), lint);
     return h("li", button([name, badges(tool)], () => picked(tool), "pick-tool", { on: () => picked() === tool }));
   };
-  const none = h("li.quiet", all.length === 0 ? "The server has no tools." : "No tool fits.");
+  const none = h("li.quiet", all.length === 0 ? "The server has no tools." : "No matching tools.");
   return h(
     "div.split",
     h(

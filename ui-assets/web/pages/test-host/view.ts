@@ -67,7 +67,7 @@ export function view(uri: string, tool?: Tool, input?: unknown, came?: unknown):
   const given = h("input", { type: "text", class: "code", value: "{}", "aria-label": "Arguments of a tool of the view as JSON" });
   const use = async (name: string) => {
     const [input] = parsed(given.value);
-    if (!isMembers(input)) return say(`was not asked for ${name}`, "The arguments are no JSON object.");
+    if (!isMembers(input)) return say(`was not asked for ${name}`, "The arguments are not a JSON object.");
     try {
       say(`answers ${name}`, await made.sendCallTool({ name, arguments: input }));
     } catch (error) {

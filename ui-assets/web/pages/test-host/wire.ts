@@ -59,7 +59,7 @@ export function wire(): Node {
       await navigator.clipboard.writeText(lines.join(""));
       copied(`Copied ${lines.length} entries.`);
     } catch {
-      copied("The browser does not let this page copy.");
+      copied("The browser does not allow copying.");
     }
   };
   return h(
@@ -79,6 +79,6 @@ export function wire(): Node {
       live(copied),
     ),
     when(() => found().length > MOST_SHOWN, () => quiet(`The last ${MOST_SHOWN} are shown.`)),
-    h("ol.plain log", each(newest, line, h("li.quiet", "Nothing fits."))),
+    h("ol.plain log", each(newest, line, h("li.quiet", "No matches."))),
   );
 }

@@ -18,7 +18,7 @@ test("a person grants two uses and revokes the grant", async ({ page }) => {
   expect(page.url()).not.toContain("#");
   const press = page.getByRole("button", { name: "Allow this for 2 uses" });
   // Presses are ignored until the prompt has been unchanged for long enough.
-  const over = page.getByText("Nothing waits for an answer");
+  const over = page.getByText("No pending requests");
   const answered = async (): Promise<boolean> => {
     if (await press.isVisible()) await press.click({ timeout: 1000 }).catch(() => undefined);
     return over.isVisible();

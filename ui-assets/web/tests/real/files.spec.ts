@@ -65,7 +65,7 @@ test("a real directory shows the rights of the session", async ({ page, site, ro
   await expect(frame.locator(".foot")).not.toHaveText("7 shown");
   const denied = await call("open-path", { path: `${root}/.env` });
   expect(denied["isError"]).toBe(true);
-  await expect(frame.getByText("Not here, or not open to you")).toBeVisible();
+  await expect(frame.getByText("Not found, or not allowed")).toBeVisible();
   await frame.getByRole("searchbox").fill("LIB");
   await frame.getByRole("searchbox").press("Enter");
   await expect(frame.getByRole("status")).toHaveText("1 found");
@@ -81,7 +81,7 @@ test("shows the agent's changes without changing files", async ({ page, site, ro
   await frame.getByRole("button", { name: "Show the file" }).click();
   await expect(frame.locator("#line-2")).toContainText("fn three() {}");
   await writeFile(join(root, "src/lib.rs"), "gone\n");
-  await frame.getByRole("button", { name: "Look whether it changed" }).click();
+  await frame.getByRole("button", { name: "Check for changes" }).click();
   await expect(frame.locator("#line-1")).toContainText("gone");
   await expect(frame.getByRole("status")).toContainText("It had changed on disk");
 });
