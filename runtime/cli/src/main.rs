@@ -84,11 +84,13 @@ fn check(command: cli::CheckCommand) -> ExitCode {
         Err(error) => return fail(&error, USAGE_ERROR),
     };
     let report = runtime.block_on(async {
-        let mut terminated = signal(SignalKind::terminate())?;
+        // Both are registered before the server starts, so that no signal is lost.
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
         let interrupted = async {
             tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminated.recv() => {}
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
             }
         };
         let (target, connection) = (command.target, command.connection);
