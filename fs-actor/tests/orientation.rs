@@ -192,7 +192,12 @@ async fn optional_roots_that_cannot_be_opened_are_left_out_and_named() {
 
     for refused in [config(false, &all), config(true, &[&missing, &file])] {
         let refused = build(refused).await.unwrap_err();
-        assert_eq!(refused.to_string(), "/roots/0/path is refused");
+        let text = refused.to_string();
+        assert!(
+            text.starts_with("invalid /roots/0/path: cannot open the root"),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), refused.faults().len());
     }
     assert!(build(config(false, &[&good])).await.is_ok());
 }

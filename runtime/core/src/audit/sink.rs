@@ -665,10 +665,7 @@ mod tests {
         assert_eq!(due(&sink), (true, false));
         let mut gone = JsonLines::create(dir.path().join("gone.jsonl")).unwrap();
         dir.close().unwrap();
-        assert!(
-            gone.sync().is_err(),
-            "the file has no folder"
-        );
+        assert!(gone.sync().is_err(), "the file has no folder");
         assert_eq!(due(&gone), (false, true));
     }
 

@@ -51,7 +51,10 @@ impl RequestOptions {
         let own = meta.iter().filter_map(|(key, _)| key.strip_prefix(PREFIX));
         for key in own {
             if !KEYS.contains(&key) {
-                return Err(invalid(&bailiwick::escape(key), "is not a key of this server"));
+                return Err(invalid(
+                    &bailiwick::escape(key),
+                    "is not a key of this server",
+                ));
             }
         }
         let mut options = Self::default();

@@ -414,7 +414,8 @@ pub(super) fn request_error(server: &Server, error: &ServiceError) -> CallError 
 }
 
 fn unusable() -> CallError {
-    let message = "the response of the server cannot be used: it is too large, invalid, or a question";
+    let message =
+        "the response of the server cannot be used: it is too large, invalid, or a question";
     CallError::new(Code::ServerFault, message)
 }
 

@@ -125,9 +125,7 @@ pub enum SpecError {
     #[error("a certificate for the server `{0}` cannot be read; it must be PEM")]
     Certificate(String),
     /// The redirect URI is insecure.
-    #[error(
-        "invalid redirect URI `{0}`: it must be on this machine or begin with `https://`"
-    )]
+    #[error("invalid redirect URI `{0}`: it must be on this machine or begin with `https://`")]
     RedirectUri(String),
     /// A client secret has no configured issuer.
     #[error(

@@ -161,7 +161,10 @@ impl AppToolCall {
         })?;
         let result = serde_json::from_value::<CallToolResult>(answer.into());
         let result = result.map_err(|_| {
-            let message = format!("the response of the app `{}` is not a result", instance.name);
+            let message = format!(
+                "the response of the app `{}` is not a result",
+                instance.name
+            );
             CallError::new(Code::ServerFault, message)
         })?;
         if result.is_error == Some(true) {

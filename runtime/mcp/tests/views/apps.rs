@@ -52,9 +52,9 @@ async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
         .find(|tool| tool.spec.name == "app_files__get-view")
         .unwrap();
     assert!(
-        get.spec
-            .description
-            .starts_with("A tool of the app `app_files` (board 2), with an unverified description:")
+        get.spec.description.starts_with(
+            "A tool of the app `app_files` (board 2), with an unverified description:"
+        )
     );
     assert_eq!(get.input_schema, json!({"type": "object"}));
 

@@ -346,7 +346,10 @@ mod tests {
             decode(&older),
             Err(GrantStoreError::Version { version: 1, .. })
         ));
-        assert_eq!(damage(r#""next":2,"grants":1"#, line), "line 2 is not a grant");
+        assert_eq!(
+            damage(r#""next":2,"grants":1"#, line),
+            "line 2 is not a grant"
+        );
     }
 
     #[test]

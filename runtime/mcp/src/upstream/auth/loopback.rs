@@ -28,7 +28,8 @@ const NOT_FOUND_PAGE: &str =
 /// A loopback listener for OAuth redirects, for hosts without a redirect URI of their own.
 ///
 /// ```no_run
-/// # use bailiwick_mcp::upstream::{BoxFuture, LoopbackRedirect, OAuth, ServerRequests, SignIn, SignInAnswer, Upstreams};
+/// # use bailiwick::requests::{BoxFuture, ServerRequests, SignIn, SignInAnswer};
+/// # use bailiwick_mcp::upstream::{LoopbackRedirect, OAuth, Upstreams};
 /// # fn ask_and_open(_: &SignIn) -> bool { true }
 /// struct Host { redirect: LoopbackRedirect }
 ///
