@@ -154,6 +154,7 @@ impl File {
     /// the worker may not read and a link out of the roots; `NOT_REGULAR` for a directory, a FIFO and the like; and other
     /// codes for system errors.
     pub fn open(permit: &ReadPermit, path: &VirtualPath) -> Result<Self, Interrupt> {
+        permit.checkpoint()?;
         require_read(permit, path, Scope::file)?;
         let opened = resolve::file(permit, path)?;
         let path = permit.actual(path).clone();
@@ -185,8 +186,12 @@ impl File {
     /// Reads the whole file.
     ///
     /// # Errors
-    /// `TOO_LARGE` if it has more than `max_bytes`; `CANCELLED` or `DEADLINE` if the call must stop.
+    /// `NOT_FOUND` if the call of `permit` may not read it; `TOO_LARGE` if it has more than `max_bytes`; `CANCELLED` or `DEADLINE` if the call must stop.
     pub fn read(&self, permit: &ReadPermit, max_bytes: u64) -> Result<Vec<u8>, CallError> {
+        let need = Scope::file(Verb::Read, self.path.clone());
+        if permit.judge_need(&need) != Verdict::Allow {
+            return Err(CallError::not_found(&self.path));
+        }
         tree::read_file(&self.opened.file, max_bytes, &self.path, permit).map_err(|error| {
             if error.code() != Code::TooLarge {
                 return error;
@@ -211,6 +216,7 @@ impl Directory {
     /// # Errors
     /// As [`File::open`]; `NOT_DIRECTORY` for anything else.
     pub fn open(permit: &ReadPermit, path: &VirtualPath) -> Result<Self, Interrupt> {
+        permit.checkpoint()?;
         require_read(permit, path, |verb, path| Scope::file(verb, path).beneath())?;
         let (dir, path) = walk::start(permit, path)?;
         Ok(Self { path, dir })
@@ -297,7 +303,11 @@ impl OldFile {
 
 /// Steps of a [`FileWriter`].
 #[derive(Debug)]
-pub struct PlannedWrite(ChangeSet);
+pub struct PlannedWrite {
+    change_set: ChangeSet,
+    /// What the call that applies it must be allowed to do.
+    need: Scope,
+}
 
 /// Creates and replaces files, atomically and at one durability. Mode, owner and attributes of a replaced file are kept.
 ///
@@ -331,7 +341,12 @@ impl FileWriter {
             Some(_) => Operation::Change,
             None => Operation::Create,
         };
-        require(permit, Scope::doing(operation, path.clone()), || {
+        let need = Scope::doing(operation, path.clone());
+        let undoing = match operation {
+            Operation::Create => Scope::doing(Operation::Delete, path.clone()),
+            _ => need.clone(),
+        };
+        require(permit, need.clone(), || {
             let message = format!("this worker may not write `{}`", escape(path.as_str()));
             CallError::new(Code::PermissionDenied, message)
         })?;
@@ -348,8 +363,14 @@ impl FileWriter {
             changes: plan.changes,
             reply: plan.reply,
             cost: plan.cost,
-            steps: PlannedWrite(plan.steps),
-            inverse: plan.inverse.map(PlannedWrite),
+            steps: PlannedWrite {
+                change_set: plan.steps,
+                need,
+            },
+            inverse: plan.inverse.map(|change_set| PlannedWrite {
+                change_set,
+                need: undoing,
+            }),
         })
     }
 
@@ -357,14 +378,18 @@ impl FileWriter {
     /// the file system may lower; `None` if there was nothing to change.
     ///
     /// # Errors
-    /// `STALE_PREVIEW` or `CONFLICT` if the file has changed; `CANCELLED` or `DEADLINE` if the call must stop; codes such
+    /// `PERMISSION_DENIED` if the call of `permit` may not make this change; `STALE_PREVIEW` or `CONFLICT` if the file has changed; `CANCELLED` or `DEADLINE` if the call must stop; codes such
     /// as `IO` for system errors. The file then has its old content.
     pub fn apply(
         &self,
         planned: PlannedWrite,
         permit: &WritePermit,
     ) -> Result<Option<Durability>, CallError> {
-        let PlannedWrite(change_set) = planned;
+        let PlannedWrite { change_set, need } = planned;
+        if permit.reading().judge_need(&need) != Verdict::Allow {
+            let message = "the plan belongs to a call with other permissions";
+            return Err(CallError::new(Code::PermissionDenied, message));
+        }
         self.0.apply(&change_set, permit)?;
         Ok(change_set
             .reached

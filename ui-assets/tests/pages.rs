@@ -30,13 +30,14 @@ fn pages_do_not_evaluate_text_as_code_or_markup() {
 
 #[test]
 fn review_data_cannot_end_its_script_element() {
-    let data = r#"{"text":"</script><!--<script>&amp;"}"#;
+    let data = "{\"text\":\"</script><!--<script>\u{2028}\u{2029}&amp;\"}";
     let page = bailiwick_ui::review_page(data);
     let (before, rest) = page
         .split_once(r#"<script type="application/json" id="data">"#)
         .unwrap();
     let (inside, _) = rest.split_once("</script>").unwrap();
     assert!(!before.contains("<script"));
-    let escaped = r#"{"text":"\u003c/script\u003e\u003c!--\u003cscript\u003e\u0026amp;"}"#;
+    let escaped =
+        r#"{"text":"\u003c/script\u003e\u003c!--\u003cscript\u003e\u2028\u2029\u0026amp;"}"#;
     assert_eq!(inside, escaped);
 }

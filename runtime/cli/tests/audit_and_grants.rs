@@ -403,7 +403,11 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
     };
     swap(1, 2);
     for command in commands {
-        place.refused(command, 1, &["audit.jsonl.00000001", "line 1", "belongs"]);
+        place.refused(
+            command,
+            1,
+            &["audit.jsonl.00000001", "line 1", "expected record 0"],
+        );
     }
     swap(1, 2);
     assert_eq!(place.told(commands[0]), verified);
@@ -614,7 +618,7 @@ async fn grants_are_revoked_in_an_unused_store() {
 
     let bytes = std::fs::read(place.path("grants")).unwrap();
     let unknown = ["grants", "grants", "--revoke", "g3", "g9"];
-    place.refused(&unknown, 1, &["grants`", "no grant g9"]);
+    place.refused(&unknown, 1, &["grants`", "unknown grant g9"]);
     let of_nobody = ["grants", "grants", "--revoke-all", "--agent", "test\u{1b}"];
     place.refused(&of_nobody, 1, &["has no grants of `test\\u{1b}`"]);
     assert_eq!(std::fs::read(place.path("grants")).unwrap(), bytes);
@@ -627,7 +631,7 @@ async fn grants_are_revoked_in_an_unused_store() {
     assert_eq!(field(&taken, "agent"), ["tests", "tests/unit"]);
     assert_eq!(place.stored(), ["g4"]);
     let again = ["grants", "grants", "--revoke", "g3"];
-    place.refused(&again, 1, &["no grant g3"]);
+    place.refused(&again, 1, &["unknown grant g3"]);
 
     // What is left holds, and no number is given twice.
     let runtime = place.granting(&["main"]).await;
@@ -724,7 +728,7 @@ async fn stored_grant_can_only_be_narrowed() {
     place.refused(
         &["grants", "grants", "--narrow", "g7", "--holder-only"],
         1,
-        &["no grant g7"],
+        &["unknown grant g7"],
     );
     let both = [
         ("write:file:/repo/src".to_owned(), true),
@@ -805,7 +809,7 @@ async fn invalid_template_adds_nothing() {
         ),
         (
             [&["grants", "grants"], &no_agent[..]].concat(),
-            ["`main/` is no path of an agent", "grants`"],
+            ["`main/` is not an agent path", "grants`"],
         ),
     ] {
         place.refused(&arguments, 1, &parts);
@@ -855,7 +859,7 @@ fn templates_are_shown_and_template_files_are_checked() {
     for (from, to, part) in [
         ("/docs/x\"", "/src/x\"", "does not cover its example"),
         ("{root}/src\"", "{root}/docs/y\"", "which it must not cover"),
-        ("\"docs\"", "\"\"", "lacks `name`"),
+        ("\"docs\"", "\"\"", "has no `name`"),
         (
             "write:file:{root}/docs\"",
             "fly:file:{root}\"",

@@ -175,7 +175,7 @@ fn invalid_flag_is_named_with_the_reason() {
     );
     refused(
         &["--allow-scopes", "fly"],
-        &["--allow-scopes (item 1)", "no verb"],
+        &["--allow-scopes (item 1)", "not a verb"],
     );
     refused(&["--budget", "5"], &["--budget must be an object"]);
     refused(
@@ -468,7 +468,7 @@ fn invalid_configuration_file_is_named_with_the_reason() {
     refused("[]", &["(file)", "must be an object"]);
     refused(
         r#"{"red_only":true}"#,
-        &["(file)", "/red_only", "no known key"],
+        &["(file)", "/red_only", "unknown key"],
     );
     refused(
         r#"{"roots":[{"path":"root"}]}"#,
@@ -610,7 +610,7 @@ fn broken_audit_is_rejected_with_file_and_line() {
     place.refused(
         &arguments,
         &[],
-        &["`audit.jsonl` is damaged", "line 2", "record 2 stands"],
+        &["`audit.jsonl` is damaged", "line 2", "found record 2"],
     );
     place.refused(
         &["root", "--audit", "none/audit"],

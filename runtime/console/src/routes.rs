@@ -175,12 +175,7 @@ async fn question_state(State(console): AppState, Path(question): Path<String>) 
         let expired = QuestionState::Settled(Decision::Expired);
         return json_response(&question_status(&question, expired, &[]));
     };
-    let standing = source
-        .grants()
-        .broker()
-        .question_status(id)
-        .await
-        .ok_or_else(none)?;
+    let standing = source.grants().question_status(id).await.ok_or_else(none)?;
     json_response(&question_status(
         &question,
         standing.state,

@@ -69,7 +69,7 @@ impl ConsoleState {
     }
 
     pub(super) fn add_source(self: &Arc<Self>, config: ConsoleSource) {
-        let run = config.grants.broker().run();
+        let run = config.grants.run();
         let source = Arc::new(SourceState {
             config,
             run,

@@ -83,16 +83,24 @@ impl FromStr for GrantId {
     }
 }
 
+/// Maximum length of the name of a tool in bytes, before its deceptive characters are escaped.
+const MOST_TOOL_NAME: usize = 128;
+
 /// Name of a tool, such as `read_file`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolName(Arc<str>);
 
 impl ToolName {
-    /// Wraps a name without checks; the registry rejects names that are not `[a-z0-9_]{1,64}`.
+    /// Wraps a name; the registry rejects names that are not `[a-z0-9_]{1,64}`. Deceptive characters are escaped and more
+    /// than 128 bytes are cut, since the name of an unknown tool may be any text.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self(name.into())
+        let mut ends = (0..=name.len().min(MOST_TOOL_NAME)).rev();
+        let end = ends.find(|end| name.is_char_boundary(*end));
+        let (kept, _) = name.split_at(end.unwrap_or_default());
+        let escaped = crate::escape(kept);
+        Self(escaped.into())
     }
 
     /// The name as text.
@@ -117,6 +125,14 @@ impl std::borrow::Borrow<str> for ToolName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tool_name_is_bounded_and_escaped() {
+        assert_eq!(ToolName::new("read_file").as_str(), "read_file");
+        let long = "é".repeat(1 << 20);
+        assert!(ToolName::new(&long).as_str().len() <= MOST_TOOL_NAME);
+        assert!(!ToolName::new("\u{1b}]0;x").as_str().contains('\u{1b}'));
+    }
 
     #[test]
     fn grant_id_is_parsed_from_text_or_number() {

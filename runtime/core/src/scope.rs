@@ -92,10 +92,10 @@ impl FromStr for Resource {
 #[non_exhaustive]
 pub enum ScopeError {
     /// The first segment is not `read`, `write` or `execute`.
-    #[error("unknown verb `{0}`: use read, write or execute")]
+    #[error("`{0}` is not a verb: use read, write or execute")]
     Verb(String),
     /// The second segment is not a lower-case name.
-    #[error("invalid resource `{0}`: use a lower-case name such as file, cli or mcp")]
+    #[error("`{0}` is not a resource: use a lower-case name such as file, cli or mcp")]
     Resource(String),
     /// A segment between two colons is empty.
     #[error("`{0}` has an empty segment")]

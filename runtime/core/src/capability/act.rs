@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::gate::OwnedPass;
 use super::{Gate, PermitScope, ReadPermit, revoked};
 use crate::error::CallError;
 
@@ -55,15 +56,25 @@ impl ActPermit {
     pub fn begin(self) -> Result<Act, CallError> {
         let scope = self.read.scope;
         scope.stop.send()?;
-        let act = Act(scope);
-        act.checkpoint().inspect_err(|_| act.0.stop.unsend())?;
-        Ok(act)
+        let gates = scope.shared_gates().into_iter();
+        let passes: Option<Vec<_>> = gates.map(OwnedPass::new).collect();
+        let Some(passes) = passes else {
+            scope.stop.unsend();
+            return Err(revoked());
+        };
+        Ok(Act {
+            scope,
+            _passes: passes,
+        })
     }
 }
 
-/// An effect in progress; see [`ActPermit::begin`].
+/// An effect in progress; see [`ActPermit::begin`]. A revocation waits until it is dropped.
 #[derive(Debug)]
-pub struct Act(Arc<PermitScope>);
+pub struct Act {
+    scope: Arc<PermitScope>,
+    _passes: Vec<OwnedPass>,
+}
 
 impl Act {
     /// Checks that the call may continue. Tools call it right before each further effect.
@@ -71,8 +82,8 @@ impl Act {
     /// # Errors
     /// `CANCELLED` or `DEADLINE`.
     pub fn checkpoint(&self) -> Result<(), CallError> {
-        self.0.stop.check()?;
-        if self.0.gates().any(Gate::is_closed) {
+        self.scope.stop.check()?;
+        if self.scope.gates().any(Gate::is_closed) {
             return Err(revoked());
         }
         Ok(())

@@ -24,6 +24,25 @@ pub(crate) struct Gate {
 #[derive(Debug)]
 pub(crate) struct Pass<'g>(&'g Gate);
 
+/// A pass that keeps its gate.
+#[derive(Debug)]
+pub(super) struct OwnedPass(Arc<Gate>);
+
+impl OwnedPass {
+    /// Returns a pass of `gate`, or `None` once it is closed.
+    pub(super) fn new(gate: Arc<Gate>) -> Option<Self> {
+        // The pass is counted until this value is dropped.
+        std::mem::forget(gate.pass()?);
+        Some(Self(gate))
+    }
+}
+
+impl Drop for OwnedPass {
+    fn drop(&mut self) {
+        drop(Pass(&self.0));
+    }
+}
+
 impl Gate {
     pub(crate) fn is_closed(&self) -> bool {
         self.state.load(Ordering::SeqCst) & CLOSED != 0

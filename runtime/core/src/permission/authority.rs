@@ -6,7 +6,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use super::Run;
 use super::broker::Broker;
+use super::ledger::QuestionStatus;
 use super::{
     Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, NotBatchable, Question,
     Silenced, TemplateError,
@@ -130,8 +132,7 @@ impl Drop for GrantAuthority {
 
 impl GrantAuthority {
     /// `authority` is that of the runtime, which knows protected names; `marks` resolves names of servers.
-    #[doc(hidden)]
-    pub fn new(broker: Broker, authority: Authority, marks: Arc<ArcSwap<Marks>>) -> Self {
+    pub(crate) fn new(broker: Broker, authority: Authority, marks: Arc<ArcSwap<Marks>>) -> Self {
         Self {
             broker,
             authority,
@@ -167,10 +168,21 @@ impl GrantAuthority {
         &self.authority
     }
 
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// The run of the runtime, which numbers of questions and grants belong to.
     #[doc(hidden)]
     #[must_use]
-    pub fn broker(&self) -> &Broker {
-        &self.broker
+    pub fn run(&self) -> Run {
+        self.broker.run()
+    }
+
+    /// How a question ended, or whether it is open.
+    #[doc(hidden)]
+    pub async fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {
+        self.broker.question_status(id).await
     }
 
     /// Returns the open questions, in the order in which they were asked.

@@ -98,8 +98,8 @@ impl<T: ActTool> ActJob for Acting<T> {
 /// The changes to show for a call of the tool.
 fn foreseen(foreseen: Foreseen, spec: &ToolSpec) -> Vec<ResourceChange> {
     match foreseen {
-        Foreseen::Changes(changes) => changes,
-        Foreseen::Unknown => {
+        Foreseen::Changes(changes) if !changes.is_empty() => changes,
+        Foreseen::Changes(_) | Foreseen::Unknown => {
             let unknown = "what the call changes is known only afterwards";
             vec![ResourceChange::new(&*spec.name, unknown)]
         }

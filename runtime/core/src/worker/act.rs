@@ -7,6 +7,7 @@ use super::admission::Done;
 use super::future::{passes, while_open};
 use super::jobs::{artifacts, planned_step};
 use crate::audit::Step as AuditStep;
+use crate::capability::StopReason;
 use crate::effect::Outcome;
 use crate::error::CallError;
 use crate::pipeline::{Cleared, Mode, Step};
@@ -40,6 +41,8 @@ impl Shared {
         })
         .await?;
         let acted = while_open(&gates, &info.stop, job.act(permit)).await;
+        // A permit that the tool kept is void from now on.
+        info.stop.raise(StopReason::Cancelled);
         let reply = acted.map_err(|error| info.stop.mark_sent(error))?;
         // The effect is complete, so nothing after it may fail the call.
         let recorded = self.audit_applied(&info, token);

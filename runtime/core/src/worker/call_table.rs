@@ -112,6 +112,8 @@ struct Caller {
     deadline_guard: Option<DeadlineGuard>,
     /// Its job, once it was submitted to a pool.
     job: Option<Submitted>,
+    /// Whether a thread for tools has run one of its jobs.
+    started: bool,
     /// Its path locks, from when it is the first of the writes until its job takes them.
     path_lock: Option<PathLockGuard>,
     /// Its lookup of grants or its open question.
@@ -205,6 +207,7 @@ impl CallTable {
             limit,
             deadline_guard: None,
             job: None,
+            started: false,
             path_lock: None,
             asking: None,
             asks,
@@ -423,7 +426,8 @@ impl Drop for CallTable {
                 // A job that has begun ends by itself; any other never runs.
                 let _ = self.pool(job.pool).abandon(&job.ticket);
             }
-            caller.finish(&self.shared, Err(lost(&self.shared)));
+            let error = caller.info.stop.mark_sent(lost(&self.shared));
+            caller.finish(&self.shared, Err(error));
         }
     }
 }

@@ -88,7 +88,9 @@ impl Request {
                 "hunks can be excluded only from the call of a tool that can divide its change";
             return Err(CallError::new(Code::InvalidArguments, message));
         }
-        if info.confirm && entry.mutates && needs.iter().all(|need| need.verb() == Verb::Read) {
+        // A call that changes something is never allowed by the right to read alone. Servers' tools state one need each.
+        let is_change = entry.mutates && (info.confirm || entry.remote.is_none());
+        if is_change && needs.iter().all(|need| need.verb() == Verb::Read) {
             let message = "this call names no change that a person could allow";
             return Err(CallError::new(Code::PermissionDenied, message));
         }

@@ -346,18 +346,22 @@ fn intersection(some: &[VirtualPath], others: &[VirtualPath]) -> Vec<VirtualPath
 /// Accepts the values if they match the form, and cancels the request if not.
 async fn accept(kind: &ElicitationKind, values: Map<String, Value>) -> ElicitResult {
     let mut result = ElicitResult::new(ElicitationAction::Accept);
-    if let ElicitationKind::Form(schema) = kind {
-        let fields = schema.get("properties").and_then(Value::as_object);
-        let named = |key: &String| fields.is_some_and(|fields| fields.contains_key(key));
-        let values = values.keys().all(named).then_some(Value::Object(values));
-        let compiled = CompiledSchema::of(schema, &mut SchemaBudget::default()).map(Arc::new);
-        let (Some(values), Ok(compiled)) = (values, compiled) else {
-            return ElicitResult::new(ElicitationAction::Cancel);
-        };
-        if compiled.is_valid(values.clone()).await != Some(true) {
-            return ElicitResult::new(ElicitationAction::Cancel);
+    match kind {
+        ElicitationKind::Url(_) => {}
+        ElicitationKind::Form(schema) => {
+            let fields = schema.get("properties").and_then(Value::as_object);
+            let named = |key: &String| fields.is_some_and(|fields| fields.contains_key(key));
+            let values = values.keys().all(named).then_some(Value::Object(values));
+            let compiled = CompiledSchema::of(schema, &mut SchemaBudget::default()).map(Arc::new);
+            let (Some(values), Ok(compiled)) = (values, compiled) else {
+                return ElicitResult::new(ElicitationAction::Cancel);
+            };
+            if compiled.is_valid(values.clone()).await != Some(true) {
+                return ElicitResult::new(ElicitationAction::Cancel);
+            }
+            result.content = Some(values);
         }
-        result.content = Some(values);
+        _ => return ElicitResult::new(ElicitationAction::Cancel),
     }
     result
 }

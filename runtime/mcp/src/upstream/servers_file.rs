@@ -18,7 +18,7 @@ const MAX_NAME_BYTES: usize = 128;
 #[non_exhaustive]
 pub enum ServersError {
     /// The file is not valid JSON, or not an object.
-    #[error("cannot read the servers file: line {line}, column {column}")]
+    #[error("invalid JSON at line {line}, column {column}")]
     Json {
         /// The line, from 1.
         line: usize,
@@ -26,7 +26,7 @@ pub enum ServersError {
         column: usize,
     },
     /// An object has a duplicate key.
-    #[error("the servers file has the duplicate key `{0}`")]
+    #[error("duplicate key `{0}`")]
     DuplicateKey(String),
     /// The file is too long.
     #[error("the servers file is too long; it may have {MAX_FILE_BYTES} bytes")]
@@ -649,7 +649,7 @@ mod tests {
             &SpecError::Name("a__b".to_owned()).to_string(),
         );
         let error = file(r#"{"servers": {"a": {"command": "s3cr3t", "#).unwrap_err();
-        let expected = "cannot read the servers file: line 1, column 19";
+        let expected = "invalid JSON at line 1, column 19";
         assert_eq!(error.to_string(), expected);
         refused(
             r#"{"servers": {"a": {"command": "x"}}, "mcpServers": {"a": {"command": "x"}}}"#,

@@ -39,8 +39,8 @@ fn invalid_entries_are_named_with_the_reason() {
 fn unreadable_servers_file_is_an_error() {
     let workspace = Workspace::new(&json!({}));
     for (text, expected) in [
-        ("{ // no end", "cannot be read: line 1"),
-        ("[]", "cannot be read: line 1"),
+        ("{ // no end", "invalid JSON at line 1"),
+        ("[]", "invalid JSON at line 1"),
     ] {
         workspace.write("bad.json", text);
         let ended = workspace.run(&["serve", "--servers", "bad.json"], &[]);

@@ -321,7 +321,7 @@ mod tests {
         let count = "it does not contain the number of grants that its first line states";
         assert_eq!(damage(r#""next":2,"grants":2"#, LINE), count);
         assert_eq!(damage(r#""next":2,"grants":0"#, LINE), count);
-        let number = "the number of grant g1 cannot be";
+        let number = "invalid grant number g1";
         assert_eq!(damage(r#""next":1,"grants":1"#, LINE), number);
         assert_eq!(
             damage(r#""next":2,"grants":2"#, &format!("{LINE}{LINE}")),
@@ -329,7 +329,7 @@ mod tests {
         );
         assert_eq!(
             damage(r#""next":18446744073709551615,"grants":0"#, ""),
-            "the number of grant g18446744073709551615 cannot be"
+            "invalid grant number g18446744073709551615"
         );
         assert_eq!(
             damage(r#""next":2,"grants":1,"more":1"#, LINE),

@@ -103,8 +103,14 @@ impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
         let mut replace = self.replace.lock();
         let mut wanted = self.wanted.lock();
         for grant in grants {
-            if wanted.waiting.get(&grant.id) != Some(grant) {
-                continue;
+            match wanted.waiting.get(&grant.id) {
+                Some(waiting) if waiting == grant => {}
+                // A narrower version waits: until it is stored, none is.
+                Some(_) => {
+                    wanted.is_dirty |= wanted.contents.grants.remove(&grant.id).is_some();
+                    continue;
+                }
+                None => continue,
             }
             wanted.remove(grant.id);
             if audited.is_ok() {

@@ -163,7 +163,10 @@ impl CallTable {
     /// The job of a call left its queue: its time begins.
     pub(in crate::worker) fn started(&mut self, id: CallId) {
         if let Some((stage, mut caller)) = self.calls.remove(&id) {
-            self.restart_deadline(id, &mut caller);
+            // Later jobs of the same call, such as those after an interrupt, share its time.
+            if !std::mem::replace(&mut caller.started, true) {
+                self.restart_deadline(id, &mut caller);
+            }
             self.calls.insert(id, (stage, caller));
         }
     }
@@ -255,6 +258,7 @@ impl CallTable {
             }
             Some(_) | None => (true, false),
         };
+        self.ready.retain(|ready| *ready != id);
         if never_began {
             self.running.remove(&id);
             self.compiling.take_if(|compiling| *compiling == id);
