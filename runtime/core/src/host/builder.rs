@@ -90,7 +90,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// The text, as `main` prints it.
+/// Like `Display`, since `main` prints this form.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -133,7 +133,7 @@ pub enum BuildFault {
     /// A file to keep out of all roots does not exist.
     #[error("cannot find `{}`, which is to be kept out of every root", crate::escape(&path.to_string_lossy()))]
     KeptOut {
-        /// The file, as the host named it.
+        /// The path, as the host specified it.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
@@ -143,7 +143,7 @@ pub enum BuildFault {
     Configured {
         /// The JSON pointer of its path.
         field: String,
-        /// Why.
+        /// The reason.
         source: RootError,
     },
     /// A configuration source is invalid.
@@ -158,7 +158,7 @@ pub enum BuildFault {
     /// The operating system has no random bytes.
     #[error("the system gives no random bits")]
     Random(#[source] std::io::Error),
-    /// The thread that writes the audit did not start.
+    /// The thread that writes the audit log did not start.
     #[error("the audit did not start")]
     Audit(#[source] std::io::Error),
     /// The restored grants cannot be audited, so they are not restored.
@@ -254,9 +254,10 @@ impl RuntimeBuilder {
         }
     }
 
-    /// Adds the directory `host` as the root `/name`, for reading and writing. Relative paths begin in the first root.
+    /// Adds the directory `host` as the root `/name`, for reading and writing. Relative paths are relative to the first
+    /// root.
     ///
-    /// Ambient authority is used only to open roots.
+    /// The runtime uses ambient authority only to open roots.
     #[must_use]
     pub fn root(self, name: &str, host: impl AsRef<Path>) -> Self {
         self.mounted(name, host.as_ref(), RootConfig::new)
@@ -268,7 +269,8 @@ impl RuntimeBuilder {
         self.mounted(name, host.as_ref(), RootConfig::read_only)
     }
 
-    /// Adds the directory `host` as configured by `root`. File systems mounted inside it belong to it only if `cross_mounts`.
+    /// Adds the directory `host` as configured by `root`. File systems mounted inside it belong to the root only if
+    /// `cross_mounts` is set.
     #[must_use]
     pub fn root_with(
         mut self,
@@ -284,8 +286,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Rejects all roots and grants that contain the file or directory `host`, such as a policy file or a key. The audit log
-    /// is always kept out.
+    /// Rejects all roots and grants that contain the file or directory `host`, such as a policy file or a key. The
+    /// audit log is always rejected in this way.
     #[must_use]
     pub fn keep_out(mut self, host: impl AsRef<Path>) -> Self {
         self.kept_out.push(host.as_ref().to_path_buf());
@@ -300,7 +302,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// All files and directories that workers must not reach; faults are added to `faults`.
+    /// All files and directories that no root and no grant may contain. Faults are added to `faults`.
     fn kept_out(&self, faults: &mut Vec<BuildFault>) -> Vec<PathBuf> {
         let named = self.kept_out.iter().map(PathBuf::as_path);
         let named = named.chain(self.sink.place());
@@ -369,7 +371,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Lets people grant what `pattern` covers outside the roots.
+    /// Lets people grant the scopes that `pattern` covers, which are outside the roots.
     #[must_use]
     pub fn grantable(mut self, pattern: &str) -> Self {
         match pattern.parse::<ScopePattern>() {
@@ -379,8 +381,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Allows scopes of resources other than files, such as `read:mcp:notes`. Otherwise they are denied, or require approval
-    /// if they are grantable. Files are opened by roots.
+    /// Allows scopes of resources other than files, such as `read:mcp:notes`. Without this, they are denied, or require
+    /// approval if they are grantable. Access to files is configured by roots.
     ///
     /// ```
     /// use bailiwick::Runtime;
@@ -417,7 +419,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how many audit events may wait to be written; further calls are refused with `BUSY`.
+    /// Sets how many audit events may wait to be written. Further calls are rejected with `BUSY`.
     #[must_use]
     pub fn audit_capacity(mut self, events: usize) -> Self {
         self.audit_capacity = events;
@@ -431,14 +433,15 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets for how many calls artifacts are kept, and their total size (256 calls and 64 MiB by default; 0 is unlimited).
+    /// Sets the maximum number of calls whose artifacts are stored, and their maximum total size (256 calls and 64 MiB
+    /// by default; 0 is unlimited).
     #[must_use]
     pub fn artifacts(mut self, calls: usize, bytes: usize) -> Self {
         self.artifacts = (calls, bytes);
         self
     }
 
-    /// Sets the bounds on the calls in flight of one worker.
+    /// Sets the limits on the calls in flight of one worker.
     #[must_use]
     pub fn admission(mut self, bounds: Admission) -> Self {
         self.admission = bounds;
@@ -469,15 +472,15 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the number of I/O threads (8 by default; up to twice as many while some hang).
+    /// Sets the number of I/O threads (8 by default; up to twice as many while some are blocked).
     #[must_use]
     pub fn io_threads(mut self, threads: usize) -> Self {
         self.io_threads = threads.max(1);
         self
     }
 
-    /// Sets the number of threads for tools that are not file tools (8 by default; up to twice as many while some hang). File
-    /// tools, such as those of `bailiwick-fs`, run on the I/O threads; see [`ToolSet::for_files`].
+    /// Sets the number of threads for tools that are not file tools (8 by default; up to twice as many while some are
+    /// blocked). File tools, such as those of `bailiwick-fs`, run on the I/O threads; see [`ToolSet::for_files`].
     #[must_use]
     pub fn tool_threads(mut self, threads: usize) -> Self {
         self.tool_threads = threads.max(1);

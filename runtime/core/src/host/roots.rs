@@ -13,8 +13,8 @@ use crate::policy::{Policy, PolicyError};
 use crate::root::{Root, RootError, RootTable};
 
 impl BuildError {
-    /// The `data` of a JSON-RPC error about the first fault, if members of the configuration caused all faults; `layer`
-    /// names its source if the fault does not.
+    /// The `data` of a JSON-RPC error about the first fault, if all faults are in the configuration. `layer` names the
+    /// source of the configuration if the fault does not.
     #[must_use]
     pub fn data(&self, layer: &str) -> Option<Value> {
         let data = self.faults().iter().map(|fault| fault.data(layer));
@@ -43,9 +43,9 @@ pub(super) struct ConfiguredRoot {
     pub(super) cross_mounts: bool,
 }
 
-/// Adds the JSON pointer of the member of the configuration that caused the error, if any.
+/// Adds the JSON pointer of the part of the configuration that caused the error, if any.
 pub(super) fn pointed(source: RootError, configured: &[VirtualPath]) -> BuildFault {
-    // Of two roots with the same path the later is refused.
+    // If two roots have the same path, the later one is rejected.
     match configured.iter().rposition(|path| path == source.mount()) {
         Some(index) => BuildFault::Configured {
             field: format!("/roots/{index}/path"),
@@ -55,15 +55,16 @@ pub(super) fn pointed(source: RootError, configured: &[VirtualPath]) -> BuildFau
     }
 }
 
-/// The configuration with its roots, which are open.
+/// The configuration and its open roots.
 pub(super) struct Opened {
     pub(super) config: Config,
     pub(super) roots: RootTable,
     pub(super) unavailable: Vec<UnavailableRoot>,
 }
 
-/// Opens all roots; the only use of ambient authority. Optional roots that cannot be opened are left out, unless no root is
-/// left. The configuration also has the roots that are refused, so that policies can be compared with it.
+/// Opens all roots. This is the only use of ambient authority. Optional roots that cannot be opened are left out,
+/// unless no root remains. The returned configuration includes rejected roots, so that policies can be compared with
+/// it.
 pub(super) fn opened(
     mut config: Config,
     places: Vec<ConfiguredRoot>,
@@ -112,7 +113,7 @@ pub(super) fn opened(
     (opened, errors)
 }
 
-/// The errors of roots that give another name to a directory that an earlier source restricts.
+/// Errors about roots that are an alias of a directory that an earlier source restricts.
 fn renamed(config: &Config, roots: &[Arc<Root>]) -> Vec<RootError> {
     let earlier = config.restrictions.iter();
     let mounts = earlier.flat_map(|earlier| earlier.roots.iter().map(|root| &root.mount));
@@ -130,7 +131,8 @@ fn renamed(config: &Config, roots: &[Arc<Root>]) -> Vec<RootError> {
     renamed.collect()
 }
 
-/// Whether a root that was refused with `error` can be left out. One that is an alias of another might restrict it.
+/// Whether a root that was rejected with `error` can be left out. A root with restrictions must not be left out if it
+/// is an alias of another, since its restrictions may apply to the other.
 fn may_be_left_out(root: &RootConfig, error: &RootError) -> bool {
     let plain = RootConfig {
         default: root.default,

@@ -23,7 +23,7 @@ impl RuntimeBuilder {
     /// Opens the roots and compiles the configuration and the policies.
     pub(super) fn check(&mut self) -> Result<Checked, BuildError> {
         let mut faults = std::mem::take(&mut self.faults);
-        // Without the roots and patterns that could not be read, policies would seem to exceed the configuration.
+        // If roots or patterns are missing because of faults, policies would seem to exceed the configuration.
         let complete = faults.is_empty();
         faults.extend(threads::in_tokio().err());
         faults.extend(self.tools.faults().iter().cloned().map(BuildFault::Tools));

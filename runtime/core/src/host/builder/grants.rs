@@ -9,8 +9,8 @@ use crate::call::Origin;
 use crate::permission::{AskLimits, BrokerConfig, GrantHolder, GrantStore, Lifetime, StoredGrant};
 
 impl RuntimeBuilder {
-    /// Stores grants to agents ([`Lifetime::Agent`]) in `store` and restores those in it. No root and no grant may contain
-    /// the file.
+    /// Stores grants to agents ([`Lifetime::Agent`]) in `store` and restores those that it contains. No root and no
+    /// grant may contain the file.
     ///
     /// A restored grant has the same effect as a new one: it overrides no deny and no policy.
     #[must_use]
