@@ -286,10 +286,10 @@ pub struct AnsweredStep {
     pub question: QuestionId,
     /// How it ended.
     pub decision: Decision,
-    /// Who ended it; records of older versions do not say.
+    /// Who ended it. Absent in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<DecidedBy>,
-    /// What was allowed; empty if that is exactly what was asked, or nothing.
+    /// What was allowed. Empty if exactly the needs were allowed, or nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<Coverage>,
     /// For how long, if it was allowed.
@@ -301,8 +301,8 @@ pub struct AnsweredStep {
     /// The hunks that were excluded from the change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<ExcludedHunks>,
-    /// The grants of the answer, including those shared with other answers of the same batch. Empty for once, and in records
-    /// of older versions.
+    /// The grants of the answer, including those shared with other answers of the same batch. Empty for an approval for
+    /// once, and in records of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,
     /// Whether similar calls were denied for the rest of the session, too.
@@ -310,13 +310,13 @@ pub struct AnsweredStep {
     pub rest_of_session: bool,
 }
 
-/// A grant as it was given.
+/// A grant, as it was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GrantedStep {
     /// Which.
     pub grant: GrantId,
-    /// What it covers. In older records without reach and operations it covers everything beneath it.
+    /// What it covers. In older records without reach and operations, it covers everything beneath it.
     #[serde(flatten, deserialize_with = "crate::scope::beside")]
     pub pattern: Coverage,
     /// To whom.

@@ -1,7 +1,7 @@
 //! Descriptions of a server for programs and models, generated from its tools and configuration.
 //!
-//! Descriptions are derived from the tools, so they match them. They contain nothing from the machine, such as paths,
-//! variables or secrets.
+//! Descriptions are generated from the tools, so they are consistent with them. They contain no paths, variables or
+//! secrets of the machine.
 
 mod ai_help;
 mod dashdash;
@@ -199,8 +199,8 @@ impl Description {
         dashdash::server(self)
     }
 
-    /// Returns the help as markdown with YAML front matter, or one section of it, named by its heading in kebab-case or by its
-    /// key in JSON.
+    /// Returns the help as markdown with YAML front matter. `section` selects one section, by its heading in kebab-case
+    /// or by its key in JSON.
     ///
     /// # Errors
     /// [`UnknownSection`] with the existing sections.
@@ -208,7 +208,7 @@ impl Description {
         ai_help::markdown(self, section)
     }
 
-    /// The same as JSON: `metadata`, `sections` and `contentType`.
+    /// Like [`Self::markdown`], as JSON: `metadata`, `sections` and `contentType`.
     ///
     /// # Errors
     /// [`UnknownSection`] with the existing sections.

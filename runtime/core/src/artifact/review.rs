@@ -148,8 +148,8 @@ struct Item<'r> {
     /// Whether it is too large to compare.
     large: bool,
     hidden: bool,
-    /// Of each hunk `[old_start, old_lines, new_start, new_lines]`, and then again and again how many lines are kept,
-    /// removed and added, until its end.
+    /// Each hunk is `[old_start, old_lines, new_start, new_lines]`, followed by the numbers of kept, removed and added
+    /// lines, which repeat until the end of the hunk.
     hunks: Vec<Vec<usize>>,
     /// Number of lines of the old file, if those between the hunks are available; else 0.
     old_lines: usize,

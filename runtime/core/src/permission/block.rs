@@ -120,7 +120,7 @@ pub struct PermissionBlock {
     /// Always `tool_call_permission`.
     #[serde(rename = "type")]
     pub kind: BlockKind,
-    /// What is asked, in a sentence. It quotes the agent's words.
+    /// What is asked, in a sentence. It quotes text of the agent.
     pub content: String,
     /// The status.
     pub status: BlockStatus,

@@ -36,7 +36,7 @@ pub struct BrokerConfig {
     pub(crate) limits: AskLimits,
     /// How long a question waits for an answer.
     pub(crate) patience: Duration,
-    /// How many grants may be live.
+    /// Maximum number of live grants.
     pub(crate) max_grants: usize,
     /// How often expired questions and grants are removed.
     pub(crate) tick: Duration,
@@ -159,9 +159,9 @@ pub(crate) enum Message {
     EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
     /// Returns what is denied for the rest of a session.
     Silenced(RpcReplyPort<Vec<Silenced>>),
-    /// A person wants to be asked again about it.
+    /// A person wants to be asked again about calls that were denied for the rest of a session.
     AskAgain(SilencedId, RpcReplyPort<bool>),
-    /// The authority is gone, and the approver leaves all answers to it.
+    /// The authority was dropped, and the approver leaves all answers to it.
     Unattended,
     /// Timer tick.
     Tick,

@@ -40,7 +40,7 @@ impl Default for AskLimits {
 const MINUTE: Duration = Duration::from_secs(60);
 /// How many ended questions are remembered, for late and repeated answers.
 const REMEMBERED: usize = 1024;
-/// Maximum number of entries in `silenced`; the oldest is removed first, and asked about again.
+/// Maximum number of entries in `silenced`. The oldest entry is removed first; its calls are then asked about again.
 const MOST_SILENCED: usize = 1000;
 
 /// Result of a request.
@@ -110,7 +110,7 @@ struct Asker {
     recent: VecDeque<Duration>,
 }
 
-/// All questions; `W` is what waits for an answer.
+/// All questions. `W` waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Ledger<W> {
     limits: AskLimits,
@@ -187,7 +187,7 @@ impl<W> Ledger<W> {
         id
     }
 
-    /// Counts one question of the worker, if it may ask.
+    /// Counts one question of the worker. Fails if the worker may not ask.
     fn admit(&mut self, request: &Request, now: Duration) -> Result<(), NotAsked> {
         if let Some(denied) = self.silences(request) {
             return Err(NotAsked::Silenced(denied.clone()));
@@ -248,7 +248,7 @@ impl<W> Ledger<W> {
         self.end_where(Decision::Expired, |open| open.question.expires_at <= now)
     }
 
-    /// Drops waiters that are gone, and ends questions without waiters.
+    /// Drops waiters that no longer wait, and ends questions without waiters.
     pub(crate) fn sweep(&mut self, waits: impl Fn(&W) -> bool) -> Vec<Ended<W>> {
         for open in self.open.values_mut() {
             open.waiters.retain(&waits);
@@ -309,7 +309,7 @@ impl<W> Ledger<W> {
         self.silenced.insert(id, silenced);
     }
 
-    /// What of a request was denied for the rest of the session.
+    /// The denial for the rest of the session that applies to the request.
     fn silences(&self, request: &Request) -> Option<&Coverage> {
         let of_request = self.silenced.values().filter(|silenced| {
             silenced.worker == request.worker && silenced.session == request.session
@@ -380,7 +380,7 @@ impl<W> Ledger<W> {
             .collect()
     }
 
-    /// INVARIANT: the only way out of `open`, so a question ends once.
+    /// INVARIANT: only this removes a question from `open`, so a question ends once.
     fn end(&mut self, id: QuestionId, decision: Decision) -> Option<Ended<W>> {
         let Open { question, waiters } = self.open.remove(&id)?;
         self.same.remove(&key(&question.request));

@@ -1,4 +1,4 @@
-//! Suggests rules that would have saved a person questions, from a history.
+//! Suggests rules that would have prevented questions to a person, from a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::path::VirtualPath;
 use crate::policy::Authority;
 use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 
-/// How often a person must have allowed similar calls before a rule is suggested.
+/// Minimum number of similar calls that a person allowed before a rule is suggested.
 const OFTEN: usize = 3;
 /// Minimum number of names in the path of a rule: whole roots are never suggested.
 const DEEP: usize = 2;
@@ -30,23 +30,23 @@ pub struct Suggestion {
     pub pattern: Coverage,
     /// `Session` if one worker asked all questions, which then holds the rule; else `Agent`.
     pub lifetime: Lifetime,
-    /// How many of the questions in this history it would have saved.
+    /// How many of the questions in this history it would have prevented.
     pub spares: usize,
 }
 
-/// One question that a person allowed and a rule could have.
+/// One question that a person allowed and that a rule could have answered.
 struct Allowed<'h> {
     /// The run and worker that asked.
     by: (u64, Option<crate::id::WorkerId>),
     paths: Vec<&'h VirtualPath>,
 }
 
-/// Returns rules for what people allowed an agent at least three times. A rule is for the deepest folder that contains
-/// all of it, if its path has at least two names, or for the file.
+/// Returns rules for what people allowed an agent at least three times. A rule covers the deepest folder that contains
+/// all of it, if the path of the folder has at least two names, or else the file.
 ///
-/// Only reads count, and changes that were allowed completely and whose plans create or modify. Nothing sensitive counts,
-/// and no rule is at, above or beneath anything that was denied to any agent. Equal histories give equal suggestions,
-/// whatever the order of their entries.
+/// Only two kinds of calls count: reads, and changes that were allowed completely and whose plans create or modify
+/// files. Calls about sensitive files do not count, and no rule is at, above or beneath anything that was denied to any
+/// agent. Equal histories result in equal suggestions, regardless of the order of their entries.
 #[must_use]
 pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
     let mut refused: Vec<&Scope> = Vec::new();
@@ -76,7 +76,7 @@ pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
     suggestions
 }
 
-/// Whether it was denied because of its needs, not because nobody was asked or it came too often.
+/// Whether it was denied because of its needs, not because nobody was asked or too many questions were asked.
 fn is_refusal(entry: &HistoryEntry) -> bool {
     match &entry.event {
         HistoryEvent::Call(call) => call.code.is_none_or(|code| code == Code::PermissionDenied),
@@ -90,7 +90,7 @@ fn plain<'h>(
     authority: &Authority,
 ) -> Option<(Verb, Vec<&'h VirtualPath>)> {
     let (needs, changes) = match &entry.event {
-        // A rule would allow all of it, but the person did not.
+        // A rule would allow all of it, but the person allowed only a part.
         HistoryEvent::Question(question) if question.left_out.is_empty() => {
             (&question.needs, &question.changes)
         }

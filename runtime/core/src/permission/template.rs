@@ -47,7 +47,7 @@ pub enum TemplateError {
         /// The example.
         example: String,
     },
-    /// An example that should be refused is covered.
+    /// An example that should be rejected is covered.
     #[error("the template `{template}` covers `{example}`, which it is to refuse")]
     Covered {
         /// The template.
@@ -101,7 +101,7 @@ struct Form {
     refuses: Vec<String>,
 }
 
-/// Built-in templates: name, description, patterns, examples that are covered, and examples that are refused.
+/// Built-in templates: name, description, patterns, examples that are covered, and examples that are not covered.
 type BuiltIn = (
     &'static str,
     &'static str,
@@ -171,7 +171,7 @@ impl Template {
     }
 
     /// Parses a template with `name`, `about`, the patterns that it `allows`, and example scopes that it `covers` and
-    /// `refuses`, which are checked. `{root}` is the placeholder of the directories that it is applied to.
+    /// `refuses`. The examples are checked. `{root}` is the placeholder of the directories that it is applied to.
     ///
     /// # Errors
     /// [`TemplateError`] for an unknown or missing member, an invalid scope, a failing example, or more than 64 KiB.

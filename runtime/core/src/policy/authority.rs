@@ -118,7 +118,7 @@ impl Authority {
         })
     }
 
-    /// Compiles `policy` into a layer, if it requests nothing beyond this authority.
+    /// Compiles `policy` into a layer. Fails if it requests anything beyond this authority.
     ///
     /// # Errors
     /// [`PolicyError`] with the JSON pointer of the first member that requests more or is invalid.
@@ -181,7 +181,7 @@ impl Authority {
 
     /// Returns the verdict on one need: the strictest of all layers. A grant turns `Ask` into `Allow`.
     ///
-    /// A protected file requires a grant that names that very file. Nothing overrides `Deny`.
+    /// A protected file requires a grant that names the file. Nothing overrides `Deny`.
     #[must_use]
     pub fn judge(&self, need: &Scope, granted: &[Coverage]) -> Verdict {
         let ruling = self.rule(&Need::new(need));
@@ -242,7 +242,7 @@ impl Authority {
         of_call.map(|entry| entry.layer.size()).sum()
     }
 
-    /// The limits, each the tightest of all layers.
+    /// Returns the limits, each the strictest of all layers.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.total.limits

@@ -1,4 +1,4 @@
-//! Tools of the apps that are open beside a worker.
+//! Tools that running MCP Apps provide to a worker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::id::ToolName;
 use crate::policy::Authority;
 use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
 
-/// The two tools that give access to the tools of apps, if the host does not list those by name.
+/// The names of the two tools that give access to the tools of apps that are not listed by name.
 const LIST: &str = "list_app_tools";
 const CALL: &str = "call_app_tool";
 
@@ -24,12 +24,12 @@ const CALL: &str = "call_app_tool";
 struct AppTools {
     /// Distinguishes the app from earlier ones with the same name.
     label: String,
-    /// Its tools are listed by [`LIST`] only.
+    /// Whether its tools are listed by [`LIST`] only.
     indirect: bool,
     tools: BTreeMap<ToolName, Arc<Entry>>,
 }
 
-/// The apps that are open beside one worker, with their tools.
+/// The running apps of one worker, with their tools.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct Apps {
@@ -61,7 +61,7 @@ impl Apps {
         true
     }
 
-    /// Notifies of changes of the tools.
+    /// Returns a receiver that is notified when the tools change.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -104,7 +104,7 @@ impl Apps {
             .cloned()
     }
 
-    /// The tools that are reached through the two tools; `None` if no app has any.
+    /// The tools that are available through the two tools only; `None` if no app has any.
     fn behind(&self) -> Option<Vec<Arc<Entry>>> {
         let by_name = self.by_name();
         let mut indirect = by_name
@@ -147,8 +147,8 @@ impl Apps {
         tools
     }
 
-    /// Resolves a call of [`CALL`] to the tool and arguments that it names: it is judged, asked about and recorded as a call
-    /// of that tool.
+    /// Resolves a call of [`CALL`] to the tool and arguments that it names. The call is judged, asked about and
+    /// recorded as a call of that tool.
     pub(super) fn meant(&self, tools: &Tools, call: &Call) -> Option<(ToolName, Value)> {
         if call.tool.as_str() != CALL || tools.get(CALL).is_some() {
             return None;

@@ -117,7 +117,7 @@ struct Caller {
     /// Its lookup of grants or its open question.
     asking: Option<Asking>,
     asks: Asks,
-    /// Receives each question that it waits for.
+    /// Receives each question that the call waits for.
     question_tx: Option<QuestionSender>,
     admitted: Admitted,
 }
@@ -133,10 +133,10 @@ pub(crate) struct CallTable {
     ready: VecDeque<CallId>,
     /// Calls with a job in the pool, including those whose callers gave up.
     running: HashSet<CallId, FixedState>,
-    /// Calls that wait for their own policies to be compiled or judged by.
+    /// Calls that wait until their own policies are compiled or evaluated.
     policies: VecDeque<CallId>,
-    /// The call whose policy is being compiled or judged by: one per worker, so that one worker's policies do not delay
-    /// those of others.
+    /// The call whose policy is being compiled or evaluated. There is at most one per worker, so that one worker's
+    /// policies do not delay those of others.
     compiling: Option<CallId>,
     /// When the last call was received.
     last: Option<Instant>,
@@ -286,7 +286,7 @@ impl CallTable {
                 tracing::debug!(%worker, agent = %self.shared.agent, call = %id, %tool, "retried");
                 self.enqueue(id, cleared, approved, caller);
             }
-            // The answer was narrower than the need. Asking again at once would press the person.
+            // The answer was narrower than the need. Asking again at once would put pressure on the person.
             Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.scope_required())),
             Judged::Refused(error) => self.answer(id, caller, Err(error)),
         }
@@ -326,7 +326,7 @@ impl CallTable {
         }
     }
 
-    /// Plans a change before anybody is asked, if its targets may be read or its tool foresees it.
+    /// Plans a change before anybody is asked, if its targets may be read or its tool can foresee it.
     fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
         if let Some(plan) = waiting.foreseen() {
             let plan = jobs::foreseen(&self.shared, &caller.info, plan);
@@ -428,7 +428,7 @@ impl Drop for CallTable {
     }
 }
 
-/// Refuses a call that comes too soon after the previous one.
+/// Rejects a call that comes too soon after the previous one.
 fn check_interval(limits: &Limits, since: Option<Duration>) -> Result<(), CallError> {
     let least = Duration::from_millis(limits.min_interval_ms);
     let wait = since.and_then(|since| least.checked_sub(since));
@@ -453,7 +453,7 @@ impl Caller {
         }
     }
 
-    /// Answers the call. Its share of the bounds is released first, so that the caller can make the next call at once.
+    /// Answers the call. Its share of the limits is released first, so that the caller can make the next call at once.
     fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
         drop(self.admitted);
         let took = self.received.elapsed();

@@ -64,7 +64,7 @@ pub(super) fn outcome(reply: Reply) -> Done {
     })
 }
 
-/// Answers a call on the worker's own task, if its tool needs no I/O for it: some reads, and previews of acts.
+/// Runs a call on the worker's own task, if its tool needs no I/O for it: some reads, and previews of act tools.
 pub(super) fn run_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
     let info = step.info();
     if info.mode == Mode::Preview
@@ -163,7 +163,7 @@ pub(super) fn plan(
     let plan = catch_tool_panic(|| job.plan(permit))?;
     let token = token_of(info, &plan)?;
     shared.audit_commit(info, planned_step(token, &plan))?;
-    // Nobody is asked about a change that exceeds the budget.
+    // Nobody must be asked about a change that exceeds the budget.
     affordable(shared, permit.limits().budget, plan.cost)?;
     shared.audit_commit(info, AuditStep::Previewed { token })?;
     let preview = preview(shared, info, &plan, token);
@@ -261,8 +261,8 @@ fn apply(
     })
 }
 
-/// The cost of an effect that failed with `error`, as reported by its tool. Without a report nothing was done, unless the
-/// tool panicked: then the whole cost is assumed.
+/// The cost of an effect that failed with `error`, as reported by its tool. Without a report the cost is zero, except
+/// after a panic of the tool: then the whole cost is assumed.
 fn made(cost: Cost, error: &CallError) -> Cost {
     if error.code() == Code::Internal {
         return cost;

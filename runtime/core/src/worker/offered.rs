@@ -1,4 +1,4 @@
-//! Tools that a worker's policy leaves, for its model and for views.
+//! Tools that a worker's policy allows, for its model and for views.
 
 use serde_json::Value;
 use tokio::sync::watch;
@@ -53,7 +53,7 @@ fn info(entry: &Entry, authority: &Authority) -> ToolInfo {
     info
 }
 
-/// Notifies of changes of the tools of servers and apps.
+/// Notifies of changes of the tools of servers and apps; see [`Worker::tools_changes`].
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ToolsChanges {
@@ -62,7 +62,7 @@ pub struct ToolsChanges {
 }
 
 impl ToolsChanges {
-    /// Waits for the next change; `None` if there will be none. Dropping the future loses no change.
+    /// Waits for the next change; `None` if there will be no more changes. Cancel safe.
     #[doc(hidden)]
     pub async fn next(&mut self) -> Option<()> {
         let Some(servers) = &mut self.servers else {
@@ -86,7 +86,7 @@ impl ToolsChanges {
 }
 
 impl Worker {
-    /// Notifies of changes of [`Worker::tools`] from now on.
+    /// Returns a receiver that is notified of changes of [`Worker::tools`] from now on.
     #[doc(hidden)]
     #[must_use]
     pub fn tools_changes(&self) -> ToolsChanges {

@@ -22,7 +22,7 @@ use crate::tool::{Arguments, Entry};
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) info: Arc<CallInfo>,
-    /// Arguments of the tool's own type, in place of JSON.
+    /// Arguments of the tool's own type, instead of JSON.
     pub(super) typed: Option<Box<dyn Any + Send>>,
     /// A policy for this call alone.
     pub(super) policy: Option<Value>,
@@ -108,7 +108,7 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
     explained(shared, call, authority)
 }
 
-/// The same under `authority`, which includes the call's own policy.
+/// Like [`explain`], under `authority`, which includes the call's own policy.
 pub(super) fn explained(
     shared: &Shared,
     call: &Call,

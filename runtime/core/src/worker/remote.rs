@@ -67,10 +67,10 @@ impl RemoteContext for Context {
     }
 }
 
-/// How many previews of servers are remembered per worker.
+/// Maximum number of server previews that are remembered per worker.
 const MOST_PREVIEWS: usize = 64;
 
-/// The servers' tokens of previews that one worker received, the oldest first.
+/// The servers' preview tokens that one worker received, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Previews(Mutex<VecDeque<(PreviewToken, String)>>);
 
@@ -88,7 +88,7 @@ impl Previews {
         all.push_back((token, theirs));
     }
 
-    /// The server's token of the preview that a call is bound to; an error if it is the preview of another call.
+    /// The server's token of the preview that a call is bound to; fails if it is the preview of another call.
     fn tied(&self, info: &CallInfo) -> Result<Option<String>, CallError> {
         let (Mode::Apply, Some(token)) = (info.mode, info.token) else {
             return Ok(None);
@@ -122,7 +122,7 @@ impl Shared {
         let gates = permit.gates();
         let _passes = passes(&gates)?;
         permit.checkpoint()?;
-        // Everything that may fail before sending comes first, so that only calls that are sent are audited as such.
+        // Everything that may fail before sending comes first, so that a call is audited as sent only if it is sent.
         let context = Arc::new(Context {
             shared: Arc::clone(self),
             info: Arc::clone(info),

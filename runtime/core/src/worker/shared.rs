@@ -31,7 +31,7 @@ use crate::scope::ScopePattern;
 use crate::supervisor::Core;
 use crate::tool::Entry;
 
-/// How many ignored grants of one call are audited.
+/// Maximum number of ignored grants of one call that are audited.
 const MOST_IGNORED: usize = 16;
 
 /// State of one worker that outlives its actor.
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// Its ancestors, from the nearest to the outermost.
     pub(crate) lineage: Arc<[WorkerId]>,
     pub(crate) authority: Authority,
-    /// How the paths of its calls are read.
+    /// Resolves the paths of its calls.
     pub(crate) names: Namespace,
     pub(crate) meter: Arc<Meter>,
     pub(crate) core: Arc<Core>,
@@ -125,7 +125,7 @@ impl Shared {
         tool.or_else(|| self.apps.get(name, &self.authority))
     }
 
-    /// The tool and arguments of a call that names them in its arguments.
+    /// The tool and arguments that a call of the tool for apps names in its arguments.
     pub(super) fn meant(&self, call: &Call) -> Option<(ToolName, Value)> {
         self.apps.meant(&self.core.tools, call)
     }

@@ -156,7 +156,7 @@ impl Broker {
         Ok(revoked)
     }
 
-    /// Waits until all effects that passed these gates have ended and the change is stored.
+    /// Waits until all effects that hold passes of these gates have ended and the change is stored.
     async fn taken(
         &self,
         gates: &[Arc<Gate>],
@@ -206,7 +206,7 @@ impl Broker {
         }
     }
 
-    /// The authority is gone: questions that only it could answer are denied.
+    /// The authority was dropped: questions that only it could answer are denied.
     pub(crate) fn set_unattended(&self) {
         if self.needs_authority {
             // A broker that has ended has notified all waiters.

@@ -160,7 +160,7 @@ impl CallTable {
         }
     }
 
-    /// The job of a call left its queue: its time begins.
+    /// The job of a call left the queue, so its time begins.
     pub(in crate::worker) fn started(&mut self, id: CallId) {
         if let Some((stage, mut caller)) = self.calls.remove(&id) {
             self.restart_deadline(id, &mut caller);
@@ -177,7 +177,7 @@ impl CallTable {
         caller.arm(id, &self.shared);
     }
 
-    /// Stores a call whose job was submitted, or refuses it if the pool was full.
+    /// Stores a call whose job was submitted, or rejects it if the pool was full.
     pub(super) fn submitted(
         &mut self,
         id: CallId,
@@ -265,7 +265,7 @@ impl CallTable {
         } else {
             caller.info.stop.check().err().unwrap_or_else(begun)
         };
-        // Whoever carries it out may have done so.
+        // The server or tool may have carried out the call.
         let error = caller.info.stop.mark_sent(error);
         caller.finish(&self.shared, Err(error));
         self.compile_next();
@@ -319,7 +319,7 @@ impl CallTable {
     }
 }
 
-/// Reports that a job left the queue of the threads for tools. Time in that queue is not time of the tool.
+/// Reports that a job left the queue of the threads for tools. Time in that queue does not count as time of the tool.
 fn report_start(shared: &Shared, id: CallId, pool: PoolKind) {
     if pool == PoolKind::Tools {
         shared.post(WorkerMsg::Started(id));
