@@ -267,7 +267,7 @@ const KERNEL_FILES: [u32; 20] = [
     0x1980_0202,
 ];
 
-/// The home directory: the configured path, and last the path with links resolved.
+/// The home directory: its path as the system states it, then its path with links resolved.
 fn homes() -> Vec<PathBuf> {
     let named = std::env::home_dir().filter(|home| home.is_absolute());
     let real = named.as_ref().and_then(|home| home.canonicalize().ok());

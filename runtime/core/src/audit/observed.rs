@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{AuditEvent, Step};
 use crate::monitor::{Event, EventKind, Monitor};
 
-/// The reports of recorded audit events to the monitor.
+/// Data of audit events that the monitor receives once they are recorded.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     events: Vec<Event>,

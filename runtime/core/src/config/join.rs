@@ -6,7 +6,7 @@ use super::{Config, Restriction};
 use crate::policy::{Key, Merge, PolicyError, ValueKind};
 use crate::scope::ScopePattern;
 
-/// Keys that are replaced together: the default verdict depends on whether there are lists.
+/// Keys that are replaced together, since the default verdict depends on whether there are lists.
 const SCOPE_LISTS: [&str; 4] = ["allow_scopes", "ask_scopes", "delegate_only", "otherwise"];
 
 /// Merges `old` of an earlier source with `new` of a later one.
@@ -85,7 +85,8 @@ fn within(field: &Key, old: &Value, new: &Value) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// What a later source would replace as a whole, taken out of `all` where it would otherwise mix with that source.
+/// The values that a later source replaces as a whole. They are removed from `all` if they would otherwise be merged
+/// with that source.
 pub(super) fn overridden(
     all: &mut Map<String, Value>,
     later: &Map<String, Value>,

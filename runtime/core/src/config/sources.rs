@@ -43,8 +43,8 @@ impl ConfigSource {
     }
 }
 
-/// Configuration sources. A later source never loosens earlier ones: of flags and limits, the strictest value counts;
-/// lists that restrict are united, and lists that allow are intersected. The roots and scope lists of a later source
+/// Configuration sources. A later source never loosens earlier ones. Of flags and limits, the strictest value counts.
+/// Lists that restrict are united, and lists that allow are intersected. The roots and scope lists of a later source
 /// replace earlier ones, which still restrict them ([`Config::restrictions`]). What a later source makes grantable must
 /// be grantable in the earlier ones.
 ///
@@ -124,10 +124,11 @@ impl ConfigSources {
 
     /// Sets the texts of `source`, such as those of flags and variables, by key.
     ///
-    /// A flag is `true`, `false`, `1` or `0`; a count is digits. A list is given by several texts, by one with commas or
-    /// line breaks between its items (a comma within `{}` or `[]` or after `\` belongs to its glob), or by a JSON list.
-    /// `budget` is a JSON object, or its members by keys of their own. `roots` are such a list of paths, relative ones
-    /// beneath `base`, or of JSON objects. The first path is the default root unless JSON says which one is.
+    /// A flag is `true`, `false`, `1` or `0`, and a count consists of digits. A list is several texts, one text with
+    /// commas or line breaks between its items (a comma within `{}` or `[]` or after `\` belongs to its glob), or a
+    /// JSON list. `budget` is a JSON object, or each of its members has its own key. `roots` is such a list of paths or
+    /// of JSON objects; relative paths are relative to `base`. The first path is the default root unless JSON names
+    /// another.
     ///
     /// # Errors
     /// [`ConfigError`], as from [`ConfigSources::with`]; it names the invalid flag or variable.
@@ -138,7 +139,7 @@ impl ConfigSources {
         base: Option<&VirtualPath>,
     ) -> Result<Self, ConfigError> {
         let mut said = Map::new();
-        // A key precedes those of its members.
+        // A key comes before the keys of its members.
         for (key, values) in texts {
             match Key::find(key).filter(|field| field.is_settable()) {
                 Some(field) => {

@@ -171,7 +171,7 @@ fn wanted(described: &Description, section: Option<&str>) -> Result<Vec<Section>
     Ok(sections)
 }
 
-/// The title and the one sentence beneath it.
+/// The title and the sentence beneath it.
 pub(super) fn opening(described: &Description) -> String {
     let summary = described.manual.summary;
     format!("\n# {}\n\n> {summary}\n\n", described.title)

@@ -161,7 +161,7 @@ pub(super) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     Value::Object(facts)
 }
 
-/// The same for tool lists, without examples and errors, which are in `ai_help`.
+/// Like [`tool`], for tool lists: without examples and errors, which are in `ai_help`.
 #[doc(hidden)]
 #[must_use]
 pub fn listed(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
@@ -213,7 +213,7 @@ pub(super) fn failure(failure: &Failure) -> Value {
     })
 }
 
-/// The `dashdash` object of a resource, which must not be cached, since it may change at any time.
+/// The `dashdash` object of a resource. It forbids caching, since the resource may change at any time.
 #[doc(hidden)]
 #[must_use]
 pub fn resource(kind: &str, refreshable: bool) -> Value {

@@ -102,7 +102,7 @@ impl BrokerState {
         self.audit.monitor().set_open_questions(open);
     }
 
-    /// Uses each grant that a call needs once. The use is audited here, since the call may have ended when the caller
+    /// Uses each grant that a call needs once. The use is audited here, since the call may end before it
     /// receives the grants.
     pub(super) fn use_grants(
         &mut self,

@@ -278,14 +278,14 @@ impl Authority {
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
 
-    /// Whether the configuration sets `allow_escape: true` and no policy sets `false`, so that a policy may set `true`. If a
-    /// configuration or policy sets `false`, paths outside all roots are denied, even if granted.
+    /// Whether a policy may set `allow_escape: true`: the configuration sets it to `true`, and no policy sets it to
+    /// `false`. If a configuration or policy sets it to `false`, paths outside all roots are denied, even if granted.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
         self.total.flags.get(Flag::AllowEscape)
     }
 
-    /// Whether links are followed at all.
+    /// Returns whether links are followed.
     #[must_use]
     pub fn follows_symlinks(&self) -> bool {
         self.total.flags.get(Flag::FollowSymlinks)
@@ -297,13 +297,13 @@ impl Authority {
         self.total.flags.get(Flag::Network)
     }
 
-    /// Whether nothing may be changed.
+    /// Returns whether all changes are denied.
     #[must_use]
     pub fn read_only(&self) -> bool {
         self.total.flags.get(Flag::ReadOnly)
     }
 
-    /// Whether files with several hard links are refused.
+    /// Returns whether files with several hard links are rejected.
     #[must_use]
     pub fn strict_hardlinks(&self) -> bool {
         self.total.flags.get(Flag::StrictHardlinks)
@@ -331,7 +331,8 @@ impl Authority {
         self.total.flags
     }
 
-    /// Whether anything at or beneath `prefix` could have a verdict other than `Deny`; true when in doubt.
+    /// Whether anything at or beneath `prefix` could have a verdict other than `Deny`. If this is not certain, the
+    /// result is true.
     #[must_use]
     pub fn reaches(&self, prefix: &VirtualPath) -> bool {
         let reaches = |entry: &LayerEntry| entry.layer.0.reaches(prefix, entry.inherited);

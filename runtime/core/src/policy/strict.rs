@@ -1,4 +1,4 @@
-//! Finds a path that one list of allow globs covers and another does not, for `strict`.
+//! Finds a path that one list of allow globs covers and another does not. Used for `strict`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -155,7 +155,7 @@ fn beyond(wanted: &Dfa, held: &Dfa) -> Result<Option<String>, TooHard> {
     Ok(None)
 }
 
-/// One byte of each equivalence class of the automata, readable ones first.
+/// One byte of each equivalence class of the automata, readable bytes first.
 fn representatives(all: &[&Dfa; 3]) -> Vec<u8> {
     let readable = |byte: &u8| !byte.is_ascii_lowercase();
     let mut bytes: Vec<u8> = (0..=u8::MAX).collect();
