@@ -87,7 +87,7 @@ pub enum EventKind {
     GrantRevoked {
         /// The grant.
         grant: GrantId,
-        /// Why.
+        /// The cause.
         cause: Option<RevokeCause>,
     },
 }

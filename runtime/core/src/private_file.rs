@@ -156,10 +156,10 @@ impl Folder {
         Ok(Some(bytes))
     }
 
-    /// Like [`Folder::locked`], but waits up to `patience` for the lock. Blocks.
+    /// Like [`Folder::locked`], but waits up to `timeout` for the lock. Blocks.
     #[doc(hidden)]
-    pub fn locked_within(self, patience: Duration) -> Result<StoreFile, PrivateFileError> {
-        let end = Instant::now() + patience;
+    pub fn locked_within(self, timeout: Duration) -> Result<StoreFile, PrivateFileError> {
+        let end = Instant::now() + timeout;
         let Self { dir, name, place } = self;
         loop {
             let folder = Self {

@@ -335,7 +335,7 @@ impl<S: AuditSink> Writer<S> {
                 .filter(|(_, on_error, _)| *on_error == OnWriteError::Discard);
             self.discard(refused.map(|(index, ..)| *index));
         }
-        // The caller may be gone.
+        // The caller may have stopped waiting.
         for (.., reply) in commits {
             let _ = reply.send(result.clone());
         }

@@ -215,7 +215,7 @@ pub struct TornLine {
 #[derive(Debug)]
 pub struct JsonLines {
     file: File,
-    place: PathBuf,
+    real_path: PathBuf,
     /// Size of a segment.
     segment_bytes: u64,
     /// The number of the last finished segment.
@@ -312,18 +312,18 @@ impl JsonLines {
     }
 
     fn over(file: File, path: &Path) -> Result<Self, AuditFileFault> {
-        let place = path.canonicalize().map_err(AuditFileFault::Open)?;
+        let real_path = path.canonicalize().map_err(AuditFileFault::Open)?;
         if !file.metadata().map_err(AuditFileFault::Open)?.is_file() {
             return Err(AuditFileFault::NotRegular);
         }
         file.try_lock().map_err(AuditFileFault::of_lock)?;
         // Its writer may have rotated it since it was opened.
-        if !is_at(&file, &place).map_err(AuditFileFault::Open)? {
+        if !is_at(&file, &real_path).map_err(AuditFileFault::Open)? {
             return Err(AuditFileFault::InUse);
         }
         Ok(Self {
             file,
-            place,
+            real_path,
             segment_bytes: Self::SEGMENT_BYTES,
             finished: 0,
             renamed: false,
@@ -341,20 +341,20 @@ impl JsonLines {
     /// may have no next file, or an empty one.
     fn rotate(&mut self) -> io::Result<()> {
         if !self.renamed {
-            if !is_at(&self.file, &self.place)? {
+            if !is_at(&self.file, &self.real_path)? {
                 return Err(changed());
             }
             // A finished segment must be complete after a power failure.
             self.file.sync_data()?;
-            let finished = segments::segment(&self.place, self.finished + 1);
-            if let Err(error) = rename(&self.place, &finished) {
+            let finished = segments::segment(&self.real_path, self.finished + 1);
+            if let Err(error) = rename(&self.real_path, &finished) {
                 tracing::warn!(%error, "the audit file cannot be rotated and grows on");
                 self.full_at = self.length.saturating_add(self.segment_bytes);
                 return Ok(());
             }
             self.renamed = true;
         }
-        let file = open(&self.place, OpenOptions::new().create(true))?;
+        let file = open(&self.real_path, OpenOptions::new().create(true))?;
         file.try_lock()?;
         if file.metadata()?.len() > 0 {
             return Err(changed());
@@ -407,7 +407,7 @@ impl AuditSink for JsonLines {
     }
 
     fn place(&self) -> Option<&Path> {
-        Some(&self.place)
+        Some(&self.real_path)
     }
 
     fn keep(&mut self, records: &[Record]) -> io::Result<()> {
@@ -443,7 +443,7 @@ impl AuditSink for JsonLines {
             self.unsynced = false;
         }
         if !self.named {
-            sync_folder(&self.place)?;
+            sync_folder(&self.real_path)?;
             self.named = true;
         }
         Ok(())

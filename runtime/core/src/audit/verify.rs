@@ -26,7 +26,7 @@ pub struct Verified {
 pub struct AuditBroken {
     /// The line number, from 1.
     pub line: u64,
-    /// Why.
+    /// The reason.
     #[source]
     pub reason: BreakReason,
 }

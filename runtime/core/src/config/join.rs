@@ -24,8 +24,8 @@ pub(super) fn joined(field: &Key, old: &Value, new: &Value) -> Result<Value, Pol
         (Merge::Min, ValueKind::Count) => json!(old.as_u64().min(new.as_u64())),
         (Merge::Max, ValueKind::Count) => json!(old.as_u64().max(new.as_u64())),
         (Merge::Min, ValueKind::OneOf(words)) => {
-            let place = |value: &Value| words.all().iter().position(|word| value == word);
-            if place(old) < place(new) { old } else { new }.clone()
+            let rank = |value: &Value| words.all().iter().position(|word| value == word);
+            if rank(old) < rank(new) { old } else { new }.clone()
         }
         (Merge::Union, _) => {
             let missing = items(new).filter(|item| !items(old).any(|held| held == *item));

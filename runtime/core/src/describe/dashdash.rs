@@ -161,7 +161,7 @@ pub(super) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     Value::Object(facts)
 }
 
-/// Like [`tool`], for tool lists: without examples and errors, which are in `ai_help`.
+/// Like `tool`, for tool lists: without examples and errors, which are in `ai_help`.
 #[doc(hidden)]
 #[must_use]
 pub fn listed(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {

@@ -177,13 +177,13 @@ pub enum BuildFault {
 
 /// Builder of a [`Runtime`]; [`RuntimeBuilder::build`] checks everything.
 pub struct RuntimeBuilder {
-    places: Vec<ConfiguredRoot>,
+    roots: Vec<ConfiguredRoot>,
     /// The mounts of [`RuntimeBuilder::configured`], in the order of its roots.
     configured: Vec<VirtualPath>,
     config: Config,
     kept_out: Vec<PathBuf>,
     /// Grant stores of other runtimes.
-    kept_elsewhere: Vec<PathBuf>,
+    other_stores: Vec<PathBuf>,
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
     allowed: Vec<ScopePattern>,
@@ -198,7 +198,7 @@ pub struct RuntimeBuilder {
     audit_capacity: usize,
     store: Option<GrantStore>,
     asks: AskLimits,
-    patience: Duration,
+    question_timeout: Duration,
     artifacts: (usize, usize),
     admission: Admission,
     call_limit: Duration,
@@ -214,7 +214,7 @@ pub struct RuntimeBuilder {
 impl fmt::Debug for RuntimeBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RuntimeBuilder")
-            .field("places", &self.places)
+            .field("roots", &self.roots)
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
@@ -224,11 +224,11 @@ impl RuntimeBuilder {
     pub(super) fn new() -> Self {
         let memory = MemoryAudit::new(4096);
         Self {
-            places: Vec::new(),
+            roots: Vec::new(),
             configured: Vec::new(),
             config: Config::new(),
             kept_out: Vec::new(),
-            kept_elsewhere: Vec::new(),
+            other_stores: Vec::new(),
             policies: Vec::new(),
             grantable: Vec::new(),
             allowed: Vec::new(),
@@ -241,7 +241,7 @@ impl RuntimeBuilder {
             audit_capacity: DEFAULT_CAPACITY,
             store: None,
             asks: AskLimits::default(),
-            patience: Duration::from_secs(600),
+            question_timeout: Duration::from_secs(600),
             artifacts: (DEFAULT_COUNT, DEFAULT_BYTES),
             admission: Admission::default(),
             call_limit: Duration::from_secs(30),
@@ -278,7 +278,7 @@ impl RuntimeBuilder {
         host: impl AsRef<Path>,
         cross_mounts: bool,
     ) -> Self {
-        self.places.push(ConfiguredRoot {
+        self.roots.push(ConfiguredRoot {
             config: root,
             host: host.as_ref().to_path_buf(),
             cross_mounts,
@@ -298,7 +298,7 @@ impl RuntimeBuilder {
     /// which need not exist yet.
     #[must_use]
     pub fn keep_out_grants(mut self, file: impl AsRef<Path>) -> Self {
-        self.kept_elsewhere.push(file.as_ref().to_path_buf());
+        self.other_stores.push(file.as_ref().to_path_buf());
         self
     }
 
@@ -307,21 +307,21 @@ impl RuntimeBuilder {
         let named = self.kept_out.iter().map(PathBuf::as_path);
         let named = named.chain(self.sink.place());
         let named = named.map(|host| (host, Root::places_of(host).map(Vec::from)));
-        let elsewhere = self.kept_elsewhere.iter();
-        let elsewhere = elsewhere.map(|file| (&**file, GrantStore::places_of(file)));
-        let mut places: Vec<PathBuf> = Vec::new();
-        for (host, found) in named.chain(elsewhere) {
+        let stores = self.other_stores.iter();
+        let stores = stores.map(|file| (&**file, GrantStore::places_of(file)));
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for (host, found) in named.chain(stores) {
             match found {
-                Ok(found) => places.extend(found),
+                Ok(found) => paths.extend(found),
                 Err(source) => faults.push(BuildFault::KeptOut {
                     path: host.to_path_buf(),
                     source,
                 }),
             }
         }
-        places.extend(self.store.iter().flat_map(GrantStore::places));
-        places.extend(self.servers.iter().flat_map(|servers| servers.kept_out()));
-        places
+        paths.extend(self.store.iter().flat_map(GrantStore::places));
+        paths.extend(self.servers.iter().flat_map(|servers| servers.kept_out()));
+        paths
     }
 
     fn mounted(mut self, name: &str, host: &Path, root: fn(VirtualPath) -> RootConfig) -> Self {
@@ -338,7 +338,7 @@ impl RuntimeBuilder {
             }
         };
         let config = RootConfig {
-            default: self.places.is_empty(),
+            default: self.roots.is_empty(),
             ..root(mount)
         };
         self.root_with(config, host, false)
@@ -428,8 +428,8 @@ impl RuntimeBuilder {
 
     /// Sets the limits of questions and how long a question waits for an answer (10 minutes by default).
     #[must_use]
-    pub fn asks(mut self, limits: AskLimits, patience: Duration) -> Self {
-        (self.asks, self.patience) = (limits, patience);
+    pub fn asks(mut self, limits: AskLimits, timeout: Duration) -> Self {
+        (self.asks, self.question_timeout) = (limits, timeout);
         self
     }
 
@@ -509,7 +509,7 @@ impl RuntimeBuilder {
         }
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
-        let broker = grants::asking(self.asks, self.patience, self.store)?;
+        let broker = grants::asking(self.asks, self.question_timeout, self.store)?;
         let broker = Broker::start(broker, audit.clone(), approver).await;
         let broker = broker.map_err(|error| BuildFault::Start(error.into()))?;
         let grants = GrantAuthority::new(broker.clone(), authority.clone(), self.remote.marks());

@@ -67,31 +67,31 @@ pub(super) struct Opened {
 /// it.
 pub(super) fn opened(
     mut config: Config,
-    places: Vec<ConfiguredRoot>,
+    configured: Vec<ConfiguredRoot>,
     kept_out: &[PathBuf],
 ) -> (Opened, Vec<RootError>) {
-    let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
+    let mut roots: Vec<Arc<Root>> = Vec::with_capacity(configured.len());
     let mut unavailable: Vec<UnavailableRoot> = Vec::new();
     let mut left_out: Vec<RootConfig> = Vec::new();
     let (mut errors, mut first_left_out, mut default_left_out) = (Vec::new(), None, false);
-    for place in places {
-        match open(&place, &roots, kept_out) {
-            Err(error) if may_be_left_out(&place.config, &error) => {
+    for root in configured {
+        match open(&root, &roots, kept_out) {
+            Err(error) if may_be_left_out(&root.config, &error) => {
                 let reason = reason(&error);
-                let path = place.config.mount.clone();
+                let path = root.config.mount.clone();
                 tracing::warn!(%path, reason = %crate::escape(&reason), "a root is left out");
                 unavailable.push(UnavailableRoot { path, reason });
-                default_left_out |= place.config.default;
+                default_left_out |= root.config.default;
                 first_left_out = first_left_out.or(Some(error));
-                left_out.push(place.config);
+                left_out.push(root.config);
                 continue;
             }
             Err(error) => errors.push(error),
             Ok(opened) => roots.push(Arc::new(opened)),
         }
         config = config.root(RootConfig {
-            default: place.config.default || std::mem::take(&mut default_left_out),
-            ..place.config
+            default: root.config.default || std::mem::take(&mut default_left_out),
+            ..root.config
         });
     }
     if roots.is_empty() && errors.is_empty() {
@@ -143,12 +143,12 @@ fn may_be_left_out(root: &RootConfig, error: &RootError) -> bool {
 }
 
 fn open(
-    place: &ConfiguredRoot,
+    root: &ConfiguredRoot,
     others: &[Arc<Root>],
     kept_out: &[PathBuf],
 ) -> Result<Root, RootError> {
-    let mount = place.config.mount.clone();
-    let opened = Root::open(mount, &place.host, place.cross_mounts)?;
+    let mount = root.config.mount.clone();
+    let opened = Root::open(mount, &root.host, root.cross_mounts)?;
     for other in others {
         opened.beside(other)?;
     }

@@ -256,8 +256,8 @@ impl Request {
     #[doc(hidden)]
     #[must_use]
     pub fn page_warning(&self) -> Option<&'static str> {
-        let theirs = self.origin == Origin::View && self.server.is_some();
-        theirs.then_some(
+        let is_page = self.origin == Origin::View && self.server.is_some();
+        is_page.then_some(
             "A page of another server asks for this. It can send what it reads to other machines: browsers do not block WebRTC.",
         )
     }

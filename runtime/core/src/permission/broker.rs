@@ -35,7 +35,7 @@ pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
 pub struct BrokerConfig {
     pub(crate) limits: AskLimits,
     /// How long a question waits for an answer.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// Maximum number of live grants.
     pub(crate) max_grants: usize,
     /// How often expired questions and grants are removed.
@@ -56,7 +56,7 @@ impl Default for BrokerConfig {
         let start = std::time::Instant::now();
         Self {
             limits: AskLimits::default(),
-            patience: Duration::from_secs(600),
+            timeout: Duration::from_secs(600),
             max_grants: 10_000,
             tick: Duration::from_secs(1),
             grace: GRACE,
@@ -72,7 +72,7 @@ impl fmt::Debug for BrokerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BrokerConfig")
             .field("limits", &self.limits)
-            .field("patience", &self.patience)
+            .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
 }
@@ -266,7 +266,7 @@ impl Actor for BrokerActor {
             }
             Message::NotStored(grants, revoked) => {
                 state.revoke_all(&grants, RevokeCause::NotStored);
-                // The caller may be gone.
+                // The caller may have stopped waiting.
                 let _ = revoked.send(());
             }
             Message::CloseStore(port) => reply(port, state.close_store()),
@@ -291,7 +291,7 @@ impl Actor for BrokerActor {
 }
 
 fn reply<T: Send + 'static>(port: RpcReplyPort<T>, value: T) {
-    // The caller may be gone.
+    // The caller may have stopped waiting.
     let _ = port.send(value);
 }
 

@@ -82,7 +82,7 @@ impl BrokerState {
         show: Box<dyn Fn(Question) -> AbortHandle + Send>,
     ) -> Self {
         Self {
-            ledger: Ledger::new(config.limits, config.patience, run),
+            ledger: Ledger::new(config.limits, config.timeout, run),
             grants: GrantTable::default(),
             store,
             next_grant: 1,
@@ -193,7 +193,7 @@ impl BrokerState {
         self.audit.record(event)?;
         trace_blocked(request, call, id);
         if let Some(question_tx) = question_tx {
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             let _ = question_tx.send(question.clone());
         }
         if !self.shown.contains_key(&id) {

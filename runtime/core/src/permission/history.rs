@@ -112,7 +112,7 @@ pub enum HistoryEvent {
     Unrecorded(Box<GrantedStep>),
     /// A grant that was narrowed.
     Narrowed {
-        /// How.
+        /// The change.
         #[serde(flatten)]
         step: Box<NarrowedStep>,
         /// What it covered before; `None` if it is not recorded.
@@ -121,7 +121,7 @@ pub enum HistoryEvent {
     },
     /// A revoked grant.
     Revoked {
-        /// Which.
+        /// The grant.
         grant: GrantId,
         /// What it covered; `None` if it is not recorded.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,7 +173,7 @@ pub struct PastQuestion {
     /// What was allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<Coverage>,
-    /// For how long.
+    /// How long it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Lifetime>,
     /// The person's note to a denial.

@@ -105,7 +105,7 @@ pub struct QuestionStatus {
 
 /// Counters of one worker's questions.
 #[derive(Debug, Default)]
-struct Asker {
+struct QuestionCounters {
     open: usize,
     recent: VecDeque<Duration>,
 }
@@ -114,12 +114,12 @@ struct Asker {
 #[derive(Debug)]
 pub(crate) struct Ledger<W> {
     limits: AskLimits,
-    patience: Duration,
+    timeout: Duration,
     run: Run,
     next: u64,
     open: BTreeMap<QuestionId, Open<W>>,
     same: HashMap<Key, QuestionId>,
-    askers: HashMap<WorkerId, Asker>,
+    counters: HashMap<WorkerId, QuestionCounters>,
     /// What people denied for the rest of a session.
     silenced: BTreeMap<SilencedId, Silenced>,
     next_silenced: u64,
@@ -127,16 +127,16 @@ pub(crate) struct Ledger<W> {
 }
 
 impl<W> Ledger<W> {
-    /// Creates an empty ledger of one run whose questions expire after `patience`.
-    pub(crate) fn new(limits: AskLimits, patience: Duration, run: Run) -> Self {
+    /// Creates an empty ledger of one run whose questions expire after `timeout`.
+    pub(crate) fn new(limits: AskLimits, timeout: Duration, run: Run) -> Self {
         Self {
             limits,
-            patience,
+            timeout,
             run,
             next: 1,
             open: BTreeMap::new(),
             same: HashMap::new(),
-            askers: HashMap::new(),
+            counters: HashMap::new(),
             silenced: BTreeMap::new(),
             next_silenced: 1,
             ended: VecDeque::new(),
@@ -166,7 +166,7 @@ impl<W> Ledger<W> {
             open.join(waiter);
             return open.question.id;
         }
-        self.askers.entry(request.worker).or_default().open += 1;
+        self.counters.entry(request.worker).or_default().open += 1;
         self.open(key, request, waiter, now)
     }
 
@@ -177,7 +177,7 @@ impl<W> Ledger<W> {
             id,
             run: self.run,
             asked_at: now,
-            expires_at: now.saturating_add(self.patience),
+            expires_at: now.saturating_add(self.timeout),
             request,
             calls: WaitingCalls::default(),
         };
@@ -192,16 +192,16 @@ impl<W> Ledger<W> {
         if let Some(denied) = self.silences(request) {
             return Err(NotAsked::Silenced(denied.clone()));
         }
-        let asker = self.askers.entry(request.worker).or_default();
-        while asker
+        let counters = self.counters.entry(request.worker).or_default();
+        while counters
             .recent
             .front()
             .is_some_and(|asked| now.saturating_sub(*asked) >= MINUTE)
         {
-            asker.recent.pop_front();
+            counters.recent.pop_front();
         }
-        if asker.recent.len() >= self.limits.per_minute {
-            let oldest = asker.recent.front().copied().unwrap_or(now);
+        if counters.recent.len() >= self.limits.per_minute {
+            let oldest = counters.recent.front().copied().unwrap_or(now);
             return Err(NotAsked::TooOften {
                 per_minute: self.limits.per_minute,
                 retry_after: oldest.saturating_add(MINUTE).saturating_sub(now),
@@ -212,14 +212,14 @@ impl<W> Ledger<W> {
             open,
             ..
         } = self.limits;
-        if asker.open >= open_per_worker {
+        if counters.open >= open_per_worker {
             return Err(NotAsked::busy(open_per_worker, OPEN_PER_WORKER));
         }
         if self.open.len() >= open {
             return Err(NotAsked::busy(open, OPEN));
         }
-        asker.open += 1;
-        asker.recent.push_back(now);
+        counters.open += 1;
+        counters.recent.push_back(now);
         Ok(())
     }
 
@@ -273,7 +273,7 @@ impl<W> Ledger<W> {
         let ended = self.end_where(Decision::Cancelled, |open| {
             open.question.request.worker == worker
         });
-        self.askers.remove(&worker);
+        self.counters.remove(&worker);
         self.silenced
             .retain(|_, silenced| silenced.worker != worker);
         ended
@@ -394,8 +394,8 @@ impl<W> Ledger<W> {
         };
         self.ended.push_back((id, status));
         let worker = question.request.worker;
-        if let Some(asker) = self.askers.get_mut(&worker) {
-            asker.open = asker.open.saturating_sub(1);
+        if let Some(counters) = self.counters.get_mut(&worker) {
+            counters.open = counters.open.saturating_sub(1);
         }
         Some(Ended {
             question,

@@ -132,27 +132,27 @@ fn rules(
         .iter()
         .flat_map(|question| &question.paths)
         .flat_map(|path| std::iter::successors(Some((*path).clone()), VirtualPath::parent))
-        .filter(|place| place.depth() >= DEEP)
+        .filter(|folder| folder.depth() >= DEEP)
         .collect();
     let mut paths_above: Vec<VirtualPath> = paths_above.into_iter().collect();
-    paths_above.sort_by_key(|place| std::cmp::Reverse(place.depth()));
+    paths_above.sort_by_key(|folder| std::cmp::Reverse(folder.depth()));
     let mut rules = Vec::new();
-    for place in paths_above {
+    for folder in paths_above {
         let beneath = |question: &Allowed<'_>| {
             let mut paths = question.paths.iter();
-            paths.all(|path| path.starts_with(&place))
+            paths.all(|path| path.starts_with(&folder))
         };
         let (held, rest): (Vec<_>, Vec<_>) = questions.into_iter().partition(beneath);
         let need = match verb {
             // Nothing else was allowed.
-            Verb::Write => Scope::doing(Operation::Create, place.clone()).or(Operation::Change),
-            Verb::Read | Verb::Execute => Scope::file(verb, place.clone()),
+            Verb::Write => Scope::doing(Operation::Create, folder.clone()).or(Operation::Change),
+            Verb::Read | Verb::Execute => Scope::file(verb, folder.clone()),
         };
         let mut paths = held.iter().flat_map(|question| &question.paths);
-        let is_one_file = paths.all(|path| **path == place);
+        let is_one_file = paths.all(|path| **path == folder);
         let pattern = Coverage::of(&if is_one_file { need } else { need.beneath() });
         let good = held.len() >= OFTEN
-            && deepest(&held).as_ref() == Some(&place)
+            && deepest(&held).as_ref() == Some(&folder)
             && !refused.iter().any(|need| is_like(need, pattern.pattern()));
         questions = rest;
         if good {
@@ -178,8 +178,8 @@ fn is_like(refused: &Scope, pattern: &ScopePattern) -> bool {
 fn deepest(questions: &[Allowed<'_>]) -> Option<VirtualPath> {
     let mut paths = questions.iter().flat_map(|question| &question.paths);
     let first = (*paths.next()?).clone();
-    let common = |place: Option<VirtualPath>, path: &&VirtualPath| {
-        std::iter::successors(place, VirtualPath::parent).find(|place| path.starts_with(place))
+    let common = |folder: Option<VirtualPath>, path: &&VirtualPath| {
+        std::iter::successors(folder, VirtualPath::parent).find(|folder| path.starts_with(folder))
     };
     paths.fold(Some(first), common)
 }

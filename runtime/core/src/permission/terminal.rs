@@ -323,7 +323,7 @@ impl Console {
         }
     }
 
-    /// Reads one line, and says when it was read; empty if the line is too long. The end of the input is an error.
+    /// Reads one line and the time when it was read; empty if the line is too long. The end of the input is an error.
     async fn read(&mut self) -> Line {
         let reading = match &mut self.reading {
             Some(reading) => reading,

@@ -175,11 +175,11 @@ fn adapt(schema: &Value, value: &mut Value) {
         }
         (Some("boolean"), Value::String(text)) => {
             let text = text.trim();
-            if let Some(told) = ["false", "true"]
+            if let Some(index) = ["false", "true"]
                 .iter()
                 .position(|word| text.eq_ignore_ascii_case(word))
             {
-                *value = (told == 1).into();
+                *value = (index == 1).into();
             }
         }
         _ => {}
@@ -217,7 +217,7 @@ fn whole(number: f64) -> Option<i64> {
     let exact = number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0;
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "it is an integer of at most 53 bits"
+        reason = "the value is an integer of at most 53 bits"
     )]
     exact.then_some(number as i64)
 }

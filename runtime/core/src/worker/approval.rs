@@ -239,12 +239,12 @@ impl Shared {
             let name = crate::escape(tool);
             let call = format!("Call `{name}` of {shown}");
             // The server's text is quoted to separate it from the runtime's.
-            let theirs = sentence.unwrap_or_else(|| title.to_owned());
-            if theirs.is_empty() || theirs == *name {
+            let description = sentence.unwrap_or_else(|| title.to_owned());
+            if description.is_empty() || description == *name {
                 return call;
             }
-            let theirs = crate::escape(&theirs).replace('"', "'");
-            return format!("{call}, described there as \"{theirs}\"");
+            let description = crate::escape(&description).replace('"', "'");
+            return format!("{call}, described there as \"{description}\"");
         }
         if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
             return sentence;

@@ -184,7 +184,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
     let left = tools
         .iter()
         .filter(|entry| prepare::is_left(entry, authority));
-    let told = left.map(|entry| {
+    let listed = left.map(|entry| {
         json!({
             "name": entry.name.as_str(),
             "description": entry.spec.description,
@@ -192,7 +192,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
             "readOnly": !entry.mutates,
         })
     });
-    let told = json!({ "tools": told.collect::<Vec<_>>() });
+    let listed = json!({ "tools": listed.collect::<Vec<_>>() });
     Entry {
         name: ToolName::new(LIST),
         spec: ToolSpec::new(
@@ -210,7 +210,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
         mutates: false,
         remote: None,
         prepare: Box::new(move |_: Arguments<'_>, _: &_| {
-            Ok((Vec::new(), Job::Read(Arc::new(Listing(told.clone())))))
+            Ok((Vec::new(), Job::Read(Arc::new(Listing(listed.clone())))))
         }),
     }
 }

@@ -133,7 +133,7 @@ impl Pool {
         let (port, answer) = oneshot::channel();
         let run = move || {
             if !port.is_closed() {
-                // The receiver may be gone.
+                // The receiver may have been dropped.
                 let _ = port.send(work());
             }
         };
@@ -155,7 +155,7 @@ impl Pool {
                 .queue
                 .iter()
                 .position(|job| std::ptr::eq(&*job.ticket, ticket));
-            let skipped = skipped.and_then(|place| state.queue.remove(place));
+            let skipped = skipped.and_then(|index| state.queue.remove(index));
             drop(state);
             drop(skipped);
             return true;
@@ -266,10 +266,10 @@ impl Inner {
             state.lost -= 1;
             ticket.lost.fetch_sub(1, Ordering::AcqRel);
         }
-        if let Some(place) =
+        if let Some(index) =
             root.and_then(|root| state.busy_roots.iter().position(|busy| busy == root))
         {
-            state.busy_roots.swap_remove(place);
+            state.busy_roots.swap_remove(index);
             // Idle threads may have skipped a job on this root.
             self.ready.notify_one();
         }

@@ -73,7 +73,7 @@ impl Stage {
 #[derive(Debug)]
 enum Judging {
     /// The call is new, uses grants, or was interrupted by its tool.
-    Going,
+    Continuing,
     /// Its question was answered, with this plan.
     Answered(Option<Approved>),
 }
@@ -241,7 +241,7 @@ impl CallTable {
 
     /// Advances a call as far as possible without waiting.
     fn judge(&mut self, id: CallId, step: Step<Parsed>, caller: Caller) {
-        self.judge_for(id, step, Judging::Going, caller);
+        self.judge_for(id, step, Judging::Continuing, caller);
     }
 
     /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
@@ -258,7 +258,7 @@ impl CallTable {
 
     fn judged_for(&mut self, id: CallId, judged: Judged, why: Judging, caller: Caller) {
         match why {
-            Judging::Going => self.judged(id, judged, caller),
+            Judging::Continuing => self.judged(id, judged, caller),
             Judging::Answered(approved) => self.approved(id, judged, approved, caller),
         }
     }

@@ -80,12 +80,12 @@ impl Previews {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, token: PreviewToken, theirs: String) {
+    fn remember(&self, token: PreviewToken, server_token: String) {
         let mut all = self.all();
         if all.len() >= MOST_PREVIEWS {
             all.pop_front();
         }
-        all.push_back((token, theirs));
+        all.push_back((token, server_token));
     }
 
     /// The server's token of the preview that a call is bound to; fails if it is the preview of another call.
@@ -93,18 +93,19 @@ impl Previews {
         let (Mode::Apply, Some(token)) = (info.mode, info.token) else {
             return Ok(None);
         };
-        let theirs = {
+        let server_token = {
             let all = self.all();
-            let found = all.iter().rev().find(|(ours, _)| *ours == token);
-            found.map(|(_, theirs)| theirs.clone())
+            let found = all.iter().rev().find(|(own, _)| *own == token);
+            found.map(|(_, server_token)| server_token.clone())
         };
-        let theirs = theirs.filter(|theirs| remote_token(info, theirs) == token);
+        let server_token =
+            server_token.filter(|server_token| remote_token(info, server_token) == token);
         let stale_preview = || {
             let message =
                 "the preview is not known, or is one of another call; preview the call again";
             CallError::new(Code::StalePreview, message)
         };
-        theirs.ok_or_else(stale_preview).map(Some)
+        server_token.ok_or_else(stale_preview).map(Some)
     }
 }
 

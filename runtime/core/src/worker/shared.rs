@@ -210,7 +210,7 @@ impl Shared {
         self.audit(info, AuditStep::GrantUsed { grants, brought })
     }
 
-    /// Audits how a call ended and answers it. It is not an error if the caller is gone.
+    /// Audits how a call ended and answers it. It is not an error if the caller stopped waiting.
     pub(super) fn finished(
         &self,
         info: &CallInfo,

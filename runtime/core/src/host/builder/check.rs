@@ -28,8 +28,8 @@ impl RuntimeBuilder {
         faults.extend(threads::in_tokio().err());
         faults.extend(self.tools.faults().iter().cloned().map(BuildFault::Tools));
         let kept_out = self.kept_out(&mut faults);
-        let places = std::mem::take(&mut self.places);
-        let (opened, errors) = opened(std::mem::take(&mut self.config), places, &kept_out);
+        let configured = std::mem::take(&mut self.roots);
+        let (opened, errors) = opened(std::mem::take(&mut self.config), configured, &kept_out);
         let errors = errors.into_iter();
         faults.extend(errors.map(|error| pointed(error, &self.configured)));
         let Opened {

@@ -63,13 +63,13 @@ fn event(grant: &StoredGrant) -> AuditEvent {
 /// The configuration of the broker.
 pub(super) fn asking(
     limits: AskLimits,
-    patience: Duration,
+    timeout: Duration,
     store: Option<GrantStore>,
 ) -> Result<BrokerConfig, BuildFault> {
     let began = Instant::now();
     Ok(BrokerConfig {
         limits,
-        patience,
+        timeout,
         clock: Arc::new(move || began.elapsed()),
         store,
         nonce: nonce().map_err(|error| BuildFault::Random(std::io::Error::other(error)))?,

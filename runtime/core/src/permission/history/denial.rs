@@ -59,7 +59,7 @@ impl HistoryEntry {
                     "have the server tried again",
                 ),
             },
-            // Nobody was told about questions that were open when the run ended.
+            // Agents received no code for questions that were open when the run ended.
             (HistoryEvent::Question(question), Decision::Expired)
                 if question.ended_at.is_some() =>
             {

@@ -211,7 +211,7 @@ impl CallTable {
             (Some((_, caller)), Ended::Interrupted(step, interrupt)) => {
                 self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
-            // The caller is gone, and the effect has happened.
+            // The caller stopped waiting, and the effect has happened.
             (None, Ended::Done(Ok(done))) => self.shared.changed(done.changes()),
             (None, _) => {}
         }
@@ -303,7 +303,7 @@ impl CallTable {
         }
     }
 
-    /// A job ended. Returns its call, unless the caller is gone or the call belongs to an earlier actor of this worker.
+    /// A job ended. Returns its call, unless the caller stopped waiting or the call belongs to an earlier actor of this worker.
     pub(super) fn take_finished(&mut self, id: CallId) -> Option<(Stage, Caller)> {
         if !self.running.remove(&id) {
             return None;
