@@ -358,7 +358,7 @@ impl ReadPermit {
         self.require_needs(rest)
     }
 
-    /// Returns the path that `asked` resolved to if links were followed, else `asked`.
+    /// Returns the path that `asked` resolved to if links were followed, otherwise `asked`.
     #[must_use]
     pub fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
         self.scope

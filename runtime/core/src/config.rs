@@ -34,7 +34,7 @@ pub struct Namespace {
     open: Arc<[OpenFolder]>,
     /// The optional roots that could not be opened.
     unavailable: Arc<[UnavailableRoot]>,
-    /// Whether no path can be used at all.
+    /// Whether no path can be used.
     empty: bool,
 }
 
@@ -71,7 +71,7 @@ impl Namespace {
         Self { empty, ..self }
     }
 
-    /// Whether no path can be used at all.
+    /// Whether no path can be used.
     pub(crate) fn is_empty(&self) -> bool {
         self.empty
     }
@@ -85,7 +85,7 @@ impl Namespace {
     }
 
     /// The namespace of a child. Its working directory is `cwd`, else that of this one if it is open, else the only outermost
-    /// readable folder, else the only writable one.
+    /// readable folder, otherwise the only writable one.
     pub(crate) fn narrowed(&self, cwd: Option<VirtualPath>, authority: &Authority) -> Self {
         let open = authority.open_folders();
         let inherited = || {
@@ -336,7 +336,7 @@ impl Config {
         self.roots.is_empty() && !self.grantable.iter().any(ScopePattern::is_of_files)
     }
 
-    /// Returns the namespace. Relative paths are relative to the default root, else to the only root.
+    /// Returns the namespace. Relative paths are relative to the default root, otherwise to the only root.
     #[must_use]
     pub fn namespace(&self) -> Namespace {
         let default = self.roots.iter().find(|root| root.default);
@@ -346,7 +346,7 @@ impl Config {
     }
 
     /// Returns the access level of a server with this configuration: `Read` if nothing can be changed, `Full` if
-    /// policies may set `allow_escape`, else `Interact`.
+    /// policies may set `allow_escape`, otherwise `Interact`.
     #[must_use]
     pub fn access_level(&self) -> Access {
         let open = |root: &RootConfig| !root.blocked && root.access != Access::Read;

@@ -34,7 +34,7 @@ pub enum Entry {
         /// Its length in bytes.
         bytes: u64,
     },
-    /// A directory. `entries` is set only if the call depends on it.
+    /// A directory. `entries` is 0 unless the call depends on it.
     Directory {
         /// Number of entries beneath it, at any depth, that the worker may read.
         entries: u64,
@@ -42,7 +42,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The hash of the content, if it is a file.
+    /// Returns the hash of the content, if it is a file.
     #[must_use]
     pub fn hash(&self) -> Option<ContentHash> {
         match self {
@@ -51,7 +51,7 @@ impl Entry {
         }
     }
 
-    /// The length in bytes, if it is a file.
+    /// Returns the length in bytes, if it is a file.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         match self {
@@ -135,7 +135,7 @@ pub struct ContainedEntry {
     pub path: String,
     /// Its kind.
     pub kind: EntryKind,
-    /// Its size, if it is a regular file, else 0.
+    /// Its size, if it is a regular file, otherwise 0.
     pub bytes: u64,
 }
 
@@ -381,7 +381,7 @@ impl Reply {
         }
     }
 
-    /// The structured output as JSON; `null` if there is none.
+    /// Returns the structured output as JSON; `null` if there is none.
     ///
     /// # Errors
     /// `INTERNAL` if the tool's output cannot be written as JSON.

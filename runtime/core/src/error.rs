@@ -76,7 +76,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// Whether the call was denied by a policy or a person; else it failed.
+    /// Whether the call was denied by a policy or a person; otherwise it failed.
     pub(crate) const fn is_denial(self) -> bool {
         matches!(
             self,
@@ -240,7 +240,7 @@ impl CallError {
         self
     }
 
-    /// The need that a policy denies, if that is known.
+    /// Returns the need that a policy denies, if that is known.
     #[doc(hidden)]
     #[must_use]
     pub fn denied(&self) -> Option<&Scope> {
@@ -264,13 +264,13 @@ impl CallError {
         self
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// The message for the model.
+    /// Returns the message for the model.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message

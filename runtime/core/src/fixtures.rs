@@ -20,7 +20,7 @@ use crate::permission::{
 use crate::policy::Authority;
 use crate::scope::{Operation, Scope, ScopePattern};
 
-/// A request of `worker`, with arguments that contain `argument`.
+/// Returns a request of `worker`, with arguments that contain `argument`.
 #[must_use]
 pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
     let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
@@ -52,7 +52,7 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
     }
 }
 
-/// The request, changed so that it only changes the content of files.
+/// Returns the request, changed so that it only changes the content of files.
 #[must_use]
 pub fn changing(mut request: Request) -> Request {
     let change = Operation::Change.into();
@@ -69,7 +69,7 @@ pub fn changing(mut request: Request) -> Request {
     request
 }
 
-/// The request with a preview.
+/// Returns the request with a preview.
 #[must_use]
 pub fn shown(mut request: Request) -> Request {
     request.preview = Some(crate::effect::Preview {
@@ -85,7 +85,7 @@ pub fn shown(mut request: Request) -> Request {
     request
 }
 
-/// The question of a request.
+/// Returns the question of a request.
 #[must_use]
 pub fn question(request: Request) -> Question {
     Question {
@@ -136,7 +136,7 @@ pub async fn asked(
     (grants, question, denied_by)
 }
 
-/// The deletion of a directory with `files` files of one byte, of which `first` are listed.
+/// Returns the deletion of a directory with `files` files of one byte, of which `first` are listed.
 #[must_use]
 pub fn deleted_directory(path: &str, files: u64, first: u64) -> Change {
     let listed = (0..first).map(|n| ContainedEntry {

@@ -56,7 +56,7 @@ pub enum PathError {
 pub struct VirtualPath(Arc<str>);
 
 impl VirtualPath {
-    /// The `file://` URI of the file or directory.
+    /// Returns the `file://` URI of the file or directory.
     #[doc(hidden)]
     #[must_use]
     pub fn address(&self) -> String {
@@ -148,37 +148,37 @@ impl VirtualPath {
         Ok(Self(text.into()))
     }
 
-    /// The path as text, always beginning with `/`.
+    /// Returns the path as text, always beginning with `/`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is `/` itself.
+    /// Returns whether this is `/` itself.
     #[must_use]
     pub fn is_top(&self) -> bool {
         &*self.0 == "/"
     }
 
-    /// The names from the top down; none for `/`.
+    /// Returns the names from the top down; none for `/`.
     #[must_use]
     pub fn names(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|name| !name.is_empty())
     }
 
-    /// The number of names in the path.
+    /// Returns the number of names in the path.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.names().count()
     }
 
-    /// The last name; none for `/`.
+    /// Returns the last name; none for `/`.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.names().next_back()
     }
 
-    /// The path without its last name; none for `/`.
+    /// Returns the path without its last name; none for `/`.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         let (stem, name) = self.0.rsplit_once('/')?;

@@ -126,7 +126,7 @@ impl Folder {
         places(&self.place)
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[doc(hidden)]
     #[must_use]
     pub fn directory(&self) -> &File {
@@ -140,7 +140,7 @@ impl Folder {
         &self.name
     }
 
-    /// The first `most` bytes of the file, and one more if it is longer. `None` if there is no file.
+    /// Returns the first `most` bytes of the file, and one more if it is longer. `None` if there is no file.
     #[doc(hidden)]
     pub fn read(&self, most: u64) -> Result<Option<Vec<u8>>, PrivateFileError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

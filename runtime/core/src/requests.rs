@@ -227,7 +227,7 @@ impl CallRequests {
         }
     }
 
-    /// The handler.
+    /// Returns the handler.
     #[doc(hidden)]
     #[must_use]
     pub fn handler(&self) -> &dyn ServerRequests {

@@ -180,14 +180,14 @@ impl Root {
         self.cross_mounts
     }
 
-    /// Whether it is not configured, but was opened for a granted path outside the roots.
+    /// Returns whether it is not configured, but was opened for a granted path outside the roots.
     #[must_use]
     pub fn is_for_one_call(&self) -> bool {
         self.for_one_call
     }
 
-    /// The absolute host path of a relative link target that leads out of this root: a link at the top of the root
-    /// whose target begins with `..`. A later `..` is not resolved, since it depends on the links before it.
+    /// Returns the absolute host path of a relative link target that leads out of this root: a link at the top of the
+    /// root whose target begins with `..`. A later `..` is not resolved, since it depends on the links before it.
     #[must_use]
     pub fn above(&self, target: &str) -> Option<PathBuf> {
         let mut host = self.host.as_path();
@@ -217,7 +217,7 @@ impl Root {
         Ok(u32::try_from(kind).is_ok_and(|kind| KERNEL_FILES.contains(&kind)))
     }
 
-    /// The virtual path of an absolute link target that points into this root.
+    /// Returns the virtual path of an absolute link target that points into this root.
     #[must_use]
     pub fn virtual_path(&self, host: &Path) -> Option<VirtualPath> {
         // The target of `..` depends on the links before it, so it is not resolved by name here.

@@ -121,7 +121,7 @@ impl WorkerSpec {
 
     /// Sets the working directory: relative paths are relative to it, and tools such as `find` search it by default.
     /// The default is the working directory of the parent if the worker may read it, else the only folder that is open
-    /// to the worker, else none.
+    /// to the worker, otherwise none.
     ///
     /// ```
     /// # async fn example(runtime: bailiwick::Runtime) -> Result<(), Box<dyn std::error::Error>> {
@@ -274,7 +274,7 @@ impl Worker {
     /// People are asked if the policy says so.
     ///
     /// # Errors
-    /// `STALE_PREVIEW` if the files have changed since; else [`CallError`], as from [`Worker::submit`].
+    /// `STALE_PREVIEW` if the files have changed since; otherwise [`CallError`], as from [`Worker::submit`].
     pub async fn apply(&self, preview: &Preview) -> Result<Outcome, CallError> {
         self.apply_without(preview, &[]).await
     }
@@ -283,7 +283,7 @@ impl Worker {
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` if the hunks are not in the change, no other hunk remains, or the tool cannot divide its
-    /// changes; else as [`Worker::apply`].
+    /// changes; otherwise as [`Worker::apply`].
     pub async fn apply_without(
         &self,
         preview: &Preview,
@@ -322,7 +322,7 @@ impl Worker {
     }
 
     /// Returns the access level, for descriptions only: `read` if the worker can change nothing, `full` if people may
-    /// grant paths outside all roots, else `interact`.
+    /// grant paths outside all roots, otherwise `interact`.
     #[must_use]
     pub fn access(&self) -> Access {
         self.shared.authority.level()
@@ -383,7 +383,7 @@ impl Worker {
 }
 
 impl Worker {
-    /// The root that contains `path`, and the path relative to it.
+    /// Returns the root that contains `path`, and the path relative to it.
     #[doc(hidden)]
     #[must_use]
     pub fn root_of<'p>(&self, path: &'p VirtualPath) -> Option<(&Root, &'p str)> {
@@ -397,21 +397,21 @@ impl Worker {
         self.shared.names.orientation()
     }
 
-    /// Whether no path can be used at all.
+    /// Returns whether no path can be used.
     #[doc(hidden)]
     #[must_use]
     pub fn has_no_root(&self) -> bool {
         self.shared.names.is_empty()
     }
 
-    /// A name that is unique in this process; ids are unique in a runtime only.
+    /// Returns a name that is unique in this process; ids are unique in a runtime only.
     #[doc(hidden)]
     #[must_use]
     pub fn name_in_process(&self) -> String {
         format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
     }
 
-    /// The review at `uri`, or of the call whose artifact is at `uri`, if this worker may read it.
+    /// Returns the review at `uri`, or of the call whose artifact is at `uri`, if this worker may read it.
     #[doc(hidden)]
     #[must_use]
     pub fn review(&self, uri: &str) -> Option<Arc<crate::artifact::Review>> {

@@ -151,7 +151,7 @@ struct Item<'r> {
     /// Each hunk is `[old_start, old_lines, new_start, new_lines]`, followed by the numbers of kept, removed and added
     /// lines, which repeat until the end of the hunk.
     hunks: Vec<Vec<usize>>,
-    /// Number of lines of the old file, if those between the hunks are available; else 0.
+    /// Number of lines of the old file, if those between the hunks are available; otherwise 0.
     old_lines: usize,
     /// The first rows.
     rows: Vec<Row>,
@@ -274,7 +274,7 @@ impl Review {
         within(rows, bytes)
     }
 
-    /// Whether it is a preview.
+    /// Returns whether it is a preview.
     #[doc(hidden)]
     pub fn is_preview(&self) -> bool {
         self.about.preview

@@ -56,7 +56,8 @@ impl Record {
         self.at
     }
 
-    /// How many events before this one were lost because the audit was full or failing. Their calls were rejected.
+    /// Returns how many events before this one were lost because the audit was full or failing. Their calls were
+    /// rejected.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed

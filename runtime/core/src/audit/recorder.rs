@@ -61,7 +61,7 @@ impl fmt::Debug for AuditError {
 }
 
 impl AuditError {
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -141,7 +141,7 @@ struct AuditSender {
 pub struct WeakAudit(Weak<AuditSender>);
 
 impl WeakAudit {
-    /// The audit, unless it has ended.
+    /// Returns the audit, unless it has ended.
     #[doc(hidden)]
     pub fn upgrade(&self) -> Option<Audit> {
         self.0.upgrade().map(Audit)

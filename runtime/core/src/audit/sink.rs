@@ -151,7 +151,7 @@ impl AuditFileError {
         }
     }
 
-    /// The file.
+    /// Returns the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

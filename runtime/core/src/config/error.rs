@@ -63,14 +63,14 @@ impl ConfigError {
         self.fault.field()
     }
 
-    /// The `data` of a JSON-RPC error; its `layer` is the source.
+    /// Returns the `data` of a JSON-RPC error; its `layer` is the source.
     #[must_use]
     pub fn data(&self) -> Value {
         self.fault.data(self.origin.as_str())
     }
 }
 
-/// The key whose text contains `pointer`: a member of a key if the member has its own text, else the key.
+/// The key whose text contains `pointer`: a member of a key if the member has its own text, otherwise the key.
 pub(super) fn set_by(pointer: &str, has: impl Fn(&str) -> bool) -> Option<&'static Key> {
     let key = pointer.strip_prefix('/')?;
     let top = key.split('/').next().unwrap_or_default();

@@ -213,7 +213,7 @@ pub(super) fn failure(failure: &Failure) -> Value {
     })
 }
 
-/// The `dashdash` object of a resource. It forbids caching, since the resource may change at any time.
+/// Returns the `dashdash` object of a resource. It forbids caching, since the resource may change at any time.
 #[doc(hidden)]
 #[must_use]
 pub fn resource(kind: &str, refreshable: bool) -> Value {

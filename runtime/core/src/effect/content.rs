@@ -81,7 +81,7 @@ impl Utf8 {
         Ok(Self(bytes))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         // Checked in `new`; checking again avoids an `unsafe` block.

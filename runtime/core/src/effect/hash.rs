@@ -22,7 +22,7 @@ impl ContentHash {
         Self(bytes)
     }
 
-    /// The raw hash.
+    /// Returns the raw hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -31,8 +31,8 @@ impl Change {
         format!("{verb}{directory} {path}{to}{}", self.extent())
     }
 
-    /// The entries beneath a directory that is deleted, moved or copied, one per line: at most `most`, then the number
-    /// of further ones.
+    /// Returns the entries beneath a directory that is deleted, moved or copied, one per line: at most `most`, then the
+    /// number of further ones.
     #[doc(hidden)]
     pub fn listing(&self, most: usize, most_of_path: usize) -> Vec<String> {
         let Some(contents) = &self.diff.contents else {
@@ -114,7 +114,7 @@ impl ResourceChange {
         format!("{}: {}", shown(&self.resource), shown(&self.summary))
     }
 
-    /// The lines of the states before (`-`) and after (`+`), not escaped.
+    /// Returns the lines of the states before (`-`) and after (`+`), not escaped.
     #[doc(hidden)]
     pub fn lines(&self) -> impl Iterator<Item = (char, &str)> {
         let before = self.before.iter().flat_map(|text| text.lines());

@@ -13,8 +13,8 @@ use crate::policy::{Policy, PolicyError};
 use crate::root::{Root, RootError, RootTable};
 
 impl BuildError {
-    /// The `data` of a JSON-RPC error about the first fault, if all faults are in the configuration. `layer` names the
-    /// source of the configuration if the fault does not.
+    /// Returns the `data` of a JSON-RPC error about the first fault, if all faults are in the configuration. `layer`
+    /// names the source of the configuration if the fault does not.
     #[must_use]
     pub fn data(&self, layer: &str) -> Option<Value> {
         let data = self.faults().iter().map(|fault| fault.data(layer));

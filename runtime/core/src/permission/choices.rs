@@ -43,7 +43,7 @@ impl Choice {
         lifetime == Lifetime::Agent || ((lasts || !asked) && self.is_broad())
     }
 
-    /// Whether it has to be confirmed for lifetimes beyond the call.
+    /// Returns whether it has to be confirmed for lifetimes beyond the call.
     #[must_use]
     pub fn is_broad(&self) -> bool {
         let removes = |one: &Coverage| {

@@ -28,7 +28,7 @@ pub struct Suggestion {
     /// The folder that contains everything that was allowed, or the file. For writes it covers creating and changing.
     #[serde(flatten)]
     pub pattern: Coverage,
-    /// `Session` if one worker asked all questions, which then holds the rule; else `Agent`.
+    /// `Session` if one worker asked all questions, which then holds the rule; otherwise `Agent`.
     pub lifetime: Lifetime,
     /// How many of the questions in this history it would have prevented.
     pub spares: usize,

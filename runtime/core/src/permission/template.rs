@@ -257,7 +257,7 @@ impl Template {
         Ok(())
     }
 
-    /// The grants to `holder`, without its descendants, for `roots`.
+    /// Returns the grants to `holder`, without its descendants, for `roots`.
     ///
     /// # Errors
     /// As [`Self::rules`].

@@ -53,7 +53,7 @@ impl PreviewKey {
     }
 }
 
-/// The token of a plan: the same worker, tool, arguments and state give the same token.
+/// Returns the token of a plan: the same worker, tool, arguments and state give the same token.
 #[doc(hidden)]
 pub fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
     let state = if plan.resources.is_empty() {
@@ -68,7 +68,7 @@ pub fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallErr
     Ok(token(info, &state))
 }
 
-/// The token of a server's preview: the same worker, tool, arguments and server token give the same token.
+/// Returns the token of a server's preview: the same worker, tool, arguments and server token give the same token.
 #[doc(hidden)]
 #[must_use]
 pub fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
@@ -93,7 +93,7 @@ pub(crate) fn of_one_call(one: PreviewToken, other: PreviewToken) -> bool {
     one.0.as_bytes().get(..OF_CALL) == other.0.as_bytes().get(..OF_CALL)
 }
 
-/// The hash of arguments in the audit: the hash of their canonical JSON.
+/// Returns the hash of arguments in the audit: the hash of their canonical JSON.
 #[doc(hidden)]
 #[must_use]
 pub fn arguments_hash(arguments: &Value) -> ContentHash {

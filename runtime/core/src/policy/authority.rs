@@ -248,13 +248,13 @@ impl Authority {
         &self.total.limits
     }
 
-    /// Whether the tool of that name may be called.
+    /// Returns whether the tool of that name may be called.
     #[must_use]
     pub fn allows_tool(&self, name: &str) -> bool {
         self.all(|layer| layer.0.sets.has_tool(name))
     }
 
-    /// Whether files may be written in that mode.
+    /// Returns whether files may be written in that mode.
     #[must_use]
     pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
         self.all(|layer| layer.0.sets.has_mode(mode))
@@ -278,8 +278,9 @@ impl Authority {
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
 
-    /// Whether a policy may set `allow_escape: true`: the configuration sets it to `true`, and no policy sets it to
-    /// `false`. If a configuration or policy sets it to `false`, paths outside all roots are denied, even if granted.
+    /// Returns whether a policy may set `allow_escape: true`: the configuration sets it to `true`, and no policy sets
+    /// it to `false`. If a configuration or policy sets it to `false`, paths outside all roots are denied, even if
+    /// granted.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
         self.total.flags.get(Flag::AllowEscape)
@@ -291,7 +292,7 @@ impl Authority {
         self.total.flags.get(Flag::FollowSymlinks)
     }
 
-    /// Whether scopes of the resource `network` may be used.
+    /// Returns whether scopes of the resource `network` may be used.
     #[must_use]
     pub fn allows_network(&self) -> bool {
         self.total.flags.get(Flag::Network)
@@ -309,19 +310,19 @@ impl Authority {
         self.total.flags.get(Flag::StrictHardlinks)
     }
 
-    /// Whether a change must have been previewed.
+    /// Returns whether a change must have been previewed.
     #[must_use]
     pub fn requires_preview(&self) -> bool {
         self.total.flags.get(Flag::RequirePreview)
     }
 
-    /// Whether every change requires approval; [`Authority::judge`] returns `Ask` for it.
+    /// Returns whether every change requires approval; [`Authority::judge`] returns `Ask` for it.
     #[must_use]
     pub fn requires_approval(&self) -> bool {
         self.total.flags.get(Flag::RequireApproval)
     }
 
-    /// The access level.
+    /// Returns the access level.
     #[must_use]
     pub fn access(&self) -> Access {
         self.total.access
@@ -331,8 +332,8 @@ impl Authority {
         self.total.flags
     }
 
-    /// Whether anything at or beneath `prefix` could have a verdict other than `Deny`. If this is not certain, the
-    /// result is true.
+    /// Returns whether anything at or beneath `prefix` could have a verdict other than `Deny`. If this is not certain,
+    /// the result is true.
     #[must_use]
     pub fn reaches(&self, prefix: &VirtualPath) -> bool {
         let reaches = |entry: &LayerEntry| entry.layer.0.reaches(prefix, entry.inherited);

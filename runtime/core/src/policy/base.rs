@@ -226,7 +226,7 @@ impl Base {
         self.roots.iter().map(|root| &root.subtree)
     }
 
-    /// The roots that are not blocked.
+    /// Returns the roots that are not blocked.
     #[doc(hidden)]
     pub fn listed(&self) -> impl Iterator<Item = &Subtree> {
         self.subtrees().filter(|subtree| !subtree.blocked)

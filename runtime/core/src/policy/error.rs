@@ -188,7 +188,7 @@ impl PolicyError {
         self.0.kind
     }
 
-    /// The JSON pointer of the invalid member.
+    /// Returns the JSON pointer of the invalid member.
     #[must_use]
     pub fn field(&self) -> &str {
         &self.0.field
@@ -217,7 +217,7 @@ impl PolicyError {
         self.0.witness.as_deref()
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         self.0.kind.code()

@@ -52,7 +52,7 @@ pub(crate) struct Globs {
 
 static BUILDS: AtomicU64 = AtomicU64::new(0);
 
-/// How many glob lists were compiled since the program began.
+/// Returns how many glob lists were compiled since the program began.
 #[doc(hidden)]
 #[must_use]
 pub fn glob_builds() -> u64 {
@@ -216,7 +216,7 @@ impl PathGlob {
             .map_err(|error| InvalidGlob(error.to_string()))
     }
 
-    /// Whether it matches a path that is relative to the directory.
+    /// Returns whether it matches a path that is relative to the directory.
     #[must_use]
     pub fn is_match(&self, path: &str) -> bool {
         self.0.is_match(path)

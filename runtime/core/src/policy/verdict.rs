@@ -86,7 +86,7 @@ impl Ruling {
         Self::new(Verdict::Deny, rule)
     }
 
-    /// A denial by `rule` if `refused`, else no restriction.
+    /// A denial by `rule` if `refused`, otherwise no restriction.
     pub(crate) fn deny_if(refused: bool, rule: Rule) -> Self {
         if refused {
             Self::deny(rule)

@@ -57,7 +57,7 @@ impl Coverage {
         })
     }
 
-    /// The pattern.
+    /// Returns the pattern.
     #[must_use]
     pub fn pattern(&self) -> &ScopePattern {
         &self.pattern
@@ -121,7 +121,7 @@ impl Coverage {
         Self::new(pattern, self.reach, self.operations)
     }
 
-    /// Whether it equals a bare pattern.
+    /// Returns whether it equals a bare pattern.
     #[must_use]
     pub fn is_bare(&self) -> bool {
         *self == Self::from(self.pattern.clone())

@@ -68,7 +68,7 @@ impl fmt::Debug for SpawnError {
 }
 
 impl SpawnError {
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {

@@ -291,12 +291,12 @@ impl ToolSet {
         other.tools.into_values().fold(self, Self::keep)
     }
 
-    /// The names, sorted.
+    /// Returns the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(ToolName::as_str)
     }
 
-    /// The tools with their schemas, sorted by name.
+    /// Returns the tools with their schemas, sorted by name.
     #[must_use]
     pub fn infos(&self) -> Vec<ToolInfo> {
         self.entries().map(|entry| entry.info()).collect()

@@ -142,14 +142,14 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The name of the entry that reads the resources of the server. No tool has such a name.
+    /// Returns the name of the entry that reads the resources of the server. No tool has such a name.
     #[doc(hidden)]
     #[must_use]
     pub fn resource_reader(&self) -> String {
         format!("{}__{READ_RESOURCE}", self.server)
     }
 
-    /// The name of the entry that reads the prompts of the server. No tool has such a name.
+    /// Returns the name of the entry that reads the prompts of the server. No tool has such a name.
     #[doc(hidden)]
     #[must_use]
     pub fn prompt_reader(&self) -> String {

@@ -18,7 +18,8 @@ impl Worker {
         self.shared.authority.judge(&need, &[])
     }
 
-    /// The virtual path of `text` in a call of this worker. A relative path is relative to the working directory.
+    /// Returns the virtual path of `text` in a call of this worker. A relative path is relative to the working
+    /// directory.
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` if it is not a path.

@@ -118,7 +118,7 @@ impl Shared {
         &self.handles.gate
     }
 
-    /// The tool of that name: of the runtime or a third-party server, else of an app.
+    /// The tool of that name: of the runtime or a third-party server, otherwise of an app.
     pub(crate) fn tool(&self, name: &str) -> Option<Arc<Entry>> {
         let tool = self.core.tools.get(name);
 

@@ -27,7 +27,7 @@ impl Worker {
         &self.shared.apps
     }
 
-    /// The supervisor that its actor is linked to.
+    /// Returns the supervisor that its actor is linked to.
     #[doc(hidden)]
     #[must_use]
     pub fn supervisor(&self) -> Option<ActorCell> {
@@ -41,13 +41,13 @@ impl Worker {
         !matches!(asked, Ok(None))
     }
 
-    /// Whether the runtime was built with these remote tools.
+    /// Returns whether the runtime was built with these remote tools.
     #[doc(hidden)]
     pub fn is_offered(&self, remote: &Arc<RemoteTools>) -> bool {
         self.shared.core.tools.are_of(remote)
     }
 
-    /// The runtime's tool of that name, or the tool of a server by its name at the server.
+    /// Returns the runtime's tool of that name, or the tool of a server by its name at the server.
     #[doc(hidden)]
     #[must_use]
     pub fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {

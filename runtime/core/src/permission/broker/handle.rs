@@ -89,7 +89,7 @@ impl Broker {
         status.ok().flatten()
     }
 
-    /// The run of the runtime.
+    /// Returns the run of the runtime.
     #[doc(hidden)]
     #[must_use]
     pub fn run(&self) -> Run {

@@ -29,7 +29,7 @@ pub struct HistoryReport {
 }
 
 impl HistoryReport {
-    /// The grants that were given and never used.
+    /// Returns the grants that were given and never used.
     pub fn unused(&self) -> impl Iterator<Item = &GrantUse> {
         self.grants.iter().filter(|grant| grant.uses == 0)
     }
@@ -64,7 +64,7 @@ impl Tally {
         *count += 1;
     }
 
-    /// How many questions there were.
+    /// Returns how many questions there were.
     #[must_use]
     pub fn questions(&self) -> u64 {
         self.granted + self.denied + self.expired + self.cancelled + self.open

@@ -28,7 +28,7 @@ use crate::worker::jobs::Ended;
 use std::sync::Arc;
 
 impl CallTable {
-    /// Queues a cleared call: for its path locks if it changes something, else for a thread.
+    /// Queues a cleared call: for its path locks if it changes something, otherwise for a thread.
     pub(super) fn enqueue(
         &mut self,
         id: CallId,
