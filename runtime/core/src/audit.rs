@@ -321,7 +321,7 @@ pub struct GrantedStep {
     pub pattern: Coverage,
     /// Who may use it.
     pub holder: GrantHolder,
-    /// How long it holds.
+    /// How long it is valid.
     pub lifetime: Lifetime,
     /// Whether the holder's descendants may use it.
     pub descendants: bool,

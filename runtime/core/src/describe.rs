@@ -103,8 +103,8 @@ pub struct UnknownSection {
 /// use bailiwick::describe::{Description, ServerDoc};
 /// use bailiwick::{Access, ToolSet};
 ///
-/// let manual = ServerDoc { summary: "Keeps files.", when: &["keep a file"], ..ServerDoc::EMPTY };
-/// let description = Description::new(manual, "Keeper", "1.0.0").tools(ToolSet::new().infos()).access(Access::Interact);
+/// let doc = ServerDoc { summary: "Keeps files.", when: &["keep a file"], ..ServerDoc::EMPTY };
+/// let description = Description::new(doc, "Keeper", "1.0.0").tools(ToolSet::new().infos()).access(Access::Interact);
 /// let dashdash = description.dashdash();
 /// assert_eq!(dashdash["identity"]["name"], "keeper");
 /// assert_eq!(dashdash["identity"]["description"], "Keeps files. Use when the user asks to keep a file.");
@@ -114,7 +114,7 @@ pub struct UnknownSection {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Description {
-    manual: ServerDoc,
+    doc: ServerDoc,
     name: String,
     title: String,
     version: String,
@@ -152,10 +152,10 @@ impl ServerDoc {
 impl Description {
     /// Creates the description of a read-only server without tools.
     #[must_use]
-    pub fn new(manual: ServerDoc, name: impl Into<String>, version: impl Into<String>) -> Self {
+    pub fn new(doc: ServerDoc, name: impl Into<String>, version: impl Into<String>) -> Self {
         let name = name.into();
         Self {
-            manual,
+            doc,
             title: name.clone(),
             name,
             version: version.into(),

@@ -327,7 +327,7 @@ impl Answer {
     }
 }
 
-/// How long an approval holds.
+/// How long an approval is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifetime {
@@ -478,7 +478,7 @@ pub struct NewGrant {
     pub pattern: Coverage,
     /// Who may use it.
     pub holder: GrantHolder,
-    /// How long it holds; [`Lifetime::Once`] means one use.
+    /// How long it is valid; [`Lifetime::Once`] means one use.
     pub lifetime: Lifetime,
     /// Whether the holder's descendants may use it, too.
     pub descendants: bool,

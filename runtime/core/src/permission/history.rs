@@ -173,7 +173,7 @@ pub struct PastQuestion {
     /// What was allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<Coverage>,
-    /// How long it holds.
+    /// How long it was allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Lifetime>,
     /// The person's note to a denial.
