@@ -271,7 +271,7 @@ impl Review {
             }
             start += length;
         }
-        within(rows, bytes)
+        truncate_rows(rows, bytes)
     }
 
     /// Returns whether it is a preview.
@@ -336,7 +336,7 @@ fn line_count(text: &[u8]) -> usize {
 }
 
 /// The rows up to `bytes` of text, at least one.
-fn within(mut rows: Vec<Row>, bytes: usize) -> Vec<Row> {
+fn truncate_rows(mut rows: Vec<Row>, bytes: usize) -> Vec<Row> {
     let mut held = 0;
     let over = rows.iter().position(|row| {
         held += row.text.len();
@@ -371,7 +371,7 @@ fn between(
         }
         style.row(' ', (number, (number + made).saturating_sub(passed)), line)
     });
-    Some(within(rows.collect(), PAGE_BYTES))
+    Some(truncate_rows(rows.collect(), PAGE_BYTES))
 }
 
 #[cfg(test)]

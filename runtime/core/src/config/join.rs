@@ -36,7 +36,7 @@ pub(super) fn joined(field: &Key, old: &Value, new: &Value) -> Result<Value, Pol
             both.cloned().collect()
         }
         (Merge::Identity, ValueKind::Patterns) => {
-            within(field, old, new)?;
+            check_covered(field, old, new)?;
             new.clone()
         }
         // Lists of scopes and roots, which `overridden` handles.
@@ -64,7 +64,7 @@ fn members(field: &Key, old: &Value, new: &Value) -> Result<Value, PolicyError> 
 }
 
 /// Rejects patterns of a later source that no pattern of the earlier one covers.
-fn within(field: &Key, old: &Value, new: &Value) -> Result<(), PolicyError> {
+fn check_covered(field: &Key, old: &Value, new: &Value) -> Result<(), PolicyError> {
     let pattern = |item: &Value| item.as_str()?.parse::<ScopePattern>().ok();
     for (index, item) in items(new).enumerate() {
         let wanted = pattern(item);

@@ -502,14 +502,14 @@ impl RuntimeBuilder {
             authority,
         } = self.check()?;
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildFault::Audit)?;
-        grants::recorded(&audit, self.store.as_ref()).await?;
+        grants::audit_restored(&audit, self.store.as_ref()).await?;
         if let Some(servers) = &self.servers {
             let recorded = servers.attach(&audit).await;
             recorded.map_err(BuildFault::SignedIn)?;
         }
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
-        let broker = grants::asking(self.asks, self.question_timeout, self.store)?;
+        let broker = grants::broker_config(self.asks, self.question_timeout, self.store)?;
         let broker = Broker::start(broker, audit.clone(), approver).await;
         let broker = broker.map_err(|error| BuildFault::Start(error.into()))?;
         let grants = GrantAuthority::new(broker.clone(), authority.clone(), self.remote.marks());

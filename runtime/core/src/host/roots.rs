@@ -44,7 +44,7 @@ pub(super) struct ConfiguredRoot {
 }
 
 /// Adds the JSON pointer of the part of the configuration that caused the error, if any.
-pub(super) fn pointed(source: RootError, configured: &[VirtualPath]) -> BuildFault {
+pub(super) fn to_fault(source: RootError, configured: &[VirtualPath]) -> BuildFault {
     // If two roots have the same path, the later one is rejected.
     match configured.iter().rposition(|path| path == source.mount()) {
         Some(index) => BuildFault::Configured {
@@ -65,7 +65,7 @@ pub(super) struct Opened {
 /// Opens all roots. This is the only use of ambient authority. Optional roots that cannot be opened are left out,
 /// unless no root remains. The returned configuration includes rejected roots, so that policies can be compared with
 /// it.
-pub(super) fn opened(
+pub(super) fn open_roots(
     mut config: Config,
     configured: Vec<ConfiguredRoot>,
     kept_out: &[PathBuf],
@@ -97,7 +97,7 @@ pub(super) fn opened(
     if roots.is_empty() && errors.is_empty() {
         errors.extend(first_left_out);
     }
-    errors.extend(renamed(&config, &roots));
+    errors.extend(alias_errors(&config, &roots));
     if !left_out.is_empty() {
         // The restrictions of a nested root hold even if its directory is created later.
         config.restrictions.push(Restriction {
@@ -114,13 +114,13 @@ pub(super) fn opened(
 }
 
 /// Errors about roots that are an alias of a directory that an earlier source restricts.
-fn renamed(config: &Config, roots: &[Arc<Root>]) -> Vec<RootError> {
+fn alias_errors(config: &Config, roots: &[Arc<Root>]) -> Vec<RootError> {
     let earlier = config.restrictions.iter();
     let mounts = earlier.flat_map(|earlier| earlier.roots.iter().map(|root| &root.mount));
     // A directory that cannot be opened contains no aliases.
     let restricted =
         mounts.filter_map(|mount| Root::open(mount.clone(), mount.as_str().as_ref(), false).ok());
-    let renamed = restricted.filter_map(|restricted| {
+    let errors = restricted.filter_map(|restricted| {
         let others = roots
             .iter()
             .filter(|root| root.mount() != restricted.mount());
@@ -128,7 +128,7 @@ fn renamed(config: &Config, roots: &[Arc<Root>]) -> Vec<RootError> {
             .into_iter()
             .find_map(|root| root.beside(&restricted).err())
     });
-    renamed.collect()
+    errors.collect()
 }
 
 /// Whether a root that was rejected with `error` can be left out. A root with restrictions must not be left out if it

@@ -196,8 +196,8 @@ pub(super) async fn submit(
     mut call: Call,
     mut options: CallOptions,
 ) -> Result<Done, CallError> {
-    if let Some(meant) = shared.meant(&call) {
-        (call.tool, call.arguments) = meant;
+    if let Some(resolved) = shared.resolve_call(&call) {
+        (call.tool, call.arguments) = resolved;
     }
     let previewed = preview_arguments::take(shared, &mut call);
     let shows = matches!(previewed, Ok(true));

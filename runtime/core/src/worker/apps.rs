@@ -105,7 +105,7 @@ impl Apps {
     }
 
     /// The tools that are available through the two tools only; `None` if no app has any.
-    fn behind(&self) -> Option<Vec<Arc<Entry>>> {
+    fn indirect_tools(&self) -> Option<Vec<Arc<Entry>>> {
         let by_name = self.by_name();
         let mut indirect = by_name
             .values()
@@ -118,8 +118,8 @@ impl Apps {
 
     pub(super) fn get(&self, name: &str, authority: &Authority) -> Option<Arc<Entry>> {
         match name {
-            LIST => Some(Arc::new(listing(&self.behind()?, authority))),
-            CALL => self.behind().map(|_| Arc::new(calling())),
+            LIST => Some(Arc::new(listing(&self.indirect_tools()?, authority))),
+            CALL => self.indirect_tools().map(|_| Arc::new(calling())),
             _ => self.find(name),
         }
     }
@@ -149,15 +149,15 @@ impl Apps {
 
     /// Resolves a call of [`CALL`] to the tool and arguments that it names. The call is judged, asked about and
     /// recorded as a call of that tool.
-    pub(super) fn meant(&self, tools: &Tools, call: &Call) -> Option<(ToolName, Value)> {
+    pub(super) fn resolve_call(&self, tools: &Tools, call: &Call) -> Option<(ToolName, Value)> {
         if call.tool.as_str() != CALL || tools.get(CALL).is_some() {
             return None;
         }
         let arguments = call.arguments.as_object()?;
         let known = |key: &String| matches!(key.as_str(), "name" | "arguments");
         let name = arguments.get("name")?.as_str()?;
-        let behind = self.behind()?;
-        let entry = behind.iter().find(|entry| entry.name.as_str() == name)?;
+        let indirect = self.indirect_tools()?;
+        let entry = indirect.iter().find(|entry| entry.name.as_str() == name)?;
         let inner = arguments.get("arguments").cloned();
         arguments.keys().all(known).then(|| {
             let inner = inner.unwrap_or_else(|| Value::Object(Map::new()));
@@ -215,7 +215,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
     }
 }
 
-/// The entry of [`CALL`], whose calls are resolved by `Apps::meant`.
+/// The entry of [`CALL`], whose calls are resolved by `Apps::resolve_call`.
 fn calling() -> Entry {
     Entry {
         name: ToolName::new(CALL),

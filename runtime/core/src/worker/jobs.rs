@@ -240,7 +240,7 @@ fn apply(
     if let Err(error) = catch_tool_panic(|| Ok(job.apply(steps, permit)?)) {
         let error = CallError::from(error);
         if info.stop.has_begun() {
-            charge.keep(made(cost, &error));
+            charge.keep(actual_cost(cost, &error));
         }
         return Err(error);
     }
@@ -263,7 +263,7 @@ fn apply(
 
 /// The cost of an effect that failed with `error`, as reported by its tool. Without a report the cost is zero, except
 /// after a panic of the tool: then the whole cost is assumed.
-fn made(cost: Cost, error: &CallError) -> Cost {
+fn actual_cost(cost: Cost, error: &CallError) -> Cost {
     if error.code() == Code::Internal {
         return cost;
     }

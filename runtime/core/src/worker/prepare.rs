@@ -116,8 +116,8 @@ pub(super) fn explained(
 ) -> Result<Vec<Explanation>, CallError> {
     let mut call = call.clone();
     preview_arguments::take(shared, &mut call)?;
-    let meant = shared.meant(&call);
-    let (tool, arguments) = meant
+    let resolved = shared.resolve_call(&call);
+    let (tool, arguments) = resolved
         .as_ref()
         .map_or((&call.tool, &call.arguments), |(tool, arguments)| {
             (tool, arguments)

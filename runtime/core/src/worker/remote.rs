@@ -89,7 +89,7 @@ impl Previews {
     }
 
     /// The server's token of the preview that a call is bound to; fails if it is the preview of another call.
-    fn tied(&self, info: &CallInfo) -> Result<Option<String>, CallError> {
+    fn server_token(&self, info: &CallInfo) -> Result<Option<String>, CallError> {
         let (Mode::Apply, Some(token)) = (info.mode, info.token) else {
             return Ok(None);
         };
@@ -119,7 +119,7 @@ impl Shared {
     ) -> Result<Done, Interrupt> {
         step.previewed()?;
         let info = step.info();
-        let tied = self.previews.tied(info)?;
+        let server_token = self.previews.server_token(info)?;
         let gates = permit.gates();
         let _passes = passes(&gates)?;
         permit.checkpoint()?;
@@ -129,7 +129,7 @@ impl Shared {
             info: Arc::clone(info),
             authority: step.authority().clone(),
         });
-        let carrying = Arc::clone(&job).carry(&permit, tied, context)?;
+        let carrying = Arc::clone(&job).carry(&permit, server_token, context)?;
         self.note_sending(info, &*job, permit.is_preview()).await?;
         permit.sent();
         let carried = while_open(&gates, &info.stop, carrying).await?;

@@ -126,8 +126,8 @@ impl Shared {
     }
 
     /// The tool and arguments that a call of the tool for apps names in its arguments.
-    pub(super) fn meant(&self, call: &Call) -> Option<(ToolName, Value)> {
-        self.apps.meant(&self.core.tools, call)
+    pub(super) fn resolve_call(&self, call: &Call) -> Option<(ToolName, Value)> {
+        self.apps.resolve_call(&self.core.tools, call)
     }
 
     /// All tools, those of apps last.

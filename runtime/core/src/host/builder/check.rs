@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::roots::{Opened, opened, pointed};
+use super::super::roots::{Opened, open_roots, to_fault};
 use super::{BuildError, BuildFault, RuntimeBuilder, threads};
 use crate::call::Origin;
 use crate::config::{Config, UnavailableRoot};
@@ -29,9 +29,9 @@ impl RuntimeBuilder {
         faults.extend(self.tools.faults().iter().cloned().map(BuildFault::Tools));
         let kept_out = self.kept_out(&mut faults);
         let configured = std::mem::take(&mut self.roots);
-        let (opened, errors) = opened(std::mem::take(&mut self.config), configured, &kept_out);
+        let (opened, errors) = open_roots(std::mem::take(&mut self.config), configured, &kept_out);
         let errors = errors.into_iter();
-        faults.extend(errors.map(|error| pointed(error, &self.configured)));
+        faults.extend(errors.map(|error| to_fault(error, &self.configured)));
         let Opened {
             config,
             roots,

@@ -28,7 +28,10 @@ fn nonce() -> Result<u64, getrandom::Error> {
 }
 
 /// Audits the restored grants.
-pub(super) async fn recorded(audit: &Audit, store: Option<&GrantStore>) -> Result<(), BuildFault> {
+pub(super) async fn audit_restored(
+    audit: &Audit,
+    store: Option<&GrantStore>,
+) -> Result<(), BuildFault> {
     for grant in store.into_iter().flat_map(GrantStore::grants) {
         let recorded = match audit.record(event(grant)) {
             Err(AuditError::Full) => {
@@ -61,7 +64,7 @@ fn event(grant: &StoredGrant) -> AuditEvent {
 }
 
 /// The configuration of the broker.
-pub(super) fn asking(
+pub(super) fn broker_config(
     limits: AskLimits,
     timeout: Duration,
     store: Option<GrantStore>,
