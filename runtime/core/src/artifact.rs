@@ -1,4 +1,4 @@
-//! Artifacts of calls, each behind a `ui://` address: diffs, JSON and review pages.
+//! Artifacts of calls, each with a `ui://` URI: diffs, JSON and review pages.
 
 mod parts;
 mod render;

@@ -82,7 +82,7 @@ pub enum Step {
     Judged {
         /// The verdict on all needs together.
         verdict: Verdict,
-        /// What the call needs.
+        /// The needs of the call.
         needs: Arc<[Scope]>,
         /// The deciding layer and rule, as in [`Explanation`](crate::policy::Explanation); `None` if all layers allow all needs without
         /// a grant, since no single rule decides then.
@@ -107,7 +107,7 @@ pub enum Step {
     Asked {
         /// The question, which equal calls share.
         question: QuestionId,
-        /// What requires approval.
+        /// The needs that require approval.
         needs: Arc<[Scope]>,
     },
     /// A question ended.
@@ -118,7 +118,7 @@ pub enum Step {
         token: PreviewToken,
         /// The files that would change.
         changes: Arc<[ChangeSummary]>,
-        /// What else would change.
+        /// Other resources that would change.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         resources: Arc<[ResourceSummary]>,
     },
@@ -143,9 +143,9 @@ pub enum Step {
     },
     /// The call is sent to its server once this is written.
     RemoteCall {
-        /// The server, as people configured it.
+        /// The name of the server in the configuration.
         server: Arc<str>,
-        /// The tool, as the server calls it.
+        /// The name of the tool at the server.
         tool_there: Arc<str>,
         /// Whether it is a preview.
         preview: bool,
@@ -154,13 +154,13 @@ pub enum Step {
     },
     /// The server made a request within the call. The response is not recorded.
     ServerRequest {
-        /// The server, as people configured it.
+        /// The name of the server in the configuration.
         server: Arc<str>,
         /// The method that it called.
         method: &'static str,
-        /// How it ended.
+        /// Its outcome.
         outcome: RequestOutcome,
-        /// Why it was refused.
+        /// Why it was rejected.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Box<str>>,
     },
@@ -173,26 +173,26 @@ pub enum Step {
     ArtifactFailed {
         /// The stable code.
         code: Code,
-        /// Why.
+        /// The reason.
         message: Box<str>,
     },
-    /// The call was refused before it had any effect.
+    /// The call was denied before it had any effect.
     Denied {
         /// The stable code.
         code: Code,
         /// The message for the caller.
         message: Box<str>,
-        /// Who refused it; nobody if approval was required and nobody was asked.
+        /// Who denied it; nobody if approval was required and nobody was asked.
         by: DecidedBy,
     },
     /// The call failed, possibly after a part of its effect.
     Failed(Box<FailedStep>),
-    /// The call was answered. This is the last step of a call, unless an effect ends after its caller is gone.
+    /// The call was answered. This is the last step of a call, unless an effect ends after the caller stopped waiting.
     Finished {
         /// The code if it was denied or failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<Code>,
-        /// Bytes of the answer.
+        /// Bytes of content in the answer.
         bytes: u64,
     },
     /// A grant that outlives one call was given.
@@ -203,9 +203,9 @@ pub enum Step {
     GrantNarrowed(Box<NarrowedStep>),
     /// A grant was revoked.
     GrantRevoked {
-        /// Which.
+        /// The grant.
         grant: GrantId,
-        /// Why; records of older versions do not say.
+        /// The cause. Absent in records of older versions.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<RevokeCause>,
     },
@@ -220,7 +220,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The step of a call without result. `begun`: its effect had begun.
+    /// The step of a call without result. `begun`: whether its effect had begun.
     pub(crate) fn without_result(error: &CallError, begun: bool) -> Self {
         let (code, message) = (error.code(), error.message().into());
         let detail = |key: &str| error.details().get(key);
@@ -255,11 +255,11 @@ pub enum RequestOutcome {
     Declined,
     /// Nobody answered, or the answer was invalid.
     Cancelled,
-    /// It was refused before anybody was asked.
+    /// It was rejected before anybody was asked.
     Refused,
 }
 
-/// How a call failed, and how far it got before.
+/// A failed call, and how far it got before it failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FailedStep {
@@ -267,7 +267,7 @@ pub struct FailedStep {
     pub code: Code,
     /// The message for the caller.
     pub message: Box<str>,
-    /// Its effect had begun, so it may have happened in part or completely.
+    /// Whether its effect had begun, so it may have happened in part or completely.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub begun: bool,
     /// How many steps of the plan were carried out and not undone, if the tool knows.
@@ -282,17 +282,17 @@ pub struct FailedStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AnsweredStep {
-    /// Which question.
+    /// The question.
     pub question: QuestionId,
     /// How it ended.
     pub decision: Decision,
-    /// Who ended it; records of older versions do not say.
+    /// Who ended it. Absent in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<DecidedBy>,
-    /// What was allowed; empty if that is exactly what was asked, or nothing.
+    /// What was allowed. Empty if exactly the needs were allowed, or nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<Coverage>,
-    /// For how long, if it was allowed.
+    /// How long it is allowed, if it was allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Lifetime>,
     /// The person's note to a denial.
@@ -301,8 +301,8 @@ pub struct AnsweredStep {
     /// The hunks that were excluded from the change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<ExcludedHunks>,
-    /// The grants of the answer, including those shared with other answers of the same batch. Empty for once, and in records
-    /// of older versions.
+    /// The grants of the answer, including those shared with other answers of the same batch. Empty for an approval for
+    /// once, and in records of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,
     /// Whether similar calls were denied for the rest of the session, too.
@@ -310,18 +310,18 @@ pub struct AnsweredStep {
     pub rest_of_session: bool,
 }
 
-/// A grant as it was given.
+/// A grant, as it was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GrantedStep {
-    /// Which.
+    /// The grant.
     pub grant: GrantId,
-    /// What it covers. In older records without reach and operations it covers everything beneath it.
+    /// What it covers. In older records without reach and operations, it covers everything beneath it.
     #[serde(flatten, deserialize_with = "crate::scope::beside")]
     pub pattern: Coverage,
-    /// To whom.
+    /// Who may use it.
     pub holder: GrantHolder,
-    /// For how long.
+    /// How long it is valid.
     pub lifetime: Lifetime,
     /// Whether the holder's descendants may use it.
     pub descendants: bool,
@@ -334,7 +334,7 @@ pub struct GrantedStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NarrowedStep {
-    /// Which.
+    /// The grant.
     pub grant: GrantId,
     /// The change.
     pub change: Narrowing,
@@ -344,7 +344,7 @@ pub struct NarrowedStep {
 /// effect; decisions made while no runtime used the servers are audited by the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedInStep {
-    /// The server, as people configured it.
+    /// The name of the server in the configuration.
     pub server: Arc<str>,
     /// The authorisation server.
     pub issuer: Box<str>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How much a worker and everything beneath it may do, over its life; `None` is without limit.
+/// Limits on what a worker and its descendants may do in total; `None` is unlimited.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -19,7 +19,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The tighter of both, field by field.
+    /// The stricter limit of both, field by field.
     #[must_use]
     pub(crate) fn tighter(self, other: Self) -> Self {
         let Self {

@@ -82,10 +82,10 @@ pub enum Asks {
     /// It waits for the answer of the approver.
     #[default]
     Wait,
-    /// Like [`Asks::Wait`], with a question of its own: for calls that may be abandoned, so that an answer to an equal call
-    /// does not carry them out.
+    /// Like [`Asks::Wait`], with a separate question for each call. For calls that may be abandoned: an answer to an
+    /// equal call must not carry them out.
     WaitAlone,
-    /// It is refused with `SCOPE_REQUIRED`, as without an approver. Live grants still apply.
+    /// It is rejected with `SCOPE_REQUIRED`, as without an approver. Live grants still apply.
     Refuse,
 }
 
@@ -94,8 +94,8 @@ pub enum Asks {
 pub struct CallMeta {
     /// Who wrote the call.
     pub origin: Origin,
-    /// A policy for this call alone; it can only narrow. Its limits apply to the call: the budget to its cost, `ttl_ms` to
-    /// its duration, `min_interval_ms` to the time since the previous call.
+    /// A policy for this call alone; it can only narrow. Its limits apply to the call: the budget limits its cost,
+    /// `ttl_ms` its duration, and `min_interval_ms` the time since the previous call.
     pub policy: Option<Value>,
     /// The preview that this call applies; it is refused with `STALE_PREVIEW` if the files have changed.
     pub preview_token: Option<PreviewToken>,
@@ -107,8 +107,8 @@ pub struct CallMeta {
     pub progress: Option<Progress>,
     /// How the call is handled if it requires approval.
     pub asks: Asks,
-    /// Whether a person must confirm the changes of this very call by a question of its own, whatever policies and live
-    /// grants allow. Required for calls of [`Origin::View`] that change something.
+    /// Whether a person must confirm the changes of this call in a separate question, regardless of policies and live
+    /// grants. Required for calls of [`Origin::View`] that change something.
     pub confirm: bool,
     /// Answers requests of a third-party server within this call, if `UpstreamsBuilder::forward_requests` is set.
     pub requests: Option<CallRequests>,

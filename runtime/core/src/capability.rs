@@ -35,16 +35,16 @@ pub(crate) enum StopReason {
     Revoked = 3,
 }
 
-/// The effect began before the call was stopped.
+/// State of a call whose effect began before it was stopped.
 const BEGUN: u8 = 4;
 
 /// Stops a call in flight. The first state that is set is final: a call whose effect has begun cannot be stopped.
 #[derive(Debug, Default)]
 pub(crate) struct StopFlag {
     state: AtomicU8,
-    /// The effect began somewhere else: the call was sent to a server, or its tool acts.
+    /// Whether the effect began elsewhere: the call was sent to a server, or an act tool began to act.
     sent: AtomicBool,
-    /// How many steps of the effect the tool reported as completed.
+    /// Number of steps of the effect that the tool reported as completed.
     steps: AtomicU64,
     progress: Option<Progress>,
 }
@@ -59,11 +59,11 @@ impl StopFlag {
     }
 
     pub(crate) fn raise(&self, why: StopReason) {
-        // A call that is stopped already keeps its first reason.
+        // If the call was stopped before, the first reason is kept.
         let _ = self.set(why as u8);
     }
 
-    /// Marks the effect as begun, unless the call was stopped before.
+    /// Marks the effect as begun. Fails if the call was stopped before.
     fn begin(&self) -> Result<(), CallError> {
         self.set(BEGUN).map(drop).or_else(|_| self.check())
     }
@@ -72,8 +72,8 @@ impl StopFlag {
         self.state.load(Ordering::Acquire) == BEGUN
     }
 
-    /// Marks the effect as begun somewhere else, unless the call was stopped before. Whoever stops the call afterwards
-    /// finds the mark.
+    /// Marks the effect as begun elsewhere. Fails if the call was stopped before. Code that stops the call afterwards
+    /// sees the mark.
     pub(crate) fn send(&self) -> Result<(), CallError> {
         self.sent.store(true, Ordering::SeqCst);
         self.check().inspect_err(|_| self.unsend())
@@ -84,7 +84,7 @@ impl StopFlag {
         self.sent.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the effect began somewhere else.
+    /// Whether the effect began elsewhere.
     pub(crate) fn was_sent(&self) -> bool {
         self.sent.load(Ordering::SeqCst)
     }
@@ -97,7 +97,7 @@ impl StopFlag {
         }
     }
 
-    /// Adds to `error` that the effect began somewhere else, and how far it got.
+    /// Adds to `error` that the effect began elsewhere, and how far it got.
     pub(crate) fn mark_sent(&self, error: CallError) -> CallError {
         if !self.was_sent() {
             return error;
@@ -136,7 +136,8 @@ pub(crate) struct PermitScope {
     pub(crate) authority: Authority,
     /// Grants that this call uses.
     pub(crate) granted: Vec<Coverage>,
-    /// Files that are protected by their surroundings, not by their names, and whose change is authorised.
+    /// Files that are protected because of the files around them, not because of their names, and whose change is
+    /// authorised.
     pub(crate) protected: Vec<VirtualPath>,
     /// Links that were followed: the requested path and the resolved path.
     pub(crate) moved: Vec<(VirtualPath, VirtualPath)>,
@@ -187,9 +188,9 @@ pub enum Interrupt {
     Failed(CallError),
     /// The tool needs more than was authorised. The pipeline judges these needs as well, then runs the tool again.
     Needs(Vec<Scope>),
-    /// These files are protected by what surrounds them. Changing one requires a grant that names it.
+    /// These files are protected because of the files around them. Changing one requires a grant that names it.
     Protected(Vec<VirtualPath>),
-    /// `from` is a link, or behind one, and resolves to `to`. The pipeline judges `to`, then runs the tool again.
+    /// `from` is a link, or contains a link, and resolves to `to`. The pipeline judges `to`, then runs the tool again.
     Moved {
         /// The path that was judged.
         from: VirtualPath,
@@ -207,7 +208,7 @@ impl From<CallError> for Interrupt {
 }
 
 impl From<Interrupt> for CallError {
-    /// Converts an interrupt where nothing more can be judged: a tool that returns one there has a bug.
+    /// Converts an interrupt at a stage where no more needs can be judged. A tool that returns one there has a bug.
     fn from(interrupt: Interrupt) -> Self {
         match interrupt {
             Interrupt::Failed(error) => error,
@@ -239,11 +240,11 @@ impl fmt::Display for Interrupt {
 /// A tool also uses it to check what it finds while it runs: [`ReadPermit::judge`] decides whether an entry of a
 /// listing, a link or a file in a subtree is visible.
 ///
-/// A permit cannot be made outside the pipeline:
+/// Only the pipeline can create a permit:
 /// ```compile_fail
 /// let permit = bailiwick::tool::ReadPermit { scope: todo!() };
 /// ```
-/// A tool gets one by being called:
+/// A tool receives one as an argument:
 /// ```
 /// fn size_limit(permit: &bailiwick::tool::ReadPermit) -> u64 {
 ///     permit.limits().read_max_bytes
@@ -317,10 +318,10 @@ impl ReadPermit {
         self.scope.protected.contains(path) || self.scope.authority.protects(&need)
     }
 
-    /// Requires a grant for each of `paths`, which are protected by what surrounds them.
+    /// Requires a grant for each of `paths`, which are protected because of the files around them.
     ///
     /// # Errors
-    /// [`Interrupt::Protected`] with those that are not authorised yet.
+    /// [`Interrupt::Protected`] with the paths that are not authorised yet.
     pub fn require_protected(&self, mut paths: Vec<VirtualPath>) -> Result<(), Interrupt> {
         paths.retain(|path| !self.may_change_protected(path));
         if paths.is_empty() {
@@ -331,7 +332,7 @@ impl ReadPermit {
     }
 
     /// Requires that the call may create the directories `missing`, the ancestors of `target`. A host's grant of a bare
-    /// pattern that covers `target` is enough, unless the name of a directory is protected; an answer at a prompt names
+    /// pattern that covers `target` is enough, unless the name of a directory is protected. An answer at a prompt names
     /// each directory.
     ///
     /// # Errors
@@ -357,7 +358,7 @@ impl ReadPermit {
         self.require_needs(rest)
     }
 
-    /// Returns the path that `asked` resolved to if links were followed, else `asked`.
+    /// Returns the path that `asked` resolved to if links were followed, otherwise `asked`.
     #[must_use]
     pub fn actual<'p>(&'p self, asked: &'p VirtualPath) -> &'p VirtualPath {
         self.scope
@@ -392,7 +393,7 @@ impl ReadPermit {
         self.scope.authority.open_folders()
     }
 
-    /// Returns the limits of this call, each the tightest of all layers.
+    /// Returns the limits of this call, each the strictest of all layers.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         self.scope.authority.limits()
@@ -404,7 +405,7 @@ impl ReadPermit {
         self.scope.authority.allows_write_mode(mode)
     }
 
-    /// Returns whether files with several hard links are refused.
+    /// Returns whether files with several hard links are rejected.
     #[must_use]
     pub fn strict_hardlinks(&self) -> bool {
         self.scope.authority.strict_hardlinks()
@@ -419,7 +420,7 @@ impl ReadPermit {
     }
 }
 
-/// Proof that a call was authorised and may carry out its plan; taken by value, so it is used once.
+/// Proof that a call was authorised and may carry out its plan. It is passed by value, so it is used once.
 ///
 /// ```compile_fail
 /// fn twice(permit: bailiwick::tool::WritePermit) {
@@ -456,7 +457,7 @@ impl WritePermit {
     }
 
     /// Marks the effect as begun: from now on the call cannot be stopped. Fails after a revocation. A revocation waits
-    /// until [`apply`](crate::WriteTool::apply) returns even before this is called, so call
+    /// until [`apply`](crate::WriteTool::apply) returns even if this was not called yet, so call
     /// [`checkpoint`](ReadPermit::checkpoint) between preparatory steps, such as writing temporary files.
     ///
     /// # Errors

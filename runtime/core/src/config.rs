@@ -25,7 +25,8 @@ pub use sources::{ConfigSource, ConfigSources, Effective};
 
 /// Resolves paths written by models to virtual paths.
 ///
-/// Each worker has one. Relative paths begin in its working directory ([`WorkerSpec::cwd`](crate::WorkerSpec::cwd)).
+/// Each worker has one. Relative paths are relative to its working directory
+/// ([`WorkerSpec::cwd`](crate::WorkerSpec::cwd)).
 #[derive(Clone, Debug, Default)]
 pub struct Namespace {
     default_root: Option<VirtualPath>,
@@ -33,7 +34,7 @@ pub struct Namespace {
     open: Arc<[OpenFolder]>,
     /// The optional roots that could not be opened.
     unavailable: Arc<[UnavailableRoot]>,
-    /// Whether no path can be used at all.
+    /// Whether no path can be used.
     empty: bool,
 }
 
@@ -65,12 +66,12 @@ impl Namespace {
         }
     }
 
-    /// Sets whether no path can be used, since there is no root and nothing outside is grantable.
+    /// Sets whether no path can be used, because there is no root and nothing outside is grantable.
     pub(crate) fn emptied(self, empty: bool) -> Self {
         Self { empty, ..self }
     }
 
-    /// Whether no path can be used at all.
+    /// Whether no path can be used.
     pub(crate) fn is_empty(&self) -> bool {
         self.empty
     }
@@ -84,7 +85,7 @@ impl Namespace {
     }
 
     /// The namespace of a child. Its working directory is `cwd`, else that of this one if it is open, else the only outermost
-    /// readable folder, else the only writable one.
+    /// readable folder, otherwise the only writable one.
     pub(crate) fn narrowed(&self, cwd: Option<VirtualPath>, authority: &Authority) -> Self {
         let open = authority.open_folders();
         let inherited = || {
@@ -103,7 +104,7 @@ impl Namespace {
             }
         };
         let default_root = cwd.or_else(inherited).or_else(only);
-        // A worker that is restricted to other folders does not learn of them.
+        // A worker that is restricted to other folders must not learn of them.
         let unavailable = self.unavailable.iter();
         let unavailable = unavailable.filter(|root| authority.policies_hold(&root.path));
         Self::new(default_root, open)
@@ -117,13 +118,13 @@ impl Namespace {
         begin.filter(|_| self.default_root != other.default_root)
     }
 
-    /// The same with the parent of the working directory as working directory.
+    /// This namespace, with the parent of the working directory as working directory.
     pub(crate) fn above(mut self) -> Self {
         self.default_root = self.default_root.and_then(|root| root.parent());
         self
     }
 
-    /// Resolves a path written by a model; a relative one is beneath the working directory.
+    /// Resolves a path written by a model. Relative paths are relative to the working directory.
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` if it is not a path, or is relative and there is no working directory; `PERMISSION_DENIED` if
@@ -145,7 +146,7 @@ impl Namespace {
         })
     }
 
-    /// Returns the working directory, where relative paths begin.
+    /// Returns the working directory, which relative paths are relative to.
     #[must_use]
     pub fn default_root(&self) -> Option<&VirtualPath> {
         self.default_root.as_ref()
@@ -157,13 +158,13 @@ impl Namespace {
         &self.open
     }
 
-    /// The optional roots that could not be opened.
+    /// Returns the optional roots that could not be opened.
     #[must_use]
     pub fn unavailable_roots(&self) -> &[UnavailableRoot] {
         &self.unavailable
     }
 
-    /// One or two sentences that tell a model where it may work.
+    /// One or two sentences that tell a model which folders it may work in.
     pub(crate) fn orientation(&self) -> String {
         if self.empty {
             return NO_ROOT.to_owned();
@@ -287,7 +288,7 @@ pub struct Config {
     pub allow: Vec<ScopePattern>,
     /// Globs of protected files in addition to the built-in ones; changing one requires a grant that names it.
     pub protect: Vec<String>,
-    /// Whether policies are rejected whose allow globs name more than their issuer's.
+    /// Whether a policy is rejected if its allow globs name more than those of its issuer.
     pub strict: bool,
     /// All other fields of a policy.
     pub policy: Policy,
@@ -335,7 +336,7 @@ impl Config {
         self.roots.is_empty() && !self.grantable.iter().any(ScopePattern::is_of_files)
     }
 
-    /// Returns the namespace, in which relative paths begin in the default root, else in the only one.
+    /// Returns the namespace. Relative paths are relative to the default root, otherwise to the only root.
     #[must_use]
     pub fn namespace(&self) -> Namespace {
         let default = self.roots.iter().find(|root| root.default);
@@ -344,8 +345,8 @@ impl Config {
         Namespace::new(default, Vec::new()).emptied(self.opens_no_file())
     }
 
-    /// Returns the access level of a server with this configuration: `Read` if nothing can be changed, `Full` if policies may
-    /// set `allow_escape`, else `Interact`.
+    /// Returns the access level of a server with this configuration: `Read` if nothing can be changed, `Full` if
+    /// policies may set `allow_escape`, otherwise `Interact`.
     #[must_use]
     pub fn access_level(&self) -> Access {
         let open = |root: &RootConfig| !root.blocked && root.access != Access::Read;

@@ -1,7 +1,7 @@
 //! Descriptions of a server for programs and models, generated from its tools and configuration.
 //!
-//! Descriptions are derived from the tools, so they match them. They contain nothing from the machine, such as paths,
-//! variables or secrets.
+//! Descriptions are generated from the tools, so they are consistent with them. They contain no paths, variables or
+//! secrets of the machine.
 
 mod ai_help;
 mod dashdash;
@@ -103,8 +103,8 @@ pub struct UnknownSection {
 /// use bailiwick::describe::{Description, ServerDoc};
 /// use bailiwick::{Access, ToolSet};
 ///
-/// let manual = ServerDoc { summary: "Keeps files.", when: &["keep a file"], ..ServerDoc::EMPTY };
-/// let description = Description::new(manual, "Keeper", "1.0.0").tools(ToolSet::new().infos()).access(Access::Interact);
+/// let doc = ServerDoc { summary: "Keeps files.", when: &["keep a file"], ..ServerDoc::EMPTY };
+/// let description = Description::new(doc, "Keeper", "1.0.0").tools(ToolSet::new().infos()).access(Access::Interact);
 /// let dashdash = description.dashdash();
 /// assert_eq!(dashdash["identity"]["name"], "keeper");
 /// assert_eq!(dashdash["identity"]["description"], "Keeps files. Use when the user asks to keep a file.");
@@ -114,7 +114,7 @@ pub struct UnknownSection {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Description {
-    manual: ServerDoc,
+    doc: ServerDoc,
     name: String,
     title: String,
     version: String,
@@ -152,10 +152,10 @@ impl ServerDoc {
 impl Description {
     /// Creates the description of a read-only server without tools.
     #[must_use]
-    pub fn new(manual: ServerDoc, name: impl Into<String>, version: impl Into<String>) -> Self {
+    pub fn new(doc: ServerDoc, name: impl Into<String>, version: impl Into<String>) -> Self {
         let name = name.into();
         Self {
-            manual,
+            doc,
             title: name.clone(),
             name,
             version: version.into(),
@@ -199,8 +199,8 @@ impl Description {
         dashdash::server(self)
     }
 
-    /// Returns the help as markdown with YAML front matter, or one section of it, named by its heading in kebab-case or by its
-    /// key in JSON.
+    /// Returns the help as markdown with YAML front matter. `section` selects one section, by its heading in kebab-case
+    /// or by its key in JSON.
     ///
     /// # Errors
     /// [`UnknownSection`] with the existing sections.
@@ -208,7 +208,7 @@ impl Description {
         ai_help::markdown(self, section)
     }
 
-    /// The same as JSON: `metadata`, `sections` and `contentType`.
+    /// Like [`Self::markdown`], as JSON: `metadata`, `sections` and `contentType`.
     ///
     /// # Errors
     /// [`UnknownSection`] with the existing sections.

@@ -25,7 +25,7 @@ pub use hash::{ContentHash, ParseContentHashError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Entry {
-    /// Nothing.
+    /// The path does not exist.
     Absent,
     /// A regular file with this content.
     File {
@@ -34,15 +34,15 @@ pub enum Entry {
         /// Its length in bytes.
         bytes: u64,
     },
-    /// A directory; `entries` counts the entries that the worker may read beneath it, if the call depends on that.
+    /// A directory. `entries` is 0 unless the call depends on it.
     Directory {
-        /// Names beneath it, at any depth.
+        /// Number of entries beneath it, at any depth, that the worker may read.
         entries: u64,
     },
 }
 
 impl Entry {
-    /// The hash of the content, if it is a file.
+    /// Returns the hash of the content, if it is a file.
     #[must_use]
     pub fn hash(&self) -> Option<ContentHash> {
         match self {
@@ -51,7 +51,7 @@ impl Entry {
         }
     }
 
-    /// The length in bytes, if it is a file.
+    /// Returns the length in bytes, if it is a file.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         match self {
@@ -88,18 +88,18 @@ pub struct HunkLine {
     pub text: String,
 }
 
-/// A run of changed lines with its context; line numbers begin with 1.
+/// Consecutive changed lines with their context. Line numbers begin with 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hunk {
     /// First line in the old file; 0 if the old file is empty.
     pub old_start: usize,
-    /// How many lines of the old file.
+    /// Number of lines of the old file.
     pub old_lines: usize,
     /// First line in the new file; 0 if the new file is empty.
     pub new_start: usize,
-    /// How many lines of the new file.
+    /// Number of lines of the new file.
     pub new_lines: usize,
-    /// The lines; old and new ones interleaved.
+    /// The lines in order, with removed and added lines interleaved.
     pub lines: Vec<HunkLine>,
 }
 
@@ -108,7 +108,7 @@ pub struct Hunk {
 pub struct DirectoryContents {
     /// Number of regular files.
     pub files: u64,
-    /// Number of directories, without itself.
+    /// Number of directories, not counting the directory itself.
     pub directories: u64,
     /// Number of links and special files.
     pub others: u64,
@@ -135,7 +135,7 @@ pub struct ContainedEntry {
     pub path: String,
     /// Its kind.
     pub kind: EntryKind,
-    /// Its size, if it is a regular file, else 0.
+    /// Its size, if it is a regular file, otherwise 0.
     pub bytes: u64,
 }
 
@@ -164,9 +164,11 @@ pub struct FileDiff {
     pub removed: usize,
     /// Whether the content is not text, so there are no hunks.
     pub binary: bool,
-    /// Whether the content is too large to compare, so there are no hunks; it may be text, and its lines may be counted.
+    /// Whether the content is too large to compare, so there are no hunks. It may be text, and its lines may be
+    /// counted.
     pub large: bool,
-    /// Whether the worker may not read this file, or something in this directory, which is neither shown nor counted.
+    /// Whether the worker may not read this file, or something in this directory. Such content is neither shown nor
+    /// counted.
     pub hidden: bool,
     /// Kind of binary content, such as `image/png` or `a ZIP archive`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -175,7 +177,7 @@ pub struct FileDiff {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contents: Option<DirectoryContents>,
     /// The whole old text, for people who want to see more than the hunks. It is present if the hunks do not contain
-    /// all of it, it may be shown and it is not too large. JSON and preview tokens contain only its hash.
+    /// all of it, it may be shown and it is not too large. JSON contains only its hash, and so do preview tokens.
     #[serde(skip)]
     pub old: Option<Bytes>,
 }
@@ -214,7 +216,7 @@ pub struct ResourceChange {
     pub resource: String,
     /// What happens to it, in a few words.
     pub summary: String,
-    /// Its state now, if known; the plan is stale once it differs.
+    /// Its current state, if known; the plan is stale once it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// Its state afterwards, if known.
@@ -234,7 +236,7 @@ impl ResourceChange {
         }
     }
 
-    /// Sets the state now.
+    /// Sets the current state.
     #[must_use]
     pub fn before(mut self, text: impl Into<String>) -> Self {
         self.before = Some(text.into());
@@ -303,7 +305,7 @@ pub struct Cost {
 
 /// What a mutating call would do, computed from the current state; nothing has changed yet.
 ///
-/// `S` is what the tool needs to apply and to undo it.
+/// `S` is the data that the tool needs to apply and to undo the plan.
 #[derive(Debug)]
 pub struct Plan<S> {
     /// The changes of files. The preview token is a hash of all changes.
@@ -314,14 +316,14 @@ pub struct Plan<S> {
     pub reply: Reply,
     /// The cost, charged before apply.
     pub cost: Cost,
-    /// What apply does.
+    /// The steps of apply.
     pub steps: S,
-    /// What undoes it, if possible.
+    /// The steps that undo it, if possible.
     pub inverse: Option<S>,
 }
 
 impl<S> Plan<S> {
-    /// Approximate size in bytes while it waits: old and new content, and the diff here and in the question.
+    /// Approximate size in bytes while it is kept: old and new content, and the diff in the plan and in the question.
     pub(crate) fn weight(&self) -> u64 {
         let lines = self.changes.iter().flat_map(|change| &change.diff.hunks);
         let lines = lines.flat_map(|hunk| &hunk.lines);
@@ -338,12 +340,12 @@ impl<S> Plan<S> {
 
 /// A value for structured output, serialised only if needed.
 pub trait Output: Any + Send + Sync + fmt::Debug {
-    /// The value as JSON.
+    /// Returns the value as JSON.
     ///
     /// # Errors
     /// The serialiser's error, which is a bug of the tool.
     fn to_json(&self) -> Result<Value, serde_json::Error>;
-    /// The value itself, for callers in this process.
+    /// Returns the value itself, for callers in this process.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -363,7 +365,7 @@ impl<T: Serialize + Any + Send + Sync + fmt::Debug> Output for T {
 /// A result has no `structuredContent` if the value is `null` in JSON, such as `()`.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The content blocks. Only they have images, sounds and other bytes.
+    /// The content blocks. Only they contain images, audio and other binary data.
     pub content: Vec<Content>,
     /// The same as a typed value.
     pub output: Arc<dyn Output>,
@@ -379,7 +381,7 @@ impl Reply {
         }
     }
 
-    /// The structured output as JSON; `null` if there is none.
+    /// Returns the structured output as JSON; `null` if there is none.
     ///
     /// # Errors
     /// `INTERNAL` if the tool's output cannot be written as JSON.
@@ -449,8 +451,8 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// Returns the call that carries out this preview: the previewed call with the preview's token. `None` for the preview
-    /// in a question and those of the gateway, whose calls are submitted by others.
+    /// Returns the call that carries out this preview: the previewed call with the preview's token. Returns `None` for
+    /// previews in questions and previews of the gateway, whose calls other parties submit.
     ///
     /// [`Worker::apply`](crate::Worker::apply) submits it;
     /// [`GrantAuthority::submit`](crate::GrantAuthority::submit) submits it with grants.
@@ -468,9 +470,9 @@ impl Preview {
 pub struct Outcome {
     /// The tool's reply.
     pub reply: Reply,
-    /// The changes, in order; empty for a call that only read, or whose arguments requested a preview.
+    /// The changes, in order. Empty for calls that only read, and for calls whose arguments requested a preview.
     pub changes: Vec<Change>,
-    /// The changes of other resources, as the preview has them.
+    /// The changes of other resources, as in the preview.
     pub resources: Vec<ResourceChange>,
     /// Its artifacts.
     pub artifacts: Vec<ArtifactRef>,
@@ -479,13 +481,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the call changed something, as far as its tool states it.
+    /// Returns whether the call changed something, according to its tool.
     #[must_use]
     pub fn has_changes(&self) -> bool {
         !self.changes.is_empty() || !self.resources.is_empty()
     }
 
-    /// The text for the model: all text blocks and links, joined by line breaks.
+    /// Returns the text for the model: all text blocks and links, joined by line breaks.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self
@@ -500,7 +502,7 @@ impl Outcome {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The structured output as JSON; `null` if there is none.
+    /// Returns the structured output as JSON; `null` if there is none.
     ///
     /// # Errors
     /// `INTERNAL` if the tool's output cannot be written as JSON.
@@ -508,7 +510,7 @@ impl Outcome {
         self.reply.structured()
     }
 
-    /// The structured output as the tool's own type, if `T` is that type.
+    /// Returns the structured output as the tool's own type, if `T` is that type.
     #[must_use]
     pub fn output<T: 'static>(&self) -> Option<&T> {
         self.reply.output.as_any().downcast_ref()

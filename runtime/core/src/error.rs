@@ -14,7 +14,7 @@ use crate::scope::Scope;
 /// Maximum length of a message in bytes; an argument that it quotes may be much longer.
 const MAX_MESSAGE: usize = 4096;
 
-/// Stable code of a refusal or failure; programs branch on it, never on the message.
+/// Stable code of a denial or failure. Programs must branch on the code, never on the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
@@ -49,11 +49,11 @@ pub enum Code {
     Conflict,
     /// Too many calls are in flight; try again after `retry_after_ms`.
     Busy,
-    /// Calls come faster than the policy allows.
+    /// Calls are made faster than the policy allows.
     RateLimited,
     /// The deadline has passed.
     Deadline,
-    /// The caller gave up, or the worker was revoked or stopped.
+    /// The caller cancelled the call, or the worker was revoked or stopped.
     Cancelled,
     /// A budget of the worker or of an ancestor is exceeded.
     Budget,
@@ -76,7 +76,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// Whether the call was denied by a policy or a person; else it failed.
+    /// Whether the call was denied by a policy or a person; otherwise it failed.
     pub(crate) const fn is_denial(self) -> bool {
         matches!(
             self,
@@ -146,7 +146,7 @@ pub(crate) fn write_chain(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt:
 #[error("{}: {}", self.0.code, self.0.message)]
 pub struct CallError(Box<Inner>);
 
-/// The message, as `main` prints it; the alternate form (`{:#?}`) adds the details.
+/// Like `Display`, since `main` prints this form. The alternate form (`{:#?}`) adds the details.
 impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)?;
@@ -240,7 +240,7 @@ impl CallError {
         self
     }
 
-    /// The need that a policy denies, if that is known.
+    /// Returns the need that a policy denies, if that is known.
     #[doc(hidden)]
     #[must_use]
     pub fn denied(&self) -> Option<&Scope> {
@@ -264,13 +264,13 @@ impl CallError {
         self
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// The message for the model.
+    /// Returns the message for the model.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message

@@ -55,7 +55,8 @@ fn escape_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns `text`, or its start and end if it has more than `most` characters: the end of a path is its name.
+/// Returns `text`, or its start and end if it has more than `most` characters. The end of a path is its name, so it is
+/// kept.
 pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
     let count = text.chars().count();
     if count <= most {
@@ -67,8 +68,8 @@ pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}[{left_out} characters]{tail}"))
 }
 
-/// Returns texts as an escaped list on one line. Each text is quoted if there are several, or if one could be read as
-/// several.
+/// Returns texts as an escaped list on one line. Each text is quoted if there are several, or if a single text could be
+/// mistaken for several.
 ///
 /// ```
 /// assert_eq!(bailiwick::listed(["/repo/a"], ", "), "/repo/a");

@@ -20,7 +20,7 @@ use crate::permission::{
 use crate::policy::Authority;
 use crate::scope::{Operation, Scope, ScopePattern};
 
-/// A request of worker `worker` that differs from others by `argument`.
+/// Returns a request of `worker`, with arguments that contain `argument`.
 #[must_use]
 pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
     let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
@@ -52,7 +52,7 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
     }
 }
 
-/// The same, changing only the content of files.
+/// Returns the request, changed so that it only changes the content of files.
 #[must_use]
 pub fn changing(mut request: Request) -> Request {
     let change = Operation::Change.into();
@@ -69,7 +69,7 @@ pub fn changing(mut request: Request) -> Request {
     request
 }
 
-/// The same with a preview.
+/// Returns the request with a preview.
 #[must_use]
 pub fn shown(mut request: Request) -> Request {
     request.preview = Some(crate::effect::Preview {
@@ -85,7 +85,7 @@ pub fn shown(mut request: Request) -> Request {
     request
 }
 
-/// The question of a request.
+/// Returns the question of a request.
 #[must_use]
 pub fn question(request: Request) -> Question {
     Question {
@@ -98,8 +98,8 @@ pub fn question(request: Request) -> Question {
     }
 }
 
-/// Asks about a request of a runtime that can hold `max_grants` grants. Returns what answers the question, the question,
-/// and, once it is answered, who denied it; `None` if it is allowed.
+/// Asks about a request in a runtime that can have `max_grants` grants. Returns the authority that answers the
+/// question, the question, and a future of the result: who denied it, or `None` if it was allowed.
 pub async fn asked(
     max_grants: usize,
 ) -> (
@@ -136,7 +136,7 @@ pub async fn asked(
     (grants, question, denied_by)
 }
 
-/// A directory with `files` files of one byte is deleted; as many of them are listed as `first` says.
+/// Returns the deletion of a directory with `files` files of one byte, of which `first` are listed.
 #[must_use]
 pub fn deleted_directory(path: &str, files: u64, first: u64) -> Change {
     let listed = (0..first).map(|n| ContainedEntry {

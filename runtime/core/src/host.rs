@@ -62,7 +62,7 @@ impl Runtime {
         self.inner.core.artifacts.get(uri, Reader::Host)
     }
 
-    /// Returns the workers that were neither revoked nor stopped, in the order in which they were started.
+    /// Returns the live workers, which were neither revoked nor stopped, in the order in which they were started.
     #[must_use]
     pub fn workers(&self) -> Vec<Worker> {
         let registry = self.inner.core.registry.iter();
@@ -74,7 +74,7 @@ impl Runtime {
         workers
     }
 
-    /// Returns a receiver of what happens in the runtime from now on.
+    /// Returns a receiver of the events of the runtime from now on.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -110,8 +110,8 @@ impl Runtime {
         }
     }
 
-    /// Returns the last 4,096 audit records, the oldest first; `None` if [`RuntimeBuilder::audit`] set another sink, which
-    /// the host reads itself. [`Runtime::flush_audit`] waits for records that are not written yet.
+    /// Returns the last 4,096 audit records, the oldest first. Returns `None` if [`RuntimeBuilder::audit`] set another
+    /// sink; the host reads that sink itself. [`Runtime::flush_audit`] waits for records that are not written yet.
     #[must_use]
     pub fn audit_records(&self) -> Option<Vec<Record>> {
         self.inner.memory.as_ref().map(MemoryAudit::records)
@@ -130,7 +130,7 @@ impl Runtime {
     pub async fn shutdown(&self) -> Revoked {
         let all = self.inner.core.revoke_all().await;
         self.inner.core.broker.close_store().await;
-        // If the audit cannot be written, every caller was told so already.
+        // This error was already reported to the callers whose records could not be written.
         let _ = self.flush_audit().await;
         all
     }

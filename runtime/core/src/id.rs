@@ -103,7 +103,7 @@ impl ToolName {
         Self(escaped.into())
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -98,8 +98,8 @@ impl IntentTemplate {
         render::sentence(&self.segments, arguments, Values::Plain).text
     }
 
-    /// Like [`Self::render`], with each value between `“` and `”`, so that no value reads as words of the template. Numbers
-    /// and booleans stand as they are. `None` where a `{key}` would be left in the sentence.
+    /// Like [`Self::render`], with each value between `“` and `”`, so that no value can be mistaken for text of the
+    /// template. Numbers and booleans are not quoted. Returns `None` if a `{key}` would remain in the sentence.
     ///
     /// ```
     /// use bailiwick::intent::IntentTemplate;
@@ -117,9 +117,9 @@ impl IntentTemplate {
         sentence.filled.then_some(sentence.text)
     }
 
-    /// Returns the template as a line for a POSIX shell: values are quoted, so each is one word whatever it holds, and an
-    /// array is one word for each element. `None` if a value outside groups is missing, or one cannot be a word: an
-    /// object, or text with a NUL.
+    /// Returns the template as a line for a POSIX shell. Values are quoted, so each value is one word, and an array is
+    /// one word for each element. Returns `None` if a value outside groups is missing, or if a value cannot be a word:
+    /// an object, or text with a NUL.
     ///
     /// ```
     /// use bailiwick::intent::IntentTemplate;

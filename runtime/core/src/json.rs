@@ -1,4 +1,4 @@
-//! JSON reader that rejects duplicate keys.
+//! JSON parser that rejects duplicate keys.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,10 +7,10 @@ use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor,
 };
 
-/// Reads JSON, and refuses it if an object in it has a key twice.
+/// Parses JSON and rejects objects with duplicate keys.
 ///
-/// `serde_json` keeps the last of two equal keys of a map, so of two restrictions one would be lost. Use this for policies,
-/// configurations and everything else that a person wrote or another program sent.
+/// `serde_json` keeps the last of two equal keys of a map, so one of two restrictions would be lost. Use this function
+/// for policies, configurations and all other input from people or other programs.
 ///
 /// ```
 /// let policy = r#"{"read_only": true, "read_only": false}"#;
@@ -22,13 +22,13 @@ use serde::de::{
 /// ```
 ///
 /// # Errors
-/// [`serde_json::Error`], of the category `Data` for a duplicate key.
+/// [`serde_json::Error`]; its category is `Data` for a duplicate key.
 pub fn read_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
     let Unique = serde_json::from_slice(text)?;
     serde_json::from_slice(text)
 }
 
-/// Any JSON in which no object has a key twice.
+/// A JSON value without duplicate keys.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {

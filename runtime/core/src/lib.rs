@@ -1,59 +1,66 @@
 //! A runtime that confines LLM sub-agents: each one calls tools through an actor whose authority can only be narrowed.
 //!
-//! A program links this crate, spawns one [`Worker`] for each sub-agent task and gives it a [`Policy`]. Whatever the
-//! model asks for, the worker can do only what both its policy and its parent's authority allow. People see what a call
-//! would change before it runs, and can allow more with grants, which no model can forge.
+//! A program links this crate, spawns one [`Worker`] for each sub-agent task and gives it a [`Policy`]. The worker can do
+//! only what both its policy and its parent's authority allow, whatever the model requests. People see what a call would
+//! change before it runs. They can allow more with grants, which a model cannot create.
 //!
 //! # Life of a call
-//! The glossary below explains the terms. If the worker may read the files, a plan is made before a person is asked, so
-//! that they see the diff.
+//! The glossary below explains the terms. If the worker may read the files, the plan is made before a person is asked, so
+//! that the question includes the diff. Every step is audited, also that of a denied call.
 //!
 //! ```text
 //!        (1)        (2)            (3)             (4)          (5)        (6)           (7)        (8)
 //! Call ─▶ parse ─▶ judge by ─▶ ask, if the ─▶ permit ───────▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
-//!         args     policy +     verdict is     (capability)          (effect)                       every step,
-//!                  grants       Ask                                                                 refusals too,
-//!                                                                                                   is audited
+//!         args     policy +     verdict is     (capability)          (effect)
+//!                  grants       Ask
 //! ```
 //!
 //! # Modules
-//! The crate root has the names that most programs need. Everything else is in modules:
+//! The crate root exports the names that most programs need. Everything else is in modules:
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`policy`], [`scope`], [`config`] | what a worker may do, and what people configure |
+//! | [`policy`], [`scope`], [`config`] | policies of workers, and the configuration that people write |
 //! | [`permission`] | questions, grants, approvers, history, templates |
-//! | [`worker`], [`call`] | workers, calls in progress, what identifies a call |
-//! | [`tool`], [`effect`] | traits for tools of your own, their plans, changes and results |
-//! | [`audit`], [`artifact`] | the hash-chained log, and the pages and diffs of calls |
+//! | [`worker`], [`call`] | workers and their calls, metadata of calls |
+//! | [`tool`], [`effect`] | traits for your own tools; plans, changes and results |
+//! | [`audit`], [`artifact`] | the hash-chained audit log; review pages and diffs of calls |
 //! | [`monitor`] | events and counters of a runtime |
-//! | [`intent`], [`describe`] | sentences for people, and the description of a server for agents |
-//! | `gateway`, `upstream`, `view`, `console` | the MCP server and client, MCP Apps views, the approval page (behind features) |
-//! | [`json`], [`root`] | parsing JSON without duplicate keys, open root directories |
-//! | [`guide`], [`recipes`] | how to embed, configure and serve; adapters for agent frameworks |
+//! | [`intent`], [`describe`] | sentences that describe calls to people; descriptions of a server for agents |
+//! | [`requests`] | requests that third-party MCP servers send to the host |
+//! | [`json`], [`root`] | parsing JSON without duplicate keys; open root directories |
+//! | [`guide`], [`recipes`] | how to embed the library, write policies, manage grants and keep an audit; adapters for agent frameworks |
+//!
+//! # Related crates
+//! | crate | contents |
+//! |---|---|
+//! | `bailiwick-fs` | file tools for workers |
+//! | `bailiwick-mcp` | the MCP server for workers, the MCP client for third-party servers, and MCP Apps views |
+//! | `bailiwick-console` | the web page on which people answer questions and manage grants |
+//! | `bailiwick-cli` | the program `bailiwick` |
 //!
 //! # Glossary
 //! | word | meaning |
 //! |---|---|
 //! | host | the program that links this crate |
-//! | runtime | the entry point: configuration, tools, approver, audit log; spawns workers |
+//! | runtime | the entry point: has the configuration, tools, approver and audit log, and spawns workers |
 //! | worker | the actor that runs the tool calls of one sub-agent task |
-//! | root | a directory that a person configured, and that the runtime opened |
-//! | policy | data that can only restrict: a layer of an authority |
+//! | root | a directory that a person configured and that the runtime opened |
+//! | policy | a layer of an authority; it can only restrict |
 //! | authority | what a worker may do: the conjunction of the configuration and all policy layers down to its own policy |
 //! | scope | `verb:resource[:detail]`, such as `write:file:/repo/a.rs`; a *pattern* covers scopes |
 //! | need | a scope that a call requires |
-//! | verdict | the decision on a need: `Allow`, `Ask` or `Deny`; the strictest one of all layers counts |
-//! | approver | answers the questions that `Ask` leads to: a person, a script, or deny-all |
+//! | verdict | the decision on a need: `Allow`, `Ask` or `Deny`; the strictest verdict of all layers counts |
+//! | approver | answers the questions that result from `Ask`: a person, a script, or deny-all |
 //! | grant | a pattern that a person added, with a lifetime; it turns `Ask` into `Allow` |
 //! | session | a group of workers, by default a top-level worker and its descendants; session grants end with it |
-//! | permit | proof that a call was authorised, which only the pipeline can create; effects take it by value |
+//! | permit | proof that a call was authorised, which only the pipeline can create; every effect consumes one |
 //! | pipeline | the code that takes a call through the steps above |
 //! | plan | what a call would do, computed from the current state; nothing has changed yet |
-//! | intent | one sentence for people that describes a call, rendered from the tool's template and the arguments |
+//! | intent | one sentence that describes a call to people, rendered from the tool's template and the arguments |
 //! | preview | a plan rendered for people and programs; `apply` carries out the same plan |
-//! | artifact | a by-product of a call for people, with a `ui://` URI: a `.diff`, a `.json`, a review page |
-//! | view | a running MCP App (an HTML page that an MCP server provides), and the actor that represents it |
+//! | artifact | an additional result of a call for people, with a `ui://` URI: a `.diff`, a `.json`, a review page |
+//! | view | a running MCP App: an HTML page that an MCP server provides, and the actor that represents it (`bailiwick-mcp`) |
 //!
 //! # Example
 //! ```
@@ -75,7 +82,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// In reading order: calls, policy, effects, actors.
 #[cfg(not(target_os = "linux"))]
 compile_error!(
     "bailiwick works on Linux only: it opens and watches files by system calls that other systems do not have"

@@ -11,7 +11,7 @@ use crate::error::Code;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::permission::{DecidedBy, Decision, RevokeCause};
 
-/// How many events a slow reader may be behind before it loses the oldest.
+/// Number of events that a slow reader may lag behind before it loses the oldest.
 const CAPACITY: usize = 1024;
 
 /// Something that happened in a runtime.
@@ -41,7 +41,8 @@ pub enum EventKind {
     WorkerRestarted,
     /// A worker ended; all its calls are answered.
     WorkerEnded,
-    /// A call was received. A call that is refused before, such as with `BUSY`, has only an end.
+    /// A call was received. A call that is rejected earlier, for example with `BUSY`, sends only
+    /// [`EventKind::CallEnded`].
     CallStarted {
         /// The call.
         call: CallId,
@@ -59,7 +60,7 @@ pub enum EventKind {
         /// Time since it was received, including the time spent waiting for people.
         duration: Duration,
     },
-    /// A call waits for a question, which equal calls share.
+    /// A call waits for the answer to a question. Equal calls share a question.
     QuestionAsked {
         /// The question.
         question: QuestionId,
@@ -86,7 +87,7 @@ pub enum EventKind {
     GrantRevoked {
         /// The grant.
         grant: GrantId,
-        /// Why.
+        /// The cause.
         cause: Option<RevokeCause>,
     },
 }
@@ -131,8 +132,8 @@ impl Drop for Events {
     }
 }
 
-/// Counters of a runtime at one instant, from [`Runtime::metrics`](crate::Runtime::metrics). Those of the first group only
-/// grow.
+/// Counters of a runtime at one instant, from [`Runtime::metrics`](crate::Runtime::metrics). The fields from
+/// `succeeded` to `changed_files` are totals, which never decrease; the others are current values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -140,7 +141,7 @@ pub struct Metrics {
     pub succeeded: u64,
     /// Calls that were denied or failed, by code.
     pub errors: BTreeMap<Code, u64>,
-    /// How often a call waited for a question.
+    /// Number of times that a call waited for the answer to a question.
     pub asked: u64,
     /// Bytes of content in the results of calls.
     pub returned_bytes: u64,
@@ -179,7 +180,7 @@ impl Metrics {
 /// Counts what happens in a runtime and sends events to the subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor {
-    /// How many readers there are; without one, no event is created.
+    /// Number of subscribers. Without subscribers, no event is created.
     subscribers: Arc<AtomicUsize>,
     sender: OnceLock<broadcast::Sender<Event>>,
     succeeded: AtomicU64,
@@ -202,7 +203,7 @@ impl Monitor {
         }
     }
 
-    /// Whether there is a subscriber; without one, no event need be created.
+    /// Whether there is a subscriber. If not, callers need not create events.
     pub(crate) fn is_watched(&self) -> bool {
         self.subscribers.load(Ordering::Acquire) > 0
     }
@@ -210,7 +211,7 @@ impl Monitor {
     /// Sends an event to the subscribers.
     pub(crate) fn send(&self, event: Event) {
         if let Some(sender) = self.sender.get() {
-            // The last subscriber may be gone.
+            // Sending fails if the last subscriber was dropped meanwhile.
             let _ = sender.send(event);
         }
     }

@@ -12,7 +12,7 @@ pub(crate) const MAX_NAME: usize = 255;
 /// Maximum number of names in a path.
 pub(crate) const MAX_DEPTH: usize = 256;
 
-/// Why a text is not a path.
+/// Why a text is not a valid path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -56,7 +56,7 @@ pub enum PathError {
 pub struct VirtualPath(Arc<str>);
 
 impl VirtualPath {
-    /// The `file://` address of a file or directory.
+    /// Returns the `file://` URI of the file or directory.
     #[doc(hidden)]
     #[must_use]
     pub fn address(&self) -> String {
@@ -72,13 +72,12 @@ impl VirtualPath {
         uri
     }
 
-    /// Parses `text`; a relative one is read beneath `base`.
+    /// Parses `text`. Relative paths are relative to `base`.
     ///
-    /// `..` is resolved by name, before any link is followed, so that the path that is authorised is also the one that
-    /// is opened.
+    /// `..` is resolved by name, before any link is followed, so the authorised path is also the path that is opened.
     ///
     /// # Errors
-    /// [`PathError`] for anything that is not a plain path.
+    /// [`PathError`] if `text` is not a valid path.
     pub fn parse(text: &str, base: Option<&Self>) -> Result<Self, PathError> {
         if text.is_empty() {
             return Err(PathError::Empty);
@@ -114,7 +113,7 @@ impl VirtualPath {
     /// Appends a name.
     ///
     /// # Errors
-    /// [`PathError`] if `name` is not a single plain name.
+    /// [`PathError`] if `name` is not a single valid name.
     pub fn join(&self, name: &str) -> Result<Self, PathError> {
         if name.contains('/') || name == "." || name == ".." {
             return Err(PathError::Reserved('/'));
@@ -149,37 +148,37 @@ impl VirtualPath {
         Ok(Self(text.into()))
     }
 
-    /// The path as text, always beginning with `/`.
+    /// Returns the path as text, always beginning with `/`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is `/` itself.
+    /// Returns whether this is `/` itself.
     #[must_use]
     pub fn is_top(&self) -> bool {
         &*self.0 == "/"
     }
 
-    /// The names from the top down; none for `/`.
+    /// Returns the names from the top down; none for `/`.
     #[must_use]
     pub fn names(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|name| !name.is_empty())
     }
 
-    /// How many names the path has.
+    /// Returns the number of names in the path.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.names().count()
     }
 
-    /// The last name; none for `/`.
+    /// Returns the last name; none for `/`.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.names().next_back()
     }
 
-    /// The path without its last name; none for `/`.
+    /// Returns the path without its last name; none for `/`.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         let (stem, name) = self.0.rsplit_once('/')?;
@@ -214,7 +213,7 @@ impl VirtualPath {
     }
 }
 
-/// Whether `text` is absolute and already as it would be written: then there is nothing to resolve.
+/// Whether `text` is absolute and already normalised, so that nothing has to be resolved.
 fn is_plain(text: &str) -> bool {
     let plain = |name| !matches!(name, "" | "." | "..") && check_name(name).is_ok();
     text.strip_prefix('/')
@@ -232,7 +231,7 @@ fn check_name(name: &str) -> Result<&str, PathError> {
     {
         return Err(PathError::Control(control.into()));
     }
-    // A drive, an alternate data stream or a second separator must not hide in a name.
+    // A name must not contain a drive, an alternate data stream or a second separator.
     #[cfg(windows)]
     if let Some(reserved) = name
         .chars()

@@ -96,7 +96,8 @@ pub struct Request {
     pub arguments: Value,
     /// Hash of the arguments; calls with other arguments are never the same question.
     pub arguments_hash: ContentHash,
-    /// One sentence for people, rendered by the runtime from the tool's template. It quotes the agent's arguments.
+    /// One sentence that describes the call to people. The runtime renders it from the tool's template, and it quotes
+    /// the agent's arguments.
     pub intent: String,
     /// Exactly the scopes that require approval.
     pub needs: Vec<Scope>,
@@ -108,7 +109,7 @@ pub struct Request {
     pub roots: Vec<VirtualPath>,
     /// The widest patterns that may be granted here.
     pub max_grantable: Vec<ScopePattern>,
-    /// Whether a protected name is among the needs, so that only exactly the needs can be allowed.
+    /// Whether a need has a protected name. Only exactly the needs can then be allowed.
     pub sensitive: bool,
     /// The needs with protected names.
     pub protected: Vec<Scope>,
@@ -126,7 +127,8 @@ pub struct Request {
 
 impl Request {
     /// Returns whether a person may allow this call by `patterns`: they must cover every need, and nothing beyond
-    /// [`Request::max_grantable`]. A server or tool that is named without its mark is the one in the needs.
+    /// [`Request::max_grantable`]. A server or tool in `patterns` without a mark is matched with the marked one in the
+    /// needs.
     ///
     /// An empty list means exactly the needs.
     #[must_use]
@@ -221,7 +223,7 @@ pub struct Question {
     pub calls: WaitingCalls,
 }
 
-/// How many calls wait for a question. Clones share the count.
+/// Number of calls that wait for a question. Clones share the count.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct WaitingCalls(Arc<AtomicUsize>);
@@ -254,8 +256,8 @@ pub enum Answer {
         /// Whether the worker's descendants may use it, too.
         #[serde(default)]
         descendants: bool,
-        /// Hunks to exclude from the change; the agent is told. Only if [`Request::divisible`] is set, and only for
-        /// [`Lifetime::Once`] and [`Lifetime::Waiting`].
+        /// Hunks to exclude from the change; the agent is informed. Allowed only if [`Request::divisible`] is set, and
+        /// only for [`Lifetime::Once`] and [`Lifetime::Waiting`].
         #[serde(default)]
         left_out: Vec<ExcludedHunks>,
     },
@@ -282,7 +284,7 @@ pub enum DeniedCalls {
 }
 
 impl DeniedCalls {
-    /// What is denied together with a call that has these needs.
+    /// The scopes that are denied together with a call that has these needs.
     pub(crate) fn of(self, needs: &[Scope]) -> Vec<Coverage> {
         let mut denied: Vec<Coverage> = Vec::new();
         for need in needs {
@@ -325,7 +327,7 @@ impl Answer {
     }
 }
 
-/// How long an approval holds.
+/// How long an approval is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifetime {
@@ -476,13 +478,13 @@ pub struct NewGrant {
     pub pattern: Coverage,
     /// Who may use it.
     pub holder: GrantHolder,
-    /// How long it holds; [`Lifetime::Once`] means one use.
+    /// How long it is valid; [`Lifetime::Once`] means one use.
     pub lifetime: Lifetime,
     /// Whether the holder's descendants may use it, too.
     pub descendants: bool,
 }
 
-/// Whether the path of `agent` is `top` or that of a descendant.
+/// Whether the path of `agent` is `top` or beneath it.
 fn is_at_or_beneath(agent: &str, top: &str) -> bool {
     let rest = agent.strip_prefix(top);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -31,7 +31,7 @@ use token::of_one_call;
 #[doc(hidden)]
 pub use token::{PreviewKey, arguments_hash, canonical, remote_token, token_of};
 
-/// How often a tool may interrupt a call before the call is refused.
+/// Maximum number of interrupts by its tool before a call is rejected.
 const MAX_ROUNDS: u8 = 16;
 
 /// Whether a mutating call is previewed or applied.
@@ -56,7 +56,7 @@ pub struct CallInfo {
     pub(crate) excluded: Vec<ExcludedHunks>,
     /// The key of preview tokens.
     pub(crate) key: PreviewKey,
-    /// A person must approve this very call.
+    /// Whether a person must approve this call in a separate question.
     pub(crate) confirm: bool,
     /// The arguments as JSON; `Null` for arguments of the tool's own type.
     pub(crate) arguments: Value,

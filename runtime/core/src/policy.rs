@@ -174,12 +174,13 @@ impl Policy {
         limits.admit(issuer.limits())
     }
 
-    /// The tools that it lists; others are not allowed if it lists any.
+    /// The tools that it names. If it names any, all others are not allowed.
     pub(crate) fn named_tools(&self) -> impl Iterator<Item = &str> {
         self.sets.tools.iter().flatten().map(String::as_str)
     }
 
-    /// The access level of a server configured by this policy; `writable` says whether any of its roots is writable.
+    /// The access level of a server that is configured by this policy. `writable`: whether any of its roots is
+    /// writable.
     pub(crate) fn level(&self, writable: bool) -> Access {
         let changes = self.flags.get(&Flag::ReadOnly) != Some(&true)
             && self.access != Some(Access::Read)
@@ -215,7 +216,7 @@ impl Layer {
 }
 
 impl Compiled {
-    /// The tightest ruling of all fields.
+    /// The strictest ruling of all fields.
     fn judge(&self, need: &Need<'_>, mounts: &[MountPoint], inherited: bool) -> Ruling {
         let Self {
             roots,
@@ -241,7 +242,7 @@ impl Compiled {
         }))
     }
 
-    /// Whether `verb` may be used at all: here `verbs`, `access` and `read_only` become one restriction.
+    /// Whether `verb` may be used at all. This combines `verbs`, `access` and `read_only` into one restriction.
     fn verb(&self, verb: Verb) -> Ruling {
         let read_only = verb != Verb::Read && self.flags.get(Flag::ReadOnly);
         Ruling::deny_if(!self.sets.has_verb(verb), Rule::Verbs)

@@ -1,4 +1,4 @@
-//! Small file that only its owner writes: its folder, its lock and its atomic replacement.
+//! Small file that only its owner can write, with its folder, its lock and its atomic replacement.
 //!
 //! All operations use one handle of the folder.
 
@@ -95,8 +95,8 @@ impl Folder {
         };
         let unsafe_folder = |reason| PrivateFileError::Unsafe(format!("its folder {reason}"));
         unsafe_directory(&fstat(&this.dir)?).map_or(Ok(()), |it| Err(unsafe_folder(it)))?;
-        // Whoever can rename an ancestor can replace the folder. The original path matters, too: it may contain a link that
-        // another user can replace.
+        // A user who can rename an ancestor can replace the folder. The original path matters, too, since it may
+        // contain a link that another user can replace.
         let written = std::path::absolute(path).map_err(PrivateFileError::Open)?;
         for above in folder
             .ancestors()
@@ -126,7 +126,7 @@ impl Folder {
         places(&self.place)
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[doc(hidden)]
     #[must_use]
     pub fn directory(&self) -> &File {
@@ -140,7 +140,7 @@ impl Folder {
         &self.name
     }
 
-    /// The first `most` bytes of the file and one more if it is longer; `None` if there is no file.
+    /// Returns the first `most` bytes of the file, and one more if it is longer. `None` if there is no file.
     #[doc(hidden)]
     pub fn read(&self, most: u64) -> Result<Option<Vec<u8>>, PrivateFileError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -156,10 +156,10 @@ impl Folder {
         Ok(Some(bytes))
     }
 
-    /// Like [`Folder::locked`], but waits this long for the lock. Blocks.
+    /// Like [`Folder::locked`], but waits up to `timeout` for the lock. Blocks.
     #[doc(hidden)]
-    pub fn locked_within(self, patience: Duration) -> Result<StoreFile, PrivateFileError> {
-        let end = Instant::now() + patience;
+    pub fn locked_within(self, timeout: Duration) -> Result<StoreFile, PrivateFileError> {
+        let end = Instant::now() + timeout;
         let Self { dir, name, place } = self;
         loop {
             let folder = Self {
@@ -192,7 +192,7 @@ impl Folder {
     }
 }
 
-/// Why another user can rename or replace entries of a directory; `None` if nobody can.
+/// Why another user can rename or replace entries of a directory; `None` if no other user can.
 fn unsafe_directory(stat: &Stat) -> Option<&'static str> {
     let mode = Mode::from_raw_mode(stat.st_mode);
     if ![geteuid().as_raw(), ROOT].contains(&stat.st_uid) {
@@ -241,7 +241,7 @@ impl StoreFile {
         let new = beside(&self.folder.name, ".new");
         let written = self.write(&new, bytes);
         if written.is_err() {
-            // It may be removed already; if it remains, the next replacement removes it.
+            // It may already be removed. If it remains, the next replacement removes it.
             let _ = unlinkat(&self.folder.dir, &new, AtFlags::empty());
         }
         written
@@ -249,7 +249,7 @@ impl StoreFile {
 
     fn write(&self, new: &OsStr, bytes: &[u8]) -> io::Result<()> {
         let dir = &self.folder.dir;
-        // We hold the lock, so a killed writer left this behind.
+        // The lock is held, so this file was left behind by a writer that was killed.
         match unlinkat(dir, new, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),

@@ -34,7 +34,7 @@
 //!     fn call(&self, arguments: String) -> Later<'_, Result<String, Box<dyn std::error::Error + Send + Sync>>> {
 //!         Box::pin(async move {
 //!             let Ok(arguments) = serde_json::from_str::<Value>(&arguments) else {
-//!                 return Ok("INVALID_ARGUMENTS: the arguments are no JSON".to_owned());
+//!                 return Ok("INVALID_ARGUMENTS: the arguments are not valid JSON".to_owned());
 //!             };
 //!             // The model only controls the arguments. Policies, grants and tokens are in `Call::meta`, which is
 //!             // never filled from this text.

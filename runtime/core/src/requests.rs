@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::path::VirtualPath;
 
-/// A boxed future, as async methods of object-safe traits return it.
+/// A boxed future, as returned by async methods of object-safe traits.
 pub type BoxFuture<'r, T> = Pin<Box<dyn Future<Output = T> + Send + 'r>>;
 
 /// A request of a server for input from a person.
@@ -125,7 +125,7 @@ impl Sampling {
 pub struct SamplingResponse {
     /// The name of the model.
     pub model: String,
-    /// The text.
+    /// The text of the message.
     pub text: String,
 }
 
@@ -180,8 +180,8 @@ pub trait ServerRequests: Send + Sync + 'static {
         Box::pin(std::future::ready(SignInAnswer::Unavailable))
     }
 
-    /// The directories that are reported to a server, as virtual paths. They grant no access. Within a call, only
-    /// directories that the call may read are reported.
+    /// The directories that are reported to a server, as virtual paths. Reporting them grants no access. Within a call,
+    /// only directories that the call may read are reported.
     fn roots(&self, _server: &str) -> Vec<VirtualPath> {
         Vec::new()
     }
@@ -211,8 +211,8 @@ impl fmt::Debug for CallRequests {
 }
 
 impl CallRequests {
-    /// Creates a handler for the calls of one client. `handler` answers all requests except roots: a server is told the
-    /// folders that the call may read.
+    /// Creates a handler for the calls of one client. `handler` answers all requests except requests for roots, which
+    /// are answered with the folders that the call may read.
     #[must_use]
     pub fn new(handler: impl ServerRequests) -> Self {
         Self::of_client(&Arc::default(), handler)
@@ -227,7 +227,7 @@ impl CallRequests {
         }
     }
 
-    /// The handler.
+    /// Returns the handler.
     #[doc(hidden)]
     #[must_use]
     pub fn handler(&self) -> &dyn ServerRequests {
@@ -261,7 +261,7 @@ pub struct SignIn {
     pub tool: Option<String>,
     /// The host of `url`; show it.
     pub opens: String,
-    /// The URL to open in the person's browser: `https`, or on this machine if the server is.
+    /// The URL to open in the person's browser: `https`, or a URL on this machine if the server runs on it.
     pub url: String,
 }
 
@@ -291,7 +291,7 @@ impl SignIn {
 
 impl fmt::Debug for SignIn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The other fields are for the person's browser alone.
+        // The other fields are intended only for the person and their browser.
         f.debug_struct("SignIn")
             .field("server", &self.server)
             .field("issuer", &self.issuer)
@@ -316,7 +316,7 @@ pub enum SignInAnswer {
 
 impl fmt::Debug for SignInAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address contains a code, which is as sensitive as a password.
+        // The URL contains a code, which is as sensitive as a password.
         f.write_str(match self {
             Self::Completed(_) => "Completed(..)",
             Self::Declined => "Declined",

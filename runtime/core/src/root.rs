@@ -39,7 +39,7 @@ pub enum RootError {
     },
 }
 
-/// The message and its causes, as `main` prints it.
+/// Like `Display`, with the causes, since `main` prints this form.
 impl fmt::Debug for RootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::error::write_chain(self, f)
@@ -152,7 +152,7 @@ impl Root {
         Ok(())
     }
 
-    /// The path of a file that workers must not reach, and the path of a link of that name.
+    /// The path of a file that workers must not access. If the path is a link, also the path of the link itself.
     pub(crate) fn places_of(host: &Path) -> std::io::Result<[PathBuf; 2]> {
         let folder = host.parent().filter(|path| !path.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new(".")).canonicalize()?;
@@ -180,14 +180,14 @@ impl Root {
         self.cross_mounts
     }
 
-    /// Whether it is not configured, but was opened for a granted path outside the roots.
+    /// Returns whether it is not configured, but was opened for a granted path outside the roots.
     #[must_use]
     pub fn is_for_one_call(&self) -> bool {
         self.for_one_call
     }
 
-    /// The absolute host path of a relative link target at the top of this root that leads above it by `..`. A later `..` is
-    /// not resolved, since it depends on the links before it.
+    /// Returns the absolute host path of a relative link target that leads out of this root: a link at the top of the
+    /// root whose target begins with `..`. A later `..` is not resolved, since it depends on the links before it.
     #[must_use]
     pub fn above(&self, target: &str) -> Option<PathBuf> {
         let mut host = self.host.as_path();
@@ -211,13 +211,13 @@ impl Root {
     /// Returns whether `fd` is in procfs, sysfs or another file system of the kernel.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the operating system.
     pub fn serves_kernel_files(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
         let kind = fstatfs(fd)?.f_type;
         Ok(u32::try_from(kind).is_ok_and(|kind| KERNEL_FILES.contains(&kind)))
     }
 
-    /// The virtual path of an absolute link target that points into this root.
+    /// Returns the virtual path of an absolute link target that points into this root.
     #[must_use]
     pub fn virtual_path(&self, host: &Path) -> Option<VirtualPath> {
         // The target of `..` depends on the links before it, so it is not resolved by name here.
@@ -267,7 +267,7 @@ const KERNEL_FILES: [u32; 20] = [
     0x1980_0202,
 ];
 
-/// The home directory: as named, and last with links resolved.
+/// The home directory: its path as the system states it, then its path with links resolved.
 fn homes() -> Vec<PathBuf> {
     let named = std::env::home_dir().filter(|home| home.is_absolute());
     let real = named.as_ref().and_then(|home| home.canonicalize().ok());
@@ -344,8 +344,9 @@ impl RootTable {
         self.roots.iter().map(Arc::as_ref)
     }
 
-    /// The root with the longest mount that contains `path`, and the path relative to it. A path granted for one call is
-    /// looked up in its parent directory if that was opened, too, since the path may be the parent of another granted path.
+    /// The root with the longest mount that contains `path`, and the path relative to it. A path granted for one call
+    /// is looked up in its parent directory if that was opened, too, since the path may itself be the parent of another
+    /// granted path.
     pub(crate) fn find<'t, 'p>(&'t self, path: &'p VirtualPath) -> Option<(&'t Root, &'p str)> {
         let holding = self
             .iter()

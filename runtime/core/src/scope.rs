@@ -1,4 +1,4 @@
-//! Scopes: `verb:resource[:detail]`, what a call needs.
+//! Scopes: `verb:resource[:detail]`, the form of the needs of calls.
 
 mod coverage;
 mod marks;
@@ -23,9 +23,9 @@ pub use pattern::ScopePattern;
 pub(crate) use words::words;
 
 words! {
-    /// What is done to a resource. No verb implies another: `write` does not cover `read`.
+    /// A kind of access to a resource. No verb implies another: `write` does not cover `read`.
     pub enum Verb {
-        /// Look at it: content, names, sizes, existence.
+        /// Read its content, names and sizes, and check whether it exists.
         Read = "read",
         /// Create, change, move or remove it.
         Write = "write",
@@ -114,7 +114,7 @@ pub enum ScopeError {
     /// It contains a control character.
     #[error("the scope contains a control character")]
     Control,
-    /// A scope has no resource, which only a pattern may lack.
+    /// A scope has no resource. Only a pattern may omit it.
     #[error("`{0}` names no resource")]
     Incomplete(String),
 }
@@ -133,7 +133,7 @@ pub enum Detail {
 /// What one call needs: always concrete, such as `write:file:/repo/src/x.rs`.
 ///
 /// In addition to its text it has operations and a reach: by default all operations of its verb, and exactly the named
-/// resource. Only grants use them; policies and the text form have verbs only.
+/// resource. Only grants use them; policies and the text form only distinguish verbs.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
     verb: Verb,
@@ -162,7 +162,7 @@ impl Scope {
         Self::file(operation.verb(), path).only(operation.into())
     }
 
-    /// Adds `operation`, if its verb has it.
+    /// Adds `operation`, if it belongs to the verb.
     #[must_use]
     pub fn or(mut self, operation: Operation) -> Self {
         if operation.verb() == self.verb {
@@ -171,7 +171,7 @@ impl Scope {
         self
     }
 
-    /// Restricts it to those of `operations` that its verb has, or to all operations if its verb has none of them.
+    /// Restricts it to those of `operations` that belong to its verb, or to all operations if none of them does.
     #[must_use]
     pub fn only(mut self, operations: Operations) -> Self {
         let of_verb = Operations::of(Some(self.verb));
@@ -180,7 +180,7 @@ impl Scope {
         self
     }
 
-    /// Extends it to everything beneath.
+    /// Extends it to everything beneath the resource.
     #[must_use]
     pub fn beneath(mut self) -> Self {
         self.reach = Reach::Beneath;

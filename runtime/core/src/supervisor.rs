@@ -85,7 +85,7 @@ impl TreeLock {
 pub struct Revoked {
     /// Workers that this call revoked, including the worker itself.
     pub workers: usize,
-    /// Workers with an effect that had begun before and did not end in time. They begin no other.
+    /// Workers with an effect that had begun before and did not end in time. They cannot begin another one.
     pub unfinished: usize,
 }
 

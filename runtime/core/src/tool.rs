@@ -60,8 +60,8 @@ pub struct ToolSpec {
     pub title: Cow<'static, str>,
     /// What it does and when to use it, for the model.
     pub description: Cow<'static, str>,
-    /// One sentence for people, with placeholders for arguments: `Edit {path}`. An [`IntentTemplate`](crate::intent::IntentTemplate);
-    /// if empty, people see the title and the paths.
+    /// An [`IntentTemplate`](crate::intent::IntentTemplate) for the sentence that people see, such as `Edit {path}`. If
+    /// it is empty, people see the title and the paths.
     pub intent: Cow<'static, str>,
     /// Whether it may destroy data.
     pub destructive: bool,
@@ -71,9 +71,9 @@ pub struct ToolSpec {
     pub open_world: bool,
     /// The kinds of scope that its calls need, such as `read:file`.
     pub scopes: Vec<Cow<'static, str>>,
-    /// The family of tools that it belongs to, such as `search`; empty for none.
+    /// The group of related tools that it belongs to, such as `search`; empty for none.
     pub group: &'static str,
-    /// Its priority among the tools of its family, from 0 to 1.
+    /// Its priority within its group, from 0 to 1.
     pub priority: Option<f64>,
     /// Whether it only deletes.
     pub deletes: bool,
@@ -81,27 +81,29 @@ pub struct ToolSpec {
     pub side_effects: &'static [&'static str],
     /// The reverse operation.
     pub reverse: Option<Reverse>,
-    /// A POSIX shell command with the same effect as a call that has only the arguments in the template: an
-    /// [`IntentTemplate`](crate::intent::IntentTemplate), rendered by [`shell`](crate::intent::IntentTemplate::shell). Empty where
-    /// there is none.
+    /// A POSIX shell command with the same effect as a call with the arguments in this template: an
+    /// [`IntentTemplate`](crate::intent::IntentTemplate), rendered by [`shell`](crate::intent::IntentTemplate::shell).
+    /// Empty if there is no such command.
     pub command_line: &'static str,
     /// Example calls with their results.
     pub examples: &'static [Example],
     /// Its specific error codes.
     pub failures: &'static [Failure],
-    /// Whether it is for views only, and not offered to models.
+    /// Whether only views may use it. It is then not offered to models.
     pub app_only: bool,
-    /// Whether it works on files of the roots, and so runs on the I/O threads. Set by [`ToolSet::for_files`].
+    /// Whether it works on files in the roots. Its calls then run on the I/O threads. Set by [`ToolSet::for_files`].
     pub for_files: bool,
-    /// JSON Schema of the arguments, in place of the one of the tool's type. The tool checks its arguments itself.
+    /// JSON Schema of the arguments, instead of the schema of the tool's argument type. The tool must check its
+    /// arguments itself.
     pub input_schema: Option<Value>,
-    /// The longest that a call may run, if that is less than the limit of the runtime.
+    /// Time limit of a call, if it is shorter than the limit of the runtime.
     pub timeout: Option<Duration>,
-    /// The page that shows its calls, such as `ui://hr/dashboard`; if empty, mutating tools use the review page.
+    /// URI of the page that shows its calls, such as `ui://hr/dashboard`. If it is empty, mutating tools use the review
+    /// page.
     pub page: Cow<'static, str>,
 }
 
-/// Definition of a tool for a model.
+/// Definition of a tool, as offered to models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolInfo {
     /// The specification of the tool.
@@ -110,7 +112,7 @@ pub struct ToolInfo {
     pub input_schema: Value,
     /// JSON Schema of the structured output.
     pub output_schema: Value,
-    /// Whether it is mutating.
+    /// Whether its calls can change something.
     pub mutates: bool,
     /// Whether it can be previewed: always, except for third-party tools without previews.
     pub previews: bool,
@@ -179,7 +181,7 @@ impl ToolSpec {
         self
     }
 
-    /// Sets its family, and its priority there from 0 to 1.
+    /// Sets its group, and its priority within the group from 0 to 1.
     #[must_use]
     pub const fn group(mut self, group: &'static str, priority: f64) -> Self {
         self.group = group;
@@ -208,7 +210,7 @@ impl ToolSpec {
         self
     }
 
-    /// Sets the equivalent shell command.
+    /// Sets the shell command with the same effect.
     #[must_use]
     pub const fn command_line(mut self, template: &'static str) -> Self {
         self.command_line = template;
@@ -229,14 +231,14 @@ impl ToolSpec {
         self
     }
 
-    /// Sets the JSON Schema of the arguments, for tools made at run time whose type of arguments is [`Value`].
+    /// Sets the JSON Schema of the arguments, for tools defined at run time whose argument type is [`Value`].
     #[must_use]
     pub fn input_schema(mut self, schema: Value) -> Self {
         self.input_schema = Some(schema);
         self
     }
 
-    /// Sets the longest that a call may run, if that is less than the limit of the runtime.
+    /// Sets the time limit of a call, if it is shorter than the limit of the runtime.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -259,7 +261,8 @@ impl ToolSpec {
 }
 
 impl ToolInfo {
-    /// Who may call it, in terms of MCP Apps: `model`, `app` (a view), or both. Mutating tools are not for views.
+    /// Returns who may call it, in the terms of MCP Apps: `model`, `app` (a view), or both. Views may not call mutating
+    /// tools.
     #[must_use]
     pub fn visibility(&self) -> &'static [&'static str] {
         match (self.spec.app_only, self.mutates) {
@@ -281,7 +284,7 @@ pub struct Prepared<J> {
 
 /// A tool that changes nothing.
 ///
-/// `read` runs on a thread that may block. It must access everything through its permit, and call
+/// `read` runs on a thread where blocking is allowed. It must access everything through its permit, and call
 /// [`ReadPermit::checkpoint`] between units of work.
 pub trait ReadTool: Send + Sync + 'static {
     /// The arguments. Deny unknown fields, so that a typo is an error.
@@ -304,7 +307,8 @@ pub trait ReadTool: Send + Sync + 'static {
         names: &Namespace,
     ) -> Result<Prepared<Self::Job>, CallError>;
 
-    /// Answers within a few microseconds and without blocking, or returns `None`.
+    /// Returns the reply if that takes only a few microseconds and does not block. If it returns `None`,
+    /// [`ReadTool::read`] is called on another thread.
     fn read_now(&self, _job: &Self::Job, _permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         None
     }
@@ -312,13 +316,13 @@ pub trait ReadTool: Send + Sync + 'static {
     /// Runs the job.
     ///
     /// # Errors
-    /// [`Interrupt`]
+    /// [`Interrupt`], which tells the pipeline why the tool stopped.
     fn read(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Reply, Interrupt>;
 }
 
 /// A mutating tool, which must be able to plan its changes.
 ///
-/// `plan` and `apply` run on a thread that may block. Preview and apply use the same `plan`.
+/// `plan` and `apply` run on a thread where blocking is allowed. Preview and apply use the same `plan`.
 pub trait WriteTool: Send + Sync + 'static {
     /// The arguments. Deny unknown fields, so that a typo is an error.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
@@ -342,8 +346,8 @@ pub trait WriteTool: Send + Sync + 'static {
         names: &Namespace,
     ) -> Result<Prepared<Self::Job>, CallError>;
 
-    /// Returns further needs that depend on what the worker may do, so that a person is asked about everything at once. It
-    /// must only use verdicts, no files.
+    /// Returns further needs that depend on the worker's authority, so that one question covers everything. It may use
+    /// the permit to query verdicts, but must not access files.
     fn also_needs(&self, _job: &Self::Job, _permit: &ReadPermit) -> Vec<Scope> {
         Vec::new()
     }
@@ -351,14 +355,14 @@ pub trait WriteTool: Send + Sync + 'static {
     /// Computes what the call would do, without changing anything.
     ///
     /// # Errors
-    /// [`Interrupt`]
+    /// [`Interrupt`], which tells the pipeline why the tool stopped.
     fn plan(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Plan<Self::Steps>, Interrupt>;
 
     /// Whether hunks can be excluded from this tool's plans.
     const DIVISIBLE: bool = false;
 
-    /// Removes excluded hunks from a plan, and says so in its reply. Called only with hunks of the plan, and only if
-    /// [`WriteTool::DIVISIBLE`].
+    /// Removes excluded hunks from a plan, and mentions them in its reply. It is only called with hunks of the plan,
+    /// and only if [`WriteTool::DIVISIBLE`] is set.
     ///
     /// # Errors
     /// [`CallError`]
@@ -378,7 +382,7 @@ pub trait WriteTool: Send + Sync + 'static {
     fn apply(&self, steps: Self::Steps, permit: WritePermit) -> Result<(), CallError>;
 }
 
-/// What a call of an [`ActTool`] may change, as far as it is known before.
+/// What a call of an [`ActTool`] may change, as far as it is known in advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foreseen {
     /// Exactly these changes.
@@ -389,10 +393,9 @@ pub enum Foreseen {
 
 /// A mutating tool whose outcome is known only after its effect, such as a command or a network call.
 ///
-/// `act` runs as a future on tokio, without a thread of its own, so it must not block. The future is dropped if the call is
-/// cancelled, its deadline passes, or its worker or a grant that it uses is revoked;
-/// [`Worker::revoke`](crate::Worker::revoke) returns once it is dropped. Acts of one worker run concurrently. Budgets count
-/// the call, not its changes.
+/// `act` is a future on the tokio runtime and must not block. The future is dropped if the call is cancelled, its
+/// deadline passes, or its worker or a grant that it uses is revoked. [`Worker::revoke`](crate::Worker::revoke) returns
+/// once it is dropped. Calls of act tools of one worker run concurrently. Budgets count each call, but not its changes.
 ///
 /// ```
 /// use bailiwick::config::Namespace;
@@ -461,14 +464,15 @@ pub trait ActTool: Send + Sync + 'static {
         names: &Namespace,
     ) -> Result<Prepared<Self::Job>, CallError>;
 
-    /// Returns what the call may change, which is its preview. It is called before the call is authorised, so it must use
+    /// Returns what the call may change, for its preview. It is called before the call is authorised, so it must use
     /// nothing but the job.
     fn foresee(&self, job: &Self::Job) -> Foreseen;
 
-    /// Carries out the call. It must call [`ActPermit::begin`] right before its effect.
+    /// Carries out the call. It must call [`ActPermit::begin`] immediately before its effect.
     ///
     /// # Errors
-    /// [`CallError`]. After [`ActPermit::begin`] it is reported as the error of a call that may have had an effect.
+    /// [`CallError`]. If it is returned after [`ActPermit::begin`], the call is reported as one that may have had an
+    /// effect.
     fn act(
         &self,
         job: &Self::Job,

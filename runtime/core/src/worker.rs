@@ -1,4 +1,4 @@
-//! Workers: each serves one sub-agent task under an authority that can only shrink.
+//! Workers: each runs the tool calls of one sub-agent task, with an authority that can only be narrowed.
 
 mod act;
 mod activity;
@@ -67,7 +67,7 @@ pub use pending::{CallEvent, RunningCall};
 pub use pending::{CallProgress, PendingCall};
 pub(crate) use shared::Shared;
 
-/// How to start a worker.
+/// Specification of a worker to start.
 ///
 /// Every call of a worker without a policy needs approval.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ pub struct WorkerSpec {
     pub(crate) policy: Option<Policy>,
     pub(crate) budget: Budget,
     pub(crate) origin: Origin,
-    /// The name is that of an MCP client.
+    /// Whether the name is that of an MCP client.
     pub(crate) of_client: bool,
 }
 
@@ -119,8 +119,9 @@ impl WorkerSpec {
         self
     }
 
-    /// Sets the working directory: where relative paths begin, and what tools such as `find` search without a path. The
-    /// default is that of the parent if the worker may read it, else the only folder that is open to the worker, else none.
+    /// Sets the working directory: relative paths are relative to it, and tools such as `find` search it by default.
+    /// The default is the working directory of the parent if the worker may read it, else the only folder that is open
+    /// to the worker, otherwise none.
     ///
     /// ```
     /// # async fn example(runtime: bailiwick::Runtime) -> Result<(), Box<dyn std::error::Error>> {
@@ -135,7 +136,8 @@ impl WorkerSpec {
         self
     }
 
-    /// Sets who wrote the policy; the default is a person. Keys that are reserved for people are rejected in a model's policy.
+    /// Sets who wrote the policy; the default is a person. A model's policy must not contain keys that are reserved for
+    /// people.
     #[must_use]
     pub fn written_by(mut self, origin: Origin) -> Self {
         self.origin = origin;
@@ -212,7 +214,7 @@ impl Worker {
     /// Dropping the future cancels the call; only an effect that has already begun is completed.
     ///
     /// # Errors
-    /// [`CallError`] with the code of the refusal or failure.
+    /// [`CallError`] if the call is denied or fails.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<Outcome, CallError> {
         self.submit(Call::new(tool, arguments)).await
     }
@@ -220,7 +222,7 @@ impl Worker {
     /// Like [`Worker::call`], with metadata.
     ///
     /// # Errors
-    /// [`CallError`]
+    /// [`CallError`], as from [`Worker::call`].
     pub async fn submit(&self, call: Call) -> Result<Outcome, CallError> {
         outcome(admission::submit(&self.shared, call, CallOptions::new(Mode::Apply)).await?)
     }
@@ -228,7 +230,7 @@ impl Worker {
     /// Like [`Worker::call`], with arguments of the tool's own type instead of JSON.
     ///
     /// # Errors
-    /// [`CallError`]
+    /// [`CallError`], as from [`Worker::call`].
     pub async fn call_typed(
         &self,
         tool: &ToolName,
@@ -257,7 +259,7 @@ impl Worker {
     /// Like [`Worker::preview`], with metadata.
     ///
     /// # Errors
-    /// [`CallError`]
+    /// [`CallError`], as from [`Worker::preview`].
     pub async fn submit_preview(&self, call: Call) -> Result<Preview, CallError> {
         let previewed = Arc::new(call.clone());
         let options = CallOptions::new(Mode::Preview);
@@ -272,16 +274,16 @@ impl Worker {
     /// People are asked if the policy says so.
     ///
     /// # Errors
-    /// `STALE_PREVIEW` if the files have changed since; else [`CallError`], as from [`Worker::submit`].
+    /// `STALE_PREVIEW` if the files have changed since; otherwise [`CallError`], as from [`Worker::submit`].
     pub async fn apply(&self, preview: &Preview) -> Result<Outcome, CallError> {
         self.apply_without(preview, &[]).await
     }
 
-    /// Like [`Worker::apply`], without some hunks of the change, for tools that can divide their changes.
+    /// Like [`Worker::apply`], but excludes some hunks of the change. The tool must be able to divide its changes.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENTS` if the hunks are not in the change, nothing else is in it, or the tool cannot divide it; else
-    /// as [`Worker::apply`].
+    /// `INVALID_ARGUMENTS` if the hunks are not in the change, no other hunk remains, or the tool cannot divide its
+    /// changes; otherwise as [`Worker::apply`].
     pub async fn apply_without(
         &self,
         preview: &Preview,
@@ -307,8 +309,9 @@ impl Worker {
             .map(Self::new)
     }
 
-    /// Revokes this worker and its descendants. When this returns, no effect can begin any more, and those that had begun or
-    /// were being prepared have ended, except for [`Revoked::unfinished`]. This also holds for concurrent callers.
+    /// Revokes this worker and its descendants. When this returns, no effect can begin any more, and effects that had
+    /// begun or were being prepared have ended, except for [`Revoked::unfinished`]. This also holds for concurrent
+    /// callers.
     pub async fn revoke(&self) -> Revoked {
         self.shared.core.revoke(self.shared.id).await
     }
@@ -318,8 +321,8 @@ impl Worker {
         self.shared.gate().closed().await;
     }
 
-    /// Returns the access level for descriptions: `read` if nothing can be changed, `full` if people may grant paths outside
-    /// all roots, else `interact`. It is informative only.
+    /// Returns the access level, for descriptions only: `read` if the worker can change nothing, `full` if people may
+    /// grant paths outside all roots, otherwise `interact`.
     #[must_use]
     pub fn access(&self) -> Access {
         self.shared.authority.level()
@@ -337,9 +340,10 @@ impl Worker {
         self.shared.names.default_root()
     }
 
-    /// Explains which layer and rule decides on each need of a call, and the smallest grant that would allow it. Only the
-    /// needs that are known from the arguments are explained: the file system is not read, so links are not followed and
-    /// the contents of directories are unknown. A policy of the call is compiled here, which takes a while if it is large.
+    /// Explains which layer and rule decides on each need of a call, and the smallest grant that would allow it. Only
+    /// needs that are known from the arguments are explained. The file system is not read: links are not followed, and
+    /// the contents of directories are unknown. If the call has a policy, this compiles it, which takes a while if it
+    /// is large.
     ///
     /// # Errors
     /// [`CallError`] if the call is invalid.
@@ -379,35 +383,35 @@ impl Worker {
 }
 
 impl Worker {
-    /// The root that contains `path`, and the path relative to it.
+    /// Returns the root that contains `path`, and the path relative to it.
     #[doc(hidden)]
     #[must_use]
     pub fn root_of<'p>(&self, path: &'p VirtualPath) -> Option<(&Root, &'p str)> {
         self.shared.handles.roots.find(path)
     }
 
-    /// One or two sentences that tell a model where it may work.
+    /// One or two sentences that tell a model which folders it may work in.
     #[doc(hidden)]
     #[must_use]
     pub fn orientation(&self) -> String {
         self.shared.names.orientation()
     }
 
-    /// Whether no path can be used at all.
+    /// Returns whether no path can be used.
     #[doc(hidden)]
     #[must_use]
     pub fn has_no_root(&self) -> bool {
         self.shared.names.is_empty()
     }
 
-    /// A name that is unique in this process; ids are unique in a runtime only.
+    /// Returns a name that is unique in this process; ids are unique in a runtime only.
     #[doc(hidden)]
     #[must_use]
     pub fn name_in_process(&self) -> String {
         format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
     }
 
-    /// The review at `uri` or belonging to the artifact there, if this worker may read it.
+    /// Returns the review at `uri`, or of the call whose artifact is at `uri`, if this worker may read it.
     #[doc(hidden)]
     #[must_use]
     pub fn review(&self, uri: &str) -> Option<Arc<crate::artifact::Review>> {

@@ -18,7 +18,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Their size in bytes, and how much of it are old texts.
+    /// Their size in bytes, and the part of it that old texts take.
     pub(super) fn size(&self) -> (usize, usize) {
         let kept = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
         if let Some((review, around)) = &self.review {
@@ -71,7 +71,7 @@ impl Part {
     }
 }
 
-/// Which part of an artifact is read.
+/// Selects the part of an artifact to read.
 pub(super) struct At<'u> {
     pub(super) kind: Kind,
     /// The query of the URI.

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 
 /// Returns the changes as a patch for `patch -p1` in the directory `base`, which contains all changes of files.
 ///
-/// What a patch cannot express (binary content, directories, other resources) is a `#` line, which `patch` ignores.
+/// Whatever a patch cannot express (binary content, directories, other resources) is a `#` line, which `patch` ignores.
 pub(crate) fn diff(changes: &[Change], resources: &[ResourceChange], base: &VirtualPath) -> String {
     let mut out = String::new();
     for change in changes {
@@ -93,7 +93,7 @@ fn header(out: &mut String, change: &Change, to: &VirtualPath, base: &VirtualPat
     }
     if change.diff.hunks.is_empty() {
         if change.op == Op::Delete {
-            // Git's name of the empty file: without this line `patch` does not remove one.
+            // Git's hash of the empty file. Without this line, `patch` does not remove an empty file.
             out.push_str("index e69de29..0000000\n");
         }
         return;

@@ -148,10 +148,10 @@ struct Item<'r> {
     /// Whether it is too large to compare.
     large: bool,
     hidden: bool,
-    /// Of each hunk `[old_start, old_lines, new_start, new_lines]`, and then again and again how many lines are kept,
-    /// removed and added, until its end.
+    /// Each hunk is `[old_start, old_lines, new_start, new_lines]`, followed by the numbers of kept, removed and added
+    /// lines, which repeat until the end of the hunk.
     hunks: Vec<Vec<usize>>,
-    /// Number of lines of the old file, if those between the hunks are available; else 0.
+    /// Number of lines of the old file, if those between the hunks are available; otherwise 0.
     old_lines: usize,
     /// The first rows.
     rows: Vec<Row>,
@@ -271,10 +271,10 @@ impl Review {
             }
             start += length;
         }
-        within(rows, bytes)
+        truncate_rows(rows, bytes)
     }
 
-    /// Whether it is a preview.
+    /// Returns whether it is a preview.
     #[doc(hidden)]
     pub fn is_preview(&self) -> bool {
         self.about.preview
@@ -336,7 +336,7 @@ fn line_count(text: &[u8]) -> usize {
 }
 
 /// The rows up to `bytes` of text, at least one.
-fn within(mut rows: Vec<Row>, bytes: usize) -> Vec<Row> {
+fn truncate_rows(mut rows: Vec<Row>, bytes: usize) -> Vec<Row> {
     let mut held = 0;
     let over = rows.iter().position(|row| {
         held += row.text.len();
@@ -371,7 +371,7 @@ fn between(
         }
         style.row(' ', (number, (number + made).saturating_sub(passed)), line)
     });
-    Some(within(rows.collect(), PAGE_BYTES))
+    Some(truncate_rows(rows.collect(), PAGE_BYTES))
 }
 
 #[cfg(test)]

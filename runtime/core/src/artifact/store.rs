@@ -1,4 +1,4 @@
-//! Bounded in-memory store of artifacts behind unguessable addresses.
+//! Bounded in-memory store of artifacts with unguessable URIs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::effect::ArtifactRef;
 use crate::error::{CallError, Code};
 use crate::id::{ToolName, WorkerId};
 
-/// For how many calls artifacts are stored.
+/// Default maximum number of calls whose artifacts are stored.
 pub(crate) const DEFAULT_COUNT: usize = 256;
-/// How many bytes of artifacts are stored.
+/// Default maximum size of the stored artifacts in bytes.
 pub(crate) const DEFAULT_BYTES: usize = 64 << 20;
 
 /// Media type of the data of a review page. `bailiwick_ui::review_page` renders the page.
@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// Who wants to read an artifact.
+/// The reader of an artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// The host, for a person.
@@ -77,7 +77,7 @@ impl Id {
         Ok(Self(u128::from_ne_bytes(bytes)))
     }
 
-    /// Parses exactly what [`fmt::Display`] writes.
+    /// Parses only the form that [`fmt::Display`] writes.
     fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if text.len() != 32 || !text.bytes().all(plain) {
@@ -100,7 +100,7 @@ struct Set {
     lineage: Arc<[WorkerId]>,
     parts: Parts,
     size: usize,
-    /// How much of that are old texts.
+    /// The part of `size` that old texts take.
     old: usize,
     touched: u64,
 }
@@ -110,7 +110,7 @@ struct StoreState {
     sets: HashMap<Id, Set>,
     /// From the least to the most recently used.
     order: BTreeMap<u64, Id>,
-    /// Those of them that hold old texts.
+    /// The sets that contain old texts, in the same order.
     with_old: BTreeMap<u64, Id>,
     size: usize,
     clock: u64,
@@ -118,7 +118,7 @@ struct StoreState {
 
 /// Least-recently-used store of artifacts, bounded in number and size.
 ///
-/// It is a lock instead of an actor: pool threads and the gateway use it for look-ups and moves of a few shared pointers,
+/// A lock protects it instead of an actor: pool threads and the gateway only look up and move a few shared pointers,
 /// and never wait while they hold the lock.
 #[derive(Clone)]
 pub(crate) struct ArtifactStore {
@@ -141,8 +141,8 @@ impl ArtifactStore {
     /// Stores the artifacts of one call of `owner`, whose ancestors are `lineage`, under one id.
     ///
     /// # Errors
-    /// `TOO_LARGE` if they cannot be stored, and `INTERNAL` if there are no random bytes. The call itself does not fail then;
-    /// the audit says why there is no artifact.
+    /// `TOO_LARGE` if they cannot be stored, and `INTERNAL` if there are no random bytes. The call itself still
+    /// succeeds, and the audit records why there is no artifact.
     pub(crate) fn put(
         &self,
         tool: &ToolName,

@@ -56,7 +56,8 @@ impl Record {
         self.at
     }
 
-    /// How many events before this one were lost because the audit was full or failing; their calls were refused.
+    /// Returns how many events before this one were lost because the audit was full or failing. Their calls were
+    /// rejected.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
@@ -214,7 +215,7 @@ impl Formatter for Inert {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        // Nearly every fragment is a name or a path of plain letters.
+        // Nearly every fragment is a name or a path of printable ASCII characters.
         if fragment.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return writer.write_all(fragment.as_bytes());
         }

@@ -1,11 +1,11 @@
-//! What audit events tell the monitor of the runtime.
+//! Reports audit events to the monitor of the runtime.
 
 use std::sync::Arc;
 
 use super::{AuditEvent, Step};
 use crate::monitor::{Event, EventKind, Monitor};
 
-/// What audit events tell the monitor once they are recorded.
+/// Data of audit events that the monitor receives once they are recorded.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     events: Vec<Event>,
@@ -51,8 +51,8 @@ impl Observed {
     }
 }
 
-/// The kind of event for subscribers, if they hear of the step. The monitor is told of calls when they are received and
-/// answered, since not every end of a call can be recorded.
+/// The kind of event for subscribers; `None` if they receive no event for the step. The start and end of calls are
+/// reported elsewhere, since not every end of a call can be recorded.
 fn kind_of(event: &AuditEvent) -> Option<EventKind> {
     Some(match &event.step {
         Step::Spawned {

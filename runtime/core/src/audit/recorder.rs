@@ -28,9 +28,9 @@ use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 use tokio::sync::oneshot;
 
-/// How many events may wait for the sink.
+/// Default number of events that may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
-/// How long the writer waits after a batch, since waking it costs the caller more than sending.
+/// How long the writer waits after a batch, since waking the writer costs the caller more than sending.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// How long the writer waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -53,7 +53,7 @@ pub enum AuditError {
     Closed,
 }
 
-/// The message and its causes, as `main` prints it.
+/// Like `Display`, with the causes, since `main` prints this form.
 impl fmt::Debug for AuditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::error::write_chain(self, f)
@@ -61,7 +61,7 @@ impl fmt::Debug for AuditError {
 }
 
 impl AuditError {
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -103,12 +103,12 @@ impl Message {
     }
 }
 
-/// What happens to a committed event that cannot be written.
+/// How a committed event that cannot be written is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnWriteError {
-    /// Discard it: its step does not happen, and another event is recorded instead.
+    /// Discard it, since its step does not happen. Another event is recorded instead.
     Discard,
-    /// Keep it until it can be written: its step has happened.
+    /// Keep it until it can be written, since its step has happened.
     Retry,
 }
 
@@ -116,11 +116,11 @@ enum OnWriteError {
 #[derive(Debug, Default)]
 struct Status {
     failing: AtomicBool,
-    /// Events refused since the last record.
+    /// Events rejected since the last record.
     missed: AtomicU64,
 }
 
-/// Handle of the audit.
+/// Handle of the audit log.
 ///
 /// The writer ends once the last handle is dropped and all events are written.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ struct AuditSender {
 pub struct WeakAudit(Weak<AuditSender>);
 
 impl WeakAudit {
-    /// The audit, unless it has ended.
+    /// Returns the audit, unless it has ended.
     #[doc(hidden)]
     pub fn upgrade(&self) -> Option<Audit> {
         self.0.upgrade().map(Audit)
@@ -149,7 +149,7 @@ impl WeakAudit {
 }
 
 impl Audit {
-    /// Starts the writer over `sink`; at most `capacity` events wait for it.
+    /// Starts the writer of `sink`; at most `capacity` events wait for it.
     #[doc(hidden)]
     pub fn start(sink: impl AuditSink, capacity: usize) -> io::Result<Self> {
         let (sender, receiver) = mpsc::sync_channel(capacity);
@@ -172,7 +172,7 @@ impl Audit {
         })))
     }
 
-    /// The monitor of the runtime, which hears of what is recorded.
+    /// The monitor of the runtime, which receives recorded events.
     pub(crate) fn monitor(&self) -> &Monitor {
         &self.0.monitor
     }
@@ -196,8 +196,8 @@ impl Audit {
         self.send(Message::Together(events), count)
     }
 
-    /// Sends the events of an effect that has begun. Unlike others they are accepted while the sink fails, and written as soon
-    /// as possible; only a full audit loses them.
+    /// Sends the events of an effect that has begun. Unlike other events, they are accepted while the sink fails, and
+    /// written as soon as possible. Only a full audit loses them.
     #[doc(hidden)]
     pub fn record_effect(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
         let count = events.len() as u64;
@@ -205,7 +205,8 @@ impl Audit {
         sent.inspect_err(|_| self.count_missed(count))
     }
 
-    /// Sends `event` without waiting. On an error it does not count as missing: the caller keeps it and tries again.
+    /// Sends `event` without waiting. After an error the event does not count as missing, since the caller keeps it and
+    /// tries again.
     #[doc(hidden)]
     pub fn offer(&self, event: AuditEvent) -> Result<(), AuditError> {
         self.try_send(Message::Record(event))
@@ -283,7 +284,7 @@ impl Audit {
     }
 }
 
-/// Seals and writes events on a thread of its own.
+/// Seals and writes events on its own thread.
 struct Writer<S> {
     sink: S,
     head: Head,
@@ -334,7 +335,7 @@ impl<S: AuditSink> Writer<S> {
                 .filter(|(_, on_error, _)| *on_error == OnWriteError::Discard);
             self.discard(refused.map(|(index, ..)| *index));
         }
-        // The caller may be gone.
+        // The caller may have stopped waiting.
         for (.., reply) in commits {
             let _ = reply.send(result.clone());
         }

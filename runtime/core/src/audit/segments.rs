@@ -10,11 +10,11 @@ use super::sink::{AuditFileError, AuditFileFault};
 use super::verify::{AuditBroken, BreakReason, MAX_LINE, Verified, follow, walk};
 use crate::effect::ContentHash;
 
-/// The highest number of a finished segment. After it the file is not rotated any more.
+/// The highest number of a finished segment. After this segment the file is not rotated any more.
 pub(super) const MAX_SEGMENTS: u32 = 9_999_999;
 /// Size of the read buffer when a chain is verified.
 pub(super) const READ_AT_ONCE: usize = 256 << 10;
-/// How much of the end of a segment is read first to find its last record.
+/// Number of bytes at the end of a segment that are read first to find its last record.
 const TAIL: u64 = 8 << 10;
 
 /// The name of a finished segment of `audit`, such as `audit.jsonl.00000001`.
@@ -41,7 +41,7 @@ pub(super) fn last_finished(audit: &Path) -> Result<u32, AuditFileError> {
     Ok(found.last().copied().unwrap_or_default())
 }
 
-/// Checks that no finished segment is missing before another.
+/// Checks that no segment between finished segments is missing.
 #[doc(hidden)]
 pub fn without_gap(audit: &Path) -> Result<(), AuditFileError> {
     let found = numbers(audit)?;
@@ -183,8 +183,8 @@ pub(crate) fn follow_file(
 /// Verifies the chain of an audit file and all its finished segments, and passes the hash of each record to a callback.
 /// The first record continues the chain that ended in `before`, or begins a new one.
 ///
-/// Use [`Head::default`] and ignore the hashes to check that an audit is intact. A hash that was stored earlier must be
-/// among them, or records were truncated or replaced since.
+/// To check that an audit is intact, use [`Head::default`] and ignore the hashes. If you stored a hash earlier, it must
+/// be among them; otherwise records were truncated or replaced since.
 ///
 /// # Errors
 /// [`AuditFileError`] names the first file that cannot be read, is missing, or has an invalid line.

@@ -1,4 +1,4 @@
-//! Keeps sealed records: in memory, or in a file of JSON lines that is rotated.
+//! Sinks that store sealed records: in memory, or in a file of JSON lines that is rotated.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -16,7 +16,7 @@ use super::chain::{Head, Record};
 use super::segments::{self, MAX_SEGMENTS, READ_AT_ONCE};
 use super::verify::{AuditBroken, BreakReason, walk};
 
-/// Stores audit records. Implemented by [`MemoryAudit`], [`JsonLines`] and hosts with a store of their own.
+/// Stores audit records. Implemented by [`MemoryAudit`], [`JsonLines`] and hosts with their own storage.
 ///
 /// It is called on one thread and may block. [`keep`](Self::keep) must store all records or none, and stored records must
 /// survive a crash of this process if the sink is persistent.
@@ -32,7 +32,7 @@ pub trait AuditSink: Send + 'static {
     /// Stores `records`, all or none.
     ///
     /// # Errors
-    /// The I/O error. The runtime refuses calls until a later write succeeds.
+    /// The I/O error. The runtime rejects calls until a later write succeeds.
     fn keep(&mut self, records: &[Record]) -> io::Result<()>;
 
     /// Makes stored records survive a power failure, if the sink supports it. It is called before a grant is stored and when
@@ -123,7 +123,7 @@ pub struct AuditFileError {
     fault: AuditFileFault,
 }
 
-/// The message and its causes, as `main` prints it.
+/// Like `Display`, with the causes, since `main` prints this form.
 impl fmt::Debug for AuditFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::error::write_chain(self, f)
@@ -137,7 +137,7 @@ impl fmt::Display for AuditFileError {
 }
 
 impl Error for AuditFileError {
-    /// The fault is part of the message, so the source is its cause.
+    /// `Display` includes the fault, so the source is the cause of the fault.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.fault.source()
     }
@@ -151,7 +151,7 @@ impl AuditFileError {
         }
     }
 
-    /// The file.
+    /// Returns the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -174,7 +174,7 @@ pub enum AuditFileFault {
     /// It is not a regular file.
     #[error("is not a regular file")]
     NotRegular,
-    /// Another process writes to it.
+    /// Another process has it open for writing.
     #[error("is in use")]
     InUse,
     /// Its records are not an unbroken chain.
@@ -199,14 +199,14 @@ pub enum AuditFileFault {
 pub struct TornLine {
     /// Its length in bytes.
     pub bytes: usize,
-    /// The file they were moved to.
+    /// The file to which they were moved.
     pub kept_in: PathBuf,
 }
 
 /// Stores records as JSON lines in a file that only its owner may read.
 ///
-/// A record survives a crash of the process once it was written. It survives a power failure once it was synced, which
-/// happens before a grant is stored and when the audit is flushed. Only one process can write to a file.
+/// A record survives a crash of the process once it was written, and a power failure once it was synced. Records are
+/// synced before a grant is stored and when the audit is flushed. Only one process can write to a file.
 ///
 /// A file that would grow beyond [`segment_bytes`](Self::segment_bytes) is rotated: it is synced and renamed, so that
 /// `audit.jsonl` becomes `audit.jsonl.00000001`, and the next records go to a new `audit.jsonl` whose first record continues
@@ -215,22 +215,22 @@ pub struct TornLine {
 #[derive(Debug)]
 pub struct JsonLines {
     file: File,
-    place: PathBuf,
+    real_path: PathBuf,
     /// Size of a segment.
     segment_bytes: u64,
     /// The number of the last finished segment.
     finished: u32,
-    /// The file was renamed to a finished segment, and there is no next file yet.
+    /// Whether the file was renamed to a finished segment, and there is no next file yet.
     pub(super) renamed: bool,
     /// The length at which the file is rotated.
     full_at: u64,
     /// Length of the intact records.
     length: u64,
-    /// A write failed and may have left a partial line.
+    /// Whether a write failed and may have left a partial line.
     unclean: bool,
-    /// Something was written since the last sync.
+    /// Whether something was written since the last sync.
     unsynced: bool,
-    /// Whether the folder was synced, too.
+    /// Whether the folder was also synced.
     named: bool,
     head: Head,
     torn: Option<TornLine>,
@@ -263,9 +263,8 @@ impl JsonLines {
     /// record is read, which the file must continue; [`verify_file`](super::verify_file) verifies all segments. A torn
     /// last line is moved to another file in the same folder, which [`torn`](Self::torn) names.
     ///
-    /// # Errors
-    /// [`AuditFileError`] if it cannot be opened, is in use, or does not continue an unbroken chain: then it is left as it
-    /// is.
+    /// [`AuditFileError`] if it cannot be opened, is in use, or does not continue an unbroken chain. The file is then
+    /// left unchanged.
     pub fn append(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
         let path = path.as_ref();
         let fault = AuditFileError::of(path);
@@ -313,18 +312,18 @@ impl JsonLines {
     }
 
     fn over(file: File, path: &Path) -> Result<Self, AuditFileFault> {
-        let place = path.canonicalize().map_err(AuditFileFault::Open)?;
+        let real_path = path.canonicalize().map_err(AuditFileFault::Open)?;
         if !file.metadata().map_err(AuditFileFault::Open)?.is_file() {
             return Err(AuditFileFault::NotRegular);
         }
         file.try_lock().map_err(AuditFileFault::of_lock)?;
         // Its writer may have rotated it since it was opened.
-        if !is_at(&file, &place).map_err(AuditFileFault::Open)? {
+        if !is_at(&file, &real_path).map_err(AuditFileFault::Open)? {
             return Err(AuditFileFault::InUse);
         }
         Ok(Self {
             file,
-            place,
+            real_path,
             segment_bytes: Self::SEGMENT_BYTES,
             finished: 0,
             renamed: false,
@@ -338,24 +337,24 @@ impl JsonLines {
         })
     }
 
-    /// Finishes the segment and begins the next. A kill or failure between two steps loses no record: the last segment may be
-    /// followed by no file or an empty one.
+    /// Finishes the segment and begins the next. A kill or failure between two steps loses no record: the last segment
+    /// may have no next file, or an empty one.
     fn rotate(&mut self) -> io::Result<()> {
         if !self.renamed {
-            if !is_at(&self.file, &self.place)? {
+            if !is_at(&self.file, &self.real_path)? {
                 return Err(changed());
             }
             // A finished segment must be complete after a power failure.
             self.file.sync_data()?;
-            let finished = segments::segment(&self.place, self.finished + 1);
-            if let Err(error) = rename(&self.place, &finished) {
+            let finished = segments::segment(&self.real_path, self.finished + 1);
+            if let Err(error) = rename(&self.real_path, &finished) {
                 tracing::warn!(%error, "the audit file cannot be rotated and grows on");
                 self.full_at = self.length.saturating_add(self.segment_bytes);
                 return Ok(());
             }
             self.renamed = true;
         }
-        let file = open(&self.place, OpenOptions::new().create(true))?;
+        let file = open(&self.real_path, OpenOptions::new().create(true))?;
         file.try_lock()?;
         if file.metadata()?.len() > 0 {
             return Err(changed());
@@ -377,7 +376,7 @@ impl JsonLines {
     }
 }
 
-/// Someone else wrote to the file.
+/// The error if another process wrote to the file.
 fn changed() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
@@ -408,7 +407,7 @@ impl AuditSink for JsonLines {
     }
 
     fn place(&self) -> Option<&Path> {
-        Some(&self.place)
+        Some(&self.real_path)
     }
 
     fn keep(&mut self, records: &[Record]) -> io::Result<()> {
@@ -444,7 +443,7 @@ impl AuditSink for JsonLines {
             self.unsynced = false;
         }
         if !self.named {
-            sync_folder(&self.place)?;
+            sync_folder(&self.real_path)?;
             self.named = true;
         }
         Ok(())

@@ -15,8 +15,8 @@ pub struct Verified {
     pub records: u64,
     /// How many files it has: 1, or with [`verify_file`](super::verify_file) also the segments.
     pub files: u32,
-    /// Its head. A truncated file is still an unbroken chain, which can only be detected by comparing with a head stored
-    /// elsewhere.
+    /// Its head. A truncated file is still an unbroken chain, so truncation is detected only by comparing the head with
+    /// one stored elsewhere.
     pub head: Head,
 }
 
@@ -26,7 +26,7 @@ pub struct Verified {
 pub struct AuditBroken {
     /// The line number, from 1.
     pub line: u64,
-    /// Why.
+    /// The reason.
     #[source]
     pub reason: BreakReason,
 }
@@ -35,7 +35,7 @@ pub struct AuditBroken {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BreakReason {
-    /// The file ends within this line: the writer died.
+    /// The file ends within this line, because the writer was killed.
     #[error("the last line is torn")]
     Torn,
     /// The line is not a record.
@@ -44,7 +44,7 @@ pub enum BreakReason {
     /// The record is one of a later version of this library.
     #[error("the record has format {found}, which this version cannot read")]
     NewerFormat {
-        /// The version of its form.
+        /// The version of its format.
         found: u16,
     },
     /// The line is too long.
@@ -55,7 +55,7 @@ pub enum BreakReason {
     Order {
         /// The expected number.
         expected: u64,
-        /// The number found.
+        /// The actual number.
         found: u64,
     },
     /// The line does not continue the previous one.
@@ -117,7 +117,7 @@ impl End {
 /// Verifies one of several files of an audit: it continues the chain that ended in `before`, or begins a new one.
 ///
 /// # Errors
-/// [`AuditBroken`] as from [`verify`], and for a file that does neither.
+/// [`AuditBroken`], as from [`verify`], and for a file that neither continues the chain nor begins a new one.
 ///
 /// ```
 /// let first = bailiwick::audit::verify(std::io::empty())?;

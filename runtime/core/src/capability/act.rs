@@ -48,8 +48,8 @@ impl ActPermit {
         self.read.scope.shared_gates()
     }
 
-    /// Marks the effect as begun; call it right before the effect. A call that ends without a result from now on is
-    /// reported and audited as one that may have had an effect.
+    /// Marks the effect as begun; call it immediately before the effect. If the call ends without a result after this,
+    /// it is reported and audited as a call that may have had an effect.
     ///
     /// # Errors
     /// `CANCELLED` or `DEADLINE` if the effect must not begin.
@@ -77,7 +77,7 @@ pub struct Act {
 }
 
 impl Act {
-    /// Checks that the call may continue. Tools call it right before each further effect.
+    /// Checks that the call may continue. Tools call it immediately before each further effect.
     ///
     /// # Errors
     /// `CANCELLED` or `DEADLINE`.

@@ -1,4 +1,4 @@
-//! Revocation gates: once closed, no effect begins.
+//! Revocation gates: once a gate is closed, no effect begins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 const CLOSED: u64 = 1 << 63;
 
-/// Open until revoked. Each effect holds a pass, and whoever closes the gate can wait for all passes to be dropped.
+/// Open until revoked. Each effect holds a pass, and code that closes the gate can wait until all passes are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     /// The top bit is set once the gate is closed; the other bits count passes.

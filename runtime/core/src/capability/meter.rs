@@ -1,4 +1,4 @@
-//! Meters that charge budgets of a worker and its ancestors, and refund what did not happen.
+//! Meters that charge the budgets of a worker and its ancestors, and refund unused amounts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ pub struct BudgetExceeded {
     pub limit: u64,
 }
 
-/// Amounts that were charged, or are to be.
+/// Amounts that were charged or are to be charged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     calls: u64,
@@ -24,7 +24,7 @@ struct Amount {
     children: u64,
 }
 
-/// What one worker and its subtree were charged. A child charges its parent, too.
+/// Amounts that one worker and its subtree were charged. A charge to a child is also charged to its parent.
 #[derive(Debug)]
 pub(crate) struct Meter {
     budget: Budget,
@@ -32,7 +32,7 @@ pub(crate) struct Meter {
     parent: Option<Arc<Self>>,
 }
 
-/// A charge for something that is about to happen. What is not kept is refunded when this is dropped.
+/// A charge for an effect that is about to happen. Dropping it refunds all that was not kept.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Charge<'m> {
@@ -165,8 +165,8 @@ impl Meter {
         })
     }
 
-    /// Charges this meter and all its ancestors, or none of them. A meter stays locked until its ancestors accept, so
-    /// nobody sees a charge that is refused. Locks are always taken from child to parent.
+    /// Charges this meter and all its ancestors, or none of them. A meter stays locked until its ancestors accept the
+    /// charge, so a charge that is rejected is never visible. Locks are always taken from child to parent.
     fn add(&self, amount: Amount) -> Result<(), BudgetExceeded> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = spent.plus(amount, self.budget)?;

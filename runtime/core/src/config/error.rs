@@ -12,7 +12,7 @@ use crate::policy::{Key, PolicyError, PolicyErrorKind};
 pub struct ConfigError {
     origin: ConfigSource,
     fault: PolicyError,
-    /// The key whose flag or variable is wrong.
+    /// The key whose flag or variable is invalid.
     set: Option<&'static Key>,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// The message and its causes, as `main` prints it.
+/// Like `Display`, with the causes, since `main` prints this form.
 impl fmt::Debug for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::error::write_chain(self, f)
@@ -39,7 +39,7 @@ impl ConfigError {
         }
     }
 
-    /// The same of a source whose texts have these keys.
+    /// This error, for a source whose texts have these keys.
     pub(super) fn of_texts(mut self, has: impl Fn(&str) -> bool) -> Self {
         self.set = set_by(self.fault.field(), has);
         self
@@ -63,14 +63,14 @@ impl ConfigError {
         self.fault.field()
     }
 
-    /// The `data` of a JSON-RPC error; its `layer` is the source.
+    /// Returns the `data` of a JSON-RPC error; its `layer` is the source.
     #[must_use]
     pub fn data(&self) -> Value {
         self.fault.data(self.origin.as_str())
     }
 }
 
-/// The field whose text `pointer` leads into: a member of a field that has a text of its own, else the field.
+/// The key whose text contains `pointer`: a member of a key if the member has its own text, otherwise the key.
 pub(super) fn set_by(pointer: &str, has: impl Fn(&str) -> bool) -> Option<&'static Key> {
     let key = pointer.strip_prefix('/')?;
     let top = key.split('/').next().unwrap_or_default();

@@ -6,7 +6,7 @@ use super::{Config, Restriction};
 use crate::policy::{Key, Merge, PolicyError, ValueKind};
 use crate::scope::ScopePattern;
 
-/// Keys that are replaced together: the default verdict depends on whether there are lists.
+/// Keys that are replaced together, since the default verdict depends on whether there are lists.
 const SCOPE_LISTS: [&str; 4] = ["allow_scopes", "ask_scopes", "delegate_only", "otherwise"];
 
 /// Merges `old` of an earlier source with `new` of a later one.
@@ -24,8 +24,8 @@ pub(super) fn joined(field: &Key, old: &Value, new: &Value) -> Result<Value, Pol
         (Merge::Min, ValueKind::Count) => json!(old.as_u64().min(new.as_u64())),
         (Merge::Max, ValueKind::Count) => json!(old.as_u64().max(new.as_u64())),
         (Merge::Min, ValueKind::OneOf(words)) => {
-            let place = |value: &Value| words.all().iter().position(|word| value == word);
-            if place(old) < place(new) { old } else { new }.clone()
+            let rank = |value: &Value| words.all().iter().position(|word| value == word);
+            if rank(old) < rank(new) { old } else { new }.clone()
         }
         (Merge::Union, _) => {
             let missing = items(new).filter(|item| !items(old).any(|held| held == *item));
@@ -36,7 +36,7 @@ pub(super) fn joined(field: &Key, old: &Value, new: &Value) -> Result<Value, Pol
             both.cloned().collect()
         }
         (Merge::Identity, ValueKind::Patterns) => {
-            within(field, old, new)?;
+            check_covered(field, old, new)?;
             new.clone()
         }
         // Lists of scopes and roots, which `overridden` handles.
@@ -64,7 +64,7 @@ fn members(field: &Key, old: &Value, new: &Value) -> Result<Value, PolicyError> 
 }
 
 /// Rejects patterns of a later source that no pattern of the earlier one covers.
-fn within(field: &Key, old: &Value, new: &Value) -> Result<(), PolicyError> {
+fn check_covered(field: &Key, old: &Value, new: &Value) -> Result<(), PolicyError> {
     let pattern = |item: &Value| item.as_str()?.parse::<ScopePattern>().ok();
     for (index, item) in items(new).enumerate() {
         let wanted = pattern(item);
@@ -85,7 +85,8 @@ fn within(field: &Key, old: &Value, new: &Value) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// What a later source would replace as a whole, taken out of `all` where it would otherwise mix with that source.
+/// The values that a later source replaces as a whole. They are removed from `all` if they would otherwise be merged
+/// with that source.
 pub(super) fn overridden(
     all: &mut Map<String, Value>,
     later: &Map<String, Value>,

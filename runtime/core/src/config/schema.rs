@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::path::MAX_PATH;
 use crate::policy::{Access, EnumKind, KEYS, Key, KeyScope, Limits, MAX_GLOB, MAX_LIST, ValueKind};
 
-/// Returns the JSON Schema (2020-12) of [`Config::parse`], from which forms can be generated.
+/// Returns the JSON Schema (2020-12) of [`Config::parse`], for example to generate forms.
 ///
 /// In addition to type, bounds, default and example, each key has its scope (`scope`), who may write it (`audience`) and
 /// how layers are merged (`x-restrict`).
@@ -116,7 +116,7 @@ fn word(words: EnumKind) -> Value {
     json!({ "type": "string", "enum": words.all() })
 }
 
-/// How a scope pattern begins.
+/// Regular expression that scope patterns match.
 fn pattern() -> String {
     format!(r"^(\*|{})(:.+)?$", EnumKind::Verbs.all().join("|"))
 }
@@ -131,7 +131,7 @@ fn default(field: &Key) -> Option<Value> {
         "write_max_bytes" => Some(json!(limits.write_max_bytes)),
         "max_results" => Some(json!(limits.max_results)),
         "budget" => Some(json!({})),
-        // For these keys an absent value differs from each value.
+        // For these keys, an absent value has a different meaning from every value.
         "allow_escape" | "allow_scopes" | "ask_scopes" | "tools" => None,
         _ => match field.kind {
             ValueKind::Flag => Some(json!(false)),

@@ -43,8 +43,8 @@ impl ConfigSource {
     }
 }
 
-/// Configuration sources. A later source never loosens earlier ones: of flags and limits, the strictest value counts;
-/// lists that restrict are united, and lists that allow are intersected. The roots and scope lists of a later source
+/// Configuration sources. A later source never loosens earlier ones. Of flags and limits, the strictest value counts.
+/// Lists that restrict are united, and lists that allow are intersected. The roots and scope lists of a later source
 /// replace earlier ones, which still restrict them ([`Config::restrictions`]). What a later source makes grantable must
 /// be grantable in the earlier ones.
 ///
@@ -63,7 +63,7 @@ impl ConfigSource {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigSources {
-    said: BTreeMap<ConfigSource, Map<String, Value>>,
+    by_source: BTreeMap<ConfigSource, Map<String, Value>>,
     /// The existing tools, if known.
     tools: Option<Vec<String>>,
 }
@@ -109,25 +109,26 @@ impl ConfigSources {
     ///
     /// # Errors
     /// [`ConfigError`] with the JSON pointer of the first invalid member, even if a later source has that key, too.
-    pub fn with(mut self, source: ConfigSource, said: Value) -> Result<Self, ConfigError> {
+    pub fn with(mut self, source: ConfigSource, document: Value) -> Result<Self, ConfigError> {
         let blame = |fault| ConfigError::new(source, fault);
-        checked(&said).map_err(blame)?;
+        checked(&document).map_err(blame)?;
         if let Some(tools) = &self.tools {
-            known(&said, tools).map_err(blame)?;
+            known(&document, tools).map_err(blame)?;
         }
-        if let Value::Object(mut members) = said {
+        if let Value::Object(mut members) = document {
             members.retain(|_, value| !value.is_null());
-            self.said.insert(source, members);
+            self.by_source.insert(source, members);
         }
         Ok(self)
     }
 
     /// Sets the texts of `source`, such as those of flags and variables, by key.
     ///
-    /// A flag is `true`, `false`, `1` or `0`; a count is digits. A list is given by several texts, by one with commas or
-    /// line breaks between its items (a comma within `{}` or `[]` or after `\` belongs to its glob), or by a JSON list.
-    /// `budget` is a JSON object, or its members by keys of their own. `roots` are such a list of paths, relative ones
-    /// beneath `base`, or of JSON objects. The first path is the default root unless JSON says which one is.
+    /// A flag is `true`, `false`, `1` or `0`, and a count consists of digits. A list is several texts, one text with
+    /// commas or line breaks between its items (a comma within `{}` or `[]` or after `\` belongs to its glob), or a
+    /// JSON list. `budget` is a JSON object, or each of its members has its own key. `roots` is such a list of paths or
+    /// of JSON objects; relative paths are relative to `base`. The first path is the default root unless JSON names
+    /// another.
     ///
     /// # Errors
     /// [`ConfigError`], as from [`ConfigSources::with`]; it names the invalid flag or variable.
@@ -137,8 +138,8 @@ impl ConfigSources {
         texts: &BTreeMap<&str, Vec<String>>,
         base: Option<&VirtualPath>,
     ) -> Result<Self, ConfigError> {
-        let mut said = Map::new();
-        // A key precedes those of its members.
+        let mut document = Map::new();
+        // A key comes before the keys of its members.
         for (key, values) in texts {
             match Key::find(key).filter(|field| field.is_settable()) {
                 Some(field) => {
@@ -147,12 +148,12 @@ impl ConfigSources {
                         let fault = PolicyError::invalid(format!("/{key}"), reason);
                         ConfigError::new(source, fault).of_texts(|key| texts.contains_key(key))
                     })?;
-                    put(&mut said, field, value);
+                    put(&mut document, field, value);
                 }
-                None => drop(said.insert((*key).to_owned(), json!(values))),
+                None => drop(document.insert((*key).to_owned(), json!(values))),
             }
         }
-        self.with(source, Value::Object(said))
+        self.with(source, Value::Object(document))
             .map_err(|error| error.of_texts(|key| texts.contains_key(key)))
     }
 
@@ -160,7 +161,7 @@ impl ConfigSources {
     #[must_use]
     pub fn place(&self, pointer: &str) -> String {
         let key = pointer.split('/').nth(1).unwrap_or_default();
-        let mut sources = self.said.iter().rev();
+        let mut sources = self.by_source.iter().rev();
         let last = sources.find(|(_, members)| members.contains_key(key));
         let origin = last.map_or(ConfigSource::Initialize, |(source, _)| *source);
         place(origin, set_by(pointer, |_| false), pointer)
@@ -173,7 +174,7 @@ impl ConfigSources {
     pub fn effective(&self) -> Result<Effective, ConfigError> {
         let (mut all, mut origins) = (Map::new(), BTreeMap::new());
         let mut restrictions = Vec::new();
-        for (source, members) in &self.said {
+        for (source, members) in &self.by_source {
             let blame = |fault| ConfigError::new(*source, fault);
             restrictions.extend(overridden(&mut all, members).map_err(blame)?);
             for (key, value) in members {
@@ -203,10 +204,10 @@ impl ConfigSources {
     }
 }
 
-fn put(said: &mut Map<String, Value>, field: &Key, value: Value) {
+fn put(document: &mut Map<String, Value>, field: &Key, value: Value) {
     let object = match field.parent() {
-        None => Some(said),
-        Some(parent) => said
+        None => Some(document),
+        Some(parent) => document
             .entry(parent)
             .or_insert_with(|| json!({}))
             .as_object_mut(),
@@ -218,8 +219,8 @@ fn put(said: &mut Map<String, Value>, field: &Key, value: Value) {
 }
 
 /// Allow lists of roots that were given and are empty.
-fn empty_lists(said: &Map<String, Value>) -> Vec<String> {
-    let roots = said.get("roots").and_then(Value::as_array);
+fn empty_lists(document: &Map<String, Value>) -> Vec<String> {
+    let roots = document.get("roots").and_then(Value::as_array);
     let allow = |root: &Value| {
         root.get("allow")
             .and_then(Value::as_array)
@@ -235,8 +236,8 @@ fn empty_lists(said: &Map<String, Value>) -> Vec<String> {
 }
 
 /// Rejects unknown tools: a misspelt tool would be disabled.
-fn known(said: &Value, tools: &[String]) -> Result<(), PolicyError> {
-    let named = said.get("tools").and_then(Value::as_array);
+fn known(document: &Value, tools: &[String]) -> Result<(), PolicyError> {
+    let named = document.get("tools").and_then(Value::as_array);
     let named = named.into_iter().flatten().filter_map(Value::as_str);
     for (index, name) in named.enumerate() {
         if !tools.iter().any(|tool| tool == name) {
@@ -248,23 +249,23 @@ fn known(said: &Value, tools: &[String]) -> Result<(), PolicyError> {
 
 /// The error for the unknown tool `name`, with suggestions.
 pub(crate) fn unknown_tool(field: &str, name: &str, tools: &[String]) -> PolicyError {
-    let near = near(name, tools);
-    let reason = format!("names no tool: `{}`; {near}", crate::escape(name));
+    let similar_names = similar_names(name, tools);
+    let reason = format!("names no tool: `{}`; {similar_names}", crate::escape(name));
     PolicyError::invalid(field, reason)
 }
 
 /// The tools with names similar to `name`, as a hint.
-fn near(name: &str, tools: &[String]) -> String {
+fn similar_names(name: &str, tools: &[String]) -> String {
     let comparable = tools.iter().filter(|_| name.len() <= LONGEST);
-    let mut near: Vec<_> = comparable.map(|tool| (edits(name, tool), tool)).collect();
-    near.retain(|(edits, tool)| edits * 2 <= tool.len());
-    near.sort();
-    let near = near.iter().take(MOST_NEAR);
-    let near: Vec<_> = near.map(|(_, tool)| format!("`{tool}`")).collect();
-    if near.is_empty() {
+    let mut similar_names: Vec<_> = comparable.map(|tool| (edits(name, tool), tool)).collect();
+    similar_names.retain(|(edits, tool)| edits * 2 <= tool.len());
+    similar_names.sort();
+    let similar_names = similar_names.iter().take(MOST_NEAR);
+    let similar_names: Vec<_> = similar_names.map(|(_, tool)| format!("`{tool}`")).collect();
+    if similar_names.is_empty() {
         format!("there are {}", tools.join(", "))
     } else {
-        format!("did you mean {}?", near.join(" or "))
+        format!("did you mean {}?", similar_names.join(" or "))
     }
 }
 

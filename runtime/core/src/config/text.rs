@@ -6,10 +6,10 @@ use crate::json::read_json;
 use crate::path::VirtualPath;
 use crate::policy::ValueKind;
 
-/// Parses `texts` as a value of that kind; relative paths of roots are beneath `base`.
+/// Parses `texts` as a value of that kind. Relative paths of roots are relative to `base`.
 ///
 /// # Errors
-/// [`serde_json::Error`] for JSON in which an object has a key twice.
+/// [`serde_json::Error`] for JSON with duplicate keys.
 pub(super) fn value(
     kind: ValueKind,
     texts: &[String],
@@ -52,7 +52,7 @@ fn count(text: &str) -> Option<Value> {
     text.parse::<u64>().ok().filter(|_| digits).map(Value::from)
 }
 
-/// The text as JSON; `None` if it is not JSON or begins otherwise.
+/// The text as JSON; `None` if it is not JSON or begins with another character.
 fn json_beginning_with(opening: char, text: &str) -> Result<Option<Value>, serde_json::Error> {
     if !text.trim_start().starts_with(opening) {
         return Ok(None);
@@ -75,7 +75,7 @@ fn list(texts: &[String], items: impl Fn(&str) -> Vec<String>) -> Result<Value, 
     Ok(Value::Array(all))
 }
 
-/// Items stand between commas and line breaks.
+/// The items between commas and line breaks.
 fn plain_items(text: &str) -> Vec<String> {
     trimmed(text.split([',', '\n']).map(str::to_owned))
 }
@@ -112,8 +112,8 @@ fn trimmed(items: impl IntoIterator<Item = String>) -> Vec<String> {
     items.filter(|item| !item.is_empty()).collect()
 }
 
-/// Each text is a JSON list of roots or paths, one root as JSON, or paths between commas and line breaks. The first path
-/// is the default root if no JSON says which one is.
+/// Each text is a JSON list of roots or paths, one root as JSON, or paths between commas and line breaks. The first
+/// path is the default root if no JSON names another.
 fn roots(texts: &[String], base: Option<&VirtualPath>) -> Result<Value, serde_json::Error> {
     let mut all = Vec::new();
     let mut first = None;

@@ -171,9 +171,9 @@ fn wanted(described: &Description, section: Option<&str>) -> Result<Vec<Section>
     Ok(sections)
 }
 
-/// The title and the one sentence beneath it.
+/// The title and the sentence beneath it.
 pub(super) fn opening(described: &Description) -> String {
-    let summary = described.manual.summary;
+    let summary = described.doc.summary;
     format!("\n# {}\n\n> {summary}\n\n", described.title)
 }
 
@@ -198,13 +198,13 @@ fn bullets(items: &[&str]) -> String {
 }
 
 fn when_to_use(described: &Description) -> Section {
-    let manual = &described.manual;
+    let doc = &described.doc;
     let body = format!(
         "Use this MCP server when the user asks to:\n{}\nDo NOT use this MCP server for:\n{}",
-        bullets(manual.when),
-        bullets(manual.not_for)
+        bullets(doc.when),
+        bullets(doc.not_for)
     );
-    Section::new("When to Use", body, manual.when.into()).and("whenNotToUse", manual.not_for.into())
+    Section::new("When to Use", body, doc.when.into()).and("whenNotToUse", doc.not_for.into())
 }
 
 fn quick_reference(described: &Description) -> Section {
@@ -240,18 +240,18 @@ fn quick_reference(described: &Description) -> Section {
 }
 
 fn installation(described: &Description) -> Section {
-    let manual = &described.manual;
+    let doc = &described.doc;
     let mut body = String::new();
     let mut recommended = " (RECOMMENDED)";
-    for way in manual.install {
+    for install in doc.install {
         body.push_str(&format!(
             "### {}{recommended}\n\n```bash\n{}\n```\n\n",
-            way.by, way.command
+            install.by, install.command
         ));
         recommended = "";
     }
     let mut client = Value::Null;
-    if let [command, arguments @ ..] = manual.launch {
+    if let [command, arguments @ ..] = doc.launch {
         let server = json!({"command": command, "args": arguments});
         client = json!({"mcpServers": {dashdash::name(described): server}});
         let text = format!("{client:#}");
@@ -259,12 +259,12 @@ fn installation(described: &Description) -> Section {
             "### Claude Desktop Configuration\n\n```json\n{text}\n```\n"
         ));
     }
-    let ways = manual
+    let commands = doc
         .install
         .iter()
-        .map(|way| (way.by.to_owned(), way.command.into()));
-    let ways: Map<String, Value> = ways.collect();
-    let json = json!({"commands": ways, "clientConfiguration": client});
+        .map(|install| (install.by.to_owned(), install.command.into()));
+    let commands: Map<String, Value> = commands.collect();
+    let json = json!({"commands": commands, "clientConfiguration": client});
     Section::new("Installation", body, json)
 }
 
@@ -279,7 +279,7 @@ fn authentication(described: &Description) -> Section {
             format!("- `{scope}`: {}\n", reference::codes(&users))
         })
         .collect();
-    let text = described.manual.authentication;
+    let text = described.doc.authentication;
     let body = format!("{text}\n\n### Required Scopes\n\n{list}");
     Section::new("Authentication", body, text.into())
 }
@@ -329,7 +329,7 @@ fn tool_reference(described: &Description) -> Section {
 }
 
 fn alternatives(described: &Description) -> Section {
-    let alternatives = described.manual.alternatives;
+    let alternatives = described.doc.alternatives;
     let address = |address: Option<&str>| address.unwrap_or("none").to_owned();
     let body = format!(
         "- **CLI:** {}\n- **REST API:** {}\n- **Web interface:** {}\n\n{}",
@@ -346,20 +346,20 @@ fn alternatives(described: &Description) -> Section {
 }
 
 fn best_practices(described: &Description) -> Section {
-    let practices = described.manual.best_practices;
+    let practices = described.doc.best_practices;
     Section::new("Best Practices", bullets(practices), practices.into())
 }
 
 fn troubleshooting(described: &Description) -> Section {
-    let troubles = described.manual.troubleshooting;
-    let text = troubles.iter().map(|trouble| {
+    let problems = described.doc.troubleshooting;
+    let text = problems.iter().map(|problem| {
         format!(
             "### {}\n\n**Cause:** {}\n\n**Solution:** {}\n\n",
-            trouble.sign, trouble.cause, trouble.solution
+            problem.sign, problem.cause, problem.solution
         )
     });
-    let entry = |trouble: &super::Troubleshooting| json!({"sign": trouble.sign, "cause": trouble.cause, "solution": trouble.solution});
-    let json = troubles.iter().map(entry).collect();
+    let entry = |problem: &super::Troubleshooting| json!({"sign": problem.sign, "cause": problem.cause, "solution": problem.solution});
+    let json = problems.iter().map(entry).collect();
     Section::new("Troubleshooting", text.collect(), json)
 }
 

@@ -37,7 +37,7 @@ pub(super) fn name(described: &Description) -> String {
 
 /// What the server does and when to use it.
 pub(super) fn description(described: &Description) -> String {
-    let when = described.manual.when;
+    let when = described.doc.when;
     let asks = match when {
         [] => String::new(),
         [only] => (*only).to_owned(),
@@ -45,7 +45,7 @@ pub(super) fn description(described: &Description) -> String {
     };
     let text = format!(
         "{} Use when the user asks to {asks}.",
-        described.manual.summary
+        described.doc.summary
     );
     if text.chars().count() <= MOST_OF_DESCRIPTION {
         return text;
@@ -69,21 +69,21 @@ pub(super) fn scopes(tools: &[ToolInfo]) -> BTreeSet<&str> {
 }
 
 pub(super) fn install(described: &Description) -> Value {
-    let ways = described.manual.install.iter();
-    let ways: Map<String, Value> = ways
-        .map(|way| (way.by.to_owned(), way.package.into()))
+    let packages = described.doc.install.iter();
+    let packages: Map<String, Value> = packages
+        .map(|install| (install.by.to_owned(), install.package.into()))
         .collect();
-    Value::Object(ways)
+    Value::Object(packages)
 }
 
 pub(super) fn alternatives(described: &Description) -> Value {
-    let alternatives = described.manual.alternatives;
+    let alternatives = described.doc.alternatives;
     json!({"cliUrl": alternatives.cli, "apiUrl": alternatives.api, "webUrl": alternatives.web})
 }
 
 /// Flat metadata of a server for the front matter and the JSON help.
 pub(super) fn metadata(described: &Description) -> Map<String, Value> {
-    let manual = &described.manual;
+    let doc = &described.doc;
     let mut facts = Map::new();
     let mut fact = |key: &str, value: Value| facts.insert(key.to_owned(), value);
     fact("name", name(described).into());
@@ -91,13 +91,13 @@ pub(super) fn metadata(described: &Description) -> Map<String, Value> {
     fact("specUrl", SPEC_URL.into());
     fact("specVersion", SPEC_VERSION.into());
     fact("accessLevel", access(described).as_str().into());
-    fact("cliUrl", json!(manual.alternatives.cli));
-    fact("apiUrl", json!(manual.alternatives.api));
-    fact("webUrl", json!(manual.alternatives.web));
+    fact("cliUrl", json!(doc.alternatives.cli));
+    fact("apiUrl", json!(doc.alternatives.api));
+    fact("webUrl", json!(doc.alternatives.web));
     fact("install", install(described));
     fact(
         "requires",
-        json!({"auth": [], "env": manual.environment, "scopes": scopes(&described.tools)}),
+        json!({"auth": [], "env": doc.environment, "scopes": scopes(&described.tools)}),
     );
     let names: Vec<_> = described
         .tools
@@ -110,10 +110,10 @@ pub(super) fn metadata(described: &Description) -> Map<String, Value> {
     );
     let known = [
         ("rateLimit", described.rate.as_deref()),
-        ("homepage", manual.homepage),
-        ("repository", manual.repository),
-        ("contentVersion", Some(manual.content_version)),
-        ("lastUpdated", manual.last_updated),
+        ("homepage", doc.homepage),
+        ("repository", doc.repository),
+        ("contentVersion", Some(doc.content_version)),
+        ("lastUpdated", doc.last_updated),
     ];
     for (key, value) in known {
         if let Some(value) = value {
@@ -161,7 +161,7 @@ pub(super) fn tool(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
     Value::Object(facts)
 }
 
-/// The same for tool lists, without examples and errors, which are in `ai_help`.
+/// Like `tool`, for tool lists: without examples and errors, which are in `ai_help`.
 #[doc(hidden)]
 #[must_use]
 pub fn listed(tool: &ToolInfo, offered: &[ToolInfo]) -> Value {
@@ -213,7 +213,7 @@ pub(super) fn failure(failure: &Failure) -> Value {
     })
 }
 
-/// The `dashdash` object of a resource, which must not be cached, since it may change at any time.
+/// Returns the `dashdash` object of a resource. It forbids caching, since the resource may change at any time.
 #[doc(hidden)]
 #[must_use]
 pub fn resource(kind: &str, refreshable: bool) -> Value {

@@ -48,7 +48,7 @@ pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
     text
 }
 
-/// The same as JSON.
+/// Like [`markdown`], as JSON.
 pub(super) fn json(described: &Description, tool: &ToolInfo) -> Value {
     let all =
         |schema: &Value| -> Value { schema::members(schema).iter().map(Member::json).collect() };

@@ -14,7 +14,7 @@ pub(super) fn entry(described: &Description) -> Value {
         "specVersion": facts.get("specVersion"),
         "install": dashdash::install(described),
         "alternativeAccess": dashdash::alternatives(described),
-        "categories": described.manual.categories,
+        "categories": described.doc.categories,
         "verified": false,
     })
 }

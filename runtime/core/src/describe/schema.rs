@@ -43,15 +43,15 @@ fn members_of(whole: &Value, schema: &Value, depth: usize) -> Vec<Member> {
         .collect()
 }
 
-/// The members of the object that `schema` or its items are.
+/// The members of the object that `schema` describes, directly or as items.
 fn inner(whole: &Value, schema: &Value, depth: usize) -> Vec<Member> {
-    let schema = meant(whole, schema);
-    let items = schema.get("items").map(|items| meant(whole, items));
+    let schema = resolve(whole, schema);
+    let items = schema.get("items").map(|items| resolve(whole, items));
     members_of(whole, items.unwrap_or(schema), depth)
 }
 
-/// What a reference refers to, or the schema itself.
-fn meant<'a>(whole: &'a Value, schema: &'a Value) -> &'a Value {
+/// The target of a reference, or the schema itself.
+fn resolve<'a>(whole: &'a Value, schema: &'a Value) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str);
     let found = reference.and_then(|at| whole.pointer(at.trim_start_matches('#')));
     found.unwrap_or(schema)
@@ -66,7 +66,7 @@ impl Member {
         })
     }
 
-    /// `- `path` (required, string): ...`, and a line for each member of its own.
+    /// `- `path` (required, string): ...`, followed by a line for each of its own members.
     pub(super) fn line(&self) -> String {
         self.indented("")
     }
@@ -103,7 +103,7 @@ fn kind(whole: &Value, schema: &Value, depth: usize) -> String {
     if depth == 0 {
         return "any".to_owned();
     }
-    let referred = meant(whole, schema);
+    let referred = resolve(whole, schema);
     if !std::ptr::eq(referred, schema) {
         return kind(whole, referred, depth - 1);
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, json};
 
 use super::{Description, ai_help, dashdash, yaml};
 
-/// The sections that a skill has; tools describe themselves to whoever uses them.
+/// The sections of a skill. Tools are not included, since they have their own descriptions.
 const SECTIONS: &[&str] = &[
     "When to Use",
     "Quick Reference",

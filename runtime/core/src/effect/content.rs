@@ -11,7 +11,7 @@ use crate::path::VirtualPath;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Content {
-    /// Text; kept as bytes that are known to be UTF-8 so that file text is never copied.
+    /// Text, stored as bytes that are known to be UTF-8, so that file text is never copied.
     Text(Utf8),
     /// An image.
     Image {
@@ -20,7 +20,7 @@ pub enum Content {
         /// Its media type.
         mime: &'static str,
     },
-    /// A sound.
+    /// Audio.
     Audio {
         /// Its bytes.
         bytes: Bytes,
@@ -42,13 +42,13 @@ pub enum Content {
         uri: String,
         /// Its name.
         name: String,
-        /// Its media type, as the server says.
+        /// Its media type, according to the server.
         mime: Option<String>,
     },
 }
 
 impl Content {
-    /// How many bytes of content it holds.
+    /// Returns the number of bytes of content.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -60,28 +60,28 @@ impl Content {
         }
     }
 
-    /// Whether it holds none.
+    /// Returns whether there is no content.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Bytes that were checked to be UTF-8; cloning shares them.
+/// Bytes that are known to be UTF-8; clones share them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Utf8(Bytes);
 
 impl Utf8 {
-    /// Takes `bytes` if they are UTF-8.
+    /// Wraps `bytes` if they are valid UTF-8.
     ///
     /// # Errors
-    /// [`std::str::Utf8Error`] if they are not.
+    /// [`std::str::Utf8Error`] if they are not valid UTF-8.
     pub fn new(bytes: Bytes) -> Result<Self, std::str::Utf8Error> {
         std::str::from_utf8(&bytes)?;
         Ok(Self(bytes))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         // Checked in `new`; checking again avoids an `unsafe` block.

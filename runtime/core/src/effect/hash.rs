@@ -16,19 +16,19 @@ impl ContentHash {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Takes a hash that was computed elsewhere, for example while streaming.
+    /// Wraps a hash that was computed elsewhere, for example while streaming.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The raw hash.
+    /// Returns the raw hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The digits. Every audit record holds two hashes, so they are not formatted byte by byte.
+    /// Writes the digits to `buffer`. Every audit record contains two hashes, so this avoids `fmt` for each byte.
     fn hex<'b>(&self, buffer: &'b mut [u8; 64]) -> &'b str {
         let digit = |nibble: u8| match nibble {
             0..=9 => b'0' + nibble,

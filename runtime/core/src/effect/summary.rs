@@ -31,8 +31,8 @@ impl Change {
         format!("{verb}{directory} {path}{to}{}", self.extent())
     }
 
-    /// What lies beneath a directory that is deleted, moved or copied: at most `most` entries, one a line, and how many
-    /// more there are.
+    /// Returns the entries beneath a directory that is deleted, moved or copied, one per line: at most `most`, then the
+    /// number of further ones.
     #[doc(hidden)]
     pub fn listing(&self, most: usize, most_of_path: usize) -> Vec<String> {
         let Some(contents) = &self.diff.contents else {
@@ -52,7 +52,7 @@ impl Change {
         self.op == Op::MakeDirectory || is_directory(self.before) || is_directory(self.after)
     }
 
-    /// How much is changed, as far as it is known.
+    /// The extent of the change, as far as it is known.
     fn extent(&self) -> String {
         let diff = &self.diff;
         if self.op == Op::MakeDirectory {
@@ -114,7 +114,7 @@ impl ResourceChange {
         format!("{}: {}", shown(&self.resource), shown(&self.summary))
     }
 
-    /// The lines of the states before (`-`) and after (`+`), not escaped.
+    /// Returns the lines of the states before (`-`) and after (`+`), not escaped.
     #[doc(hidden)]
     pub fn lines(&self) -> impl Iterator<Item = (char, &str)> {
         let before = self.before.iter().flat_map(|text| text.lines());

@@ -90,7 +90,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// The text, as `main` prints it.
+/// Like `Display`, since `main` prints this form.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -133,7 +133,7 @@ pub enum BuildFault {
     /// A file to keep out of all roots does not exist.
     #[error("cannot find `{}`, which is to be kept out of every root", crate::escape(&path.to_string_lossy()))]
     KeptOut {
-        /// The file, as the host named it.
+        /// The path, as the host specified it.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
@@ -143,7 +143,7 @@ pub enum BuildFault {
     Configured {
         /// The JSON pointer of its path.
         field: String,
-        /// Why.
+        /// The reason.
         source: RootError,
     },
     /// A configuration source is invalid.
@@ -158,7 +158,7 @@ pub enum BuildFault {
     /// The operating system has no random bytes.
     #[error("cannot get random bytes from the operating system")]
     Random(#[source] std::io::Error),
-    /// The thread that writes the audit did not start.
+    /// The thread that writes the audit log did not start.
     #[error("the audit did not start")]
     Audit(#[source] std::io::Error),
     /// The restored grants cannot be audited, so they are not restored.
@@ -177,13 +177,13 @@ pub enum BuildFault {
 
 /// Builder of a [`Runtime`]; [`RuntimeBuilder::build`] checks everything.
 pub struct RuntimeBuilder {
-    places: Vec<ConfiguredRoot>,
+    roots: Vec<ConfiguredRoot>,
     /// The mounts of [`RuntimeBuilder::configured`], in the order of its roots.
     configured: Vec<VirtualPath>,
     config: Config,
     kept_out: Vec<PathBuf>,
     /// Grant stores of other runtimes.
-    kept_elsewhere: Vec<PathBuf>,
+    other_stores: Vec<PathBuf>,
     policies: Vec<Policy>,
     grantable: Vec<ScopePattern>,
     allowed: Vec<ScopePattern>,
@@ -198,7 +198,7 @@ pub struct RuntimeBuilder {
     audit_capacity: usize,
     store: Option<GrantStore>,
     asks: AskLimits,
-    patience: Duration,
+    question_timeout: Duration,
     artifacts: (usize, usize),
     admission: Admission,
     call_limit: Duration,
@@ -214,7 +214,7 @@ pub struct RuntimeBuilder {
 impl fmt::Debug for RuntimeBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RuntimeBuilder")
-            .field("places", &self.places)
+            .field("roots", &self.roots)
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
@@ -224,11 +224,11 @@ impl RuntimeBuilder {
     pub(super) fn new() -> Self {
         let memory = MemoryAudit::new(4096);
         Self {
-            places: Vec::new(),
+            roots: Vec::new(),
             configured: Vec::new(),
             config: Config::new(),
             kept_out: Vec::new(),
-            kept_elsewhere: Vec::new(),
+            other_stores: Vec::new(),
             policies: Vec::new(),
             grantable: Vec::new(),
             allowed: Vec::new(),
@@ -241,7 +241,7 @@ impl RuntimeBuilder {
             audit_capacity: DEFAULT_CAPACITY,
             store: None,
             asks: AskLimits::default(),
-            patience: Duration::from_secs(600),
+            question_timeout: Duration::from_secs(600),
             artifacts: (DEFAULT_COUNT, DEFAULT_BYTES),
             admission: Admission::default(),
             call_limit: Duration::from_secs(30),
@@ -254,9 +254,10 @@ impl RuntimeBuilder {
         }
     }
 
-    /// Adds the directory `host` as the root `/name`, for reading and writing. Relative paths begin in the first root.
+    /// Adds the directory `host` as the root `/name`, for reading and writing. Relative paths are relative to the first
+    /// root.
     ///
-    /// Ambient authority is used only to open roots.
+    /// The runtime uses ambient authority only to open roots.
     #[must_use]
     pub fn root(self, name: &str, host: impl AsRef<Path>) -> Self {
         self.mounted(name, host.as_ref(), RootConfig::new)
@@ -268,7 +269,8 @@ impl RuntimeBuilder {
         self.mounted(name, host.as_ref(), RootConfig::read_only)
     }
 
-    /// Adds the directory `host` as configured by `root`. File systems mounted inside it belong to it only if `cross_mounts`.
+    /// Adds the directory `host` as configured by `root`. File systems mounted inside it belong to the root only if
+    /// `cross_mounts` is set.
     #[must_use]
     pub fn root_with(
         mut self,
@@ -276,7 +278,7 @@ impl RuntimeBuilder {
         host: impl AsRef<Path>,
         cross_mounts: bool,
     ) -> Self {
-        self.places.push(ConfiguredRoot {
+        self.roots.push(ConfiguredRoot {
             config: root,
             host: host.as_ref().to_path_buf(),
             cross_mounts,
@@ -284,8 +286,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Rejects all roots and grants that contain the file or directory `host`, such as a policy file or a key. The audit log
-    /// is always kept out.
+    /// Rejects all roots and grants that contain the file or directory `host`, such as a policy file or a key. The
+    /// audit log is always rejected in this way.
     #[must_use]
     pub fn keep_out(mut self, host: impl AsRef<Path>) -> Self {
         self.kept_out.push(host.as_ref().to_path_buf());
@@ -296,30 +298,30 @@ impl RuntimeBuilder {
     /// which need not exist yet.
     #[must_use]
     pub fn keep_out_grants(mut self, file: impl AsRef<Path>) -> Self {
-        self.kept_elsewhere.push(file.as_ref().to_path_buf());
+        self.other_stores.push(file.as_ref().to_path_buf());
         self
     }
 
-    /// All files and directories that workers must not reach; faults are added to `faults`.
+    /// All files and directories that no root and no grant may contain. Faults are added to `faults`.
     fn kept_out(&self, faults: &mut Vec<BuildFault>) -> Vec<PathBuf> {
         let named = self.kept_out.iter().map(PathBuf::as_path);
         let named = named.chain(self.sink.place());
         let named = named.map(|host| (host, Root::places_of(host).map(Vec::from)));
-        let elsewhere = self.kept_elsewhere.iter();
-        let elsewhere = elsewhere.map(|file| (&**file, GrantStore::places_of(file)));
-        let mut places: Vec<PathBuf> = Vec::new();
-        for (host, found) in named.chain(elsewhere) {
+        let stores = self.other_stores.iter();
+        let stores = stores.map(|file| (&**file, GrantStore::places_of(file)));
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for (host, found) in named.chain(stores) {
             match found {
-                Ok(found) => places.extend(found),
+                Ok(found) => paths.extend(found),
                 Err(source) => faults.push(BuildFault::KeptOut {
                     path: host.to_path_buf(),
                     source,
                 }),
             }
         }
-        places.extend(self.store.iter().flat_map(GrantStore::places));
-        places.extend(self.servers.iter().flat_map(|servers| servers.kept_out()));
-        places
+        paths.extend(self.store.iter().flat_map(GrantStore::places));
+        paths.extend(self.servers.iter().flat_map(|servers| servers.kept_out()));
+        paths
     }
 
     fn mounted(mut self, name: &str, host: &Path, root: fn(VirtualPath) -> RootConfig) -> Self {
@@ -336,7 +338,7 @@ impl RuntimeBuilder {
             }
         };
         let config = RootConfig {
-            default: self.places.is_empty(),
+            default: self.roots.is_empty(),
             ..root(mount)
         };
         self.root_with(config, host, false)
@@ -369,7 +371,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Lets people grant what `pattern` covers outside the roots.
+    /// Lets people grant the scopes that `pattern` covers, which are outside the roots.
     #[must_use]
     pub fn grantable(mut self, pattern: &str) -> Self {
         match pattern.parse::<ScopePattern>() {
@@ -379,8 +381,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Allows scopes of resources other than files, such as `read:mcp:notes`. Otherwise they are denied, or require approval
-    /// if they are grantable. Files are opened by roots.
+    /// Allows scopes of resources other than files, such as `read:mcp:notes`. Without this, they are denied, or require
+    /// approval if they are grantable. Access to files is configured by roots.
     ///
     /// ```
     /// use bailiwick::Runtime;
@@ -417,7 +419,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how many audit events may wait to be written; further calls are refused with `BUSY`.
+    /// Sets how many audit events may wait to be written. Further calls are rejected with `BUSY`.
     #[must_use]
     pub fn audit_capacity(mut self, events: usize) -> Self {
         self.audit_capacity = events;
@@ -426,19 +428,20 @@ impl RuntimeBuilder {
 
     /// Sets the limits of questions and how long a question waits for an answer (10 minutes by default).
     #[must_use]
-    pub fn asks(mut self, limits: AskLimits, patience: Duration) -> Self {
-        (self.asks, self.patience) = (limits, patience);
+    pub fn asks(mut self, limits: AskLimits, timeout: Duration) -> Self {
+        (self.asks, self.question_timeout) = (limits, timeout);
         self
     }
 
-    /// Sets for how many calls artifacts are kept, and their total size (256 calls and 64 MiB by default; 0 is unlimited).
+    /// Sets the maximum number of calls whose artifacts are stored, and their maximum total size (256 calls and 64 MiB
+    /// by default; 0 is unlimited).
     #[must_use]
     pub fn artifacts(mut self, calls: usize, bytes: usize) -> Self {
         self.artifacts = (calls, bytes);
         self
     }
 
-    /// Sets the bounds on the calls in flight of one worker.
+    /// Sets the limits on the calls in flight of one worker.
     #[must_use]
     pub fn admission(mut self, bounds: Admission) -> Self {
         self.admission = bounds;
@@ -469,15 +472,15 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the number of I/O threads (8 by default; up to twice as many while some hang).
+    /// Sets the number of I/O threads (8 by default; up to twice as many while some are blocked).
     #[must_use]
     pub fn io_threads(mut self, threads: usize) -> Self {
         self.io_threads = threads.max(1);
         self
     }
 
-    /// Sets the number of threads for tools that are not file tools (8 by default; up to twice as many while some hang). File
-    /// tools, such as those of `bailiwick-fs`, run on the I/O threads; see [`ToolSet::for_files`].
+    /// Sets the number of threads for tools that are not file tools (8 by default; up to twice as many while some are
+    /// blocked). File tools, such as those of `bailiwick-fs`, run on the I/O threads; see [`ToolSet::for_files`].
     #[must_use]
     pub fn tool_threads(mut self, threads: usize) -> Self {
         self.tool_threads = threads.max(1);
@@ -499,14 +502,14 @@ impl RuntimeBuilder {
             authority,
         } = self.check()?;
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildFault::Audit)?;
-        grants::recorded(&audit, self.store.as_ref()).await?;
+        grants::audit_restored(&audit, self.store.as_ref()).await?;
         if let Some(servers) = &self.servers {
             let recorded = servers.attach(&audit).await;
             recorded.map_err(BuildFault::SignedIn)?;
         }
         let asks = self.approver.is_some();
         let approver = self.approver.unwrap_or_else(|| Arc::new(DenyAll));
-        let broker = grants::asking(self.asks, self.patience, self.store)?;
+        let broker = grants::broker_config(self.asks, self.question_timeout, self.store)?;
         let broker = Broker::start(broker, audit.clone(), approver).await;
         let broker = broker.map_err(|error| BuildFault::Start(error.into()))?;
         let grants = GrantAuthority::new(broker.clone(), authority.clone(), self.remote.marks());

@@ -13,8 +13,8 @@ use crate::policy::{Policy, PolicyError};
 use crate::root::{Root, RootError, RootTable};
 
 impl BuildError {
-    /// The `data` of a JSON-RPC error about the first fault, if members of the configuration caused all faults; `layer`
-    /// names its source if the fault does not.
+    /// Returns the `data` of a JSON-RPC error about the first fault, if all faults are in the configuration. `layer`
+    /// names the source of the configuration if the fault does not.
     #[must_use]
     pub fn data(&self, layer: &str) -> Option<Value> {
         let data = self.faults().iter().map(|fault| fault.data(layer));
@@ -43,9 +43,9 @@ pub(super) struct ConfiguredRoot {
     pub(super) cross_mounts: bool,
 }
 
-/// Adds the JSON pointer of the member of the configuration that caused the error, if any.
-pub(super) fn pointed(source: RootError, configured: &[VirtualPath]) -> BuildFault {
-    // Of two roots with the same path the later is refused.
+/// Adds the JSON pointer of the part of the configuration that caused the error, if any.
+pub(super) fn to_fault(source: RootError, configured: &[VirtualPath]) -> BuildFault {
+    // If two roots have the same path, the later one is rejected.
     match configured.iter().rposition(|path| path == source.mount()) {
         Some(index) => BuildFault::Configured {
             field: format!("/roots/{index}/path"),
@@ -55,48 +55,49 @@ pub(super) fn pointed(source: RootError, configured: &[VirtualPath]) -> BuildFau
     }
 }
 
-/// The configuration with its roots, which are open.
+/// The configuration and its open roots.
 pub(super) struct Opened {
     pub(super) config: Config,
     pub(super) roots: RootTable,
     pub(super) unavailable: Vec<UnavailableRoot>,
 }
 
-/// Opens all roots; the only use of ambient authority. Optional roots that cannot be opened are left out, unless no root is
-/// left. The configuration also has the roots that are refused, so that policies can be compared with it.
-pub(super) fn opened(
+/// Opens all roots. This is the only use of ambient authority. Optional roots that cannot be opened are left out,
+/// unless no root remains. The returned configuration includes rejected roots, so that policies can be compared with
+/// it.
+pub(super) fn open_roots(
     mut config: Config,
-    places: Vec<ConfiguredRoot>,
+    configured: Vec<ConfiguredRoot>,
     kept_out: &[PathBuf],
 ) -> (Opened, Vec<RootError>) {
-    let mut roots: Vec<Arc<Root>> = Vec::with_capacity(places.len());
+    let mut roots: Vec<Arc<Root>> = Vec::with_capacity(configured.len());
     let mut unavailable: Vec<UnavailableRoot> = Vec::new();
     let mut left_out: Vec<RootConfig> = Vec::new();
     let (mut errors, mut first_left_out, mut default_left_out) = (Vec::new(), None, false);
-    for place in places {
-        match open(&place, &roots, kept_out) {
-            Err(error) if may_be_left_out(&place.config, &error) => {
+    for root in configured {
+        match open(&root, &roots, kept_out) {
+            Err(error) if may_be_left_out(&root.config, &error) => {
                 let reason = reason(&error);
-                let path = place.config.mount.clone();
+                let path = root.config.mount.clone();
                 tracing::warn!(%path, reason = %crate::escape(&reason), "a root is left out");
                 unavailable.push(UnavailableRoot { path, reason });
-                default_left_out |= place.config.default;
+                default_left_out |= root.config.default;
                 first_left_out = first_left_out.or(Some(error));
-                left_out.push(place.config);
+                left_out.push(root.config);
                 continue;
             }
             Err(error) => errors.push(error),
             Ok(opened) => roots.push(Arc::new(opened)),
         }
         config = config.root(RootConfig {
-            default: place.config.default || std::mem::take(&mut default_left_out),
-            ..place.config
+            default: root.config.default || std::mem::take(&mut default_left_out),
+            ..root.config
         });
     }
     if roots.is_empty() && errors.is_empty() {
         errors.extend(first_left_out);
     }
-    errors.extend(renamed(&config, &roots));
+    errors.extend(alias_errors(&config, &roots));
     if !left_out.is_empty() {
         // The restrictions of a nested root hold even if its directory is created later.
         config.restrictions.push(Restriction {
@@ -112,14 +113,14 @@ pub(super) fn opened(
     (opened, errors)
 }
 
-/// The errors of roots that give another name to a directory that an earlier source restricts.
-fn renamed(config: &Config, roots: &[Arc<Root>]) -> Vec<RootError> {
+/// Errors about roots that are an alias of a directory that an earlier source restricts.
+fn alias_errors(config: &Config, roots: &[Arc<Root>]) -> Vec<RootError> {
     let earlier = config.restrictions.iter();
     let mounts = earlier.flat_map(|earlier| earlier.roots.iter().map(|root| &root.mount));
     // A directory that cannot be opened contains no aliases.
     let restricted =
         mounts.filter_map(|mount| Root::open(mount.clone(), mount.as_str().as_ref(), false).ok());
-    let renamed = restricted.filter_map(|restricted| {
+    let errors = restricted.filter_map(|restricted| {
         let others = roots
             .iter()
             .filter(|root| root.mount() != restricted.mount());
@@ -127,10 +128,11 @@ fn renamed(config: &Config, roots: &[Arc<Root>]) -> Vec<RootError> {
             .into_iter()
             .find_map(|root| root.beside(&restricted).err())
     });
-    renamed.collect()
+    errors.collect()
 }
 
-/// Whether a root that was refused with `error` can be left out. One that is an alias of another might restrict it.
+/// Whether a root that was rejected with `error` can be left out. A root with restrictions must not be left out if it
+/// is an alias of another, since its restrictions may apply to the other.
 fn may_be_left_out(root: &RootConfig, error: &RootError) -> bool {
     let plain = RootConfig {
         default: root.default,
@@ -141,12 +143,12 @@ fn may_be_left_out(root: &RootConfig, error: &RootError) -> bool {
 }
 
 fn open(
-    place: &ConfiguredRoot,
+    root: &ConfiguredRoot,
     others: &[Arc<Root>],
     kept_out: &[PathBuf],
 ) -> Result<Root, RootError> {
-    let mount = place.config.mount.clone();
-    let opened = Root::open(mount, &place.host, place.cross_mounts)?;
+    let mount = root.config.mount.clone();
+    let opened = Root::open(mount, &root.host, root.cross_mounts)?;
     for other in others {
         opened.beside(other)?;
     }

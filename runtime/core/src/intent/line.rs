@@ -10,7 +10,7 @@ impl Work {
         Self(steps)
     }
 
-    /// Takes one step; false if none is left.
+    /// Takes one step. Returns false if no work remains.
     pub(super) fn step(&mut self) -> bool {
         let left = self.0 > 0;
         self.0 = self.0.saturating_sub(1);

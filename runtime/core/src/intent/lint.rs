@@ -9,16 +9,16 @@ use super::{Key, Segment};
 /// Maximum number of subschemas to visit for one name; references may be cyclic.
 const MOST_PARTS: usize = 256;
 
-/// A discouraged part of a template, which still renders.
+/// A discouraged part of a template. The template can still be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lint {
-    /// A group names several arrays; while one is repeated, the others are missing.
+    /// A group contains several arrays. While it is repeated for one of them, the others are missing.
     MixedArrays {
         /// The arguments that are arrays.
         names: Vec<String>,
     },
-    /// A placeholder stands for an object, or for an array that no group repeats.
+    /// A placeholder names an object, or an array that no group repeats.
     NotPrimitive {
         /// The key.
         key: String,
@@ -28,7 +28,7 @@ pub enum Lint {
         /// The key.
         key: String,
     },
-    /// The arguments have no such name.
+    /// The arguments do not contain the name.
     UnknownKey {
         /// The key.
         key: String,
@@ -130,7 +130,7 @@ impl<'s> Schema<'s> {
         (names.len() > 1).then_some(Lint::MixedArrays { names })
     }
 
-    /// The schemas with those that they refer to or are composed of.
+    /// The schemas, and the schemas that they refer to or are composed of.
     fn parts(self, mut schemas: Vec<&'s Value>) -> Vec<&'s Value> {
         let mut index = 0;
         while let Some(&schema) = schemas.get(index).filter(|_| index < MOST_PARTS) {

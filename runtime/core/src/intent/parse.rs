@@ -13,7 +13,7 @@ pub(super) const MOST_BYTES: usize = 4096;
 /// Maximum nesting of groups, which bounds recursion over segments.
 pub(super) const MOST_DEPTH: usize = 32;
 
-/// Why a text is not a template.
+/// Why a text is not a valid template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {at}: {fault}")]
 pub struct IntentError {

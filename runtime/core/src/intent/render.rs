@@ -21,7 +21,7 @@ pub(super) struct Sentence {
 pub(super) enum Values {
     /// Verbatim.
     Plain,
-    /// Between `“` and `”`, which then occur nowhere else; numbers, `true` and `false` are not quoted.
+    /// Between `“` and `”`, which then occur nowhere else. Numbers, `true` and `false` are not quoted.
     Quoted,
 }
 
@@ -100,7 +100,8 @@ impl<'a> Renderer<'a> {
 
     fn group(&mut self, group: &'a [Segment], line: &mut Line) {
         let mut arrays = Vec::new();
-        // What is bound, or missing for its sake, is no array in the groups inside.
+        // In a repeated group, one array is bound to an element and the others are missing, so groups inside have no
+        // arrays.
         if self.bound.is_none() {
             self.arrays(group, &mut arrays);
         }
@@ -117,7 +118,7 @@ impl<'a> Renderer<'a> {
                     return;
                 }
                 self.bound = Some(Bound { name, element });
-                // One more than fits, so that it is cut there, too.
+                // One character more than the maximum, so that it is also cut in the sentence.
                 let mut entry = Line::trimmed(MOST_OF_SENTENCE + 1);
                 if self.is_whole(group) {
                     self.write(group, &mut entry);
@@ -152,7 +153,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Whether nothing directly in the group is missing.
+    /// Whether no value directly in the group is missing.
     fn is_whole(&mut self, group: &'a [Segment]) -> bool {
         group.iter().all(|segment| match segment {
             Segment::Placeholder(key) => self.value(key).is_some(),

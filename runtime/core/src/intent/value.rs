@@ -9,7 +9,8 @@ use super::line::{Line, Work, is_visible};
 /// Maximum length of one value in characters.
 pub(super) const MOST_CHARS: usize = 256;
 
-/// Returns the text of the value at the path `fields` in `value`; arrays on the path stand for all their elements.
+/// Returns the text of the value at the path `fields` in `value`. For arrays on the path, it has the values of all
+/// elements.
 pub(super) fn text(value: &Value, fields: &[String], work: &mut Work) -> Option<String> {
     let mut line = Line::whole(MOST_CHARS);
     let mut found = false;
@@ -69,13 +70,13 @@ fn write(leaf: &Value, line: &mut Line, work: &mut Work) {
     match leaf {
         Value::String(text) => line.push_str(text, work),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            // It fails where the line is cut, which bounds its depth: each level writes a character.
+            // Writing fails when the line is cut, which bounds the depth, since each level writes a character.
             let _ = serde_json::to_writer(JsonWriter { line, work }, leaf);
         }
     }
 }
 
-/// Writes compact JSON to a line until that is cut.
+/// Writes compact JSON to a line until the line is cut.
 struct JsonWriter<'l> {
     line: &'l mut Line,
     work: &'l mut Work,

@@ -1,4 +1,4 @@
-//! Approvers: whoever answers questions.
+//! Approvers, which answer questions.
 
 use std::fmt;
 use std::future::Future;
@@ -13,18 +13,18 @@ pub type Deciding<'q> = Pin<Box<dyn Future<Output = Answer> + Send + 'q>>;
 /// Answers questions. Implemented by [`DenyAll`], [`Scripted`], [`Terminal`](super::Terminal), [`Deferred`] and hosts
 /// with a user interface of their own.
 ///
-/// Each question is decided on a task of its own, so a slow answer delays no other. The future is dropped if the
+/// Each question is decided on its own task, so a slow answer does not delay others. The future is dropped if the
 /// question ends without it, for example because it expires. A panic counts as a denial.
 pub trait Approver: Send + Sync + 'static {
     /// Decides on `question`. The answer is ignored if the question has ended meanwhile.
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q>;
 
-    /// Returns whether `answer`, which it gave, is a person's. The audit and the agent are told that a person decided, else
-    /// that the host did.
+    /// Returns whether a person gave `answer`, which this approver returned. This determines whether the audit and the
+    /// agent are told that a person decided, or that the host did.
     fn is_person(&self, answer: &Answer) -> bool;
 
-    /// Returns whether it leaves all answers to the holder of the [`GrantAuthority`](super::GrantAuthority). Once that is
-    /// dropped, its questions are denied at once.
+    /// Returns whether this approver leaves all answers to the holder of the [`GrantAuthority`](super::GrantAuthority).
+    /// Once the authority is dropped, its questions are denied at once.
     fn needs_authority(&self) -> bool {
         false
     }
@@ -44,8 +44,8 @@ impl Approver for DenyAll {
     }
 }
 
-/// Leaves questions open until the holder of the [`GrantAuthority`](super::GrantAuthority) answers them. If that was
-/// dropped, they are denied.
+/// Leaves questions open until the holder of the [`GrantAuthority`](super::GrantAuthority) answers them. Once the
+/// authority is dropped, they are denied.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deferred;
 
@@ -65,8 +65,8 @@ impl Approver for Deferred {
 
 type Rule = Box<dyn Fn(&Question) -> Option<Answer> + Send + Sync>;
 
-/// Answers by rules, for tests and for hosts without a person. The first matching rule decides; without one the answer is
-/// a denial.
+/// Answers by rules, for tests and for hosts without a person. The first matching rule decides; if none matches, the
+/// answer is a denial.
 ///
 /// ```
 /// use bailiwick::permission::Lifetime;

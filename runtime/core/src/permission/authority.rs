@@ -1,24 +1,34 @@
 //! `GrantAuthority`: the only handle that grants and answers questions.
 
+use arc_swap::ArcSwap;
+use crate::audit::AuditError;
+use crate::id::GrantId;
+use crate::id::QuestionId;
+use crate::id::SilencedId;
+use crate::policy::Authority;
+use crate::scope::Coverage;
+use crate::scope::Marks;
+use crate::scope::ScopePattern;
 use std::fmt;
 use std::sync::Arc;
-
-use arc_swap::ArcSwap;
-use tokio::sync::watch;
-
+use super::Answer;
+use super::Decision;
+use super::GrantView;
+use super::GrantWriteError;
+use super::GrantsRevoked;
+use super::NewGrant;
+use super::NotBatchable;
+use super::Question;
 use super::Run;
+use super::Silenced;
+use super::TemplateError;
 use super::broker::Broker;
 use super::ledger::QuestionStatus;
-use super::{
-    Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, NotBatchable, Question,
-    Silenced, TemplateError,
-};
-use crate::audit::AuditError;
-use crate::id::{GrantId, QuestionId, SilencedId};
-use crate::policy::Authority;
-use crate::scope::{Coverage, Marks, ScopePattern};
+use tokio::sync::watch;
 
-/// Why an operation of a person had no effect.
+
+
+/// Why an operation of a person failed.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
@@ -42,7 +52,7 @@ pub enum AuthorityError {
     InBatch {
         /// The question.
         question: QuestionId,
-        /// Why.
+        /// The reason.
         source: Box<AuthorityError>,
     },
     /// The question cannot be part of this batch and must be answered by itself.
@@ -63,8 +73,8 @@ pub enum AuthorityError {
     /// The operation cannot be audited, so it was not done.
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// The grant cannot be stored or audited, so it was revoked, also if it was to be narrowed. A call that waited for it may
-    /// have been carried out.
+    /// The grant cannot be stored or audited, so it was revoked. A narrowing that fails in this way also revokes its
+    /// grant. A call that waited for the grant may have been carried out.
     #[error("the grant cannot be stored and was revoked")]
     Store(#[source] GrantWriteError),
     /// The grant was revoked, but could not be removed from the store, so the next runtime would restore it. Removing it is
@@ -73,7 +83,7 @@ pub enum AuthorityError {
     StillStored {
         /// Result of the revocation.
         revoked: GrantsRevoked,
-        /// Why it cannot be removed.
+        /// The reason.
         source: GrantWriteError,
     },
     /// The runtime is shut down.
@@ -81,7 +91,7 @@ pub enum AuthorityError {
     Closed,
 }
 
-/// The message and its causes, as `main` prints it.
+/// Like `Display`, with the causes, since `main` prints this form.
 impl fmt::Debug for AuthorityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::error::write_chain(self, f)
@@ -101,8 +111,7 @@ impl Changes {
 
 /// Answers questions, grants and revokes on behalf of the person.
 ///
-/// It is returned once, when the runtime is built, and no code path of a model reaches it. It can be neither created nor
-/// cloned:
+/// It is returned once, when the runtime is built, and models cannot access it. It can be neither created nor cloned:
 /// ```compile_fail
 /// fn second(authority: &bailiwick::GrantAuthority) -> bailiwick::GrantAuthority {
 ///     authority.clone()
@@ -146,7 +155,7 @@ impl GrantAuthority {
         marks.marked(pattern).map_err(AuthorityError::NotThere)
     }
 
-    /// The same for what a grant covers. A grant without effect is rejected.
+    /// Like [`Self::marked`], for what a grant covers. A grant without effect is rejected.
     pub(super) fn grantable(&self, covered: &Coverage) -> Result<Coverage, AuthorityError> {
         let pattern = self.marked(covered.pattern())?;
         if !self.authority.is_grantable(&pattern) {
@@ -221,9 +230,9 @@ impl GrantAuthority {
     /// Grants without a question. A grant never overrides a deny, a protected name or a worker's own policy. If there is a
     /// [`GrantStore`](super::GrantStore), a grant to an agent is on disk when this returns.
     ///
-    /// Third-party servers and their tools may be named without their marks (`write:mcp:SERVER:TOOL`): the grant then gets
-    /// the current marks, and is void once they change. A page (a view of `bailiwick-mcp`) has a mark
-    /// of its own and cannot be named without it: a person answers the question that its call asks.
+    /// Third-party servers and their tools may be named without their marks (`write:mcp:SERVER:TOOL`): the grant then
+    /// gets the current marks, and is void once they change. A page (a view of `bailiwick-mcp`) has its own mark and
+    /// cannot be named without it; a person answers the question that its call asks.
     ///
     /// # Errors
     /// [`AuthorityError::NotThere`] if it names an unknown server or a withheld tool;
@@ -237,7 +246,7 @@ impl GrantAuthority {
     /// Returns the live grants, in the order in which they were given.
     ///
     /// # Errors
-    /// [`AuthorityError::Closed`], which says nothing about grants in a store.
+    /// [`AuthorityError::Closed`]; stored grants may still exist then.
     pub async fn grants(&self) -> Result<Vec<GrantView>, AuthorityError> {
         self.broker.grants().await
     }

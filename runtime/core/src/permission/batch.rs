@@ -24,8 +24,8 @@ pub struct Batch {
     /// The deepest folder that contains all files, if the needs are about files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<VirtualPath>,
-    /// The widest offered pattern: the verb for everything beneath that folder. `None` if it is not grantable for any item,
-    /// or the needs are not about files.
+    /// The widest offered pattern: the verb for everything beneath that folder. `None` if it is not grantable for any
+    /// item, or the needs are not about files.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<Coverage>,
     /// The questions, in the order in which they were asked.
@@ -61,8 +61,8 @@ pub enum BatchAnswer {
         /// What is allowed, such as [`Batch::pattern`]; `None` for exactly what each question asks.
         #[serde(default)]
         pattern: Option<Coverage>,
-        /// How long it is allowed. [`Lifetime::Uses`] counts separately for each question: ten uses for three questions are
-        /// thirty, and a later call may use the remaining ones of any question.
+        /// How long it is allowed. [`Lifetime::Uses`] counts separately for each question: ten uses for three questions
+        /// are thirty uses, and a later call may use those that remain of any question.
         lifetime: Lifetime,
         /// Whether descendants of the workers that ask may use it, too.
         #[serde(default)]

@@ -120,7 +120,7 @@ pub struct PermissionBlock {
     /// Always `tool_call_permission`.
     #[serde(rename = "type")]
     pub kind: BlockKind,
-    /// What is asked, in a sentence. It quotes the agent's words.
+    /// What is asked, in a sentence. It quotes text of the agent.
     pub content: String,
     /// The status.
     pub status: BlockStatus,
@@ -256,8 +256,8 @@ impl Request {
     #[doc(hidden)]
     #[must_use]
     pub fn page_warning(&self) -> Option<&'static str> {
-        let theirs = self.origin == Origin::View && self.server.is_some();
-        theirs.then_some(
+        let is_page = self.origin == Origin::View && self.server.is_some();
+        is_page.then_some(
             "A page of another server asks for this. It can send what it reads to other machines: browsers do not block WebRTC.",
         )
     }

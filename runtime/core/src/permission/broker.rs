@@ -35,8 +35,8 @@ pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
 pub struct BrokerConfig {
     pub(crate) limits: AskLimits,
     /// How long a question waits for an answer.
-    pub(crate) patience: Duration,
-    /// How many grants may be live.
+    pub(crate) timeout: Duration,
+    /// Maximum number of live grants.
     pub(crate) max_grants: usize,
     /// How often expired questions and grants are removed.
     pub(crate) tick: Duration,
@@ -56,7 +56,7 @@ impl Default for BrokerConfig {
         let start = std::time::Instant::now();
         Self {
             limits: AskLimits::default(),
-            patience: Duration::from_secs(600),
+            timeout: Duration::from_secs(600),
             max_grants: 10_000,
             tick: Duration::from_secs(1),
             grace: GRACE,
@@ -72,7 +72,7 @@ impl fmt::Debug for BrokerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BrokerConfig")
             .field("limits", &self.limits)
-            .field("patience", &self.patience)
+            .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
 }
@@ -159,9 +159,9 @@ pub(crate) enum Message {
     EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
     /// Returns what is denied for the rest of a session.
     Silenced(RpcReplyPort<Vec<Silenced>>),
-    /// A person wants to be asked again about it.
+    /// A person wants to be asked again about calls that were denied for the rest of a session.
     AskAgain(SilencedId, RpcReplyPort<bool>),
-    /// The authority is gone, and the approver leaves all answers to it.
+    /// The authority was dropped, and the approver leaves all answers to it.
     Unattended,
     /// Timer tick.
     Tick,
@@ -266,7 +266,7 @@ impl Actor for BrokerActor {
             }
             Message::NotStored(grants, revoked) => {
                 state.revoke_all(&grants, RevokeCause::NotStored);
-                // The caller may be gone.
+                // The caller may have stopped waiting.
                 let _ = revoked.send(());
             }
             Message::CloseStore(port) => reply(port, state.close_store()),
@@ -291,7 +291,7 @@ impl Actor for BrokerActor {
 }
 
 fn reply<T: Send + 'static>(port: RpcReplyPort<T>, value: T) {
-    // The caller may be gone.
+    // The caller may have stopped waiting.
     let _ = port.send(value);
 }
 

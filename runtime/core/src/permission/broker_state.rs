@@ -62,14 +62,14 @@ pub(super) struct BrokerState {
     next_grant: u64,
     max_grants: usize,
     audit: Audit,
-    /// Revocations that the audit could not take yet, at most one per grant: without them the audit would show the grants
-    /// as live.
+    /// Revocations that could not be audited yet, at most one per grant. Without them, the grants would be live in the
+    /// audit.
     unrecorded: VecDeque<AuditEvent>,
     clock: TimeSource,
     /// Asks the approver on a new task.
     show: Box<dyn Fn(Question) -> AbortHandle + Send>,
     shown: HashMap<QuestionId, AbortHandle>,
-    /// Nobody can answer.
+    /// Whether nobody can answer.
     pub(super) unattended: bool,
 }
 
@@ -82,7 +82,7 @@ impl BrokerState {
         show: Box<dyn Fn(Question) -> AbortHandle + Send>,
     ) -> Self {
         Self {
-            ledger: Ledger::new(config.limits, config.patience, run),
+            ledger: Ledger::new(config.limits, config.timeout, run),
             grants: GrantTable::default(),
             store,
             next_grant: 1,
@@ -96,13 +96,14 @@ impl BrokerState {
         }
     }
 
-    /// Tells the monitor how many questions are open.
+    /// Reports the number of open questions to the monitor.
     pub(super) fn report_open_questions(&self) {
         let open = self.ledger.open_questions();
         self.audit.monitor().set_open_questions(open);
     }
 
-    /// Uses each grant that a call needs once. The use is audited here, since the call may be gone afterwards.
+    /// Uses each grant that a call needs once. The use is audited here, since the call may end before it
+    /// receives the grants.
     pub(super) fn use_grants(
         &mut self,
         requester: &Requester,
@@ -123,7 +124,7 @@ impl BrokerState {
                 brought: [].into(),
             },
         };
-        // Without an audit record the grants are not used, and the call asks.
+        // If the use cannot be audited, the grants are not used, and the call asks.
         self.audit.record(event).ok()?;
         self.grants.use_grants(requester, needs, now)
     }
@@ -171,7 +172,7 @@ impl BrokerState {
         }
     }
 
-    /// Audits that `call` asks, then shows the question unless it is shown already.
+    /// Audits that `call` asks, then shows the question unless it is already shown.
     fn post(
         &mut self,
         id: QuestionId,
@@ -192,7 +193,7 @@ impl BrokerState {
         self.audit.record(event)?;
         trace_blocked(request, call, id);
         if let Some(question_tx) = question_tx {
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             let _ = question_tx.send(question.clone());
         }
         if !self.shown.contains_key(&id) {
@@ -269,7 +270,7 @@ impl BrokerState {
         let (holder, gate) = self.grants.revoke(id)?;
         self.store.removed(id);
         if !live {
-            // It was used up or expired, so it is not a revocation, but a call in flight that uses it is stopped.
+            // It was used up or expired, so this is not a revocation. A call in flight that uses it is still stopped.
             return Some(gate);
         }
         let step = Step::GrantRevoked {

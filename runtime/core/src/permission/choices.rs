@@ -13,7 +13,7 @@ use crate::scope::{Coverage, Detail, Operation, Operations, Reach, Scope, ScopeP
 pub enum Breadth {
     /// Exactly the requested paths and operations.
     Asked,
-    /// The same files, all operations.
+    /// The requested files, for all operations.
     File,
     /// The folders that contain the files, for the requested operations; all tools of the server.
     Folder,
@@ -43,7 +43,7 @@ impl Choice {
         lifetime == Lifetime::Agent || ((lasts || !asked) && self.is_broad())
     }
 
-    /// Whether it has to be confirmed for lifetimes beyond the call.
+    /// Returns whether it has to be confirmed for lifetimes beyond the call.
     #[must_use]
     pub fn is_broad(&self) -> bool {
         let removes = |one: &Coverage| {
@@ -88,10 +88,10 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
     texts.join("; ") + kept
 }
 
-/// Returns the choices, the narrowest first.
+/// Returns the choices of scope for a question, the narrowest first.
 ///
-/// Each choice covers all needs, and none exceeds `max_grantable`, except the first, which is always offered: the verdict
-/// decides whether it is grantable. A sensitive call has only the first.
+/// Each choice covers all needs, and none exceeds `max_grantable`, except the first. The first is always offered, since
+/// the verdict decides whether it is grantable. A sensitive call has only the first.
 #[doc(hidden)]
 pub fn choices(
     needs: &[Scope],
@@ -191,8 +191,8 @@ fn root_of<'r>(path: &VirtualPath, roots: &'r [VirtualPath]) -> Option<&'r Virtu
     holds.max_by_key(|root| root.depth())
 }
 
-/// Whether a folder may be offered as a whole: inside a root, or outside if it is neither a top-level directory nor a home
-/// directory.
+/// Whether a folder may be offered as a whole: a folder inside a root, or a folder outside that is neither a top-level
+/// directory nor a home directory.
 pub(super) fn may_be_offered(folder: &VirtualPath, roots: &[VirtualPath]) -> bool {
     if root_of(folder, roots).is_some() {
         return true;

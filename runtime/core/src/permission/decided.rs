@@ -1,4 +1,4 @@
-//! Who decided a question and why a grant was revoked, as the audit names it.
+//! Who decided a question and why a grant was revoked, as recorded in the audit.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub enum DecidedBy {
     /// A person.
     Person,
-    /// The host, by an [`Approver`](super::Approver) that asks no person; or the runtime on its behalf.
+    /// The host: an [`Approver`](super::Approver) that does not ask a person, or the runtime on behalf of the host.
     Host,
     /// A client that sent an invalid answer; it is unknown whether a person answered.
     Client,
     /// A rule of the policy.
     Rule,
-    /// Nobody: it is open, ended without an answer, or the record does not say.
+    /// Nobody: the question is open or ended without an answer, or it is not recorded who decided.
     Nobody,
 }
 

@@ -142,7 +142,7 @@ impl GrantTable {
             .insert(id, grant);
     }
 
-    /// Uses each needed grant once, if live grants cover all `needs`; else uses none.
+    /// Uses each needed grant once, if live grants cover all `needs`; otherwise uses none.
     ///
     /// Of the grants that cover a need, the narrowest is used; among equals, one that is used for another need already,
     /// then one whose uses are not counted.

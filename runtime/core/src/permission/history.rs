@@ -102,17 +102,17 @@ pub struct HistoryEntry {
 pub enum HistoryEvent {
     /// A question with its answer.
     Question(Box<PastQuestion>),
-    /// A call that was denied or failed, used grants or changed something, unless the entry of a question covers it. Read
-    /// calls that the policy allows have no entry.
+    /// A call that was denied or failed, used grants or changed something, unless the entry of a question covers it.
+    /// Calls that only read and that the policy allows have no entry.
     Call(Box<PastCall>),
     /// A grant that was given without a question.
     Granted(Box<GrantedStep>),
-    /// A restored grant without record: a person added it to the store, or its record is missing or says that it was
-    /// revoked.
+    /// A restored grant without a record that it was given: a person added it to the store, or the record is missing or
+    /// says that the grant was revoked.
     Unrecorded(Box<GrantedStep>),
     /// A grant that was narrowed.
     Narrowed {
-        /// How.
+        /// The change.
         #[serde(flatten)]
         step: Box<NarrowedStep>,
         /// What it covered before; `None` if it is not recorded.
@@ -121,7 +121,7 @@ pub enum HistoryEvent {
     },
     /// A revoked grant.
     Revoked {
-        /// Which.
+        /// The grant.
         grant: GrantId,
         /// What it covered; `None` if it is not recorded.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,7 +173,7 @@ pub struct PastQuestion {
     /// What was allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<Coverage>,
-    /// For how long.
+    /// How long it was allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Lifetime>,
     /// The person's note to a denial.
@@ -301,9 +301,8 @@ impl History {
 
     /// Adds a file of an audit, which continues the previous one or begins a new chain.
     ///
-    /// # Errors
-    /// [`AuditBroken`], as from [`verify_after`](crate::audit::verify_after); the records before the break are added. A torn last
-    /// line is a break, too: the writer died, or is about to write the rest.
+    /// [`AuditBroken`], as from [`verify_after`](crate::audit::verify_after); the records before the break are added. A
+    /// torn last line is a break, too: the writer was killed, or is still writing the line.
     pub fn read(&mut self, reader: impl BufRead) -> Result<Verified, AuditBroken> {
         let verified = follow(self.head, reader, self.builder.records())?;
         self.head = verified.head;
@@ -320,8 +319,8 @@ impl History {
         Ok(verified)
     }
 
-    /// Adds the complete new lines of a file whose beginning was added by this. After an error, the next call may add some
-    /// records again.
+    /// Adds the complete new lines of a file whose beginning this history contains. After an error, the next call may
+    /// add some records again.
     ///
     /// # Errors
     /// [`AuditBroken`], as from [`Self::read`], except for a torn last line.
@@ -337,7 +336,7 @@ impl History {
         self.builder.entries()
     }
 
-    /// Returns the entries that match `filter` as JSON lines; those that were denied have their [`Denial`] as `denial`.
+    /// Returns the entries that match `filter` as JSON lines. Denied entries have their [`Denial`] as `denial`.
     ///
     /// # Errors
     /// [`serde_json::Error`] if an entry cannot be serialised.

@@ -40,7 +40,7 @@ impl Default for AskLimits {
 const MINUTE: Duration = Duration::from_secs(60);
 /// How many ended questions are remembered, for late and repeated answers.
 const REMEMBERED: usize = 1024;
-/// Maximum number of entries in `silenced`; the oldest is removed first, and asked about again.
+/// Maximum number of entries in `silenced`. The oldest entry is removed first; its calls are then asked about again.
 const MOST_SILENCED: usize = 1000;
 
 /// Result of a request.
@@ -105,21 +105,21 @@ pub struct QuestionStatus {
 
 /// Counters of one worker's questions.
 #[derive(Debug, Default)]
-struct Asker {
+struct QuestionCounters {
     open: usize,
     recent: VecDeque<Duration>,
 }
 
-/// All questions; `W` is what waits for an answer.
+/// All questions. `W` waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Ledger<W> {
     limits: AskLimits,
-    patience: Duration,
+    timeout: Duration,
     run: Run,
     next: u64,
     open: BTreeMap<QuestionId, Open<W>>,
     same: HashMap<Key, QuestionId>,
-    askers: HashMap<WorkerId, Asker>,
+    counters: HashMap<WorkerId, QuestionCounters>,
     /// What people denied for the rest of a session.
     silenced: BTreeMap<SilencedId, Silenced>,
     next_silenced: u64,
@@ -127,16 +127,16 @@ pub(crate) struct Ledger<W> {
 }
 
 impl<W> Ledger<W> {
-    /// Creates an empty ledger of one run whose questions expire after `patience`.
-    pub(crate) fn new(limits: AskLimits, patience: Duration, run: Run) -> Self {
+    /// Creates an empty ledger of one run whose questions expire after `timeout`.
+    pub(crate) fn new(limits: AskLimits, timeout: Duration, run: Run) -> Self {
         Self {
             limits,
-            patience,
+            timeout,
             run,
             next: 1,
             open: BTreeMap::new(),
             same: HashMap::new(),
-            askers: HashMap::new(),
+            counters: HashMap::new(),
             silenced: BTreeMap::new(),
             next_silenced: 1,
             ended: VecDeque::new(),
@@ -166,7 +166,7 @@ impl<W> Ledger<W> {
             open.join(waiter);
             return open.question.id;
         }
-        self.askers.entry(request.worker).or_default().open += 1;
+        self.counters.entry(request.worker).or_default().open += 1;
         self.open(key, request, waiter, now)
     }
 
@@ -177,7 +177,7 @@ impl<W> Ledger<W> {
             id,
             run: self.run,
             asked_at: now,
-            expires_at: now.saturating_add(self.patience),
+            expires_at: now.saturating_add(self.timeout),
             request,
             calls: WaitingCalls::default(),
         };
@@ -187,21 +187,21 @@ impl<W> Ledger<W> {
         id
     }
 
-    /// Counts one question of the worker, if it may ask.
+    /// Counts one question of the worker. Fails if the worker may not ask.
     fn admit(&mut self, request: &Request, now: Duration) -> Result<(), NotAsked> {
         if let Some(denied) = self.silences(request) {
             return Err(NotAsked::Silenced(denied.clone()));
         }
-        let asker = self.askers.entry(request.worker).or_default();
-        while asker
+        let counters = self.counters.entry(request.worker).or_default();
+        while counters
             .recent
             .front()
             .is_some_and(|asked| now.saturating_sub(*asked) >= MINUTE)
         {
-            asker.recent.pop_front();
+            counters.recent.pop_front();
         }
-        if asker.recent.len() >= self.limits.per_minute {
-            let oldest = asker.recent.front().copied().unwrap_or(now);
+        if counters.recent.len() >= self.limits.per_minute {
+            let oldest = counters.recent.front().copied().unwrap_or(now);
             return Err(NotAsked::TooOften {
                 per_minute: self.limits.per_minute,
                 retry_after: oldest.saturating_add(MINUTE).saturating_sub(now),
@@ -212,14 +212,14 @@ impl<W> Ledger<W> {
             open,
             ..
         } = self.limits;
-        if asker.open >= open_per_worker {
+        if counters.open >= open_per_worker {
             return Err(NotAsked::busy(open_per_worker, OPEN_PER_WORKER));
         }
         if self.open.len() >= open {
             return Err(NotAsked::busy(open, OPEN));
         }
-        asker.open += 1;
-        asker.recent.push_back(now);
+        counters.open += 1;
+        counters.recent.push_back(now);
         Ok(())
     }
 
@@ -248,7 +248,7 @@ impl<W> Ledger<W> {
         self.end_where(Decision::Expired, |open| open.question.expires_at <= now)
     }
 
-    /// Drops waiters that are gone, and ends questions without waiters.
+    /// Drops waiters that no longer wait, and ends questions without waiters.
     pub(crate) fn sweep(&mut self, waits: impl Fn(&W) -> bool) -> Vec<Ended<W>> {
         for open in self.open.values_mut() {
             open.waiters.retain(&waits);
@@ -273,7 +273,7 @@ impl<W> Ledger<W> {
         let ended = self.end_where(Decision::Cancelled, |open| {
             open.question.request.worker == worker
         });
-        self.askers.remove(&worker);
+        self.counters.remove(&worker);
         self.silenced
             .retain(|_, silenced| silenced.worker != worker);
         ended
@@ -309,7 +309,7 @@ impl<W> Ledger<W> {
         self.silenced.insert(id, silenced);
     }
 
-    /// What of a request was denied for the rest of the session.
+    /// The denial for the rest of the session that applies to the request.
     fn silences(&self, request: &Request) -> Option<&Coverage> {
         let of_request = self.silenced.values().filter(|silenced| {
             silenced.worker == request.worker && silenced.session == request.session
@@ -380,7 +380,7 @@ impl<W> Ledger<W> {
             .collect()
     }
 
-    /// INVARIANT: the only way out of `open`, so a question ends once.
+    /// INVARIANT: only this removes a question from `open`, so a question ends once.
     fn end(&mut self, id: QuestionId, decision: Decision) -> Option<Ended<W>> {
         let Open { question, waiters } = self.open.remove(&id)?;
         self.same.remove(&key(&question.request));
@@ -394,8 +394,8 @@ impl<W> Ledger<W> {
         };
         self.ended.push_back((id, status));
         let worker = question.request.worker;
-        if let Some(asker) = self.askers.get_mut(&worker) {
-            asker.open = asker.open.saturating_sub(1);
+        if let Some(counters) = self.counters.get_mut(&worker) {
+            counters.open = counters.open.saturating_sub(1);
         }
         Some(Ended {
             question,

@@ -49,7 +49,7 @@ impl GrantAuthority {
         self.broker().answer_batch(questions, answer).await
     }
 
-    /// Grants the rules of `template` for `roots`, all or none. [`Template::rules`] returns them.
+    /// Gives the grants of `template` for `roots`, all or none. [`Template::rules`] returns their patterns.
     ///
     /// # Errors
     /// [`AuthorityError`] if the template is invalid for the roots, there are too many grants or they cannot be audited.
@@ -89,9 +89,9 @@ impl GrantAuthority {
         self.broker().revoke_where(filter).await
     }
 
-    /// Narrows a grant. If it covers less than before or its holder's descendants lose it, calls that use it are stopped, as
-    /// by [`Self::revoke`], and counted as one grant. If the change cannot be stored or audited, the grant is revoked, and its
-    /// calls are stopped without waiting for their end.
+    /// Narrows a grant. If it covers less than before, or its holder's descendants lose it, calls that use it are
+    /// stopped as by [`Self::revoke`], and the result counts one grant. If the change cannot be stored or audited, the
+    /// grant is revoked, and its calls are stopped without waiting for their end.
     ///
     /// # Errors
     /// [`AuthorityError::Wider`] if the change would widen the grant, or names a protected file that the grant does not name;
@@ -115,7 +115,8 @@ impl GrantAuthority {
         self.broker().narrow(grant, change).await
     }
 
-    /// Returns rules that would have saved a person questions; see [`suggest`]. They are not granted automatically.
+    /// Returns rules that would have prevented questions to a person; see [`suggest`]. They are not granted
+    /// automatically.
     #[must_use]
     pub fn suggestions(&self, history: &History) -> Vec<Suggestion> {
         suggest(history, self.authority())

@@ -120,15 +120,15 @@ impl Question {
         })
     }
 
-    /// The choices that are offered beyond one call, the narrowest first. Those that need a confirmation are not offered as
-    /// a button or in a form.
+    /// Returns the choices that are offered beyond one call, the narrowest first. Those that need a confirmation are
+    /// not offered as a button or in a form.
     #[doc(hidden)]
     pub fn lasting_choices(&self) -> impl Iterator<Item = (usize, &Choice)> {
         let choices = self.request.choices.iter().enumerate();
         choices.filter(|(_, choice)| !choice.needs_confirmation(Lifetime::Session))
     }
 
-    /// How many equal calls wait, if there are several.
+    /// Returns how many equal calls wait, if there are several.
     #[doc(hidden)]
     #[must_use]
     pub fn all_waiting(&self) -> Option<NonZeroU32> {

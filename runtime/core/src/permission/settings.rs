@@ -11,7 +11,7 @@ use super::{GrantHolder, as_millis, is_at_or_beneath, millis};
 use crate::id::WorkerId;
 use crate::scope::{Coverage, Operations, Reach, Scope, ScopePattern, Verb};
 
-/// Selects grants that match all fields that are set. Without any it selects all grants.
+/// Selects grants that match all fields that are set. An empty filter selects all grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrantFilter {
     /// Held by the agent with this path or by a descendant. Grants that end with a session or a worker name no agent.
@@ -80,7 +80,7 @@ pub struct Narrowing {
 }
 
 impl Narrowing {
-    /// Whether `grant` would be no wider after the change than it is `now`.
+    /// Whether the change would leave `grant` no wider than it is at `now`.
     pub(crate) fn narrows(&self, grant: &GrantView, now: Duration) -> bool {
         let Self {
             pattern: _,
@@ -99,7 +99,7 @@ impl Narrowing {
             })
     }
 
-    /// What a grant of `held` would cover after the change; `None` if that is nothing, or more than `held`.
+    /// What a grant of `held` would cover after the change; `None` if that is nothing, or wider than `held`.
     pub(crate) fn left_of(&self, held: &Coverage) -> Option<Coverage> {
         let pattern = self.pattern.as_ref().unwrap_or(held.pattern());
         let reach = self.reach.unwrap_or(held.reach());
@@ -117,7 +117,7 @@ impl Narrowing {
         })
     }
 
-    /// Whether calls that already use `grant` may exceed the narrowed grant.
+    /// Whether calls that already use `grant` may exceed it after the change.
     pub(crate) fn cuts(&self, grant: &GrantView) -> bool {
         let other = self.left_of(&grant.pattern).as_ref() != Some(&grant.pattern);
         other || (self.holder_only && grant.descendants)

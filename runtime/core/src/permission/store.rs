@@ -1,10 +1,11 @@
 //! Grant store: a file with the grants of agents, locked while it is open.
 //!
-//! The file is small and replaced as a whole: it changes rarely, holds at most 10,000 grants, and people can read it, so
-//! it needs no database.
+//! The file is small and replaced as a whole. It changes rarely, contains at most 10,000 grants and is readable by
+//! people, so a database is not necessary.
 //!
-//! A grant takes effect at once, is stored once its audit record is written, and is on disk before success is reported; a
-//! grant that cannot be stored is revoked. A revoked grant is removed from disk before success is reported, too.
+//! A grant takes effect at once. It is stored once its audit record is written, and is on disk before success is
+//! reported. A grant that cannot be stored is revoked. A revoked grant is also removed from disk before success is
+//! reported.
 
 mod edit;
 mod format;
@@ -34,7 +35,7 @@ pub use writer::GrantWriteError;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredGrant {
-    /// Its id, also after restarts.
+    /// Its id, which is the same after restarts.
     pub id: GrantId,
     /// The agent's path, such as `main/tests`.
     pub agent: Arc<str>,
@@ -125,7 +126,7 @@ pub enum GrantStoreError {
     },
 }
 
-/// The message and its causes, as `main` prints it.
+/// Like `Display`, with the causes, since `main` prints this form.
 impl fmt::Debug for GrantStoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::error::write_chain(self, f)
@@ -181,8 +182,8 @@ impl GrantStore {
         }
     }
 
-    /// Reads the grants in the file at `path`, in the order of their ids; empty if there is no file. It may be in use and is
-    /// not changed.
+    /// Reads the grants in the file at `path`, in the order of their ids; empty if there is no file. Another runtime
+    /// may use the file. The file is not changed.
     ///
     /// # Errors
     /// [`GrantStoreError`]
@@ -202,7 +203,7 @@ impl GrantStore {
         self.contents.grants.values()
     }
 
-    /// All files of the store, which workers must not reach.
+    /// All files of the store, which workers must not access.
     pub(crate) fn places(&self) -> Vec<PathBuf> {
         self.file.folder().places()
     }

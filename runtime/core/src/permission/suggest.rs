@@ -1,4 +1,4 @@
-//! Suggests rules that would have saved a person questions, from a history.
+//! Suggests rules that would have prevented questions to a person, from a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::path::VirtualPath;
 use crate::policy::Authority;
 use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 
-/// How often a person must have allowed similar calls before a rule is suggested.
+/// Minimum number of similar calls that a person allowed before a rule is suggested.
 const OFTEN: usize = 3;
 /// Minimum number of names in the path of a rule: whole roots are never suggested.
 const DEEP: usize = 2;
@@ -28,25 +28,25 @@ pub struct Suggestion {
     /// The folder that contains everything that was allowed, or the file. For writes it covers creating and changing.
     #[serde(flatten)]
     pub pattern: Coverage,
-    /// `Session` if one worker asked all questions, which then holds the rule; else `Agent`.
+    /// `Session` if one worker asked all questions, which then holds the rule; otherwise `Agent`.
     pub lifetime: Lifetime,
-    /// How many of the questions in this history it would have saved.
+    /// How many of the questions in this history it would have prevented.
     pub spares: usize,
 }
 
-/// One question that a person allowed and a rule could have.
+/// One question that a person allowed and that a rule could have answered.
 struct Allowed<'h> {
     /// The run and worker that asked.
     by: (u64, Option<crate::id::WorkerId>),
     paths: Vec<&'h VirtualPath>,
 }
 
-/// Returns rules for what people allowed an agent at least three times. A rule is for the deepest folder that contains
-/// all of it, if its path has at least two names, or for the file.
+/// Returns rules for what people allowed an agent at least three times. A rule covers the deepest folder that contains
+/// all of it, if the path of the folder has at least two names, or else the file.
 ///
-/// Only reads count, and changes that were allowed completely and whose plans create or modify. Nothing sensitive counts,
-/// and no rule is at, above or beneath anything that was denied to any agent. Equal histories give equal suggestions,
-/// whatever the order of their entries.
+/// Only two kinds of calls count: reads, and changes that were allowed completely and whose plans create or modify
+/// files. Calls about sensitive files do not count, and no rule is at, above or beneath anything that was denied to any
+/// agent. Equal histories result in equal suggestions, regardless of the order of their entries.
 #[must_use]
 pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
     let mut refused: Vec<&Scope> = Vec::new();
@@ -76,7 +76,7 @@ pub fn suggest(history: &History, authority: &Authority) -> Vec<Suggestion> {
     suggestions
 }
 
-/// Whether it was denied because of its needs, not because nobody was asked or it came too often.
+/// Whether it was denied because of its needs, not because nobody was asked or too many questions were asked.
 fn is_refusal(entry: &HistoryEntry) -> bool {
     match &entry.event {
         HistoryEvent::Call(call) => call.code.is_none_or(|code| code == Code::PermissionDenied),
@@ -90,7 +90,7 @@ fn plain<'h>(
     authority: &Authority,
 ) -> Option<(Verb, Vec<&'h VirtualPath>)> {
     let (needs, changes) = match &entry.event {
-        // A rule would allow all of it, but the person did not.
+        // A rule would allow all of it, but the person allowed only a part.
         HistoryEvent::Question(question) if question.left_out.is_empty() => {
             (&question.needs, &question.changes)
         }
@@ -132,27 +132,27 @@ fn rules(
         .iter()
         .flat_map(|question| &question.paths)
         .flat_map(|path| std::iter::successors(Some((*path).clone()), VirtualPath::parent))
-        .filter(|place| place.depth() >= DEEP)
+        .filter(|folder| folder.depth() >= DEEP)
         .collect();
     let mut paths_above: Vec<VirtualPath> = paths_above.into_iter().collect();
-    paths_above.sort_by_key(|place| std::cmp::Reverse(place.depth()));
+    paths_above.sort_by_key(|folder| std::cmp::Reverse(folder.depth()));
     let mut rules = Vec::new();
-    for place in paths_above {
+    for folder in paths_above {
         let beneath = |question: &Allowed<'_>| {
             let mut paths = question.paths.iter();
-            paths.all(|path| path.starts_with(&place))
+            paths.all(|path| path.starts_with(&folder))
         };
         let (held, rest): (Vec<_>, Vec<_>) = questions.into_iter().partition(beneath);
         let need = match verb {
             // Nothing else was allowed.
-            Verb::Write => Scope::doing(Operation::Create, place.clone()).or(Operation::Change),
-            Verb::Read | Verb::Execute => Scope::file(verb, place.clone()),
+            Verb::Write => Scope::doing(Operation::Create, folder.clone()).or(Operation::Change),
+            Verb::Read | Verb::Execute => Scope::file(verb, folder.clone()),
         };
         let mut paths = held.iter().flat_map(|question| &question.paths);
-        let is_one_file = paths.all(|path| **path == place);
+        let is_one_file = paths.all(|path| **path == folder);
         let pattern = Coverage::of(&if is_one_file { need } else { need.beneath() });
         let good = held.len() >= OFTEN
-            && deepest(&held).as_ref() == Some(&place)
+            && deepest(&held).as_ref() == Some(&folder)
             && !refused.iter().any(|need| is_like(need, pattern.pattern()));
         questions = rest;
         if good {
@@ -178,8 +178,8 @@ fn is_like(refused: &Scope, pattern: &ScopePattern) -> bool {
 fn deepest(questions: &[Allowed<'_>]) -> Option<VirtualPath> {
     let mut paths = questions.iter().flat_map(|question| &question.paths);
     let first = (*paths.next()?).clone();
-    let common = |place: Option<VirtualPath>, path: &&VirtualPath| {
-        std::iter::successors(place, VirtualPath::parent).find(|place| path.starts_with(place))
+    let common = |folder: Option<VirtualPath>, path: &&VirtualPath| {
+        std::iter::successors(folder, VirtualPath::parent).find(|folder| path.starts_with(folder))
     };
     paths.fold(Some(first), common)
 }

@@ -1,15 +1,20 @@
 //! Permission templates: named sets of patterns with the directories that they apply to.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
-
-use super::store::MOST_GRANTS;
-use super::{GrantHolder, Lifetime, NewGrant};
 use crate::json::read_json;
 use crate::path::VirtualPath;
-use crate::scope::{Scope, ScopeError, ScopePattern};
+use crate::scope::Scope;
+use crate::scope::ScopeError;
+use crate::scope::ScopePattern;
+use serde::Deserialize;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use super::GrantHolder;
+use super::Lifetime;
+use super::NewGrant;
+use super::store::MOST_GRANTS;
+
+
 
 /// Placeholder of the directories that a template is applied to.
 const ROOT: &str = "{root}";
@@ -47,7 +52,7 @@ pub enum TemplateError {
         /// The example.
         example: String,
     },
-    /// An example that should be refused is covered.
+    /// An example that should be rejected is covered.
     #[error("the template `{template}` covers `{example}`, which it must not cover")]
     Covered {
         /// The template.
@@ -101,7 +106,7 @@ struct Form {
     refuses: Vec<String>,
 }
 
-/// Built-in templates: name, description, patterns, examples that are covered, and examples that are refused.
+/// Built-in templates: name, description, patterns, examples that are covered, and examples that are not covered.
 type BuiltIn = (
     &'static str,
     &'static str,
@@ -171,7 +176,7 @@ impl Template {
     }
 
     /// Parses a template with `name`, `about`, the patterns that it `allows`, and example scopes that it `covers` and
-    /// `refuses`, which are checked. `{root}` is the placeholder of the directories that it is applied to.
+    /// `refuses`. The examples are checked. `{root}` is the placeholder of the directories that it is applied to.
     ///
     /// # Errors
     /// [`TemplateError`] for an unknown or missing member, an invalid scope, a failing example, or more than 64 KiB.
@@ -257,7 +262,7 @@ impl Template {
         Ok(())
     }
 
-    /// The grants to `holder`, without its descendants, for `roots`.
+    /// Returns the grants to `holder`, without its descendants, for `roots`.
     ///
     /// # Errors
     /// As [`Self::rules`].

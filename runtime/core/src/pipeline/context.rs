@@ -13,7 +13,7 @@ use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::Job;
 
-/// State of a call that grows while it passes through the pipeline.
+/// State of a call, which is extended while it passes through the pipeline.
 #[derive(Debug)]
 pub(super) struct CallContext {
     pub(super) job: Job,
@@ -21,7 +21,7 @@ pub(super) struct CallContext {
     pub(super) authority: Authority,
     pub(super) handles: Arc<WorkerHandles>,
     pub(super) granted: Vec<Coverage>,
-    /// Files that are protected by what surrounds them, not by their names.
+    /// Files that are protected because of the files around them, not because of their names.
     pub(super) protected: Vec<VirtualPath>,
     pub(super) grant_gates: Vec<Arc<Gate>>,
     pub(super) moved: Vec<(VirtualPath, VirtualPath)>,
@@ -63,7 +63,7 @@ impl CallContext {
     fn add_needs(&mut self, needs: Vec<Scope>) -> Result<(), CallError> {
         let mut fresh = false;
         for need in needs {
-            // A protected name requires a grant of its own, however much another need covers.
+            // A protected name requires its own grant, even if another need covers it.
             let same = |known: &Scope| known.detail() == need.detail();
             let mut known = self.needs.iter();
             if known.any(|known| same(known) && known.includes(&need)) {
@@ -105,7 +105,7 @@ impl CallContext {
         Ok(())
     }
 
-    /// The verdict on `need`: a change of a protected file requires a grant that names that very file.
+    /// The verdict on `need`. A change of a protected file requires a grant that names the file.
     pub(super) fn judge(&self, need: &Scope) -> Verdict {
         let verdict = self.authority.judge(need, &self.granted);
         let names = |grant: &Coverage| grant.covers(need) && grant.path() == need.path();
@@ -116,7 +116,7 @@ impl CallContext {
         }
     }
 
-    /// Whether `need` would change a file that is protected by what surrounds it.
+    /// Whether `need` would change a file that is protected because of the files around it.
     fn is_protected(&self, need: &Scope) -> bool {
         let path = need.path().filter(|_| need.verb() == Verb::Write);
         path.is_some_and(|path| self.protected.contains(path))
@@ -151,8 +151,8 @@ impl CallContext {
             }
         }
         if !judged {
-            // No need names the path, for example an ancestor of one: the target is judged for everything that the tool
-            // could do there.
+            // No need names the path, for example because it is an ancestor of one. The target is judged for everything
+            // that the tool could do there.
             self.needs.push(Scope::file(Verb::Read, to.clone()));
             if matches!(self.job, Job::Write(_)) {
                 self.needs.push(Scope::file(Verb::Write, to.clone()));
@@ -165,7 +165,8 @@ impl CallContext {
         Ok(())
     }
 
-    /// The error for a denied need. A path that was found while the tool ran must look the same as one that does not exist.
+    /// The error for a denied need. The error for a path that was found while the tool ran must be the same as for a
+    /// path that does not exist.
     pub(super) fn refusal(&self, need: &Scope) -> CallError {
         match (
             self.moved.iter().find(|(_, to)| need.path() == Some(to)),

@@ -12,7 +12,7 @@ use crate::tool::AnyPlan;
 use serde_json::Value;
 use std::fmt;
 
-/// How many bytes of a token identify the call.
+/// Number of bytes of a token that identify the call.
 const OF_CALL: usize = 16;
 
 /// Secret key of preview tokens.
@@ -33,7 +33,7 @@ impl From<[u8; 32]> for PreviewKey {
 }
 
 impl PreviewKey {
-    /// This key, else a random one.
+    /// Returns the key, or a random one if it is `None`.
     ///
     /// # Errors
     /// The operating system's error if it has no random bytes.
@@ -46,14 +46,14 @@ impl PreviewKey {
         Ok(Self(bytes))
     }
 
-    /// Keyed hash of `text`. It hashes twice against length extension.
+    /// Keyed hash of `text`, applied twice to prevent length extension.
     fn hash(&self, text: &[u8]) -> ContentHash {
         let once = ContentHash::of(&[self.0.as_slice(), text].concat());
         ContentHash::of(&[self.0.as_slice(), once.as_bytes()].concat())
     }
 }
 
-/// The token of a plan: the same worker, tool, arguments and state give the same token.
+/// Returns the token of a plan: the same worker, tool, arguments and state give the same token.
 #[doc(hidden)]
 pub fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
     let state = if plan.resources.is_empty() {
@@ -68,7 +68,7 @@ pub fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallErr
     Ok(token(info, &state))
 }
 
-/// The token of a server's preview: the same worker, tool, arguments and server token give the same token.
+/// Returns the token of a server's preview: the same worker, tool, arguments and server token give the same token.
 #[doc(hidden)]
 #[must_use]
 pub fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
@@ -93,7 +93,7 @@ pub(crate) fn of_one_call(one: PreviewToken, other: PreviewToken) -> bool {
     one.0.as_bytes().get(..OF_CALL) == other.0.as_bytes().get(..OF_CALL)
 }
 
-/// The hash of arguments in the audit: that of their canonical JSON.
+/// Returns the hash of arguments in the audit: the hash of their canonical JSON.
 #[doc(hidden)]
 #[must_use]
 pub fn arguments_hash(arguments: &Value) -> ContentHash {

@@ -5,14 +5,14 @@ use super::error::PolicyError;
 use crate::scope::{Verb, words};
 
 words! {
-    /// How far a worker may go; combining is `min`.
+    /// How far a worker's access may go. The combination of two levels is the lower one.
     #[derive(Default)]
     pub enum Access {
-        /// It may look.
+        /// It may read.
         Read = "read",
-        /// It may look and change.
+        /// It may read and change.
         Interact = "interact",
-        /// It may look, change and run.
+        /// It may read, change and execute.
         #[default]
         Full = "full",
     }
@@ -29,7 +29,7 @@ impl Access {
     }
 }
 
-/// Rejects a level above the issuer's.
+/// Rejects a level above that of the issuer.
 pub(crate) fn admit(access: Option<Access>, issuer: &Authority) -> Result<(), PolicyError> {
     let held = issuer.access();
     match access.filter(|wanted| *wanted > held) {

@@ -118,7 +118,7 @@ impl Authority {
         })
     }
 
-    /// Compiles `policy` into a layer, if it requests nothing beyond this authority.
+    /// Compiles `policy` into a layer. Fails if it requests anything beyond this authority.
     ///
     /// # Errors
     /// [`PolicyError`] with the JSON pointer of the first member that requests more or is invalid.
@@ -181,7 +181,7 @@ impl Authority {
 
     /// Returns the verdict on one need: the strictest of all layers. A grant turns `Ask` into `Allow`.
     ///
-    /// A protected file requires a grant that names that very file. Nothing overrides `Deny`.
+    /// A protected file requires a grant that names the file. Nothing overrides `Deny`.
     #[must_use]
     pub fn judge(&self, need: &Scope, granted: &[Coverage]) -> Verdict {
         let ruling = self.rule(&Need::new(need));
@@ -242,19 +242,19 @@ impl Authority {
         of_call.map(|entry| entry.layer.size()).sum()
     }
 
-    /// The limits, each the tightest of all layers.
+    /// Returns the limits, each the strictest of all layers.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.total.limits
     }
 
-    /// Whether the tool of that name may be called.
+    /// Returns whether the tool of that name may be called.
     #[must_use]
     pub fn allows_tool(&self, name: &str) -> bool {
         self.all(|layer| layer.0.sets.has_tool(name))
     }
 
-    /// Whether files may be written in that mode.
+    /// Returns whether files may be written in that mode.
     #[must_use]
     pub fn allows_write_mode(&self, mode: WriteMode) -> bool {
         self.all(|layer| layer.0.sets.has_mode(mode))
@@ -278,50 +278,51 @@ impl Authority {
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
 
-    /// Whether the configuration sets `allow_escape: true` and no policy sets `false`, so that a policy may set `true`. If a
-    /// configuration or policy sets `false`, paths outside all roots are denied, even if granted.
+    /// Returns whether a policy may set `allow_escape: true`: the configuration sets it to `true`, and no policy sets
+    /// it to `false`. If a configuration or policy sets it to `false`, paths outside all roots are denied, even if
+    /// granted.
     #[must_use]
     pub fn allows_escape(&self) -> bool {
         self.total.flags.get(Flag::AllowEscape)
     }
 
-    /// Whether links are followed at all.
+    /// Returns whether links are followed.
     #[must_use]
     pub fn follows_symlinks(&self) -> bool {
         self.total.flags.get(Flag::FollowSymlinks)
     }
 
-    /// Whether scopes of the resource `network` may be used.
+    /// Returns whether scopes of the resource `network` may be used.
     #[must_use]
     pub fn allows_network(&self) -> bool {
         self.total.flags.get(Flag::Network)
     }
 
-    /// Whether nothing may be changed.
+    /// Returns whether all changes are denied.
     #[must_use]
     pub fn read_only(&self) -> bool {
         self.total.flags.get(Flag::ReadOnly)
     }
 
-    /// Whether files with several hard links are refused.
+    /// Returns whether files with several hard links are rejected.
     #[must_use]
     pub fn strict_hardlinks(&self) -> bool {
         self.total.flags.get(Flag::StrictHardlinks)
     }
 
-    /// Whether a change must have been previewed.
+    /// Returns whether a change must have been previewed.
     #[must_use]
     pub fn requires_preview(&self) -> bool {
         self.total.flags.get(Flag::RequirePreview)
     }
 
-    /// Whether every change requires approval; [`Authority::judge`] returns `Ask` for it.
+    /// Returns whether every change requires approval; [`Authority::judge`] returns `Ask` for it.
     #[must_use]
     pub fn requires_approval(&self) -> bool {
         self.total.flags.get(Flag::RequireApproval)
     }
 
-    /// The access level.
+    /// Returns the access level.
     #[must_use]
     pub fn access(&self) -> Access {
         self.total.access
@@ -331,7 +332,8 @@ impl Authority {
         self.total.flags
     }
 
-    /// Whether anything at or beneath `prefix` could have a verdict other than `Deny`; true when in doubt.
+    /// Returns whether anything at or beneath `prefix` could have a verdict other than `Deny`. If this is not certain,
+    /// the result is true.
     #[must_use]
     pub fn reaches(&self, prefix: &VirtualPath) -> bool {
         let reaches = |entry: &LayerEntry| entry.layer.0.reaches(prefix, entry.inherited);

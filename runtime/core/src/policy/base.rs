@@ -1,4 +1,4 @@
-//! Outermost layer, compiled from the configuration.
+//! The outermost layer, compiled from the configuration.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct Base {
     grantable: Box<[ScopePattern]>,
     protected: Option<Arc<Globs>>,
     strict: bool,
-    /// Host paths that no grant may cover, nor an ancestor of them.
+    /// Host paths that no grant may cover. Their ancestors cannot be granted, either.
     ungrantable: Box<[VirtualPath]>,
 }
 
@@ -98,7 +98,8 @@ impl Base {
             .tighter(self.protection(need))
     }
 
-    /// The ruling of the innermost root that contains the file; without one, whether it is grantable.
+    /// The ruling of the innermost root that contains the file. If no root contains it, the ruling states whether it is
+    /// grantable.
     fn judge_roots(&self, need: &Need<'_>, path: &VirtualPath) -> Ruling {
         let depth = depth_of(self.subtrees(), path);
         let outside = || match depth {
@@ -126,8 +127,9 @@ impl Base {
         rulings.reduce(Ruling::tighter)
     }
 
-    /// Whether no grant may cover a host path outside all roots: the top of the file system, ungrantable paths with their
-    /// ancestors and numbered files, files of the kernel, and for writing also top-level entries.
+    /// Whether no grant may cover a host path outside all roots. These paths are the top of the file system,
+    /// ungrantable paths with their ancestors and numbered files, files of the kernel, and for writing also top-level
+    /// entries.
     fn is_ungrantable(&self, verb: Verb, path: &VirtualPath) -> bool {
         let first = path.names().next();
         path.is_top()
@@ -175,7 +177,7 @@ impl Base {
         self.protection(&Need::new(need)).verdict == Verdict::Ask
     }
 
-    /// Why `need` is protected by its name; none if it is not.
+    /// Why `need` is protected by its name; `None` if it is not.
     pub(crate) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
         let need = Need::new(need);
         let protected = self.protection(&need).verdict == Verdict::Ask;
@@ -224,7 +226,7 @@ impl Base {
         self.roots.iter().map(|root| &root.subtree)
     }
 
-    /// The roots that are not blocked.
+    /// Returns the roots that are not blocked.
     #[doc(hidden)]
     pub fn listed(&self) -> impl Iterator<Item = &Subtree> {
         self.subtrees().filter(|subtree| !subtree.blocked)
@@ -311,7 +313,7 @@ impl BaseRoot {
         match verb {
             Verb::Read => true,
             Verb::Write => self.writable,
-            // A root does not allow executing its files.
+            // A root does not allow its files to be executed.
             Verb::Execute => false,
         }
     }

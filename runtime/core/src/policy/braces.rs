@@ -3,7 +3,7 @@
 /// Maximum number of globs that one glob expands to.
 const MAX_EXPANDED: usize = 64;
 
-/// Expands all brace groups, so that each alternative is a glob of its own.
+/// Expands all brace groups, so that each alternative is a separate glob.
 pub(super) fn expand(glob: &str) -> Result<Vec<String>, String> {
     let mut open = vec![glob.to_owned()];
     let mut done = Vec::new();
@@ -91,7 +91,7 @@ impl Class {
             (None, '[') => self.seen = Some(0),
             (None, _) => return false,
             (Some(0), '!' | '^') => {}
-            // A `]` in the first place is a member.
+            // A `]` in the first position is a member of the class.
             (Some(1..), ']') => self.seen = None,
             (Some(seen), _) => self.seen = Some(seen + 1),
         }

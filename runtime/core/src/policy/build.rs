@@ -16,14 +16,15 @@ use crate::path::VirtualPath;
 use crate::scope::{ScopePattern, Verb};
 
 impl Policy {
-    /// The same as [`Policy::inherit`]: everything that is not restricted is inherited. Once `allow` or `ask` is
-    /// called, scopes that no list names are denied, unless [`Policy::otherwise`] changes that.
+    /// Same as [`Policy::inherit`]: everything that is not restricted is inherited. Once `allow` or `ask` is called,
+    /// scopes that no list names are denied, unless [`Policy::otherwise`] changes that.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a policy without restrictions: the worker may do what its parent may. Each method adds a restriction.
+    /// Creates a policy without restrictions, so the worker has the authority of its parent. Each method adds a
+    /// restriction.
     ///
     /// ```
     /// use bailiwick::Policy;
@@ -68,14 +69,14 @@ impl Policy {
         self
     }
 
-    /// Denies what `pattern` covers, whatever else allows it.
+    /// Denies what `pattern` covers, even if something else allows it.
     #[must_use]
     pub fn deny(mut self, pattern: &str) -> Self {
         self.read(pattern, "deny_scopes", |policy| &mut policy.scopes.deny);
         self
     }
 
-    /// Denies what `pattern` covers to the worker itself, but lets it give that to its children.
+    /// Denies what `pattern` covers to the worker itself, but lets the worker delegate it to its children.
     #[must_use]
     pub fn delegate_only(mut self, pattern: &str) -> Self {
         self.read(pattern, "delegate_only", |policy| {
@@ -112,7 +113,7 @@ impl Policy {
         }
     }
 
-    /// Adds an entry with globs of its own.
+    /// Adds a root entry with its own globs.
     #[must_use]
     pub fn subtree(mut self, root: PolicyRoot) -> Self {
         self.roots.get_or_insert_default().push(root);
@@ -130,7 +131,7 @@ impl Policy {
             .ok()
     }
 
-    /// Denies what the glob covers, in every root.
+    /// Denies the files that the glob covers, in every root.
     #[must_use]
     pub fn deny_glob(mut self, glob: &str) -> Self {
         self.check(glob, "deny", self.deny.len());
@@ -138,7 +139,7 @@ impl Policy {
         self
     }
 
-    /// Denies changes of what the glob covers, in every root.
+    /// Denies changes of the files that the glob covers, in every root.
     #[must_use]
     pub fn immutable_glob(mut self, glob: &str) -> Self {
         self.check(glob, "immutable", self.immutable.len());
@@ -194,8 +195,8 @@ impl Policy {
         self.flag(Flag::FollowSymlinks, followed)
     }
 
-    /// Sets whether scopes of the resource `network` may be used, which tools of the host may need. MCP servers are governed
-    /// by scopes of `mcp` instead, however they are reached.
+    /// Sets whether scopes of the resource `network` may be used. Tools of the host may need such scopes. MCP servers
+    /// are governed by scopes of `mcp` instead, whatever transport they use.
     #[must_use]
     pub fn network(self, allowed: bool) -> Self {
         self.flag(Flag::Network, allowed)
@@ -207,7 +208,7 @@ impl Policy {
         self.flag(Flag::ReadOnly, read_only)
     }
 
-    /// Sets whether files with several hard links are refused, since another name may be outside the roots.
+    /// Sets whether files with several hard links are rejected, since another name may be outside the roots.
     #[must_use]
     pub fn strict_hardlinks(self, strict: bool) -> Self {
         self.flag(Flag::StrictHardlinks, strict)

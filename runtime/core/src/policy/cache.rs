@@ -1,4 +1,4 @@
-//! A cache of compiled glob lists, bounded in bytes; the least recently used are dropped first.
+//! Cache of compiled glob lists, bounded in bytes. The least recently used lists are dropped first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use super::globs::{Globs, Reading};
 
 /// Maximum size of the cache in bytes.
 pub(super) const MAX_CACHED: usize = 32 << 20;
-/// Minimum size that a list counts, which bounds the number of lists.
+/// Minimum size that is counted for a list, which bounds the number of lists.
 const MIN_COUNTED: usize = 4 << 10;
 
 type Key = (Reading, Box<[String]>);
@@ -78,7 +78,7 @@ pub(super) fn insert(reading: Reading, globs: &Arc<Globs>) {
         dropped.extend(entry);
     }
     drop(lists);
-    // Freed after the lock is released.
+    // The lists are freed after the lock is released.
     drop(dropped);
 }
 

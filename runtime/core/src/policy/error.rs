@@ -15,7 +15,7 @@ pub enum PolicyErrorKind {
     PolicyExpansion,
     /// It is invalid: wrong type, unknown key, bad glob.
     PolicyInvalid,
-    /// The key is valid in configuration only and came in a policy, or the other way round.
+    /// The key is only valid in configuration but is in a policy, or the other way round.
     PolicyScope,
     /// The key is for people, and the policy comes from a model or a view.
     PolicyAudience,
@@ -30,9 +30,9 @@ impl PolicyErrorKind {
     }
 }
 
-/// How many entries of a list a message names.
+/// Maximum number of entries of a list in a message.
 const MOST_SHOWN: usize = 4;
-/// How much of an entry a message names.
+/// Maximum length of an entry in a message, in characters.
 const MOST_SHOWN_CHARS: usize = 200;
 
 /// Why a policy or configuration was rejected.
@@ -50,7 +50,7 @@ struct Fault {
     requested: Value,
     limit: Value,
     witness: Option<String>,
-    /// Errors of other members, without others of their own.
+    /// Errors of other members. These errors have no `others`.
     others: Vec<PolicyError>,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What `main` prints of it.
+/// Like `Display`, since `main` prints this form.
 impl fmt::Debug for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -174,7 +174,7 @@ impl PolicyError {
         self
     }
 
-    /// Returns one error for each invalid member. The other methods are about the first.
+    /// Returns one error for each invalid member. The other methods describe the first error.
     #[must_use]
     pub fn faults(&self) -> Vec<Self> {
         let mut first = self.clone();
@@ -188,7 +188,7 @@ impl PolicyError {
         self.0.kind
     }
 
-    /// The JSON pointer of the invalid member.
+    /// Returns the JSON pointer of the invalid member.
     #[must_use]
     pub fn field(&self) -> &str {
         &self.0.field
@@ -199,31 +199,31 @@ impl PolicyError {
         &self.0.reason
     }
 
-    /// What the member requests.
+    /// Returns what the member requests.
     #[must_use]
     pub fn asked(&self) -> &Value {
         &self.0.requested
     }
 
-    /// What the issuer has, as far as the requester may know it.
+    /// Returns what the issuer has, as far as the requester may know it.
     #[must_use]
     pub fn limit(&self) -> &Value {
         &self.0.limit
     }
 
-    /// A path that the policy requests and the issuer does not have, if one was searched for.
+    /// Returns a path that the policy requests and the issuer does not have, if such a path was searched for.
     #[must_use]
     pub fn witness_path(&self) -> Option<&str> {
         self.0.witness.as_deref()
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         self.0.kind.code()
     }
 
-    /// The `data` of a JSON-RPC error; `layer` says where the policy came from.
+    /// Returns the `data` of a JSON-RPC error; `layer` names the source of the policy.
     #[must_use]
     pub fn data(&self, layer: &str) -> Value {
         let mut data = Map::from_iter([("code".to_owned(), json!(self.code()))]);
@@ -232,7 +232,7 @@ impl PolicyError {
         Value::Object(data)
     }
 
-    /// The members of `data` that say what is wrong.
+    /// The members of `data` that describe the error.
     fn facts(&self) -> impl Iterator<Item = (String, Value)> {
         let Fault {
             kind,

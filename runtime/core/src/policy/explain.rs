@@ -99,7 +99,7 @@ impl Explanation {
 }
 
 impl Explanation {
-    /// The explanation of a need that is protected by the surrounding files only.
+    /// The explanation of a need that is protected only because of the files around it.
     pub(crate) fn of_protected(authority: &Authority, need: &Scope) -> Self {
         let (key, rule) = describe(Rule::Protected);
         Self {
@@ -131,7 +131,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// The entry of a policy's list that made the ruling.
+/// The entry of a policy's list that resulted in the ruling.
 fn entry(layer: &Layer, authority: &Authority, need: &Need<'_>, ruling: Ruling) -> Option<String> {
     if let Some(pattern) = layer.0.scopes.pattern(ruling.rule) {
         return Some(pattern.to_string());
@@ -153,7 +153,7 @@ fn entry(layer: &Layer, authority: &Authority, need: &Need<'_>, ruling: Ruling) 
     found
 }
 
-/// The key behind a rule, and the rule as a sentence.
+/// The key of a rule, and the rule as a sentence.
 fn describe(rule: Rule) -> (&'static str, &'static str) {
     match rule {
         Rule::Open => ("", "no rule speaks against it"),

@@ -1,4 +1,4 @@
-//! Boolean keys of a policy; those that open merge by `and`, those that close by `or`.
+//! Boolean keys of a policy. Flags that allow something merge by `and`, flags that restrict by `or`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub(crate) type FlagFields = BTreeMap<Flag, bool>;
 pub(crate) struct Flags(u8);
 
 impl Flag {
-    /// The value with which it restricts.
+    /// The value that restricts.
     const fn restricting(self) -> bool {
         !matches!(
             self,
@@ -55,7 +55,7 @@ impl Flags {
         })
     }
 
-    /// The same with `flag` set to `value`.
+    /// These flags with `flag` set to `value`.
     #[must_use]
     pub(crate) fn with(self, flag: Flag, value: bool) -> Self {
         let bit = 1 << flag as u8;
@@ -90,7 +90,7 @@ impl Flags {
     }
 }
 
-/// Rejects flags that open what the issuer has closed.
+/// Rejects flags that allow what the issuer denies.
 pub(crate) fn admit(fields: &FlagFields, held: Flags) -> Result<(), PolicyError> {
     let opens = |flag: Flag, value| value != flag.restricting() && value != held.get(flag);
     match fields.iter().find(|(flag, value)| opens(**flag, **value)) {

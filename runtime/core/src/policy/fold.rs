@@ -6,7 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::escape::is_ignorable;
 
-/// Folds `text`: NFC, case folded, characters that file systems ignore removed. Slashes stay.
+/// Folds `text`: NFC, case folded, without characters that file systems ignore. Slashes are not changed.
 ///
 /// Two spellings that a case-insensitive or normalising file system treats as the same name fold to the same text.
 /// The text is converted to upper case first and then to lower case, so `ſ`, `ı` and ligatures equal their plain

@@ -25,7 +25,7 @@ pub(crate) const MAX_LIST: usize = 1024;
 /// Cost of a plain name in addition to its bytes.
 const NAME_COST: usize = 32;
 
-/// How a list of globs is read.
+/// How a list of globs is interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reading {
     /// As written; `X/**` also covers `X`.
@@ -46,13 +46,13 @@ pub(crate) struct Globs {
     cost: PatternCost,
     /// Whether `**` is among them, which covers every path and the root itself.
     covers_roots: bool,
-    /// Whether `*` is among them, which covers every path beneath a root.
+    /// Whether `*` is among them, which covers every path beneath the root.
     covers_entries: bool,
 }
 
 static BUILDS: AtomicU64 = AtomicU64::new(0);
 
-/// How many glob lists were compiled since the program began.
+/// Returns how many glob lists were compiled since the program began.
 #[doc(hidden)]
 #[must_use]
 pub fn glob_builds() -> u64 {
@@ -196,7 +196,7 @@ impl Globs {
 #[derive(Clone, Debug)]
 pub struct PathGlob(GlobSet);
 
-/// Why a text is not a glob: it is malformed, too large, or can match nothing.
+/// Why a text is not a valid glob: it is malformed, too large, or can match nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the glob {0}")]
 pub struct InvalidGlob(String);
@@ -216,7 +216,7 @@ impl PathGlob {
             .map_err(|error| InvalidGlob(error.to_string()))
     }
 
-    /// Whether it matches a path that is relative to the directory.
+    /// Returns whether it matches a path that is relative to the directory.
     #[must_use]
     pub fn is_match(&self, path: &str) -> bool {
         self.0.is_match(path)
@@ -257,7 +257,7 @@ pub(crate) fn compile(text: &str) -> Result<Glob, String> {
         .map_err(|error| format!("is malformed: {}", error.kind()))
 }
 
-/// The globs that are together equivalent to `text` in this reading; in `Deny`, each also covers what is beneath.
+/// The globs that together are equivalent to `text` in this reading. In `Deny`, each also covers everything beneath.
 pub(crate) fn variants(reading: Reading, text: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for plain in alternatives(text)? {
@@ -265,7 +265,7 @@ pub(crate) fn variants(reading: Reading, text: &str) -> Result<Vec<String>, Stri
             Reading::Allow => allow_variants(&plain, &mut all),
             Reading::Deny => {
                 deny_variants(&fold(&plain), &mut all);
-                // A class or `?` may match the original spelling and not the folded one.
+                // A class or `?` may match the original spelling but not the folded one.
                 deny_variants(&plain, &mut all);
             }
         }
@@ -354,7 +354,7 @@ fn check_names(plain: &str) -> Result<(), String> {
     }
 }
 
-/// The first character that is escaped by `\` without need, as in a Windows path.
+/// The first character that is escaped by `\` unnecessarily, as in a Windows path.
 fn escaped_plain(plain: &str) -> Option<char> {
     let mut chars = plain.chars();
     while let Some(c) = chars.next() {
@@ -401,7 +401,7 @@ impl DenyGlobs {
             || verb == Verb::Write && self.immutable.as_ref().is_some_and(covers)
     }
 
-    /// The ruling on `need`; `denies` tells whether one of the lists covers it.
+    /// The ruling on `need`; `denies` returns whether a list covers it.
     pub(crate) fn judge(&self, need: &Need<'_>, denies: impl Fn(&Globs) -> bool) -> Ruling {
         let hit = |globs: &Option<Arc<Globs>>| globs.as_ref().is_some_and(|globs| denies(globs));
         if hit(&self.deny) {
@@ -412,7 +412,7 @@ impl DenyGlobs {
         }
     }
 
-    /// The list behind a ruling.
+    /// The list that resulted in a ruling.
     pub(crate) fn of(&self, rule: Rule) -> Option<&Globs> {
         match rule {
             Rule::DenyGlob => self.deny.as_deref(),

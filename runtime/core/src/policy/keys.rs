@@ -1,4 +1,4 @@
-//! Keys of configuration and policy: where they are valid, who may write them, their values and how layers merge.
+//! Keys of configuration and policy: where they are valid, who may write them, their values, and how layers are merged.
 
 mod table;
 
@@ -44,19 +44,19 @@ pub enum Audience {
 pub enum Merge {
     /// Nested subtrees.
     Roots,
-    /// What all lists cover.
+    /// The elements that all lists cover.
     Intersection,
-    /// What any list covers.
+    /// The elements that any list covers.
     Union,
-    /// A flag that allows something: all must be true.
+    /// A flag that allows something: it must be true in all layers.
     And,
-    /// A flag that restricts: one true is enough.
+    /// A flag that restricts: it must be true in one layer.
     Or,
     /// The smallest.
     Min,
     /// The largest.
     Max,
-    /// Must be equal in all.
+    /// Must be equal in all layers.
     Identity,
 }
 
@@ -93,7 +93,7 @@ impl EnumKind {
 pub enum ValueKind {
     /// True or false.
     Flag,
-    /// A whole number, 0 or more.
+    /// An integer, 0 or more.
     Count,
     /// An absolute path.
     Path,
@@ -185,7 +185,7 @@ impl Key {
     }
 }
 
-/// Rejects keys that the author of the policy may not use. Only flags have an audience, as a test ensures.
+/// Rejects keys that the author of the policy may not use. Only flags have an audience, which a test checks.
 pub(crate) fn admit_audience(flags: &FlagFields, origin: Origin) -> Result<(), PolicyError> {
     let refused = match origin {
         Origin::Human | Origin::Host => Audience::Llm,

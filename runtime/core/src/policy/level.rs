@@ -1,4 +1,4 @@
-//! Access level of an authority and the kinds of scope that it leaves.
+//! Access level of an authority and the kinds of scope that it allows.
 
 use super::access::Access;
 use super::authority::Authority;
@@ -7,8 +7,8 @@ use super::verdict::Verdict;
 use crate::scope::{Resource, ScopePattern, Verb};
 
 impl Authority {
-    /// `Read` if nothing can be written even with grants, `Full` if paths outside all roots are grantable, else `Interact`;
-    /// the wider level when in doubt.
+    /// `Read` if nothing can be written even with grants, `Full` if paths outside all roots are grantable, else
+    /// `Interact`. If this is not certain, the wider level is returned.
     pub(crate) fn level(&self) -> Access {
         let writes = self.leaves(Verb::Write)
             && !self.closes_files(Verb::Write)
@@ -24,7 +24,8 @@ impl Authority {
         }
     }
 
-    /// Whether a need that `kind` covers may not be denied; true when in doubt.
+    /// Whether there may be a need that `kind` covers and that is not denied. If this is not certain, the result is
+    /// true.
     pub(crate) fn may_need(&self, kind: &ScopePattern) -> bool {
         let of_files = kind.resource() == Some(&Resource::File);
         let closed = |verb| of_files && self.closes_files(verb);
@@ -46,7 +47,7 @@ impl Authority {
         layers.all(|held| held.layer.0.verb(verb).verdict == Verdict::Allow)
     }
 
-    /// Whether `verb` is denied for all files, by globs that cover them or because no write mode is left.
+    /// Whether `verb` is denied for all files, because globs cover them or no write mode is allowed.
     fn closes_files(&self, verb: Verb) -> bool {
         let mut modes = WriteMode::ALL.into_iter();
         let mut layers = self.layers().iter();

@@ -1,4 +1,4 @@
-//! Numeric limits of a policy; the tightest of all layers holds.
+//! Numeric limits of a policy. The strictest limit of all layers counts.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::error::PolicyError;
 use crate::budget::Budget;
 
-/// Value of "unlimited"; it is the largest, so the tighter of two limits is their minimum.
+/// Value of "unlimited". It is the largest value, so the stricter of two limits is their minimum.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
 
-/// The limits of a call, each the tightest of all layers; `u64::MAX` is unlimited.
+/// The limits of a call, each the strictest of all layers; `u64::MAX` is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum size of a returned file or part of a file, in bytes.
@@ -58,7 +58,7 @@ impl Limits {
         },
     };
 
-    /// The tighter of each.
+    /// The stricter limit of both, for each limit.
     #[must_use]
     pub(crate) fn tighter(self, other: Self) -> Self {
         let Self {
@@ -104,7 +104,7 @@ pub(crate) struct LimitFields {
 }
 
 impl LimitFields {
-    /// The limits, with those of `base` where absent.
+    /// The limits. Absent ones are taken from `base`.
     pub(crate) fn compile(&self, base: Limits) -> Limits {
         let upper = |limit, base| self.upper(limit).unwrap_or(base);
         let min_interval_ms = self.counts.get(&Limit::MinIntervalMs);

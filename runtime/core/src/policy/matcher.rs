@@ -14,7 +14,7 @@ use super::globs::Reading;
 
 /// Maximum size of one automaton in bytes, without its caches.
 const MAX_AUTOMATON: usize = 8 << 20;
-/// The least bytes of states that a thread caches for one automaton.
+/// Minimum size in bytes of the cache of states that a thread has for one automaton.
 const MIN_CACHE: usize = 16 << 10;
 
 type NewCache = Box<dyn Fn() -> Cache + Send + Sync>;
@@ -72,7 +72,7 @@ impl Matcher {
         self.size
     }
 
-    /// Whether a glob matches all of `path`; `None` if the automaton gave up, which it is not configured to do.
+    /// Whether a glob matches all of `path`. `None` if the automaton gave up, although it is configured not to give up.
     pub(super) fn matches(&self, path: &str) -> Option<bool> {
         let input = Input::new(path).anchored(Anchored::Yes).earliest(true);
         let found = self.dfa.try_search_fwd(&mut self.caches.get(), &input);

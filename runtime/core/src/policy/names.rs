@@ -6,12 +6,12 @@ use foldhash::fast::RandomState;
 
 use super::fold::beneath;
 
-/// The globs of a list that are matched by comparing names, and a filter for the others.
+/// The globs of a list that are matched by comparing names, and a filter for all other globs.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// `a/b`: paths from the root.
     anchored: Vec<Box<str>>,
-    /// `**/a/b`: what must follow a name, keyed by the name.
+    /// `**/a/b`: the names that must follow a name, keyed by that name.
     floating: HashMap<Box<str>, Vec<Box<str>>, RandomState>,
     /// `**/*.key`: suffixes of names.
     endings: Vec<Box<str>>,
@@ -31,7 +31,7 @@ pub(super) enum NameMatch {
 }
 
 impl Names {
-    /// Adds a glob, which also covers everything beneath; false if it cannot be matched by names.
+    /// Adds a glob, which also covers everything beneath. Returns false if it cannot be matched by names.
     pub(super) fn take(&mut self, stem: &str) -> bool {
         let Some(rest) = stem.strip_prefix("**/") else {
             let plain = is_plain(stem);

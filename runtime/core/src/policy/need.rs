@@ -40,7 +40,7 @@ impl<'n> Spelling<'n> {
     }
 }
 
-/// A need that is judged; its path is folded once for all layers.
+/// A need that is being judged. Its path is folded once for all layers.
 #[derive(Debug)]
 pub(crate) struct Need<'n> {
     scope: &'n Scope,
@@ -95,7 +95,7 @@ impl<'n> Need<'n> {
 
     /// Tests the path relative to each mount that contains it, or relative to each of its ancestors if none does.
     ///
-    /// A glob is relative to its root, and a path outside all roots could be in one at any depth.
+    /// A glob is relative to its root, and a path outside all roots could be beneath a root at any depth.
     pub(crate) fn any_beneath(
         &self,
         mounts: &[MountPoint],

@@ -1,4 +1,4 @@
-//! Folders that an authority leaves open.
+//! Folders that are open to an authority.
 
 use std::fmt;
 
@@ -37,7 +37,8 @@ pub struct OpenFolder {
 }
 
 impl OpenFolder {
-    /// Whether it can be read and the folder above it cannot: walks of all open folders begin here.
+    /// Returns whether it can be read and the folder above it cannot. A walk of all open folders begins at these
+    /// folders.
     #[must_use]
     pub fn is_outermost(&self) -> bool {
         self.outermost
@@ -67,10 +68,11 @@ impl fmt::Display for OpenFolder {
 }
 
 impl Authority {
-    /// Returns the open folders inside the roots, in path order. Grants do not count, and the file system is not read, so
-    /// the folders may not exist.
+    /// Returns the open folders inside the roots, in path order. Grants are not considered, and the file system is not
+    /// read, so the folders may not exist.
     ///
-    /// A subtree in which only an allow glob such as `*.rs` allows files is not listed, since its folders cannot be read.
+    /// A subtree in which files are only allowed by an allow glob such as `*.rs` is not listed, since its folders
+    /// cannot be read.
     #[must_use]
     pub fn open_folders(&self) -> Vec<OpenFolder> {
         let mut paths = self.boundaries();

@@ -1,4 +1,4 @@
-//! Reads a policy from JSON; errors name the JSON pointer of the member.
+//! Parses a policy from JSON. Errors contain the JSON pointer of the invalid member.
 
 use serde::de::{IntoDeserializer, value};
 use serde::{Deserialize, Deserializer};
@@ -152,7 +152,7 @@ impl<'v> Pointer<'v> {
         })
     }
 
-    /// An entry of `roots`; `set` is called for the members that only configuration has.
+    /// An entry of `roots`. `set` is called for the members that are only valid in configuration.
     pub(crate) fn root(
         &self,
         here: KeyScope,
@@ -210,7 +210,7 @@ impl Policy {
     pub fn parse(value: &Value) -> Result<Self, PolicyError> {
         let whole = Pointer::top(value);
         let mut size = Size::default();
-        // First, since parsing costs more than counting.
+        // This comes first, since parsing costs more than counting.
         for (_, at) in whole.members()? {
             size.add(at.value);
             let over = |what: String| {

@@ -55,7 +55,7 @@ impl PatternBudget {
         }
     }
 
-    /// The same for the policy of one call, which is not cached.
+    /// This budget for the policy of one call, which is not cached.
     pub(crate) fn once(self) -> Self {
         Self {
             keeps: false,

@@ -1,18 +1,20 @@
-//! Protected names: files whose change would run code later, or change what an agent is told or may do.
+//! Protected names: files whose change would run code later, or change an agent's instructions or permissions.
 
 use super::globs::{Globs, Reading};
 use super::need::{MountPoint, Need};
 use super::patterns::PatternBudget;
 
-/// Why the files of a Git repository are protected, also if it is recognised only by its structure.
+/// Why the files of a Git repository are protected. It also applies to repositories that are recognised only by their
+/// structure.
 pub(crate) const GIT: &str = "Git runs programs that its configuration and hooks name";
 /// Reason for protected names of the configuration.
 const CONFIGURED: &str = "the configuration protects it";
 
-/// A file name that is protected, while what is beneath it is not.
+/// A file name that is protected, while the entries beneath it are not.
 const GIT_FILE: &str = ".git";
 
-/// The protected names, each group with its reason as a sentence for people: in every root, at any depth, in any spelling, and before they exist.
+/// The protected names, in groups with their reason as a sentence for people. They apply in every root, at any depth,
+/// in any spelling, and before the files exist.
 const GROUPS: &[(&str, &[&str])] = &[
     (
         GIT,
@@ -174,12 +176,12 @@ pub(crate) fn globs() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().flat_map(|(_, globs)| globs.iter().copied())
 }
 
-/// Whether the last name of the path is protected by itself.
+/// Whether the last name of the path itself is protected.
 pub(crate) fn is_protected_name(need: &Need<'_>) -> bool {
     need.folded().rsplit('/').next() == Some(GIT_FILE)
 }
 
-/// Why `need`, which is protected, is protected.
+/// Why the protected `need` is protected.
 pub(crate) fn reason(need: &Need<'_>, mounts: &[MountPoint]) -> &'static str {
     if is_protected_name(need) {
         return GIT;

@@ -17,18 +17,18 @@ use crate::path::VirtualPath;
 /// One entry of a policy's `roots`: a listed or blocked subtree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PolicyRoot {
-    /// The subtree, inside those of the issuer.
+    /// The subtree, which must be inside those of the issuer.
     pub path: VirtualPath,
     /// Whether the subtree is blocked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<bool>,
-    /// Only what these globs cover is allowed; everything if absent, nothing if empty.
+    /// The globs of files that are allowed. Everything is allowed if it is absent, and nothing if it is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// What these globs cover is denied.
+    /// The globs of files that are denied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// What these globs cover cannot be changed.
+    /// The globs of files that cannot be changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub immutable: Vec<String>,
 }
@@ -81,7 +81,7 @@ impl Policy {
     }
 }
 
-/// Which paths an allow list leaves.
+/// The paths that an allow list allows.
 #[derive(Clone, Debug)]
 enum AllowSet {
     All,
@@ -89,7 +89,7 @@ enum AllowSet {
     Matching(Arc<Globs>),
 }
 
-/// One compiled entry; the configuration's roots are such entries too.
+/// One compiled entry. The roots of the configuration are also such entries.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Subtree {
@@ -119,9 +119,9 @@ impl Subtree {
         })
     }
 
-    /// The path of the need relative to this entry, if this entry decides on it. `depth` is that of the innermost entries
-    /// that contain `path`: those decide, and deeper ones whose name is another spelling of the path, since a file system
-    /// may treat both as the same.
+    /// The path of the need relative to this entry, if this entry decides on it. `depth` is the depth of the innermost
+    /// entries that contain `path`. These entries decide, and also deeper ones whose name is another spelling of the
+    /// path, since a file system may treat both as the same.
     pub(crate) fn decides<'n>(
         &self,
         need: &'n Need<'_>,
@@ -218,7 +218,7 @@ impl Roots {
         let mut left = match (depth, self.closed) {
             (None, true) => return Err(Rule::Unlisted),
             (None, false) => Ok(()),
-            // One of several entries for the same subtree is enough, unless one of them is blocked.
+            // It is enough if one of several entries for the same subtree allows it, unless one of them is blocked.
             (Some(_), _) => Err(Rule::AllowGlobs),
         };
         for entry in &self.list {

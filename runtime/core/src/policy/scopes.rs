@@ -60,7 +60,7 @@ impl Denied {
         speaks && need.is_file() && here
     }
 
-    /// A need for a whole resource includes what is denied of it.
+    /// A need for a whole resource includes the denied parts of it.
     fn lies_within(&self, need: &Scope) -> bool {
         *need.detail() == Detail::None
             && self.pattern.verb().is_none_or(|verb| verb == need.verb())
@@ -99,7 +99,7 @@ impl Scopes {
         }
     }
 
-    /// Judges for the worker itself, or for a descendant if `inherited`.
+    /// Judges the need for the worker itself, or for a descendant if `inherited`.
     pub(crate) fn judge(&self, need: &Need<'_>, inherited: bool) -> Ruling {
         let find = |list: &[ScopePattern]| list.iter().position(|p| p.covers(need.scope()));
         if let Some(index) = self.deny.iter().position(|denied| denied.covers(need)) {
@@ -133,7 +133,7 @@ impl Scopes {
         self.leaves(inherited, |pattern| pattern.touches(prefix))
     }
 
-    /// Whether a need that `kind` covers may be allowed; true when in doubt.
+    /// Whether a need that `kind` covers may be allowed. If this is not certain, the result is true.
     pub(crate) fn may_need(&self, kind: &ScopePattern, inherited: bool) -> bool {
         let mut handed = self.delegate_only.iter().filter(|_| !inherited);
         !self.deny.iter().any(|denied| denied.covers_pattern(kind))
@@ -141,13 +141,13 @@ impl Scopes {
             && self.leaves(inherited, |pattern| pattern.overlaps(kind))
     }
 
-    /// Whether any file could be written, now or by a grant; true when in doubt.
+    /// Whether any file could be written, now or by a grant. If this is not certain, the result is true.
     pub(crate) fn may_write(&self) -> bool {
         let all = |denied: &Denied| denied.folded.is_none() && is_of_writing(&denied.pattern);
         !self.deny.iter().any(all) && self.leaves(true, is_of_writing)
     }
 
-    /// The patterns that allow or ask, of a descendant if `inherited`.
+    /// The patterns that allow or ask; for a descendant if `inherited`.
     fn named(&self, inherited: bool) -> impl Iterator<Item = &ScopePattern> {
         let handed = self.delegate_only.iter().filter(move |_| inherited);
         self.allow.iter().chain(&self.ask).chain(handed)
@@ -166,7 +166,7 @@ impl Scopes {
             .filter_map(ScopePattern::path)
     }
 
-    /// The pattern behind a ruling of this field.
+    /// The pattern that resulted in a ruling of this field.
     pub(crate) fn pattern(&self, rule: Rule) -> Option<&ScopePattern> {
         match rule {
             Rule::AllowScope(index) => self.allow.get(index),

@@ -1,4 +1,4 @@
-//! Lists of tools, verbs and write modes; layers intersect.
+//! Lists of tools, verbs and write modes. The lists of several layers are intersected.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::error::PolicyError;
 use crate::scope::{Verb, words};
 
 words! {
-    /// How a file may come to be written.
+    /// How a call writes a file.
     pub enum WriteMode {
-        /// A file that was not there.
+        /// Create a file that does not exist.
         Create = "create",
-        /// A file that was there, anew.
+        /// Replace the content of an existing file.
         Overwrite = "overwrite",
-        /// More at the end of a file.
+        /// Append to an existing file.
         Append = "append",
     }
 }
@@ -45,7 +45,7 @@ impl Sets {
         has(self.verbs.as_ref(), &verb)
     }
 
-    /// Whether any verb is left.
+    /// Whether any verb is allowed.
     pub(crate) fn reaches(&self) -> bool {
         self.verbs.as_ref().is_none_or(|verbs| !verbs.is_empty())
     }
@@ -80,7 +80,7 @@ fn has<T: Ord>(set: Option<&BTreeSet<T>>, member: &T) -> bool {
     set.is_none_or(|set| set.contains(member))
 }
 
-/// Rejects members of `set` that the issuer does not have; `limit` are those that it has.
+/// Rejects members of `set` that the issuer does not have. `limit` contains those that it has.
 fn admit<T: Ord + Serialize>(
     key: &str,
     set: &Option<BTreeSet<T>>,

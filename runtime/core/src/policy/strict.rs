@@ -1,4 +1,4 @@
-//! Finds a path that one list of allow globs covers and another does not, for `strict`.
+//! Finds a path that one list of allow globs covers and another does not. Used for `strict`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -39,7 +39,7 @@ pub(super) fn admit(
         .filter(|roots| roots.is_closed());
     for listed in std::iter::once(base).chain(closed.map(|roots| roots.listed().collect())) {
         let held = automaton(&language(&listed).map_err(too_hard)?).map_err(too_hard)?;
-        if let Some(path) = beyond(&wanted, &held).map_err(too_hard)? {
+        if let Some(path) = find_uncovered(&wanted, &held).map_err(too_hard)? {
             return Err(PolicyError::expansion(
                 at,
                 "names paths that the issuer does not list",
@@ -122,7 +122,7 @@ fn start(dfa: &Dfa) -> Result<StateID, TooHard> {
 }
 
 /// The shortest path that `wanted` covers and `held` does not.
-fn beyond(wanted: &Dfa, held: &Dfa) -> Result<Option<String>, TooHard> {
+fn find_uncovered(wanted: &Dfa, held: &Dfa) -> Result<Option<String>, TooHard> {
     let path = build(&[PATH])?;
     let all = [&path, wanted, held];
     let letters = representatives(&all);
@@ -155,7 +155,7 @@ fn beyond(wanted: &Dfa, held: &Dfa) -> Result<Option<String>, TooHard> {
     Ok(None)
 }
 
-/// One byte of each equivalence class of the automata, readable ones first.
+/// One byte of each equivalence class of the automata, readable bytes first.
 fn representatives(all: &[&Dfa; 3]) -> Vec<u8> {
     let readable = |byte: &u8| !byte.is_ascii_lowercase();
     let mut bytes: Vec<u8> = (0..=u8::MAX).collect();

@@ -3,14 +3,15 @@
 use crate::scope::words;
 
 words! {
-    /// The answer to "may it?", from open to closed, so that combining is `max`.
+    /// The decision on a need, ordered from the least to the most strict, so that the strictest of several is their
+    /// `max`.
     #[derive(Default)]
     pub enum Verdict {
-        /// Go on.
+        /// The call may continue.
         Allow = "allow",
-        /// A person must say.
+        /// A person must approve it.
         Ask = "ask",
-        /// No.
+        /// It is not allowed.
         #[default]
         Deny = "deny",
     }
@@ -61,7 +62,7 @@ pub(crate) enum Rule {
     ReadOnly,
     /// It is outside all roots, and `allow_escape` is false.
     Escape,
-    /// No network.
+    /// Scopes of the resource `network` may not be used.
     Network,
     /// Every change requires approval.
     Approval,
@@ -85,7 +86,7 @@ impl Ruling {
         Self::new(Verdict::Deny, rule)
     }
 
-    /// Denies by `rule` if `refused`.
+    /// A denial by `rule` if `refused`, otherwise no restriction.
     pub(crate) fn deny_if(refused: bool, rule: Rule) -> Self {
         if refused {
             Self::deny(rule)
@@ -94,12 +95,12 @@ impl Ruling {
         }
     }
 
-    /// Whether only a grant that names this very file satisfies it.
+    /// Whether only a grant that names the file satisfies it.
     pub(crate) fn is_exact(self) -> bool {
         self.rule == Rule::Protected
     }
 
-    /// The tighter of two rulings; the first, if they are equally tight.
+    /// The stricter of two rulings; the first, if they are equally strict.
     #[must_use]
     pub(crate) fn tighter(self, other: Self) -> Self {
         let rank = |ruling: Self| (ruling.verdict, ruling.is_exact());

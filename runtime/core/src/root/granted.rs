@@ -10,12 +10,12 @@ use super::{Root, RootError, RootTable, holds_kept_out, homes, unsafe_reason};
 use crate::path::VirtualPath;
 
 impl Root {
-    /// Opens the parent directory of `path`, a granted host path outside all roots, or its nearest ancestor that is reached
-    /// without a link. Links beneath it are judged like all others. A top-level directory or a mount point is opened itself;
-    /// for a top-level file it is the top of the file system.
+    /// Opens the parent directory of `path`, a granted host path outside all roots, or its nearest ancestor whose path
+    /// contains no link. Links beneath it are judged like all others. If `path` is a top-level directory or a mount
+    /// point, `path` itself is opened; if it is a top-level file, the top of the file system is opened.
     ///
-    /// It is refused if `path` is or contains one of [`Root::kept_from_grants`], or if one of `roots` has the same files under
-    /// other names.
+    /// Fails if `path` is or contains one of [`Root::kept_from_grants`], or if one of `roots` contains the same files
+    /// under other names.
     pub(crate) fn open_granted(
         path: &VirtualPath,
         kept_out: &[PathBuf],
@@ -47,7 +47,8 @@ impl Root {
         })
     }
 
-    /// The host paths that no grant may cover, nor an ancestor of them: the home directory and the files `kept_out`.
+    /// The host paths that no grant may cover: the home directory and the files `kept_out`. Their ancestors cannot be
+    /// granted, either.
     pub(crate) fn kept_from_grants(kept_out: &[PathBuf]) -> Vec<VirtualPath> {
         let kept = homes().into_iter().chain(kept_out.iter().cloned());
         kept.filter_map(|path| VirtualPath::parse(path.to_str()?, None).ok())

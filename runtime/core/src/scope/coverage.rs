@@ -45,7 +45,8 @@ impl Coverage {
         }
     }
 
-    /// Covers `pattern` with this reach and those of `operations` that it has; `None` if it has none.
+    /// Covers `pattern` with this reach and with those of `operations` that belong to its verb. `None` if there are
+    /// none.
     #[must_use]
     pub fn new(pattern: ScopePattern, reach: Reach, operations: Operations) -> Option<Self> {
         let operations = operations.intersection(Operations::of(pattern.verb()));
@@ -56,7 +57,7 @@ impl Coverage {
         })
     }
 
-    /// The pattern.
+    /// Returns the pattern.
     #[must_use]
     pub fn pattern(&self) -> &ScopePattern {
         &self.pattern
@@ -102,7 +103,7 @@ impl Coverage {
             )
     }
 
-    /// Whether its operations and reach include these; its pattern covers the resource and detail.
+    /// Whether its operations and reach include these, and its pattern covers the resource and detail.
     fn spans(
         &self,
         operations: Operations,
@@ -115,12 +116,12 @@ impl Coverage {
             && (self.reach == Reach::Beneath || reach == Reach::Exact && same())
     }
 
-    /// The same reach and operations with another pattern, if its verb has them.
+    /// The same reach and operations with another pattern, if they belong to its verb.
     pub(crate) fn with_pattern(&self, pattern: ScopePattern) -> Option<Self> {
         Self::new(pattern, self.reach, self.operations)
     }
 
-    /// Whether it equals a bare pattern.
+    /// Returns whether it equals a bare pattern.
     #[must_use]
     pub fn is_bare(&self) -> bool {
         *self == Self::from(self.pattern.clone())
@@ -287,7 +288,7 @@ pub(crate) fn beside<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cover
 
 /// Parses the object form with exactly the three members.
 pub(crate) fn all_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Coverage, D::Error> {
-    // As a map, since a struct would only get its own members.
+    // This parses a map, since a struct would only receive its own members.
     let members = serde_json::Map::deserialize(deserializer)?;
     let form = Form::deserialize(serde_json::Value::Object(members)).map_err(D::Error::custom)?;
     if form.reach.is_none() {

@@ -9,7 +9,7 @@ use super::ScopePattern;
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
 pub struct Marks {
-    /// Each server as `SERVER~MARK`.
+    /// Each server, as `SERVER~MARK`.
     #[doc(hidden)]
     pub servers: Vec<Arc<str>>,
     /// The mark of each listed tool, by `SERVER~MARK:TOOL`; withheld tools have none.
@@ -18,8 +18,8 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Adds the current marks of the server and tool to `pattern`. Names that are not tools of the server are scopes that it
-    /// requests, which have none.
+    /// Adds the current marks of the server and tool to `pattern`. Names that are not tools of the server are scopes
+    /// that the server requests, which have no marks.
     ///
     /// # Errors
     /// The unknown name.

@@ -1,4 +1,4 @@
-//! Operations on a resource, and how far they reach.
+//! Operations on a resource, and the reach of needs and grants.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -11,7 +11,7 @@ words! {
     /// Operation on a resource. Each belongs to one [`Verb`]; scopes are written with verbs only, and grants have operations
     /// in addition to their pattern.
     pub enum Operation {
-        /// Read its content, names, sizes or existence.
+        /// Read its content, names and sizes, and check whether it exists.
         Read = "read",
         /// Create it where nothing exists.
         Create = "create",
@@ -27,7 +27,7 @@ words! {
 }
 
 impl Operation {
-    /// The verb that it belongs to.
+    /// Returns the verb that it belongs to.
     #[must_use]
     pub const fn verb(self) -> Verb {
         match self {
@@ -55,13 +55,13 @@ impl Operations {
             .collect()
     }
 
-    /// Whether every operation of `other` is in it.
+    /// Returns whether every operation of `other` is in it.
     #[must_use]
     pub const fn includes(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The operations that are in both.
+    /// Returns the operations that are in both.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -79,7 +79,7 @@ impl Operations {
         self.0.count_ones()
     }
 
-    /// Each of them.
+    /// Iterates over its operations.
     pub fn iter(self) -> impl Iterator<Item = Operation> {
         let all = Operation::ALL.into_iter();
         all.filter(move |operation| self.0 & operation.bit() != 0)

@@ -1,4 +1,4 @@
-//! Scope patterns: `verb[:resource[:detail]]`, what a rule covers.
+//! Scope patterns: `verb[:resource[:detail]]`, the form of rules.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::{Detail, Resource, Scope, ScopeError, Verb, write_parts};
 use crate::path::VirtualPath;
 
-/// Pattern of scopes, whose end may be omitted, such as `read`, `read:*` or `write:file:/repo/src`.
+/// Pattern of scopes, such as `read`, `read:*` or `write:file:/repo/src`. Its last parts may be omitted.
 ///
 /// ```
 /// use bailiwick::{Scope, ScopePattern};
@@ -41,19 +41,19 @@ impl ScopePattern {
         }
     }
 
-    /// The verb it is limited to, if any.
+    /// Returns the verb that it is limited to, if any.
     #[must_use]
     pub fn verb(&self) -> Option<Verb> {
         self.verb
     }
 
-    /// The resource it is limited to, if any.
+    /// Returns the resource that it is limited to, if any.
     #[must_use]
     pub fn resource(&self) -> Option<&Resource> {
         self.resource.as_ref()
     }
 
-    /// The path it is limited to, if any.
+    /// Returns the path that it is limited to, if any.
     #[must_use]
     pub fn path(&self) -> Option<&VirtualPath> {
         match &self.detail {
@@ -92,14 +92,15 @@ impl ScopePattern {
         }
     }
 
-    /// Like [`ScopePattern::covers`], but an MCP server or tool must be named with its mark, since a grant is bound to the
-    /// form at the time when it was given.
+    /// Like [`ScopePattern::covers`], but an MCP server or tool must be named with its mark, since a grant is bound to
+    /// the form that the server or tool had when the grant was given.
     #[must_use]
     pub(crate) fn binds(&self, scope: &Scope) -> bool {
         self.covers(scope) && strictly(&self.detail, &scope.detail)
     }
 
-    /// This with the marks of `scope` where it names an MCP server or tool without; `None` if it does not cover it.
+    /// This pattern with the marks of `scope`, where it names an MCP server or tool without a mark. `None` if it does
+    /// not cover `scope`.
     #[must_use]
     pub(crate) fn marked_as(&self, scope: &Scope) -> Option<Self> {
         if !self.covers(scope) {
@@ -155,8 +156,8 @@ fn is_mcp(resource: Option<&Resource>) -> bool {
     resource.is_some_and(|resource| resource.as_str() == "mcp")
 }
 
-/// Path prefix for files, segment prefix for other resources; without a detail it covers all. A segment without a mark
-/// covers the same name with any mark.
+/// A path prefix for files, a segment prefix for other resources. A rule without a detail covers all. A segment without
+/// a mark covers the same name with any mark.
 fn detail_covers(rule: &Detail, need: &Detail, marked: bool) -> bool {
     match (rule, need) {
         (Detail::None, _) => true,

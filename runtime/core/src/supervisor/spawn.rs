@@ -60,7 +60,7 @@ pub enum SpawnError {
     Start(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The message and its causes, as `main` prints it.
+/// Like `Display`, with the causes, since `main` prints this form.
 impl fmt::Debug for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::error::write_chain(self, f)
@@ -68,7 +68,7 @@ impl fmt::Debug for SpawnError {
 }
 
 impl SpawnError {
-    /// The stable code.
+    /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -109,14 +109,14 @@ impl From<SpawnError> for CallError {
     }
 }
 
-/// Parses the working directory of a worker; a relative one begins in that of its parent.
+/// Parses the working directory of a worker. A relative path is relative to the working directory of its parent.
 fn working_directory(names: &Namespace, text: &str) -> Result<VirtualPath, SpawnError> {
     let path = names.path(text);
     path.map_err(|_| SpawnError::Cwd(crate::escape(text).into()))
 }
 
-/// A worker that is being started. Dropping it undoes what was done so far: the start failed or its caller stopped
-/// waiting, so nobody has a handle of the worker.
+/// A worker that is being started. Dropping it undoes what was done so far, since the start failed or its caller
+/// stopped waiting, and nobody has a handle of the worker.
 struct Starting<'c> {
     core: &'c Arc<Core>,
     parent: Option<&'c Arc<Shared>>,
@@ -129,7 +129,7 @@ impl Starting<'_> {
     /// Registers the worker and adds it to the tree.
     fn register(&mut self, shared: &Arc<Shared>) -> Result<(), InsertError> {
         let (id, parent) = (shared.id, self.parent.map(|parent| parent.id));
-        // Registered before it is in the tree, so that a revocation finds it.
+        // Register the worker before it is in the tree, so that a revocation finds it.
         self.core.registry.insert(id, Arc::clone(shared));
         let gate = Arc::clone(&shared.handles.gate);
         let registered = self.core.tree.lock().insert(id, parent, gate);
@@ -162,7 +162,7 @@ impl Drop for Starting<'_> {
 }
 
 impl Core {
-    /// Starts a child of `parent`, or a top-level worker. A refusal is audited, too.
+    /// Starts a child of `parent`, or a top-level worker. A rejected start is audited, too.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
         parent: Option<&Arc<Shared>>,
@@ -182,7 +182,7 @@ impl Core {
                     false,
                 ),
             };
-            // The refusal is valid even if the audit is full; the audit counts missing records.
+            // The rejection is valid even if the audit is full; the audit counts missing records.
             let _ = self.audit.record(event);
         }
         spawned
@@ -299,7 +299,7 @@ impl Core {
         Ok((authority, self.above_file(above, names).await))
     }
 
-    /// If only a single file is open to a worker, relative paths begin in the folder that contains it.
+    /// If only a single file is open to a worker, the folder that contains the file becomes the working directory.
     async fn above_file(&self, parent: &Namespace, names: Namespace) -> Namespace {
         let Some(cwd) = names.moved_from(parent).cloned() else {
             return names;

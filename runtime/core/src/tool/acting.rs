@@ -20,7 +20,7 @@ pub(crate) type ActFuture = Pin<Box<dyn Future<Output = Result<Reply, CallError>
 
 /// A prepared call of an act tool.
 pub trait ActJob: Send + Sync + fmt::Debug {
-    /// What the call may change, as a plan without steps.
+    /// The changes that the call may make, as a plan without steps.
     fn plan(&self) -> AnyPlan;
     fn act(self: Arc<Self>, permit: ActPermit) -> ActFuture;
 }
@@ -48,7 +48,7 @@ impl ToolSet {
         };
         let mut output_schema = schema::output::<T::Output>();
         if let Value::Object(schema) = &mut output_schema {
-            // The output of a preview is empty.
+            // Previews have an empty output, so no member is required.
             schema.shift_remove("required");
         }
         self.insert(Entry {
@@ -95,7 +95,7 @@ impl<T: ActTool> ActJob for Acting<T> {
     }
 }
 
-/// The changes to show for a call of the tool.
+/// The changes that people see before they allow the call.
 fn foreseen(foreseen: Foreseen, spec: &ToolSpec) -> Vec<ResourceChange> {
     match foreseen {
         Foreseen::Changes(changes) if !changes.is_empty() => changes,

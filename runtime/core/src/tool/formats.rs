@@ -66,7 +66,8 @@ impl ToolInfo {
     }
 }
 
-/// The schema with all members required and the optional ones nullable; `None` if it has a keyword that OpenAI rejects.
+/// The schema with all members required and the optional ones nullable; `None` if it contains a keyword that OpenAI
+/// rejects.
 fn strict_form(schema: &Value) -> Option<Value> {
     let mut node = schema.as_object()?.clone();
     for key in [
@@ -153,7 +154,7 @@ fn strict_members(node: &mut Map<String, Value>) -> Option<()> {
     Some(())
 }
 
-/// The same or null.
+/// The schema, extended to accept null.
 fn nullable(mut schema: Value) -> Value {
     if let Some(Value::Array(values)) = schema.get_mut("enum") {
         values.push(Value::Null);

@@ -1,4 +1,4 @@
-//! Notes of tool authors: examples, failures and reverse operations.
+//! Examples, error codes and reverse operations, documented by the authors of tools.
 
 use crate::error::Code;
 
@@ -31,6 +31,6 @@ pub struct Reverse {
     pub tool: &'static str,
     /// How to call it, such as `swap from and to`.
     pub how: &'static str,
-    /// Which calls it cannot reverse; empty if it reverses all.
+    /// The calls that it cannot reverse; empty if it reverses all calls.
     pub unless: &'static str,
 }

@@ -13,7 +13,7 @@ use crate::escape::escape;
 /// Maximum number of characters of an invalid value in an error.
 const MOST_SHOWN: usize = 60;
 
-/// What a tool takes.
+/// The parameters of a tool.
 #[derive(Debug)]
 pub(super) struct Parameters {
     pub(super) schema: Value,
@@ -41,7 +41,7 @@ impl Parameters {
         })
     }
 
-    /// Names the argument, what was expected and what came.
+    /// Returns an error that names the argument, the expected value and the received value.
     fn refusal(&self, value: &Value, mut path: Vec<String>, reason: &str) -> CallError {
         let named = |start: &str| {
             let rest = reason.strip_prefix(start)?;
@@ -92,7 +92,7 @@ impl Parameters {
         self.with_example(error.with("field", pointer(&path)))
     }
 
-    /// Adds an example to an error that names an argument.
+    /// Adds example arguments to an error that names an argument.
     pub(super) fn with_example(&self, error: CallError) -> CallError {
         let field = error.details().get("field").and_then(Value::as_str);
         let Some(field) = field.filter(|_| error.code() == Code::InvalidArguments) else {
@@ -113,7 +113,7 @@ impl Parameters {
         })
     }
 
-    /// Arguments that can be sent as they stand, if possible with the argument `name`.
+    /// Complete example arguments, if possible with the argument `name`.
     fn example(&self, name: &str) -> Option<&'static str> {
         let has = |example: &&Example| {
             let input: Option<Value> = serde_json::from_str(example.input).ok();
@@ -175,11 +175,11 @@ fn adapt(schema: &Value, value: &mut Value) {
         }
         (Some("boolean"), Value::String(text)) => {
             let text = text.trim();
-            if let Some(told) = ["false", "true"]
+            if let Some(index) = ["false", "true"]
                 .iter()
                 .position(|word| text.eq_ignore_ascii_case(word))
             {
-                *value = (told == 1).into();
+                *value = (index == 1).into();
             }
         }
         _ => {}
@@ -212,12 +212,12 @@ fn adapt_members(schema: &Value, members: &mut Map<String, Value>) {
     }
 }
 
-/// The integer that a number without a fraction is, where it is small enough to be exact.
+/// Converts a number without a fraction to an integer, if it is small enough to be exact.
 fn whole(number: f64) -> Option<i64> {
     let exact = number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0;
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "it is an integer of at most 53 bits"
+        reason = "the value is an integer of at most 53 bits"
     )]
     exact.then_some(number as i64)
 }
@@ -243,7 +243,7 @@ fn fits(schema: &Value, value: &Value) -> bool {
         && !is_below_zero(schema, value)
 }
 
-/// Whether it is a negative integer, the only ones that a schema without a bound may not take.
+/// Whether it is a negative integer. A schema without a minimum may belong to an unsigned type, which rejects those.
 fn is_below_zero(schema: &Value, value: &Value) -> bool {
     schema.get("minimum").is_none() && value.as_i64().is_some_and(|value| value < 0)
 }

@@ -98,7 +98,7 @@ pub struct Entry {
     pub output_schema: Value,
     #[doc(hidden)]
     pub mutates: bool,
-    /// Its remote properties, if it is a third-party tool.
+    /// Further properties if it is a third-party tool.
     #[doc(hidden)]
     pub remote: Option<Remote>,
     #[doc(hidden)]
@@ -176,7 +176,7 @@ pub enum RegistryError {
     Intent {
         /// The tool.
         tool: String,
-        /// Where, and why.
+        /// The error and its position.
         source: IntentError,
     },
     /// The shell template is invalid.
@@ -184,7 +184,7 @@ pub enum RegistryError {
     CommandLine {
         /// The tool.
         tool: String,
-        /// Where, and why.
+        /// The error and its position.
         source: IntentError,
     },
 }
@@ -271,12 +271,12 @@ impl ToolSet {
         })
     }
 
-    /// Declares that the tools of this set work on files of the roots. They run on the I/O threads, of which jobs on one root
-    /// never take all; other tools run on threads of their own (`RuntimeBuilder::tool_threads`).
+    /// Declares that the tools of this set work on files in the roots. They run on the I/O threads, where the jobs of
+    /// one root never occupy all threads. Other tools run on separate threads (`RuntimeBuilder::tool_threads`).
     #[must_use]
     pub fn for_files(mut self) -> Self {
         for entry in self.tools.values_mut() {
-            // A set is not shared before it is given to a runtime.
+            // The set is not shared until a runtime takes it.
             if let Some(entry) = Arc::get_mut(entry) {
                 entry.spec.for_files = true;
             }
@@ -291,12 +291,12 @@ impl ToolSet {
         other.tools.into_values().fold(self, Self::keep)
     }
 
-    /// The names, sorted.
+    /// Returns the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(ToolName::as_str)
     }
 
-    /// The tools with their schemas, sorted by name.
+    /// Returns the tools with their schemas, sorted by name.
     #[must_use]
     pub fn infos(&self) -> Vec<ToolInfo> {
         self.entries().map(|entry| entry.info()).collect()
@@ -362,7 +362,7 @@ pub(super) fn read<A: DeserializeOwned + 'static>(
     arguments: Arguments<'_>,
 ) -> Result<A, CallError> {
     match arguments {
-        // A call without arguments may leave them out.
+        // A call without arguments may omit them.
         Arguments::Json(Value::Null) => parameters.read(&Value::Object(serde_json::Map::new())),
         Arguments::Json(value) => parameters.read(value),
         Arguments::Typed(value) => match value.downcast() {

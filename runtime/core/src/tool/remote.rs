@@ -37,16 +37,16 @@ pub struct RemoteReply {
 #[doc(hidden)]
 pub type RemoteFuture = Pin<Box<dyn Future<Output = Result<RemoteReply, Interrupt>> + Send>>;
 
-/// Context of a remote call for requests of its server.
+/// Context of a remote call, for requests that the server sends to its client.
 #[doc(hidden)]
 pub trait RemoteContext: Send + Sync + fmt::Debug {
-    /// Answers the requests; `None` if only the host does.
+    /// The handler of the requests; `None` if only the host answers them.
     fn requests(&self) -> Option<&CallRequests>;
     /// The folders that the call may read.
     fn folders(&self) -> Vec<VirtualPath>;
     /// Suspends or restarts the deadline of the call, while a person is asked.
     fn suspend(&self, suspended: bool);
-    /// Audits a request and how it ended.
+    /// Audits a request and its outcome.
     fn record(&self, step: AuditStep);
 }
 
@@ -55,12 +55,12 @@ pub trait RemoteContext: Send + Sync + fmt::Debug {
 pub trait RemoteJob: Send + Sync + fmt::Debug {
     /// The server, and the tool's name there.
     fn target(&self) -> (Arc<str>, Arc<str>);
-    /// Prepares the call; polling the future sends it. `tied` is the server's preview token to bind it to. Requests of the
-    /// server within the call use `context`. Returns [`Interrupt::Needs`] if the server requires more scopes than were
-    /// authorised; the job is then sent again.
+    /// Prepares the call; polling the future sends it. `tied` is the preview token of the server that the call applies.
+    /// Requests that the server sends within the call use `context`. Returns [`Interrupt::Needs`] if the server
+    /// requires more OAuth scopes than were authorised; the job is then sent again.
     ///
     /// # Errors
-    /// The error of a call that is not sent.
+    /// The error of a call that cannot be sent.
     fn carry(
         self: Arc<Self>,
         permit: &CallPermit,
@@ -75,7 +75,7 @@ pub trait RemoteJob: Send + Sync + fmt::Debug {
 pub trait RemoteServers: Send + Sync + fmt::Debug {
     /// The tools, resources and prompts of the servers.
     fn table(&self) -> &Arc<RemoteTools>;
-    /// Is notified when the table has changed.
+    /// Returns a receiver that is notified when the table changes.
     fn changes(&self) -> watch::Receiver<()>;
     /// Files that workers must not access.
     fn kept_out(&self) -> Vec<PathBuf>;
@@ -90,33 +90,33 @@ pub trait RemoteServers: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Remote {
-    /// The server, as people configured it, or the app.
+    /// The name of the server in the configuration, or the app.
     #[doc(hidden)]
     pub server: Arc<str>,
     /// Its description for people.
     #[doc(hidden)]
     pub shown: Arc<str>,
-    /// The tool, as the server calls it.
+    /// The name of the tool at the server.
     #[doc(hidden)]
     pub tool: Arc<str>,
-    /// What every call of it needs.
+    /// The scope that every call of it needs.
     #[doc(hidden)]
     pub need: Scope,
     /// Whether the server has previews.
     #[doc(hidden)]
     pub previews: bool,
-    /// Whether lists contain it. They omit entries that are not tools and tools of disconnected servers, whose calls return
-    /// the reason.
+    /// Whether lists of tools contain it. Lists omit entries that are not tools, and tools of disconnected servers,
+    /// whose calls fail with the reason.
     #[doc(hidden)]
     pub listed: bool,
-    /// Whether the server's views may call it.
+    /// Whether views of the server may call it.
     #[doc(hidden)]
     pub views: bool,
 }
 
 type Entries = BTreeMap<ToolName, Arc<Entry>>;
 
-/// MCP's methods by which resources and prompts are read.
+/// MCP methods that read resources and prompts.
 #[doc(hidden)]
 pub const READ_RESOURCE: &str = "resources/read";
 #[doc(hidden)]
@@ -126,30 +126,30 @@ pub const GET_PROMPT: &str = "prompts/get";
 #[derive(Clone, Debug, Default, PartialEq)]
 #[doc(hidden)]
 pub struct Catalog {
-    /// The server, as people configured it.
+    /// The name of the server in the configuration.
     #[doc(hidden)]
     pub server: Arc<str>,
-    /// Whether arguments can be completed.
+    /// Whether the server completes arguments.
     #[doc(hidden)]
     pub completes: bool,
     #[doc(hidden)]
     pub resources: Vec<CatalogItem>,
     #[doc(hidden)]
     pub templates: Vec<CatalogItem>,
-    /// By the name that clients know each by, with the one that the server does.
+    /// The prompts by the name that clients use, each with its name at the server.
     #[doc(hidden)]
     pub prompts: BTreeMap<String, (String, CatalogItem)>,
 }
 
 impl Catalog {
-    /// The entry by which a worker reads the resources of the server; no tool has such a name.
+    /// Returns the name of the entry that reads the resources of the server. No tool has such a name.
     #[doc(hidden)]
     #[must_use]
     pub fn resource_reader(&self) -> String {
         format!("{}__{READ_RESOURCE}", self.server)
     }
 
-    /// The entry by which a worker reads the prompts of the server; no tool has such a name.
+    /// Returns the name of the entry that reads the prompts of the server. No tool has such a name.
     #[doc(hidden)]
     #[must_use]
     pub fn prompt_reader(&self) -> String {
@@ -161,10 +161,10 @@ impl Catalog {
 #[derive(Clone, Debug, PartialEq)]
 #[doc(hidden)]
 pub struct CatalogItem {
-    /// What reading it needs.
+    /// The scope that is needed to read it.
     #[doc(hidden)]
     pub need: Scope,
-    /// As a list shows it.
+    /// Its representation in lists.
     #[doc(hidden)]
     pub shown: Value,
 }
@@ -203,17 +203,17 @@ impl Tools {
         Self { own, remote }
     }
 
-    /// Whether that is the table that the tools of other servers are in.
+    /// Whether its third-party tools are in the table `remote`.
     pub(crate) fn are_of(&self, remote: &Arc<RemoteTools>) -> bool {
         Arc::ptr_eq(&self.remote, remote)
     }
 
-    /// One of the runtime's own.
+    /// The tool `name`, if it is one of the runtime's own.
     pub(crate) fn own(&self, name: &str) -> Option<Arc<Entry>> {
         self.own.get(name).cloned()
     }
 
-    /// The tool that a server calls `tool`.
+    /// The tool with the name `tool` at the server.
     pub(crate) fn of_server(&self, server: &str, tool: &str) -> Option<Arc<Entry>> {
         let remote = self.remote.entries.load();
         let is_it = |entry: &&Arc<Entry>| {
@@ -251,7 +251,7 @@ impl Tools {
         self.remote.catalogs.load_full()
     }
 
-    /// The runtime's own first, each part sorted by name.
+    /// All entries: first the runtime's own, then those of servers, each part sorted by name.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         let remote = self.remote.entries.load();
         let remote = remote.values();

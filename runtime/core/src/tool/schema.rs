@@ -11,12 +11,12 @@ pub(super) fn of_arguments<T: JsonSchema>(spec: &ToolSpec) -> Value {
     spec.input_schema.clone().unwrap_or_else(input::<T>)
 }
 
-/// The schema of what `T` is read from.
+/// The schema of the input that `T` is deserialised from.
 pub(super) fn input<T: JsonSchema>() -> Value {
     of::<T>(SchemaSettings::draft2020_12())
 }
 
-/// The schema of what `T` is written as, which may leave out what reading would demand.
+/// The schema of the output that `T` is serialised to. Members that are required in the input may be optional in it.
 pub(super) fn output<T: JsonSchema>() -> Value {
     of::<T>(SchemaSettings::draft2020_12().for_serialize())
 }
@@ -29,7 +29,7 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> Value {
     let generator: SchemaGenerator = settings.into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();
     if let Value::Object(root) = &mut schema {
-        // The name and comment of the Rust type; the tool has a title and a description of its own.
+        // These are the name and the doc comment of the Rust type; the tool has its own title and description.
         root.shift_remove("title");
         root.shift_remove("description");
     }
@@ -37,9 +37,9 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> Value {
     schema
 }
 
-/// Rewrites `schema` without the keywords that converters of model providers drop or refuse, where it means the same:
-/// constants become an `enum`, an optional property loses its `null` (null arguments count as absent), and names of
-/// Rust's number formats and defaults that say nothing go.
+/// Removes keywords that converters of model providers drop or reject, without changing the meaning of `schema`:
+/// constants become an `enum`, an optional property loses its `null` (null arguments count as absent), and number
+/// formats of Rust and redundant defaults are removed.
 pub(super) fn simplify(schema: &mut Value) {
     let Value::Object(node) = schema else {
         return;
@@ -81,7 +81,7 @@ fn without_formats(node: &mut Map<String, Value>) {
     if unsigned || format.is_some_and(rust) {
         node.shift_remove("format");
     }
-    // The least an unsigned number can be.
+    // This is the minimum of every unsigned type.
     if unsigned && node.get("minimum") == Some(&Value::from(0)) {
         node.shift_remove("minimum");
     }
@@ -123,7 +123,7 @@ fn constants_as_enum(node: &mut Map<String, Value>) {
     node.insert("enum".into(), values.into());
 }
 
-/// Takes `null` out of what a property may be.
+/// Removes `null` from the types of a property.
 fn without_null(property: &mut Value) {
     let Value::Object(node) = property else {
         return;
@@ -148,7 +148,7 @@ fn without_null(property: &mut Value) {
     };
     node.shift_remove("anyOf");
     for (key, value) in merged {
-        // What the property says of itself is nearer than what its type says.
+        // Keywords of the property take precedence over those of its type.
         node.entry(key).or_insert(value);
     }
 }

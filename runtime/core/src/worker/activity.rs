@@ -1,4 +1,4 @@
-//! What the calls of a worker are doing, and what they changed.
+//! Calls of a worker and their states, and the paths that they changed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,9 @@ use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::pipeline::CallInfo;
 
-/// How many calls that have ended are kept.
+/// Maximum number of ended calls that are kept.
 const MOST_ENDED: usize = 8;
-/// How many changed paths are kept.
+/// Maximum number of changed paths that are kept.
 const MOST_CHANGED: usize = 1000;
 
 /// A call of a worker, from [`Worker::activity`].
@@ -38,11 +38,12 @@ pub struct CallActivity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallState {
-    /// It is parsed and judged.
+    /// Its arguments are parsed and its needs are judged.
     Preparing,
-    /// It waits for an answer of a person.
+    /// It waits for a person's answer.
     Asking,
-    /// It waits for other calls of this worker: those that change the same paths, or use its share of the threads.
+    /// It waits for other calls of this worker: for calls that change the same paths, or because the worker's share of
+    /// the threads is in use.
     Queued,
     /// It runs, or waits for a thread.
     Running,
@@ -151,7 +152,7 @@ impl Changed {
 }
 
 impl Shared {
-    /// A call has ended.
+    /// Records the end of a call.
     pub(super) fn end_activity(&self, info: &CallInfo, code: Option<Code>) {
         self.activity.end(CallActivity {
             call: info.id,
@@ -162,7 +163,7 @@ impl Shared {
         });
     }
 
-    /// A call of this worker changed something, which its ancestors report, too.
+    /// Records changes of this worker, for its ancestors, too.
     pub(super) fn changed(&self, changes: &[Change]) {
         if changes.is_empty() {
             return;
@@ -178,7 +179,8 @@ impl Shared {
 }
 
 impl Worker {
-    /// Returns the calls that have not ended, in the order in which they came, and then the last eight that have ended.
+    /// Returns the calls that have not ended, in the order in which they were received, followed by the last eight that
+    /// have ended.
     ///
     /// ```
     /// # async fn example(worker: bailiwick::Worker) {
@@ -207,8 +209,8 @@ impl Worker {
         open.chain(ended).collect()
     }
 
-    /// Returns the paths that the calls of this worker and its descendants changed, also those of descendants that have
-    /// ended. A call that failed after a part of its effect is not counted; the audit says how far it got.
+    /// Returns the paths that the calls of this worker and its descendants changed, including descendants that have
+    /// ended. Calls that failed after a part of their effect are not included; the audit records how far they got.
     #[must_use]
     pub fn changed(&self) -> ChangedPaths {
         let changed = lock(&self.shared.activity.changed);

@@ -20,7 +20,7 @@ use crate::tool::AnyPlan;
 pub(crate) enum WorkerMsg {
     /// A new call, already admitted.
     Call(Box<Incoming>),
-    /// The policy of a call was compiled and the call judged, or it was refused.
+    /// The policy of a call was compiled and the call judged, or the call was rejected.
     Prepared(CallId, Box<Result<Prepared, CallError>>),
     /// A call was judged again under its own policy.
     Judged(CallId, Box<Judged>),

@@ -1,6 +1,5 @@
-//! Admission control: bounds calls before they are posted to the worker's mailbox.
-//!
-//! Mailboxes of ractor are unbounded, so calls are bounded before they are posted.
+//! Admission control: limits the calls of a worker. Mailboxes of ractor are unbounded, so calls are limited before they
+//! are posted.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use crate::scope::ScopePattern;
 /// Maximum nesting of arguments, the same as for JSON text, so that recursion over them cannot overflow the stack.
 pub(super) const MAX_NESTING: usize = 128;
 
-/// Bounds on the calls in flight of one worker.
+/// Limits on the calls in flight of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// Calls in flight, including those that wait for people.
@@ -35,7 +34,7 @@ pub struct Admission {
     pub bytes: u64,
     /// Concurrent jobs on pool threads.
     pub jobs: u32,
-    /// The `retry_after_ms` of refused calls.
+    /// The `retry_after_ms` of rejected calls.
     pub retry_after_ms: u64,
 }
 
@@ -63,7 +62,7 @@ impl Load {
     }
 }
 
-/// A call's share of the worker's bounds; released when dropped.
+/// A call's share of the worker's limits; released when dropped.
 #[derive(Debug)]
 pub(super) struct Admitted {
     shared: Arc<Shared>,
@@ -85,7 +84,7 @@ impl Admitted {
         Ok(admitted)
     }
 
-    /// Charges further bytes that the call holds while it waits for a person.
+    /// Charges further bytes that the call occupies while it waits for a person.
     pub(super) fn hold(&mut self, bytes: u64) -> Result<(), CallError> {
         let bounds = self.shared.core.admission;
         let held = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
@@ -142,7 +141,7 @@ impl Done {
 #[derive(Debug)]
 pub(super) struct CallOptions {
     pub(super) mode: Mode,
-    /// Arguments of the tool's own type, in place of JSON.
+    /// Arguments of the tool's own type, instead of JSON.
     pub(super) typed: Option<Box<dyn Any + Send>>,
     /// Grants for this call alone, given before it was made.
     pub(super) offered: Vec<ScopePattern>,
@@ -197,8 +196,8 @@ pub(super) async fn submit(
     mut call: Call,
     mut options: CallOptions,
 ) -> Result<Done, CallError> {
-    if let Some(meant) = shared.meant(&call) {
-        (call.tool, call.arguments) = meant;
+    if let Some(resolved) = shared.resolve_call(&call) {
+        (call.tool, call.arguments) = resolved;
     }
     let previewed = preview_arguments::take(shared, &mut call);
     let shows = matches!(previewed, Ok(true));
@@ -285,7 +284,7 @@ pub(super) fn lost(shared: &Shared) -> CallError {
     CallError::new(Code::WorkerRestarted, message)
 }
 
-/// The error for a call that exceeds the bounds of its worker.
+/// The error for a call that exceeds the limits of its worker.
 fn over_bounds(bounds: Admission) -> CallError {
     let message = format!(
         "this worker has too much under way: at most {} calls with {} bytes of arguments (`RuntimeBuilder::admission`); \
@@ -295,13 +294,13 @@ fn over_bounds(bounds: Admission) -> CallError {
     CallError::new(Code::Busy, message).with("retry_after_ms", bounds.retry_after_ms)
 }
 
-/// The error for work that no thread is free for.
+/// The error if no thread is available.
 pub(super) fn busy(retry_after_ms: u64) -> CallError {
     let message = "all threads of the runtime are busy and too many jobs wait (`RuntimeBuilder::io_threads`); try again later";
     CallError::new(Code::Busy, message).with("retry_after_ms", retry_after_ms)
 }
 
-/// The error for a call of a tool that no thread is free for: the queue is full, or the call waited too long in it.
+/// The error if no thread is available for a tool: the queue is full, or the call waited too long in it.
 pub(super) fn tools_busy(shared: &Shared, waited: bool) -> CallError {
     let (threads, queue) = shared.core.tool_pool.bounds();
     let state = if waited {

@@ -51,7 +51,7 @@ impl Shared {
         let needs = waiting.asks().to_vec();
         let (offered, mut rest) = waiting.offered();
         if waiting.info().confirm {
-            // Earlier grants do not confirm this very call.
+            // Earlier grants must not confirm this call.
             rest.clear();
         }
         let info = waiting.info();
@@ -62,7 +62,7 @@ impl Shared {
         };
         let task = tokio::spawn(async move {
             let used = shared.usable_grants(offered, rest.into(), call).await;
-            // A granted path that cannot be opened is refused, since asking for it again would not help.
+            // A granted path that cannot be opened is rejected, since asking for it again would not help.
             let granted = match used {
                 Some(used) => shared.open_granted(used, &needs).await.map(Some),
                 None => Ok(None),
@@ -105,8 +105,8 @@ impl Shared {
         }
     }
 
-    /// Refuses a call that requires approval if there is no approver, the call must not ask, or its needs do not fit into
-    /// one question.
+    /// Rejects a call that requires approval if there is no approver, the call must not ask, or its needs do not fit
+    /// into one question.
     pub(super) fn may_ask(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
         match asks {
             Asks::Wait | Asks::WaitAlone if self.core.asks => fits_one_question(waiting.asks()),
@@ -221,14 +221,14 @@ impl Shared {
         }
     }
 
-    /// The third-party server that carries a call out, if any.
+    /// The third-party server that carries out a call, if any.
     fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
         let entry = self.tool(info.tool.as_str())?;
         entry.remote.as_ref().map(|it| Arc::clone(&it.server))
     }
 
-    /// One sentence for people: what the tool does, and to what. If the template cannot be rendered, it is the tool's title
-    /// and the needs of the call.
+    /// One sentence that describes the call to people. If the template cannot be rendered, it consists of the tool's
+    /// title and the needs of the call.
     pub(super) fn intent(&self, info: &CallInfo, needs: &[Scope]) -> String {
         let entry = self.tool(info.tool.as_str());
         let entry = entry.as_deref();
@@ -238,13 +238,13 @@ impl Shared {
         if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
             let name = crate::escape(tool);
             let call = format!("Call `{name}` of {shown}");
-            // The server's words are quoted to separate them from the runtime's.
-            let theirs = sentence.unwrap_or_else(|| title.to_owned());
-            if theirs.is_empty() || theirs == *name {
+            // The server's text is quoted to separate it from the runtime's.
+            let description = sentence.unwrap_or_else(|| title.to_owned());
+            if description.is_empty() || description == *name {
                 return call;
             }
-            let theirs = crate::escape(&theirs).replace('"', "'");
-            return format!("{call}, described there as \"{theirs}\"");
+            let description = crate::escape(&description).replace('"', "'");
+            return format!("{call}, described there as \"{description}\"");
         }
         if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
             return sentence;
@@ -262,7 +262,7 @@ impl Shared {
     }
 }
 
-/// Refuses needs that are too many or too long for one question.
+/// Rejects needs that are too many or too long for one question.
 fn fits_one_question(needs: &[Scope]) -> Result<(), CallError> {
     let count = needs.len();
     let bytes = needs

@@ -1,4 +1,4 @@
-//! Tools of the apps that are open beside a worker.
+//! Tools that running MCP Apps provide to a worker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::id::ToolName;
 use crate::policy::Authority;
 use crate::tool::{Arguments, Entry, Job, ReadJob, ToolSpec, Tools};
 
-/// The two tools that give access to the tools of apps, if the host does not list those by name.
+/// The names of the two tools that give access to the tools of apps that are not listed by name.
 const LIST: &str = "list_app_tools";
 const CALL: &str = "call_app_tool";
 
@@ -24,12 +24,12 @@ const CALL: &str = "call_app_tool";
 struct AppTools {
     /// Distinguishes the app from earlier ones with the same name.
     label: String,
-    /// Its tools are listed by [`LIST`] only.
+    /// Whether its tools are listed by [`LIST`] only.
     indirect: bool,
     tools: BTreeMap<ToolName, Arc<Entry>>,
 }
 
-/// The apps that are open beside one worker, with their tools.
+/// The running apps of one worker, with their tools.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct Apps {
@@ -61,7 +61,7 @@ impl Apps {
         true
     }
 
-    /// Notifies of changes of the tools.
+    /// Returns a receiver that is notified when the tools change.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -104,8 +104,8 @@ impl Apps {
             .cloned()
     }
 
-    /// The tools that are reached through the two tools; `None` if no app has any.
-    fn behind(&self) -> Option<Vec<Arc<Entry>>> {
+    /// The tools that are available through the two tools only; `None` if no app has any.
+    fn indirect_tools(&self) -> Option<Vec<Arc<Entry>>> {
         let by_name = self.by_name();
         let mut indirect = by_name
             .values()
@@ -118,8 +118,8 @@ impl Apps {
 
     pub(super) fn get(&self, name: &str, authority: &Authority) -> Option<Arc<Entry>> {
         match name {
-            LIST => Some(Arc::new(listing(&self.behind()?, authority))),
-            CALL => self.behind().map(|_| Arc::new(calling())),
+            LIST => Some(Arc::new(listing(&self.indirect_tools()?, authority))),
+            CALL => self.indirect_tools().map(|_| Arc::new(calling())),
             _ => self.find(name),
         }
     }
@@ -147,17 +147,17 @@ impl Apps {
         tools
     }
 
-    /// Resolves a call of [`CALL`] to the tool and arguments that it names: it is judged, asked about and recorded as a call
-    /// of that tool.
-    pub(super) fn meant(&self, tools: &Tools, call: &Call) -> Option<(ToolName, Value)> {
+    /// Resolves a call of [`CALL`] to the tool and arguments that it names. The call is judged, asked about and
+    /// recorded as a call of that tool.
+    pub(super) fn resolve_call(&self, tools: &Tools, call: &Call) -> Option<(ToolName, Value)> {
         if call.tool.as_str() != CALL || tools.get(CALL).is_some() {
             return None;
         }
         let arguments = call.arguments.as_object()?;
         let known = |key: &String| matches!(key.as_str(), "name" | "arguments");
         let name = arguments.get("name")?.as_str()?;
-        let behind = self.behind()?;
-        let entry = behind.iter().find(|entry| entry.name.as_str() == name)?;
+        let indirect = self.indirect_tools()?;
+        let entry = indirect.iter().find(|entry| entry.name.as_str() == name)?;
         let inner = arguments.get("arguments").cloned();
         arguments.keys().all(known).then(|| {
             let inner = inner.unwrap_or_else(|| Value::Object(Map::new()));
@@ -184,7 +184,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
     let left = tools
         .iter()
         .filter(|entry| prepare::is_left(entry, authority));
-    let told = left.map(|entry| {
+    let listed = left.map(|entry| {
         json!({
             "name": entry.name.as_str(),
             "description": entry.spec.description,
@@ -192,7 +192,7 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
             "readOnly": !entry.mutates,
         })
     });
-    let told = json!({ "tools": told.collect::<Vec<_>>() });
+    let listed = json!({ "tools": listed.collect::<Vec<_>>() });
     Entry {
         name: ToolName::new(LIST),
         spec: ToolSpec::new(
@@ -210,12 +210,12 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
         mutates: false,
         remote: None,
         prepare: Box::new(move |_: Arguments<'_>, _: &_| {
-            Ok((Vec::new(), Job::Read(Arc::new(Listing(told.clone())))))
+            Ok((Vec::new(), Job::Read(Arc::new(Listing(listed.clone())))))
         }),
     }
 }
 
-/// The entry of [`CALL`], whose calls are resolved by `Apps::meant`.
+/// The entry of [`CALL`], whose calls are resolved by `Apps::resolve_call`.
 fn calling() -> Entry {
     Entry {
         name: ToolName::new(CALL),

@@ -1,4 +1,4 @@
-//! Thread pool for jobs that may block; threads lost in the kernel are replaced up to a cap.
+//! Thread pool for jobs that may block. Threads that hang in the kernel are replaced, up to a maximum.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::path::VirtualPath;
 pub(crate) struct PoolSize {
     /// Threads in normal operation.
     pub(crate) threads: usize,
-    /// Maximum number of threads when some hang in the kernel.
+    /// Maximum number of threads while some hang in the kernel.
     pub(crate) hard_cap: usize,
     /// Jobs that may wait for a thread.
     pub(crate) queue: usize,
@@ -26,7 +26,7 @@ pub(crate) struct PoolSize {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     state: AtomicU8,
-    /// The worker's number of lost threads, which includes this one while it is lost.
+    /// The worker's number of lost threads, which includes the thread of this job while it is lost.
     lost: Arc<AtomicU32>,
 }
 
@@ -133,7 +133,7 @@ impl Pool {
         let (port, answer) = oneshot::channel();
         let run = move || {
             if !port.is_closed() {
-                // The receiver may be gone.
+                // The receiver may have been dropped.
                 let _ = port.send(work());
             }
         };
@@ -141,8 +141,8 @@ impl Pool {
         answer.await.ok()
     }
 
-    /// Abandons a job: if it has not begun it never runs, and if it hangs its thread is replaced. Returns whether it never
-    /// runs.
+    /// Abandons a job. A job that has not begun never runs; if the job hangs, its thread is replaced. Returns whether
+    /// the job never runs.
     pub(crate) fn abandon(&self, ticket: &Ticket) -> bool {
         let mut state = self.inner.lock();
         if ticket
@@ -150,12 +150,12 @@ impl Pool {
             .compare_exchange(QUEUED, SKIPPED, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
-            // Dropped now and outside the lock, so that the resources of the job are released at once.
+            // The job is dropped outside the lock, so that its resources are released at once.
             let skipped = state
                 .queue
                 .iter()
                 .position(|job| std::ptr::eq(&*job.ticket, ticket));
-            let skipped = skipped.and_then(|place| state.queue.remove(place));
+            let skipped = skipped.and_then(|index| state.queue.remove(index));
             drop(state);
             drop(skipped);
             return true;
@@ -227,7 +227,7 @@ impl Inner {
             if let Some(job) = self.take(&mut state) {
                 drop(state);
                 let Queued { work, ticket, root } = job;
-                // The job itself turns a panic into an error; the thread must go on.
+                // The job itself converts a panic into an error; the thread must continue.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 state = self.lock();
                 self.ended(&mut state, &ticket, root.as_ref());
@@ -245,7 +245,7 @@ impl Inner {
         }
     }
 
-    /// The first job whose root has a thread to spare.
+    /// The first job whose root has a free thread.
     fn take(&self, state: &mut State) -> Option<Queued> {
         let per_root = self.size.per_root;
         let spare = |root: &VirtualPath| {
@@ -266,10 +266,10 @@ impl Inner {
             state.lost -= 1;
             ticket.lost.fetch_sub(1, Ordering::AcqRel);
         }
-        if let Some(place) =
+        if let Some(index) =
             root.and_then(|root| state.busy_roots.iter().position(|busy| busy == root))
         {
-            state.busy_roots.swap_remove(place);
+            state.busy_roots.swap_remove(index);
             // Idle threads may have skipped a job on this root.
             self.ready.notify_one();
         }

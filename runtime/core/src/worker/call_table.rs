@@ -73,7 +73,7 @@ impl Stage {
 #[derive(Debug)]
 enum Judging {
     /// The call is new, uses grants, or was interrupted by its tool.
-    Going,
+    Continuing,
     /// Its question was answered, with this plan.
     Answered(Option<Approved>),
 }
@@ -119,7 +119,7 @@ struct Caller {
     /// Its lookup of grants or its open question.
     asking: Option<Asking>,
     asks: Asks,
-    /// Receives each question that it waits for.
+    /// Receives each question that the call waits for.
     question_tx: Option<QuestionSender>,
     admitted: Admitted,
 }
@@ -135,10 +135,10 @@ pub(crate) struct CallTable {
     ready: VecDeque<CallId>,
     /// Calls with a job in the pool, including those whose callers gave up.
     running: HashSet<CallId, FixedState>,
-    /// Calls that wait for their own policies to be compiled or judged by.
+    /// Calls that wait until their own policies are compiled or evaluated.
     policies: VecDeque<CallId>,
-    /// The call whose policy is being compiled or judged by: one per worker, so that one worker's policies do not delay
-    /// those of others.
+    /// The call whose policy is being compiled or evaluated. There is at most one per worker, so that one worker's
+    /// policies do not delay those of others.
     compiling: Option<CallId>,
     /// When the last call was received.
     last: Option<Instant>,
@@ -244,7 +244,7 @@ impl CallTable {
 
     /// Advances a call as far as possible without waiting.
     fn judge(&mut self, id: CallId, step: Step<Parsed>, caller: Caller) {
-        self.judge_for(id, step, Judging::Going, caller);
+        self.judge_for(id, step, Judging::Continuing, caller);
     }
 
     /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
@@ -261,7 +261,7 @@ impl CallTable {
 
     fn judged_for(&mut self, id: CallId, judged: Judged, why: Judging, caller: Caller) {
         match why {
-            Judging::Going => self.judged(id, judged, caller),
+            Judging::Continuing => self.judged(id, judged, caller),
             Judging::Answered(approved) => self.approved(id, judged, approved, caller),
         }
     }
@@ -289,7 +289,7 @@ impl CallTable {
                 tracing::debug!(%worker, agent = %self.shared.agent, call = %id, %tool, "retried");
                 self.enqueue(id, cleared, approved, caller);
             }
-            // The answer was narrower than the need. Asking again at once would press the person.
+            // The answer was narrower than the need. Asking again at once would put pressure on the person.
             Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.scope_required())),
             Judged::Refused(error) => self.answer(id, caller, Err(error)),
         }
@@ -329,7 +329,7 @@ impl CallTable {
         }
     }
 
-    /// Plans a change before anybody is asked, if its targets may be read or its tool foresees it.
+    /// Plans a change before anybody is asked, if its targets may be read or its tool can foresee it.
     fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
         if let Some(plan) = waiting.foreseen() {
             let plan = jobs::foreseen(&self.shared, &caller.info, plan);
@@ -432,7 +432,7 @@ impl Drop for CallTable {
     }
 }
 
-/// Refuses a call that comes too soon after the previous one.
+/// Rejects a call that comes too soon after the previous one.
 fn check_interval(limits: &Limits, since: Option<Duration>) -> Result<(), CallError> {
     let least = Duration::from_millis(limits.min_interval_ms);
     let wait = since.and_then(|since| least.checked_sub(since));
@@ -457,7 +457,7 @@ impl Caller {
         }
     }
 
-    /// Answers the call. Its share of the bounds is released first, so that the caller can make the next call at once.
+    /// Answers the call. Its share of the limits is released first, so that the caller can make the next call at once.
     fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
         drop(self.admitted);
         let took = self.received.elapsed();

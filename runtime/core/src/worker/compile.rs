@@ -1,4 +1,4 @@
-//! Compiles the policies of requests that are no calls, on pool threads and within a time limit.
+//! Compiles the policies of requests that are not calls, on pool threads and within a time limit.
 
 use std::sync::Arc;
 

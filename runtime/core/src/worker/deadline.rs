@@ -20,7 +20,7 @@ struct State {
     closed: bool,
 }
 
-/// Calls back at deadlines. Arming and disarming one costs a map entry, never a timer.
+/// Calls back at deadlines. Arming and disarming a deadline costs a map entry instead of a timer.
 #[derive(Clone, Default)]
 pub(crate) struct Deadlines {
     inner: Arc<(Mutex<State>, Condvar)>,

@@ -7,8 +7,8 @@ use crate::policy::Verdict;
 use crate::scope::{Scope, Verb};
 
 impl Worker {
-    /// Returns the verdict on `verb` for `path` by policy alone. The file system is not read, links are not followed, and
-    /// grants do not count.
+    /// Returns the verdict on `verb` for `path`, by policies alone. The file system is not read, links are not
+    /// followed, and grants do not count.
     #[must_use]
     pub fn judge(&self, verb: Verb, path: &VirtualPath) -> Verdict {
         if self.shared.gate().is_closed() {
@@ -18,7 +18,8 @@ impl Worker {
         self.shared.authority.judge(&need, &[])
     }
 
-    /// The virtual path of `text` in a call of this worker; a relative one begins in the working directory.
+    /// Returns the virtual path of `text` in a call of this worker. A relative path is relative to the working
+    /// directory.
     ///
     /// # Errors
     /// `INVALID_ARGUMENTS` if it is not a path.

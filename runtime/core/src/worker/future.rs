@@ -48,7 +48,7 @@ impl Drop for Report {
     }
 }
 
-/// A pass of each of `gates`; fails if one is closed. Whoever revokes waits until they are dropped.
+/// Returns a pass of each of `gates`; fails if one is closed. A revocation waits until the passes are dropped.
 pub(super) fn passes(gates: &[Arc<Gate>]) -> Result<Vec<Pass<'_>>, CallError> {
     let passes = gates.iter().map(|gate| gate.pass().ok_or_else(revoked));
     passes.collect()

@@ -12,8 +12,8 @@ use crate::pipeline::Mode;
 use crate::scope::ScopePattern;
 
 impl GrantAuthority {
-    /// Makes `worker` carry out a call that a person has allowed. `granted` counts for this call alone, and nobody is asked
-    /// about what it covers. It never overrides a deny, a protected name or the worker's own policy.
+    /// Makes a call of `worker` with grants that a person gave for it. `granted` applies to this call alone, and nobody
+    /// is asked about needs that it covers. It never overrides a deny, a protected name or the worker's own policy.
     ///
     /// # Errors
     /// [`CallError`], as from [`Worker::submit`]; `PERMISSION_DENIED` for a worker of another runtime.
@@ -31,7 +31,7 @@ impl GrantAuthority {
         outcome(admission::submit(&worker.shared, call, options).await?)
     }
 
-    /// Previews such a call; `granted` counts for this preview alone.
+    /// Previews such a call; `granted` applies to this preview alone.
     ///
     /// # Errors
     /// [`CallError`], as from [`Worker::submit_preview`]; `PERMISSION_DENIED` for a worker of another runtime.

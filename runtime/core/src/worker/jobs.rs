@@ -64,7 +64,7 @@ pub(super) fn outcome(reply: Reply) -> Done {
     })
 }
 
-/// Answers a call on the worker's own task, if its tool needs no I/O for it: some reads, and previews of acts.
+/// Runs a call on the worker's own task, if its tool needs no I/O for it: some reads, and previews of act tools.
 pub(super) fn run_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
     let info = step.info();
     if info.mode == Mode::Preview
@@ -163,7 +163,7 @@ pub(super) fn plan(
     let plan = catch_tool_panic(|| job.plan(permit))?;
     let token = token_of(info, &plan)?;
     shared.audit_commit(info, planned_step(token, &plan))?;
-    // Nobody is asked about a change that exceeds the budget.
+    // Nobody must be asked about a change that exceeds the budget.
     affordable(shared, permit.limits().budget, plan.cost)?;
     shared.audit_commit(info, AuditStep::Previewed { token })?;
     let preview = preview(shared, info, &plan, token);
@@ -240,7 +240,7 @@ fn apply(
     if let Err(error) = catch_tool_panic(|| Ok(job.apply(steps, permit)?)) {
         let error = CallError::from(error);
         if info.stop.has_begun() {
-            charge.keep(made(cost, &error));
+            charge.keep(actual_cost(cost, &error));
         }
         return Err(error);
     }
@@ -261,9 +261,9 @@ fn apply(
     })
 }
 
-/// The cost of an effect that failed with `error`, as reported by its tool. Without a report nothing was done, unless the
-/// tool panicked: then the whole cost is assumed.
-fn made(cost: Cost, error: &CallError) -> Cost {
+/// The cost of an effect that failed with `error`, as reported by its tool. Without a report the cost is zero, except
+/// after a panic of the tool: then the whole cost is assumed.
+fn actual_cost(cost: Cost, error: &CallError) -> Cost {
     if error.code() == Code::Internal {
         return cost;
     }

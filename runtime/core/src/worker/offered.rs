@@ -1,4 +1,4 @@
-//! Tools that a worker's policy leaves, for its model and for views.
+//! Tools that a worker's policy allows, for its model and for views.
 
 use serde_json::Value;
 use tokio::sync::watch;
@@ -53,7 +53,7 @@ fn info(entry: &Entry, authority: &Authority) -> ToolInfo {
     info
 }
 
-/// Notifies of changes of the tools of servers and apps.
+/// Notifies of changes of the tools of servers and apps; see [`Worker::tools_changes`].
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ToolsChanges {
@@ -62,7 +62,7 @@ pub struct ToolsChanges {
 }
 
 impl ToolsChanges {
-    /// Waits for the next change; `None` if there will be none. Dropping the future loses no change.
+    /// Waits for the next change; `None` if there will be no more changes. Cancel safe.
     #[doc(hidden)]
     pub async fn next(&mut self) -> Option<()> {
         let Some(servers) = &mut self.servers else {
@@ -86,7 +86,7 @@ impl ToolsChanges {
 }
 
 impl Worker {
-    /// Notifies of changes of [`Worker::tools`] from now on.
+    /// Returns a receiver that is notified of changes of [`Worker::tools`] from now on.
     #[doc(hidden)]
     #[must_use]
     pub fn tools_changes(&self) -> ToolsChanges {
@@ -98,14 +98,14 @@ impl Worker {
         changes
     }
 
-    /// The resources and prompts of servers that this worker's policy allows.
+    /// Returns the resources and prompts of servers that this worker's policy allows.
     #[doc(hidden)]
     #[must_use]
     pub fn own_catalogs(&self) -> Vec<Catalog> {
         self.catalogs(&self.shared.authority)
     }
 
-    /// The resources and prompts of servers that `authority` allows.
+    /// Returns the resources and prompts of servers that `authority` allows.
     #[doc(hidden)]
     #[must_use]
     pub fn catalogs(&self, authority: &Authority) -> Vec<Catalog> {
@@ -123,14 +123,14 @@ impl Worker {
         narrowed.collect()
     }
 
-    /// The tools that `authority` allows, for the model or for views only.
+    /// Returns the tools that `authority` allows, for the model or for views only.
     #[doc(hidden)]
     #[must_use]
     pub fn tools_left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
         self.left(authority, app_only)
     }
 
-    /// The tool of that name in [`Worker::tools`].
+    /// Returns the tool of that name in [`Worker::tools`].
     #[doc(hidden)]
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<ToolInfo> {
@@ -139,14 +139,14 @@ impl Worker {
         offered.then(|| info(&entry, &self.shared.authority))
     }
 
-    /// Whether there is a tool of that name, for models or views.
+    /// Returns whether there is a tool of that name, for models or views.
     #[doc(hidden)]
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         self.shared.tool(name).is_some()
     }
 
-    /// Whether a tool of that name is for views only.
+    /// Returns whether a tool of that name is for views only.
     #[doc(hidden)]
     #[must_use]
     pub fn is_app_only(&self, tool: &str) -> bool {
@@ -154,7 +154,7 @@ impl Worker {
         entry.is_some_and(|entry| entry.spec.app_only)
     }
 
-    /// Whether a tool of that name changes something.
+    /// Returns whether a tool of that name changes something.
     #[doc(hidden)]
     #[must_use]
     pub fn mutates(&self, tool: &str) -> bool {
@@ -162,7 +162,7 @@ impl Worker {
         entry.is_some_and(|entry| entry.mutates)
     }
 
-    /// Whether it is a tool of a third-party server.
+    /// Returns whether it is a tool of a third-party server.
     #[doc(hidden)]
     #[must_use]
     pub fn is_remote(&self, tool: &str) -> bool {

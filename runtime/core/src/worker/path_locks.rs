@@ -20,7 +20,7 @@ impl Waiting {
     }
 }
 
-/// Which calls hold or wait for which paths.
+/// The calls that hold or wait for locks on paths.
 #[derive(Clone, Default)]
 pub(crate) struct PathLocks {
     queue: Arc<Mutex<LockQueue<Waiting>>>,

@@ -87,7 +87,7 @@ pub struct RunningCall {
 }
 
 impl RunningCall {
-    /// A call that asks no questions.
+    /// Wraps a call that asks no questions.
     #[doc(hidden)]
     pub fn without_questions(
         call: impl Future<Output = Result<Done, CallError>> + Send + 'static,

@@ -22,7 +22,7 @@ use crate::tool::{Arguments, Entry};
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) info: Arc<CallInfo>,
-    /// Arguments of the tool's own type, in place of JSON.
+    /// Arguments of the tool's own type, instead of JSON.
     pub(super) typed: Option<Box<dyn Any + Send>>,
     /// A policy for this call alone.
     pub(super) policy: Option<Value>,
@@ -110,7 +110,7 @@ pub(super) fn explain(shared: &Shared, call: &Call) -> Result<Vec<Explanation>, 
     explained(shared, call, authority)
 }
 
-/// The same under `authority`, which includes the call's own policy.
+/// Like [`explain`], under `authority`, which includes the call's own policy.
 pub(super) fn explained(
     shared: &Shared,
     call: &Call,
@@ -118,8 +118,8 @@ pub(super) fn explained(
 ) -> Result<Vec<Explanation>, CallError> {
     let mut call = call.clone();
     preview_arguments::take(shared, &mut call)?;
-    let meant = shared.meant(&call);
-    let (tool, arguments) = meant
+    let resolved = shared.resolve_call(&call);
+    let (tool, arguments) = resolved
         .as_ref()
         .map_or((&call.tool, &call.arguments), |(tool, arguments)| {
             (tool, arguments)

@@ -1,7 +1,8 @@
-//! Previews that a model asks for by arguments, where its worker must preview every change.
+//! Previews that a model requests by arguments, if its worker must preview every change.
 //!
-//! A host previews by `_meta.preview` or [`Worker::preview`](super::Worker::preview). Most clients let a model send only
-//! arguments, so if previews are required, mutating tools also take the arguments `preview` and `preview_token`.
+//! A host requests previews by `_meta.preview` or [`Worker::preview`](super::Worker::preview). Most clients let a model
+//! send only arguments, so if previews are required, mutating tools also take the arguments `preview` and
+//! `preview_token`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -94,7 +95,7 @@ fn has_own(entry: &Entry) -> bool {
     properties.is_some_and(|own| own.get(PREVIEW).is_some() || own.get(TOKEN).is_some())
 }
 
-/// The preview with its diff and token in the reply, where a model reads them.
+/// Adds the diff and the token of a preview to its reply, which models read.
 pub(super) fn for_model(done: Done) -> Done {
     match done {
         Done::Preview(mut preview) => {
@@ -133,7 +134,7 @@ fn described(preview: &Preview) -> Reply {
     }
 }
 
-/// Truncates a diff that is too long for a model and adds a line that says so.
+/// Truncates a diff that is too long for a model and adds a line that states this.
 fn cut(mut diff: String) -> String {
     let lines = diff.split_inclusive('\n').take(MOST_LINES);
     let ends = lines.scan(0, |end, line| {

@@ -67,10 +67,10 @@ impl RemoteContext for Context {
     }
 }
 
-/// How many previews of servers are remembered per worker.
+/// Maximum number of server previews that are remembered per worker.
 const MOST_PREVIEWS: usize = 64;
 
-/// The servers' tokens of previews that one worker received, the oldest first.
+/// The servers' preview tokens that one worker received, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Previews(Mutex<VecDeque<(PreviewToken, String)>>);
 
@@ -80,31 +80,32 @@ impl Previews {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, token: PreviewToken, theirs: String) {
+    fn remember(&self, token: PreviewToken, server_token: String) {
         let mut all = self.all();
         if all.len() >= MOST_PREVIEWS {
             all.pop_front();
         }
-        all.push_back((token, theirs));
+        all.push_back((token, server_token));
     }
 
-    /// The server's token of the preview that a call is bound to; an error if it is the preview of another call.
-    fn tied(&self, info: &CallInfo) -> Result<Option<String>, CallError> {
+    /// The server's token of the preview that a call is bound to; fails if it is the preview of another call.
+    fn server_token(&self, info: &CallInfo) -> Result<Option<String>, CallError> {
         let (Mode::Apply, Some(token)) = (info.mode, info.token) else {
             return Ok(None);
         };
-        let theirs = {
+        let server_token = {
             let all = self.all();
-            let found = all.iter().rev().find(|(ours, _)| *ours == token);
-            found.map(|(_, theirs)| theirs.clone())
+            let found = all.iter().rev().find(|(own, _)| *own == token);
+            found.map(|(_, server_token)| server_token.clone())
         };
-        let theirs = theirs.filter(|theirs| remote_token(info, theirs) == token);
+        let server_token =
+            server_token.filter(|server_token| remote_token(info, server_token) == token);
         let stale_preview = || {
             let message =
                 "the preview is not known, or is one of another call; preview the call again";
             CallError::new(Code::StalePreview, message)
         };
-        theirs.ok_or_else(stale_preview).map(Some)
+        server_token.ok_or_else(stale_preview).map(Some)
     }
 }
 
@@ -118,17 +119,17 @@ impl Shared {
     ) -> Result<Done, Interrupt> {
         step.previewed()?;
         let info = step.info();
-        let tied = self.previews.tied(info)?;
+        let server_token = self.previews.server_token(info)?;
         let gates = permit.gates();
         let _passes = passes(&gates)?;
         permit.checkpoint()?;
-        // Everything that may fail before sending comes first, so that only calls that are sent are audited as such.
+        // Everything that may fail before sending comes first, so that a call is audited as sent only if it is sent.
         let context = Arc::new(Context {
             shared: Arc::clone(self),
             info: Arc::clone(info),
             authority: step.authority().clone(),
         });
-        let carrying = Arc::clone(&job).carry(&permit, tied, context)?;
+        let carrying = Arc::clone(&job).carry(&permit, server_token, context)?;
         self.note_sending(info, &*job, permit.is_preview()).await?;
         permit.sent();
         let carried = while_open(&gates, &info.stop, carrying).await?;

@@ -31,7 +31,7 @@ use crate::scope::ScopePattern;
 use crate::supervisor::Core;
 use crate::tool::Entry;
 
-/// How many ignored grants of one call are audited.
+/// Maximum number of ignored grants of one call that are audited.
 const MOST_IGNORED: usize = 16;
 
 /// State of one worker that outlives its actor.
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// Its ancestors, from the nearest to the outermost.
     pub(crate) lineage: Arc<[WorkerId]>,
     pub(crate) authority: Authority,
-    /// How the paths of its calls are read.
+    /// Resolves the paths of its calls.
     pub(crate) names: Namespace,
     pub(crate) meter: Arc<Meter>,
     pub(crate) core: Arc<Core>,
@@ -118,16 +118,16 @@ impl Shared {
         &self.handles.gate
     }
 
-    /// The tool of that name: of the runtime or a third-party server, else of an app.
+    /// The tool of that name: of the runtime or a third-party server, otherwise of an app.
     pub(crate) fn tool(&self, name: &str) -> Option<Arc<Entry>> {
         let tool = self.core.tools.get(name);
 
         tool.or_else(|| self.apps.get(name, &self.authority))
     }
 
-    /// The tool and arguments of a call that names them in its arguments.
-    pub(super) fn meant(&self, call: &Call) -> Option<(ToolName, Value)> {
-        self.apps.meant(&self.core.tools, call)
+    /// The tool and arguments that a call of the tool for apps names in its arguments.
+    pub(super) fn resolve_call(&self, call: &Call) -> Option<(ToolName, Value)> {
+        self.apps.resolve_call(&self.core.tools, call)
     }
 
     /// All tools, those of apps last.
@@ -210,7 +210,7 @@ impl Shared {
         self.audit(info, AuditStep::GrantUsed { grants, brought })
     }
 
-    /// Audits how a call ended and answers it. It is not an error if the caller is gone.
+    /// Audits how a call ended and answers it. It is not an error if the caller stopped waiting.
     pub(super) fn finished(
         &self,
         info: &CallInfo,

@@ -17,7 +17,7 @@ use crate::policy::Verdict;
 use crate::scope::Scope;
 use crate::tool::{Entry, RemoteTools};
 
-/// Name in the audit of a page's reads from its server.
+/// Name in the audit of reads that a page makes at its server.
 const READ: &str = "resources/read";
 
 impl Worker {
@@ -27,7 +27,7 @@ impl Worker {
         &self.shared.apps
     }
 
-    /// The supervisor that its actor is linked to.
+    /// Returns the supervisor that its actor is linked to.
     #[doc(hidden)]
     #[must_use]
     pub fn supervisor(&self) -> Option<ActorCell> {
@@ -41,13 +41,13 @@ impl Worker {
         !matches!(asked, Ok(None))
     }
 
-    /// Whether the runtime was built with these remote tools.
+    /// Returns whether the runtime was built with these remote tools.
     #[doc(hidden)]
     pub fn is_offered(&self, remote: &Arc<RemoteTools>) -> bool {
         self.shared.core.tools.are_of(remote)
     }
 
-    /// The tool of that name of the runtime, or of a server by its name there.
+    /// Returns the runtime's tool of that name, or the tool of a server by its name at the server.
     #[doc(hidden)]
     #[must_use]
     pub fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
@@ -88,7 +88,7 @@ impl Worker {
         error
     }
 
-    /// Audits that a view's call was refused before its tool was known.
+    /// Audits that a view's call was rejected before its tool was known.
     #[doc(hidden)]
     #[must_use]
     pub fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {

@@ -13,7 +13,7 @@ pub(crate) type Marks = (Vec<Vec<Mark>>, Vec<Vec<Mark>>);
 /// page has hundreds of pairs.
 pub(super) const MAX_PAIR: usize = 400;
 pub(super) const MAX_BLOCK: usize = 1_000;
-/// Lines that share less than this part of their text are not compared by word.
+/// Lines that have less than this fraction of their text in common are not compared by word.
 const LEAST_SHARED: f64 = 0.35;
 
 struct Word<'t> {
@@ -60,7 +60,7 @@ pub(super) fn marks(removed: &[&str], added: &[&str], most: usize) -> Marks {
     made
 }
 
-/// Which part of the visible text is in both, from 0 to 1.
+/// The fraction of the visible text that is in both, from 0 to 1.
 fn shared(ops: &[DiffOp], old: &[Word<'_>], new: &[Word<'_>]) -> f64 {
     let visible = |words: &[Word<'_>]| -> u32 {
         let seen = words.iter().filter(|word| !word.text.trim().is_empty());

@@ -26,9 +26,9 @@ pub(super) struct Row {
     pub(super) new: usize,
     pub(super) text: String,
     pub(super) marks: Vec<Mark>,
-    /// How many units the whole line has, if it was cut; else 0.
+    /// The length of the whole line in UTF-16 units, if it was cut; otherwise 0.
     pub(super) cut: usize,
-    /// The file ends here, without a line end.
+    /// Whether the file ends here without a line end.
     pub(super) open: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::roots::{Opened, opened, pointed};
+use super::super::roots::{Opened, open_roots, to_fault};
 use super::{BuildError, BuildFault, RuntimeBuilder, threads};
 use crate::call::Origin;
 use crate::config::{Config, UnavailableRoot};
@@ -23,15 +23,15 @@ impl RuntimeBuilder {
     /// Opens the roots and compiles the configuration and the policies.
     pub(super) fn check(&mut self) -> Result<Checked, BuildError> {
         let mut faults = std::mem::take(&mut self.faults);
-        // Without the roots and patterns that could not be read, policies would seem to exceed the configuration.
+        // If roots or patterns are missing because of faults, policies would seem to exceed the configuration.
         let complete = faults.is_empty();
         faults.extend(threads::in_tokio().err());
         faults.extend(self.tools.faults().iter().cloned().map(BuildFault::Tools));
         let kept_out = self.kept_out(&mut faults);
-        let places = std::mem::take(&mut self.places);
-        let (opened, errors) = opened(std::mem::take(&mut self.config), places, &kept_out);
+        let configured = std::mem::take(&mut self.roots);
+        let (opened, errors) = open_roots(std::mem::take(&mut self.config), configured, &kept_out);
         let errors = errors.into_iter();
-        faults.extend(errors.map(|error| pointed(error, &self.configured)));
+        faults.extend(errors.map(|error| to_fault(error, &self.configured)));
         let Opened {
             config,
             roots,

@@ -9,8 +9,8 @@ use crate::call::Origin;
 use crate::permission::{AskLimits, BrokerConfig, GrantHolder, GrantStore, Lifetime, StoredGrant};
 
 impl RuntimeBuilder {
-    /// Stores grants to agents ([`Lifetime::Agent`]) in `store` and restores those in it. No root and no grant may contain
-    /// the file.
+    /// Stores grants to agents ([`Lifetime::Agent`]) in `store` and restores those that it contains. No root and no
+    /// grant may contain the file.
     ///
     /// A restored grant has the same effect as a new one: it overrides no deny and no policy.
     #[must_use]
@@ -28,7 +28,10 @@ fn nonce() -> Result<u64, getrandom::Error> {
 }
 
 /// Audits the restored grants.
-pub(super) async fn recorded(audit: &Audit, store: Option<&GrantStore>) -> Result<(), BuildFault> {
+pub(super) async fn audit_restored(
+    audit: &Audit,
+    store: Option<&GrantStore>,
+) -> Result<(), BuildFault> {
     for grant in store.into_iter().flat_map(GrantStore::grants) {
         let recorded = match audit.record(event(grant)) {
             Err(AuditError::Full) => {
@@ -61,15 +64,15 @@ fn event(grant: &StoredGrant) -> AuditEvent {
 }
 
 /// The configuration of the broker.
-pub(super) fn asking(
+pub(super) fn broker_config(
     limits: AskLimits,
-    patience: Duration,
+    timeout: Duration,
     store: Option<GrantStore>,
 ) -> Result<BrokerConfig, BuildFault> {
     let began = Instant::now();
     Ok(BrokerConfig {
         limits,
-        patience,
+        timeout,
         clock: Arc::new(move || began.elapsed()),
         store,
         nonce: nonce().map_err(|error| BuildFault::Random(std::io::Error::other(error)))?,

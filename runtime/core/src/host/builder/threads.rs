@@ -44,7 +44,7 @@ pub(super) async fn supervise(core: &Arc<Core>) -> Result<(), BuildFault> {
         let (supervisor, _) = started.map_err(|error| BuildFault::Start(error.into()))?;
         supervisors.push(supervisor);
     }
-    // The core is not shared yet, so it is set once.
+    // The core is not shared yet, so this sets the supervisors for the first time.
     let _ = core.supervisors.set(supervisors);
     Ok(())
 }

@@ -56,7 +56,7 @@ impl Broker {
         answer: Answer,
     ) -> Result<(), AuthorityError> {
         let reply = self.call(|port| Message::Answer(id, answer, port)).await;
-        stored(reply).await
+        wait_until_stored(reply).await
     }
 
     /// Denies a question whose answer cannot be used, on behalf of `by`, which is not a person; has no effect if it has ended.
@@ -73,7 +73,7 @@ impl Broker {
         answer: BatchAnswer,
     ) -> Result<(), AuthorityError> {
         let reply = self.call(|port| Message::AnswerBatch(ids, answer, port));
-        stored(reply.await).await
+        wait_until_stored(reply.await).await
     }
 
     pub(crate) async fn question(
@@ -89,7 +89,7 @@ impl Broker {
         status.ok().flatten()
     }
 
-    /// The run of the runtime.
+    /// Returns the run of the runtime.
     #[doc(hidden)]
     #[must_use]
     pub fn run(&self) -> Run {
@@ -111,13 +111,13 @@ impl Broker {
 
     pub(crate) async fn grant(&self, new: NewGrant) -> Result<GrantId, AuthorityError> {
         let reply = self.call(|port| Message::Grant(new, port)).await;
-        stored(reply).await
+        wait_until_stored(reply).await
     }
 
     /// Revokes a grant and waits until all effects that used it have ended, or one has hung too long.
     pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<GrantsRevoked, AuthorityError> {
         let (gate, saved) = self.call(|port| Message::Revoke(id, port)).await?;
-        self.taken(&[gate.ok_or(AuthorityError::NoGrant)?], saved)
+        self.wait_for_effects(&[gate.ok_or(AuthorityError::NoGrant)?], saved)
             .await
     }
 
@@ -126,7 +126,7 @@ impl Broker {
         grants: Vec<NewGrant>,
     ) -> Result<Vec<GrantId>, AuthorityError> {
         let reply = self.call(|port| Message::GrantAll(grants, port)).await;
-        stored(reply).await
+        wait_until_stored(reply).await
     }
 
     /// Revokes the grants that match `filter`; waits as [`Self::revoke_grant`] does.
@@ -135,7 +135,7 @@ impl Broker {
         filter: GrantFilter,
     ) -> Result<GrantsRevoked, AuthorityError> {
         let (gates, saved) = self.call(|port| Message::RevokeWhere(filter, port)).await?;
-        self.taken(&gates, saved).await
+        self.wait_for_effects(&gates, saved).await
     }
 
     /// Narrows a grant and waits until all effects beyond it have ended, or one has hung too long.
@@ -156,8 +156,8 @@ impl Broker {
         Ok(revoked)
     }
 
-    /// Waits until all effects that passed these gates have ended and the change is stored.
-    async fn taken(
+    /// Waits until all effects that hold passes of these gates have ended and the change is stored.
+    async fn wait_for_effects(
         &self,
         gates: &[Arc<Gate>],
         saved: PendingSave,
@@ -206,7 +206,7 @@ impl Broker {
         }
     }
 
-    /// The authority is gone: questions that only it could answer are denied.
+    /// The authority was dropped: questions that only it could answer are denied.
     pub(crate) fn set_unattended(&self) {
         if self.needs_authority {
             // A broker that has ended has notified all waiters.
@@ -233,7 +233,7 @@ impl Broker {
 }
 
 /// Waits until a change is stored.
-async fn stored<T>(
+async fn wait_until_stored<T>(
     reply: Result<(Result<T, AuthorityError>, PendingSave), AuthorityError>,
 ) -> Result<T, AuthorityError> {
     let (reply, saved) = reply?;

@@ -36,7 +36,7 @@ impl Approval {
         mut left_out: Vec<ExcludedHunks>,
     ) -> Result<Self, AuthorityError> {
         left_out.retain(|part| !part.hunks.is_empty());
-        // A grant for later calls would allow the hunks that were excluded from this one.
+        // A grant for later calls would also allow the hunks that were excluded from this call.
         let divides = !left_out.is_empty();
         let request = &question.request;
         if !request.fits(patterns)
@@ -167,7 +167,7 @@ impl BrokerState {
         }
     }
 
-    /// Denies all current and later questions, since the authority that could answer them is gone.
+    /// Denies all current and later questions, since the authority that could answer them was dropped.
     pub(in super::super) fn set_unattended(&mut self) {
         self.unattended = true;
         self.refuse_unattended();
@@ -262,7 +262,7 @@ impl BrokerState {
                 .ledger
                 .answer(approval.question, Some(&approval.patterns), now);
             self.hide(approval.question);
-            // A call that is gone must not consume a use.
+            // A call that no longer waits must not consume a use.
             let waiting = ended.into_iter().flat_map(|ended| ended.waiters);
             let waiting = waiting.filter(|waiter| !waiter.port.is_closed());
             let mut waiting = (1..)

@@ -247,7 +247,7 @@ impl HistoryBuilder {
         let fresh = std::mem::take(&mut self.run.fresh);
         let index = match self.run.questions.get(&step.question) {
             Some(index) => *index,
-            // The question is not in the audit any more, or was lost while the audit was full.
+            // The question is no longer in the audit, or was lost while the audit was full.
             None => self.open(at, event, step.question, &[]),
         };
         self.run.open.remove(&index);
@@ -261,7 +261,7 @@ impl HistoryBuilder {
             return;
         };
         entry.decision = Some(step.decision);
-        // Older records do not say who answered; only people could.
+        // Older records do not say who answered, but only people could answer.
         entry.by = step.by.unwrap_or(match step.decision {
             Decision::Granted | Decision::Denied => DecidedBy::Person,
             Decision::Expired | Decision::Cancelled => DecidedBy::Nobody,
@@ -288,9 +288,10 @@ impl HistoryBuilder {
         }
     }
 
-    /// The same for answers of older records, which name no grants: their grants are equal to them and right before them.
+    /// Like [`Self::absorb`], for answers of older records, which name no grants. Their grants come right before them
+    /// and equal the answer.
     fn absorb_older(&mut self, fresh: &[usize], step: &AnsweredStep) -> Vec<GrantId> {
-        // An approval for once adds no grant: those before it were given separately.
+        // An approval for once adds no grant, so the grants before it were given separately.
         if step
             .lifetime
             .is_some_and(|held| held.waiting_calls().is_some())

@@ -25,7 +25,7 @@ pub enum CallOutcome {
     Denied,
     /// It failed, possibly after a part of its effect, or the run ended during its effect.
     Failed,
-    /// Grants sent with it were ignored, since its client may not grant. Its own end is another entry.
+    /// Grants sent with it were ignored, since its client may not grant. The end of the call is another entry.
     GrantsIgnored,
 }
 
@@ -65,8 +65,8 @@ pub struct PastCall {
     /// The message for the caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
-    /// Whether its effect began, and the call failed or its end is not recorded. Without a [`code`](Self::code) the end is
-    /// unknown: the effect may have happened not at all, partly or completely.
+    /// Whether its effect began, and the call failed or its end is not recorded. Without a [`code`](Self::code), the
+    /// end is unknown: the effect may not have happened, or may have happened partly or completely.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub begun: bool,
     /// How many steps it carried out before it failed, if the tool knows.

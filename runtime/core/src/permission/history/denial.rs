@@ -1,4 +1,4 @@
-//! Denials: code, reason and remedy of a call that was not let through.
+//! Denials: code, reason and remedy of a call that was not allowed.
 //!
 //! Remedies are for people only. Agents only learn the code and who denied the call.
 
@@ -14,7 +14,7 @@ use crate::permission::{DecidedBy, Decision};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial<'e> {
-    /// What the agent was told.
+    /// The code that the agent received.
     pub code: Code,
     /// The deciding rule or person, with the note.
     pub reason: Cow<'e, str>,
@@ -59,7 +59,7 @@ impl HistoryEntry {
                     "have the server tried again",
                 ),
             },
-            // Nobody was told about questions that were open when the run ended.
+            // Agents received no code for questions that were open when the run ended.
             (HistoryEvent::Question(question), Decision::Expired)
                 if question.ended_at.is_some() =>
             {

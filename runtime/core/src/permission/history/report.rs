@@ -29,7 +29,7 @@ pub struct HistoryReport {
 }
 
 impl HistoryReport {
-    /// The grants that were given and never used.
+    /// Returns the grants that were given and never used.
     pub fn unused(&self) -> impl Iterator<Item = &GrantUse> {
         self.grants.iter().filter(|grant| grant.uses == 0)
     }
@@ -64,7 +64,7 @@ impl Tally {
         *count += 1;
     }
 
-    /// How many questions there were.
+    /// Returns how many questions there were.
     #[must_use]
     pub fn questions(&self) -> u64 {
         self.granted + self.denied + self.expired + self.cancelled + self.open
@@ -81,9 +81,9 @@ impl Tally {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct GrantUse {
-    /// The run that it is of.
+    /// The run in which it was given.
     pub run: u64,
-    /// Which.
+    /// The grant.
     pub grant: GrantId,
     /// What it covers; `None` if the audit begins after it was given.
     pub pattern: Option<Coverage>,
@@ -126,7 +126,7 @@ impl GrantUse {
         }
     }
 
-    /// Whether `step` gives no more than this, to the same holder.
+    /// Whether `step` gives no more than this grant, to the same holder.
     pub(super) fn includes(&self, step: &GrantedStep) -> bool {
         let covers = |pattern: &Coverage| pattern.includes(&step.pattern);
         self.holder.as_ref() == Some(&step.holder)
@@ -134,7 +134,7 @@ impl GrantUse {
             && (self.descendants == Some(true) || !step.descendants)
     }
 
-    /// Notes what `step` gives, and to whom.
+    /// Records what `step` gives, and to whom.
     pub(super) fn covers(&mut self, step: &GrantedStep) {
         self.pattern = Some(step.pattern.clone());
         self.holder = Some(step.holder.clone());
@@ -151,13 +151,13 @@ impl GrantUse {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RepeatedQuestion {
-    /// By which agent.
+    /// The agent that asked.
     pub agent: Arc<str>,
-    /// For which tool.
+    /// The tool that was called.
     pub tool: Option<ToolName>,
-    /// For what.
+    /// The needs that were asked for.
     pub needs: Vec<Scope>,
-    /// How often, and how it ended.
+    /// How often it was asked, and how it ended.
     pub tally: Tally,
 }
 
@@ -165,9 +165,9 @@ pub struct RepeatedQuestion {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CallTally {
-    /// Of which agent.
+    /// The agent.
     pub agent: Arc<str>,
-    /// Of which tool.
+    /// The tool.
     pub tool: Option<ToolName>,
     /// How they ended.
     pub outcome: CallOutcome,
@@ -176,7 +176,7 @@ pub struct CallTally {
     /// The code, if they were denied or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// How many.
+    /// The number of calls.
     pub calls: u64,
 }
 

@@ -15,7 +15,7 @@ use crate::policy::Authority;
 use crate::private_file::StoreFile;
 use crate::scope::{Coverage, Scope};
 
-/// Why a store was not changed. Its content is as before, except after [`Self::Write`].
+/// Why a store was not changed. Its content is unchanged, except after [`Self::Write`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantEditError {
@@ -40,8 +40,8 @@ pub enum GrantEditError {
 }
 
 impl GrantStore {
-    /// Removes these grants from disk, all or none. This is not audited: a runtime that uses the store revokes grants by
-    /// [`GrantAuthority::revoke`](crate::GrantAuthority::revoke).
+    /// Removes these grants from disk, all or none. This is not audited. A runtime that uses the store revokes grants
+    /// by [`GrantAuthority::revoke`](crate::GrantAuthority::revoke).
     ///
     /// # Errors
     /// [`GrantEditError`]
@@ -81,7 +81,7 @@ impl GrantStore {
     }
 
     /// Adds grants to agents on disk, all or none. A grant that the agent already has is not added again. This is not
-    /// audited: a runtime that uses the store grants by [`GrantAuthority::grant`](crate::GrantAuthority::grant).
+    /// audited. A runtime that uses the store grants by [`GrantAuthority::grant`](crate::GrantAuthority::grant).
     ///
     /// # Errors
     /// [`GrantEditError`]

@@ -1,7 +1,7 @@
 //! File format of the grant store.
 //!
-//! The first line has the format, the next id, the number of grants, and the hash of the rest of the file; then follows
-//! one line per grant. The hash covers everything, so missing or changed parts are detected.
+//! The first line contains the format, the next id, the number of grants, and the hash of the rest of the file. One
+//! line per grant follows. The hash covers everything, so missing or changed parts are detected.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +26,7 @@ const HASH_CLOSES: &str = "\"}";
 pub(in super::super) const MOST_GRANTS: usize = 10_000;
 /// Maximum size of a store: 10,000 grants with paths of maximum length.
 pub(super) const MOST_BYTES: u64 = 64 << 20;
-/// Largest id: common JSON readers round greater numbers.
+/// Largest id, since common JSON readers round greater numbers.
 const MOST_NUMBERS: u64 = 1 << 53;
 
 /// Content of a store.
@@ -67,7 +67,7 @@ pub enum GrantDamage {
     Grant {
         /// The line number, from 1.
         line: usize,
-        /// Why.
+        /// The reason.
         source: serde_json::Error,
     },
     /// An id is used twice, or is invalid.

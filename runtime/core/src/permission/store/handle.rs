@@ -1,4 +1,4 @@
-//! Broker's handle of the grant store: collects changes and has them stored.
+//! The broker's handle of the grant store: collects changes and stores them in the background.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl PendingSave {
     }
 }
 
-/// Handle of the store: collects the changes of one message and has them stored without waiting.
+/// Handle of the store: collects the changes of one message and stores them in the background.
 pub(crate) struct StoreHandle(Option<Open>);
 
 struct Open {
@@ -140,7 +140,7 @@ impl StoreHandle {
         }
     }
 
-    /// Has the collected changes stored.
+    /// Starts storing the collected changes.
     pub(crate) fn save(&mut self) -> PendingSave {
         match &mut self.0 {
             Some(open) if open.removed || !open.given.is_empty() => open.save(),

@@ -1,4 +1,5 @@
-//! Writes the file of the grant store, without async: what it should hold, and what waits for the audit.
+//! Writes the file of the grant store, without async code. It tracks the wanted content and the grants that wait for
+//! the audit.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -47,9 +48,10 @@ impl Wanted {
     }
 }
 
-/// Replaces the file as a whole; `R` does so with its new content.
+/// Replaces the file as a whole. `R` writes its new content.
 ///
-/// Grants are removed at once, and added once they are audited. Methods that write block, one at a time.
+/// Grants are removed at once, and added once they are audited. Methods that write block, and only one of them runs at
+/// a time.
 #[derive(Debug)]
 pub(super) struct Writer<R> {
     wanted: Mutex<Wanted>,
@@ -69,7 +71,7 @@ impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
         }
     }
 
-    /// Announces a grant, which is stored by [`Self::store`].
+    /// Announces a grant, which [`Self::store`] stores.
     pub(super) fn add(&self, grant: StoredGrant) {
         let mut wanted = self.wanted.lock();
         wanted.contents.next = wanted.contents.next.max(grant.id.0 + 1);
@@ -93,8 +95,8 @@ impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
         self.write_by(&mut self.replace.lock())
     }
 
-    /// Stores those of the added grants that were not removed meanwhile. If they are not audited or cannot be stored, they
-    /// are removed, also if they were to be narrowed.
+    /// Stores the added grants that were not removed meanwhile. If they are not audited or cannot be stored, they are
+    /// removed. This also applies to grants that were to be narrowed.
     pub(super) fn store(
         &self,
         grants: &[StoredGrant],

@@ -28,7 +28,7 @@ use crate::worker::jobs::Ended;
 use std::sync::Arc;
 
 impl CallTable {
-    /// Queues a cleared call: for its path locks if it changes something, else for a thread.
+    /// Queues a cleared call: for its path locks if it changes something, otherwise for a thread.
     pub(super) fn enqueue(
         &mut self,
         id: CallId,
@@ -160,7 +160,7 @@ impl CallTable {
         }
     }
 
-    /// The job of a call left its queue: its time begins.
+    /// The job of a call left the queue, so its time begins.
     pub(in crate::worker) fn started(&mut self, id: CallId) {
         if let Some((stage, mut caller)) = self.calls.remove(&id) {
             // Later jobs of the same call, such as those after an interrupt, share its time.
@@ -180,7 +180,7 @@ impl CallTable {
         caller.arm(id, &self.shared);
     }
 
-    /// Stores a call whose job was submitted, or refuses it if the pool was full.
+    /// Stores a call whose job was submitted, or rejects it if the pool was full.
     pub(super) fn submitted(
         &mut self,
         id: CallId,
@@ -214,7 +214,7 @@ impl CallTable {
             (Some((_, caller)), Ended::Interrupted(step, interrupt)) => {
                 self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
-            // The caller is gone, and the effect has happened.
+            // The caller stopped waiting, and the effect has happened.
             (None, Ended::Done(Ok(done))) => self.shared.changed(done.changes()),
             (None, _) => {}
         }
@@ -269,7 +269,7 @@ impl CallTable {
         } else {
             caller.info.stop.check().err().unwrap_or_else(begun)
         };
-        // Whoever carries it out may have done so.
+        // The server or tool may have carried out the call.
         let error = caller.info.stop.mark_sent(error);
         caller.finish(&self.shared, Err(error));
         self.compile_next();
@@ -307,7 +307,7 @@ impl CallTable {
         }
     }
 
-    /// A job ended. Returns its call, unless the caller is gone or the call belongs to an earlier actor of this worker.
+    /// A job ended. Returns its call, unless the caller stopped waiting or the call belongs to an earlier actor of this worker.
     pub(super) fn take_finished(&mut self, id: CallId) -> Option<(Stage, Caller)> {
         if !self.running.remove(&id) {
             return None;
@@ -323,7 +323,7 @@ impl CallTable {
     }
 }
 
-/// Reports that a job left the queue of the threads for tools. Time in that queue is not time of the tool.
+/// Reports that a job left the queue of the threads for tools. Time in that queue does not count as time of the tool.
 fn report_start(shared: &Shared, id: CallId, pool: PoolKind) {
     if pool == PoolKind::Tools {
         shared.post(WorkerMsg::Started(id));

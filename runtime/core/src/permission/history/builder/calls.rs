@@ -214,7 +214,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// Marks calls as failed granted_by effect began in a run that ended before it recorded how they ended.
+    /// Marks calls as failed if their effect began in a run that ended before it recorded how they ended.
     pub(super) fn fail_open_effects(&mut self) {
         let known = std::mem::take(&mut self.run.calls);
         for index in known.into_values().filter_map(|known| known.entry) {
