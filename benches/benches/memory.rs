@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a benchmark that fails has no result, and it prints its results"
+    reason = "benchmarks panic on failure and print their results"
 )]
 
 use std::process::Command;

@@ -80,7 +80,7 @@ impl<'r> Benchmark<'r> {
         self.case_then(name, target, batch, run, || {})
     }
 
-    /// Adds a case whose batch leaves something behind: `cleanup` removes it and does not count as wall time.
+    /// Adds a case whose batches need a cleanup. `cleanup` does not count as wall time.
     #[must_use]
     pub fn case_then(
         mut self,

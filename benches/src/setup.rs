@@ -105,7 +105,7 @@ pub fn multi_thread() -> std::io::Result<tokio::runtime::Runtime> {
 ///
 /// # Panics
 /// If the task panics.
-#[expect(clippy::expect_used, reason = "a benchmark that fails has no result")]
+#[expect(clippy::expect_used, reason = "benchmarks panic on failure")]
 pub fn run_task<T: Send + 'static>(
     tokio: &tokio::runtime::Runtime,
     future: impl Future<Output = T> + Send + 'static,

@@ -3,7 +3,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test fails by panicking, in its helpers too"
+    reason = "tests and their helpers panic on failure"
 )]
 
 #[path = "../examples/test_host/app.rs"]

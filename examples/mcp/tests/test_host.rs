@@ -2,7 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test fails by panicking, in its helpers too"
+    reason = "tests and their helpers panic on failure"
 )]
 
 #[path = "test_host/api.rs"]

@@ -105,18 +105,18 @@ pub(super) struct AuditReader {
 }
 
 impl ConsoleAudit {
-    /// Reads what was added since the last read, or everything if the file was rewritten or `anew` is set. Blocks.
+    /// Reads what was added since the last read, or everything if the file was rewritten or `restart` is set. Blocks.
     ///
     /// # Errors
     /// I/O errors.
     pub(super) fn read<'r>(
         &self,
         reader: &'r mut AuditReader,
-        anew: bool,
+        restart: bool,
     ) -> io::Result<(&'r History, ChainStatus)> {
         let chain = match self {
             Self::File(audit) => {
-                if anew || reader.must_restart {
+                if restart || reader.must_restart {
                     *reader = AuditReader::default();
                 }
                 reader.read_more(audit)?

@@ -50,7 +50,7 @@ pub enum BackendError {
     Stopped,
 }
 
-/// What of a backend belongs to one connection and ends with it.
+/// The part of a backend that one connection owns and that ends with the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ownership {
     Nothing,
@@ -66,7 +66,7 @@ pub struct Backend {
     worker: Worker,
     grants: Option<Arc<GrantAuthority>>,
     ownership: Ownership,
-    /// Identifies the worker among those of all runtimes of this process.
+    /// Identifies the worker across all runtimes of this process.
     name: String,
 }
 
@@ -80,14 +80,14 @@ impl Backend {
         backend
     }
 
-    /// Uses a grant authority that others share, such as a `Console`.
+    /// Uses a shared grant authority, such as one that a `Console` uses, too.
     #[must_use]
     pub fn shared_grants(mut self, grants: Arc<GrantAuthority>) -> Self {
         self.grants = Some(grants);
         self
     }
 
-    /// A backend whose worker has another owner.
+    /// A backend with a worker that no connection owns.
     fn borrowed(worker: &Worker) -> Self {
         Self {
             runtime: None,
@@ -110,7 +110,7 @@ impl Backend {
         self.grants.as_ref()
     }
 
-    /// A backend with another worker of the same runtime, owned by one connection.
+    /// A backend with another worker of the same runtime. One connection owns the worker.
     fn with_worker(&self, worker: Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
         Self {
             runtime: self.runtime.clone(),
@@ -155,7 +155,7 @@ pub trait BackendFactory: Send + Sync + 'static {
 
 /// Where connections get their backend.
 pub(super) enum BackendSource {
-    /// One worker with another owner.
+    /// One worker that no connection owns.
     Worker(Arc<Backend>),
     /// Backends created on demand.
     Factory {

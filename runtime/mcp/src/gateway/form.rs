@@ -188,7 +188,7 @@ fn message(question: &Question) -> String {
     if let Some(warning) = request.page_warning() {
         line(warning.to_owned());
     } else if request.origin == Origin::View {
-        // Only the client knows which of the two made the call.
+        // Only the client knows whether the page or the agent made the call.
         let from = "The agent's client asks for this, for a page that it shows or for the agent.";
         line(from.to_owned());
     }

@@ -150,7 +150,7 @@ pub(super) struct RequestsInner {
 }
 
 impl OpenRequests {
-    /// Those of a connection that still exists.
+    /// The open requests of a connection, if it still exists.
     pub(super) fn of(shared: &Weak<RequestsInner>) -> Option<Self> {
         shared.upgrade().map(Self)
     }
