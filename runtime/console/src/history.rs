@@ -30,10 +30,10 @@ pub(super) async fn suggestions(State(console): AppState, body: Bytes) -> ApiRes
     let live = source.grants().grants().await?;
     let mut stats = source.stats();
     let found = rules.into_iter().find(|one| {
-        let spared = live
+        let is_granted = live
             .iter()
             .any(|grant| grant.pattern.includes(&one.pattern));
-        one.agent == query.agent && !spared && !stats.suggested.contains(&key(one))
+        one.agent == query.agent && !is_granted && !stats.suggested.contains(&key(one))
     });
     let Some(found) = found else {
         return json_response(&json!({ "suggestion": null }));

@@ -312,7 +312,7 @@ pub(super) fn question_view(
 }
 
 fn choices(request: &Request) -> Vec<ChoiceView> {
-    let rung = |choice: &Choice| ChoiceView {
+    let choice_view = |choice: &Choice| ChoiceView {
         patterns: choice
             .patterns
             .iter()
@@ -324,7 +324,7 @@ fn choices(request: &Request) -> Vec<ChoiceView> {
         outside: choice.outside,
         confirm: choice.is_broad(),
     };
-    request.choices.iter().map(rung).collect()
+    request.choices.iter().map(choice_view).collect()
 }
 
 fn summary(request: &Request) -> Option<Summary> {

@@ -45,7 +45,7 @@ impl IntoResponse for ApiError {
 
 /// Builds the router: the page needs a matching `Host` header, the API also needs the secret.
 pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: Token) -> Router {
-    let strangers = RequestGuard {
+    let page_guard = RequestGuard {
         origins: host_names
             .iter()
             .map(|host| format!("http://{host}"))
@@ -53,9 +53,9 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
         hosts: host_names.to_vec(),
         token: None,
     };
-    let grants = RequestGuard {
+    let api_guard = RequestGuard {
         token: Some(token),
-        ..strangers.clone()
+        ..page_guard.clone()
     };
     let api = Router::new()
         .route("/api/state", get(state))
@@ -76,15 +76,18 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
         .route("/api/history", post(history::history))
         .route("/api/history/export", post(history::export))
         .layer(middleware::from_fn(buffer_body))
-        .layer(middleware::from_fn_with_state(Arc::new(grants), authorize));
-    let shown = Router::new()
+        .layer(middleware::from_fn_with_state(
+            Arc::new(api_guard),
+            authorize,
+        ));
+    let page_routes = Router::new()
         .route("/", get(page::page))
         .route("/permission-prompt.js", get(page::prompt))
         .layer(middleware::from_fn_with_state(
-            Arc::new(strangers),
+            Arc::new(page_guard),
             authorize,
         ));
-    api.merge(shown)
+    api.merge(page_routes)
         .layer(middleware::from_fn(page::add_security_headers))
         .with_state(console)
 }
@@ -175,17 +178,13 @@ async fn question_state(State(console): AppState, Path(question): Path<String>) 
         let expired = QuestionState::Settled(Decision::Expired);
         return json_response(&question_status(&question, expired, &[]));
     };
-    let standing = source
+    let status = source
         .grants()
         .broker()
         .question_status(id)
         .await
         .ok_or_else(none)?;
-    json_response(&question_status(
-        &question,
-        standing.state,
-        &standing.granted,
-    ))
+    json_response(&question_status(&question, status.state, &status.granted))
 }
 
 fn question_status(question: &str, state: QuestionState, granted: &[Coverage]) -> Value {
@@ -225,7 +224,7 @@ async fn answer_batch(State(console): AppState, body: Bytes) -> ApiResult {
     for request in answers {
         let question = request.question.clone();
         results.push(match submit_answer(&console, request, true).await {
-            Ok(stands) => stands,
+            Ok(status) => status,
             Err(fault) => {
                 json!({ "question": question, "code": fault.code, "message": fault.message })
             }

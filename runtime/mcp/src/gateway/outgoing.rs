@@ -45,14 +45,14 @@ impl OutgoingQueue {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (lines, waiting) = mpsc::unbounded_channel();
-        let (wrote, progress) = watch::channel(());
+        let (progress_tx, progress) = watch::channel(());
         let outgoing = Self {
             lines,
             answers: Arc::new(Semaphore::new(MAX_ANSWERS as usize)),
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS as usize)),
         };
         let task = tokio::spawn(async move {
-            if let Err(error) = write(waiting, writer, wrote).await {
+            if let Err(error) = write(waiting, writer, progress_tx).await {
                 tracing::debug!(%error, "a client cannot be written to");
             }
         });
@@ -92,7 +92,7 @@ async fn reserve(semaphore: &Arc<Semaphore>, bytes: usize, max: u32) -> io::Resu
 async fn write<W: AsyncWrite + Unpin>(
     mut waiting: mpsc::UnboundedReceiver<QueuedLine>,
     mut writer: W,
-    wrote: watch::Sender<()>,
+    progress_tx: watch::Sender<()>,
 ) -> io::Result<()> {
     while let Some(line) = waiting.recv().await {
         let mut text = line.text;
@@ -110,7 +110,7 @@ async fn write<W: AsyncWrite + Unpin>(
                 return Err(io::ErrorKind::WriteZero.into());
             }
             rest = rest.get(written..).unwrap_or_default();
-            wrote.send_replace(());
+            progress_tx.send_replace(());
         }
         writer.flush().await?;
     }

@@ -147,7 +147,7 @@ pub trait TokenStore: Send + Sync + 'static {
     fn load(&self, server: String) -> BoxFuture<'_, Option<String>>;
 
     /// Replaces the saved text of a server; `None` deletes it.
-    fn save(&self, server: String, kept: Option<String>) -> BoxFuture<'_, ()>;
+    fn save(&self, server: String, text: Option<String>) -> BoxFuture<'_, ()>;
 }
 
 /// Why a sign-in failed. It contains no text of servers, which may repeat secrets.

@@ -301,7 +301,7 @@ impl ServerSpec {
             name: &self.name,
             label,
             verbs: &self.verbs,
-            preface: "",
+            description_prefix: "",
         }
     }
 

@@ -228,13 +228,16 @@ impl OAuthFlow {
         let found = untraced(self.manager.resolve_metadata_from_challenge(Some(header))).await;
         let found = found.map_err(|_| SignInError::Discovery)?;
         let metadata = found.metadata;
-        let sound = |endpoint: &String| {
+        let is_allowed = |endpoint: &String| {
             address::parse_http_url(endpoint).is_some_and(|url| self.policy.allows_url(&url))
         };
-        let sound = sound(&metadata.authorization_endpoint)
-            && sound(&metadata.token_endpoint)
-            && metadata.registration_endpoint.as_ref().is_none_or(sound);
-        if !found.source.is_discovered() || metadata.issuer.is_none() || !sound {
+        let allowed = is_allowed(&metadata.authorization_endpoint)
+            && is_allowed(&metadata.token_endpoint)
+            && metadata
+                .registration_endpoint
+                .as_ref()
+                .is_none_or(is_allowed);
+        if !found.source.is_discovered() || metadata.issuer.is_none() || !allowed {
             return Err(SignInError::Discovery);
         }
         let methods = metadata.code_challenge_methods_supported.as_ref();
