@@ -1,4 +1,4 @@
-//! The cost of a no-op call (authorised, metered and audited), compared with a bare actor.
+//! The cost of a no-op call (authorized, metered and audited), compared with a bare actor.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The cost of authorising one need under five layers with 100 globs and 20 grants.
+//! The cost of authorizing one need under five layers with 100 globs and 20 grants.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::hint::black_box;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 /// The name of the tool that does nothing.
 pub const NOOP: &str = "noop";
 
-/// A tool that does nothing. It needs a scope, so that calls are authorised.
+/// A tool that does nothing. It needs a scope, so that calls are authorized.
 #[derive(Debug)]
 pub struct Noop {
     output: Arc<()>,

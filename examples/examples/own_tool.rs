@@ -1,6 +1,6 @@
 //! Defines two custom tools: one that reads a database and one that writes to it.
 //!
-//! Calls of custom tools are authorised, previewed, approved and audited like calls of the file tools.
+//! Calls of custom tools are authorized, previewed, approved and audited like calls of the file tools.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,

@@ -159,7 +159,7 @@ fn kind(dir: &OpenDir, name: &[u8], listed: FileType) -> Option<Kind> {
 /// Visits everything beneath `top`, whose virtual path is `at`; directories come before their contents.
 ///
 /// # Errors
-/// Those of `visit`, `CANCELLED` or `DEADLINE`, and system errors at `top`.
+/// Errors of `visit`, `CANCELLED` or `DEADLINE`, and system errors at `top`.
 pub(crate) fn walk(
     view: &dyn ReadView,
     top: OpenDir,

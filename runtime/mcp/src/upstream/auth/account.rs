@@ -190,7 +190,7 @@ impl Account {
     pub(super) async fn token(self: &Arc<Self>) -> Option<String> {
         let account = Arc::clone(self);
         let token = async move {
-            // A valid token needs no authorisation server, which may be slow.
+            // A valid token needs no authorization server, which may be slow.
             match account.credentials.token().await {
                 None => account.flow().await?.token().await,
                 token => token,
