@@ -27,7 +27,7 @@ pub(super) struct StateResponse {
     pub(super) refusals: BoundedList<DenialView, { 64 << 10 }>,
     /// Answers per session.
     pub(super) tallies: BoundedList<SessionTally, { 64 << 10 }>,
-    /// What did not fit into the lists.
+    /// The numbers of items that did not fit into the lists.
     pub(super) omitted: Omitted,
 }
 

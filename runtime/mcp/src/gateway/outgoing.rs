@@ -15,7 +15,7 @@ const MAX_ANSWERS: u32 = 1 << 20;
 const MAX_REFUSALS: u32 = 1 << 20;
 /// Maximum bytes per write.
 const BATCH: usize = 64 << 10;
-/// How long a client may read nothing after the connection has ended.
+/// How long to wait for a client that reads nothing, after the connection has ended.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A queued line with its permit.
@@ -130,7 +130,7 @@ impl WriterTask {
         loop {
             tokio::select! {
                 biased;
-                // It does not matter whether it panicked.
+                // The result only says whether the task panicked.
                 _ = &mut self.task => return,
                 moved = tokio::time::timeout(STALL_TIMEOUT, self.progress.changed()) => {
                     if moved.is_err() {

@@ -203,10 +203,10 @@ impl Gateway {
     }
 
     /// Compares the files of a call with its review: with their state before the call for a preview, else after it.
-    /// `None` if `uri` is not for that.
+    /// `None` if `uri` does not request that.
     ///
-    /// The worker's own read tool checks them, so the result has no more than the worker may know, and `unknown`
-    /// otherwise. Each check is a normal call: authorized, audited and counted.
+    /// The files are checked with the worker's read tool, so the state of a file that the worker may not read is
+    /// `unknown`. Each check is a normal call: it is authorized, audited and counted.
     pub(super) async fn review_state(&self, backend: &Backend, uri: &str) -> Option<Value> {
         let review = backend.worker().review(uri.strip_suffix(STATE_SUFFIX)?)?;
         let mut states = Vec::new();

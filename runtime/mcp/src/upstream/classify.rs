@@ -102,8 +102,8 @@ pub enum WithheldReason {
 }
 
 /// The verb of a tool. A configured verb takes precedence. Otherwise, a tool reads if it is annotated as read-only and
-/// not as destructive, and writes if not. The open-world hint does not change the verb, and no hint makes a tool
-/// execute.
+/// not as destructive, and writes if not. The open-world hint does not change the verb, and no hint leads
+/// to the verb `execute`.
 fn verb_of(tool: &Tool, provider: ToolProvider<'_>) -> Verb {
     if let Some(verb) = provider.verbs.get(&*tool.name) {
         return *verb;

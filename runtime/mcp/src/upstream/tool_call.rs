@@ -222,7 +222,7 @@ impl ToolCall {
                 ServerResult::InputRequiredResult(more) => {
                     let requests = more.input_requests.unwrap_or_default();
                     if requests.is_empty() {
-                        // The server only needs time.
+                        // The server needs no input, only more time.
                         tokio::time::sleep(Duration::from_millis(POLL.0)).await;
                     }
                     let responses = self.responses(call, requests).await?;
