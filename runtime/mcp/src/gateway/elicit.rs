@@ -144,7 +144,7 @@ impl SuspendedCalls {
     /// The codec that seals state.
     ///
     /// # Errors
-    /// An I/O error if the system has no random bytes for a key.
+    /// The error of the system if it has no random bytes for a key.
     pub(super) fn codec(&self) -> Result<&RequestStateCodec, getrandom::Error> {
         if let Some(codec) = self.codec.get() {
             return Ok(codec);
@@ -156,7 +156,7 @@ impl SuspendedCalls {
             .get_or_init(|| RequestStateCodec::new_unchecked(key)))
     }
 
-    /// Suspends a call and returns its input-required result; `None` if too many calls are suspended.
+    /// Suspends a call and returns its input-required result; `None` if that fails, such as if too many calls are suspended.
     pub(super) fn suspend(
         &self,
         call: CallIdentity<'_>,
