@@ -1,32 +1,18 @@
 //! Browser tests of the file browser page and a third-party page.
 
-use crate::TIMEOUT;
-use crate::page_server::open_page;
-use crate::scenario;
-use crate::scenario::chromium::Chromium;
-use bailiwick::Config;
-use bailiwick::MemoryAudit;
-use bailiwick::Policy;
-use bailiwick::Runtime;
-use bailiwick::Verb;
-use bailiwick::WorkerSpec;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerText;
-use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_mcp::view::DenyView;
-use bailiwick_mcp::view::View;
-use bailiwick_mcp::view::ViewEvent;
-use bailiwick_mcp::view::ViewHost;
-use bailiwick_mcp::view::ViewSpec;
-use bailiwick_mcp::view::ViewState;
-use bailiwick_test_support::chromium;
-use bailiwick_test_support::npm;
-use bailiwick_test_support::playwright;
-use serde_json::Map;
-use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
+
+use serde_json::{Map, Value};
 use tokio::sync::Notify;
+
+use crate::page_server::open_page;
+use crate::scenario::chromium::Chromium;
+use crate::{TIMEOUT, scenario};
+use bailiwick::{Config, MemoryAudit, Policy, Runtime, Verb, WorkerSpec};
+use bailiwick_mcp::upstream::{ServerSpec, ServerText, Upstreams};
+use bailiwick_mcp::view::{DenyView, View, ViewEvent, ViewHost, ViewSpec, ViewState};
+use bailiwick_test_support::{chromium, npm, playwright};
 
 /// A third-party page that uses the official `App`, and a script that clicks its button.
 const PAGE: &str = "ui://get-time/mcp-app.html";

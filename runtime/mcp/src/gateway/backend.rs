@@ -1,30 +1,24 @@
 //! Backends: the runtime and worker that serve a connection.
 
-use super::Gateway;
-use super::GatewayState;
-use super::Trust;
-use super::client_roots::reject_widening_keys;
-use bailiwick::audit::AuditFileError;
-use bailiwick::call::Origin;
-use bailiwick::host::BuildError;
-use bailiwick::host::Runtime;
-use bailiwick::permission::GrantAuthority;
-use bailiwick::permission::GrantStoreError;
-use bailiwick::policy::Policy;
-use bailiwick::policy::PolicyError;
-use bailiwick::supervisor::SpawnError;
-use bailiwick::worker::OF_CLIENTS;
-use bailiwick::worker::Worker;
-use bailiwick::worker::WorkerSpec;
-use rmcp::ErrorData;
-use rmcp::model::ClientCapabilities;
-use serde_json::Map;
-use serde_json::Value;
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+
+use rmcp::ErrorData;
+use rmcp::model::ClientCapabilities;
+use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
+
+use super::client_roots::reject_widening_keys;
+use super::{Gateway, GatewayState, Trust};
+use bailiwick::audit::AuditFileError;
+use bailiwick::call::Origin;
+use bailiwick::host::{BuildError, Runtime};
+use bailiwick::permission::{GrantAuthority, GrantStoreError};
+use bailiwick::policy::{Policy, PolicyError};
+use bailiwick::supervisor::SpawnError;
+use bailiwick::worker::{OF_CLIENTS, Worker, WorkerSpec};
 
 /// Error of [`BackendFactory::create`].
 #[derive(Debug, thiserror::Error)]

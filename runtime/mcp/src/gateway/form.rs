@@ -1,22 +1,14 @@
 //! Elicitation forms for permission questions.
 
-use bailiwick::call::Origin;
-use bailiwick::permission::Answer;
-use bailiwick::permission::Choice;
-use bailiwick::permission::DeniedCalls;
-use bailiwick::permission::Lifetime;
-use bailiwick::permission::Question;
-use bailiwick::permission::Request;
-use bailiwick::scope::Coverage;
-use bailiwick::scope::Verb;
-use rmcp::model::ElicitRequestParams;
-use rmcp::model::ElicitationAction;
-use rmcp::model::ElicitationSchema;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
 use std::num::NonZeroU32;
 use std::time::Duration;
+
+use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
+use serde_json::{Map, Value, json};
+
+use bailiwick::call::Origin;
+use bailiwick::permission::{Answer, Choice, DeniedCalls, Lifetime, Question, Request};
+use bailiwick::scope::{Coverage, Verb};
 
 /// Maximum characters of the arguments. If they are cut, only the call itself can be allowed.
 const MAX_ARGUMENTS: usize = 2000;

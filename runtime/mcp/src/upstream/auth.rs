@@ -13,12 +13,12 @@ mod flow;
 mod loopback;
 mod sign_in_audit;
 
-use bailiwick::requests::BoxFuture;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::spec::{ServerSpec, SpecError};
+use bailiwick::requests::BoxFuture;
 
 pub(super) use account::{Account, SignInOutcome};
 pub(super) use authenticated_client::AuthenticatedClient;

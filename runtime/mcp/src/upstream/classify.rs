@@ -1,26 +1,21 @@
 //! Classifies the tools of a server: their names, verbs, scopes, and why some are withheld.
 
-use super::ServerTool;
-use super::catalog::PAGE_SCHEME;
-use super::catalog::address;
-use super::catalog::is_usable;
-use super::pins::Fingerprint;
-use super::schema::CompiledSchema;
-use super::schema::SchemaBudget;
-use super::schema_cost::SchemaFault;
-use super::schema_cost::depth;
-use bailiwick::id::ToolName;
-use bailiwick::intent::IntentTemplate;
-use bailiwick::scope::Scope;
-use bailiwick::scope::Verb;
-use bailiwick::tool::ToolSpec;
-use rmcp::model::MetaObject;
-use rmcp::model::Tool;
-use serde_json::Value;
-use serde_json::json;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use rmcp::model::{MetaObject, Tool};
+use serde_json::{Value, json};
+
+use super::ServerTool;
+use super::catalog::{PAGE_SCHEME, address, is_usable};
+use super::pins::Fingerprint;
+use super::schema::{CompiledSchema, SchemaBudget};
+use super::schema_cost::{SchemaFault, depth};
+use bailiwick::id::ToolName;
+use bailiwick::intent::IntentTemplate;
+use bailiwick::scope::{Scope, Verb};
+use bailiwick::tool::ToolSpec;
 
 /// The longest tool name that model APIs accept, in bytes.
 const MAX_NAME_BYTES: usize = 64;
