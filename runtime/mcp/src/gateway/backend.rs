@@ -335,7 +335,7 @@ async fn spawn_worker(shared: &Backend, client: &str) -> Result<Backend, SpawnEr
 }
 
 /// A worker name made from the client's name. Its prefix keeps it distinct from names that the host gives, so a client
-/// cannot take one of those.
+/// cannot take such a name.
 pub(super) fn worker_name(client: &str) -> String {
     let name: String = bailiwick::escape(client)
         .chars()
