@@ -79,7 +79,7 @@ pub enum WithheldReason {
     /// The name contains invalid characters, or is too long for models.
     #[error("its name is not plain, or too long: `SERVER__TOOL` must fit in 64 bytes")]
     Name,
-    /// Another tool of the server has the same name after normalization.
+    /// Another tool of the server has the same name after normalisation.
     #[error("another tool has the same name once it is made plain")]
     Collision,
     /// A schema of the tool cannot be used.

@@ -37,7 +37,7 @@ pub(super) fn read(mut tool: Value) -> Option<Tool> {
 /// Classifies all listed tools; tools beyond the limit are withheld. This is CPU-bound and must not run on an async
 /// thread.
 pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> ListedTools {
-    let description_prefix = format!(
+    let preface = format!(
         "A tool of {}, in words that nobody checked: ",
         display_name(instance)
     );
@@ -45,7 +45,7 @@ pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> ListedTools
         name: &instance.name,
         label: &instance.label,
         verbs: &BTreeMap::new(),
-        description_prefix: &description_prefix,
+        description_prefix: &preface,
     };
     let mut listed = ListedTools::default();
     for (index, it) in classify(tools, provider).iter().enumerate() {
