@@ -97,7 +97,7 @@ impl ViewHost for CloseRequests {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_of_a_page_are_ordered_and_closing_the_view_closes_the_page() {
+async fn page_messages_are_ordered_and_closing_the_view_closes_it() {
     let close_requested = Arc::new(Notify::new());
     let html = include_str!("messages.html");
     let (_runtime, view, server) =
