@@ -1,5 +1,5 @@
-//! The cost of a no-op call (authorised, metered and audited), compared with a bare actor.
-#![expect(clippy::unwrap_used, reason = "a benchmark that fails has no result")]
+//! The cost of a no-op call (authorized, metered and audited), compared with a bare actor.
+#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! The cost of reading a file through a worker, compared with an actor that opens, reads and closes it.
-#![expect(clippy::unwrap_used, reason = "a benchmark that fails has no result")]
+#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::time::Duration;
 

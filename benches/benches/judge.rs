@@ -1,5 +1,5 @@
-//! The cost of authorising one need under five layers with 100 globs and 20 grants.
-#![expect(clippy::unwrap_used, reason = "a benchmark that fails has no result")]
+//! The cost of authorizing one need under five layers with 100 globs and 20 grants.
+#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a benchmark that fails has no result, and it prints its results"
+    reason = "benchmarks panic on failure and print their results"
 )]
 
 use std::process::Command;
@@ -77,10 +77,8 @@ fn weigh(side: &str) -> Weight {
         String::from_utf8_lossy(&output.stderr)
     );
     let text = String::from_utf8(output.stdout).unwrap();
-    let mut figures = text
-        .split_whitespace()
-        .map(|figure| figure.parse().unwrap());
-    let mut next = || figures.next().unwrap();
+    let mut values = text.split_whitespace().map(|value| value.parse().unwrap());
+    let mut next = || values.next().unwrap();
     Weight {
         idle: next(),
         called: next(),

@@ -1,5 +1,5 @@
 //! The cost of narrowing a worker by a cached or new policy fragment.
-#![expect(clippy::unwrap_used, reason = "a benchmark that fails has no result")]
+#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use globset::{GlobBuilder, GlobSetBuilder};
 fn main() {
     let config = Config::new().root(RootConfig::new(VirtualPath::parse("/r", None).unwrap()));
     let host = Authority::configured(&config).unwrap();
-    let seen = policy(&globs(0));
+    let cached = policy(&globs(0));
     let mut fresh = 0;
     let mut next = || {
         fresh += 1;
@@ -22,7 +22,7 @@ fn main() {
         let layer = host.admit(policy, Origin::Model).unwrap();
         black_box(host.narrow(&layer));
     };
-    narrow(&seen);
+    narrow(&cached);
     let baseline = |globs: &[String]| {
         let mut set = GlobSetBuilder::new();
         for glob in globs {
@@ -44,7 +44,7 @@ fn main() {
             2_000,
             |n| {
                 for _ in 0..n {
-                    narrow(black_box(&seen));
+                    narrow(black_box(&cached));
                 }
             },
         )

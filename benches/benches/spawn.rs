@@ -1,5 +1,5 @@
 //! The cost of spawning a worker, compared with a linked ractor actor.
-#![expect(clippy::unwrap_used, reason = "a benchmark that fails has no result")]
+#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -80,7 +80,7 @@ impl<'r> Benchmark<'r> {
         self.case_then(name, target, batch, run, || {})
     }
 
-    /// Adds a case whose batch leaves something behind: `cleanup` removes it and does not count as wall time.
+    /// Adds a case whose batches need a cleanup. `cleanup` does not count as wall time.
     #[must_use]
     pub fn case_then(
         mut self,
@@ -171,16 +171,16 @@ impl Case<'_> {
     }
 
     /// The median over rounds of the ratio to the baseline.
-    fn ratio(&self, baseline: &Self, figure: impl Fn(&Sample) -> f64) -> f64 {
+    fn ratio(&self, baseline: &Self, metric: impl Fn(&Sample) -> f64) -> f64 {
         let rounds = self.samples.iter().zip(&baseline.samples);
-        median(rounds.map(|(sample, base)| figure(sample) / figure(base)))
+        median(rounds.map(|(sample, base)| metric(sample) / metric(base)))
     }
 }
 
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The CPU time of all threads of the process.

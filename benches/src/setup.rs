@@ -16,7 +16,7 @@ use serde::Deserialize;
 /// The name of the tool that does nothing.
 pub const NOOP: &str = "noop";
 
-/// A tool that does nothing. It needs a scope, so that calls are authorised.
+/// A tool that does nothing. It needs a scope, so that calls are authorized.
 #[derive(Debug)]
 pub struct Noop {
     output: Arc<()>,
@@ -105,7 +105,7 @@ pub fn multi_thread() -> std::io::Result<tokio::runtime::Runtime> {
 ///
 /// # Panics
 /// If the task panics.
-#[expect(clippy::expect_used, reason = "a benchmark that fails has no result")]
+#[expect(clippy::expect_used, reason = "benchmarks panic on failure")]
 pub fn run_task<T: Send + 'static>(
     tokio: &tokio::runtime::Runtime,
     future: impl Future<Output = T> + Send + 'static,

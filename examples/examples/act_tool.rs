@@ -2,7 +2,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "examples print what happens and fail by panicking"
+    reason = "examples print what happens and panic on failure"
 )]
 
 use std::error::Error;

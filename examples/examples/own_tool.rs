@@ -1,10 +1,10 @@
 //! Defines two custom tools: one that reads a database and one that writes to it.
 //!
-//! Calls of custom tools are authorised, previewed, approved and audited like calls of the file tools.
+//! Calls of custom tools are authorized, previewed, approved and audited like calls of the file tools.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "examples print what happens and fail by panicking"
+    reason = "examples print what happens and panic on failure"
 )]
 
 use std::collections::BTreeMap;

@@ -65,7 +65,7 @@ pub(crate) enum Step {
 
 impl Step {
     /// The directory that it creates.
-    pub(crate) fn made_directory(&self) -> Option<&VirtualPath> {
+    pub(crate) fn created_directory(&self) -> Option<&VirtualPath> {
         match self {
             Self::MakeDirectory { path, .. } => Some(path),
             Self::Write { .. } | Self::Move { .. } | Self::Copy { .. } | Self::Remove { .. } => {
@@ -234,7 +234,7 @@ pub(crate) fn stale(path: &VirtualPath) -> CallError {
 fn remove_created_directories(steps: &[Step], view: &dyn ReadView) -> usize {
     let mut left = steps.len();
     for step in steps.iter().rev() {
-        let Some(path) = step.made_directory() else {
+        let Some(path) = step.created_directory() else {
             break;
         };
         let Ok((dir, name)) = resolve::parent(view, path) else {

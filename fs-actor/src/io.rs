@@ -1,11 +1,12 @@
 //! File access for your own tools, with the checks of the file tools.
 //!
-//! Paths are virtual. Nothing outside the roots is opened, also through links, and no FIFO, device or socket. A path is
-//! judged by the permit before it is opened, and again after links were followed: if a person must allow it, the
-//! functions return an [`Interrupt`], which the tool returns as well; the call is then authorised and runs again. A path
-//! that the worker may not read is reported as missing. So a tool need not list paths that it finds while it runs in
-//! [`Prepared::needs`](bailiwick::tool::Prepared::needs); it should list those that are in its arguments, so that a
-//! person is asked before the tool runs.
+//! Paths are virtual. Nothing outside the roots is opened, not even through links. FIFOs, devices and sockets are not
+//! opened either. The permit judges a path before it is opened, and again after links were followed. If a person must
+//! allow the path, the functions return an [`Interrupt`], which the tool must return, too. The call is then authorized
+//! and runs again. A path that the worker may not read is reported as missing.
+//!
+//! Therefore, [`Prepared::needs`](bailiwick::tool::Prepared::needs) does not have to contain paths that the tool finds
+//! while it runs. It should contain the paths in the arguments, so that a person is asked before the tool runs.
 //!
 //! # Examples
 //!
@@ -177,7 +178,7 @@ impl File {
         &self.path
     }
 
-    /// Returns its length in bytes, as it was when it was opened.
+    /// Returns the length that it had when it was opened, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.opened.meta.len
@@ -232,7 +233,7 @@ impl Directory {
     /// directories that could not be entered.
     ///
     /// # Errors
-    /// Those of `visit`; `CANCELLED` or `DEADLINE` if the call must stop.
+    /// Errors of `visit`; `CANCELLED` or `DEADLINE` if the call must stop.
     pub fn walk(
         self,
         permit: &ReadPermit,
@@ -265,7 +266,7 @@ impl Directory {
     }
 }
 
-/// A file that a call writes, as it is before.
+/// A file before a call writes it.
 #[derive(Debug)]
 pub struct OldFile {
     path: VirtualPath,
@@ -311,7 +312,7 @@ pub struct PlannedWrite {
 
 /// Creates and replaces files, atomically and at one durability. Mode, owner and attributes of a replaced file are kept.
 ///
-/// A tool has one for all its calls.
+/// A tool uses one writer for all its calls.
 #[derive(Debug, Default)]
 pub struct FileWriter(StepExecutor);
 
@@ -374,7 +375,7 @@ impl FileWriter {
         })
     }
 
-    /// Carries out a plan, if the file is as it was when it was planned. Returns the durability that was reached, which
+    /// Carries out a plan if the file has not changed since it was planned. Returns the durability that was reached, which
     /// the file system may lower; `None` if there was nothing to change.
     ///
     /// # Errors

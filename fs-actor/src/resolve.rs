@@ -94,7 +94,7 @@ pub(crate) fn file(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenFile, 
     Ok(opened)
 }
 
-/// Rejects a regular file with several hard links if the policy says so, since another one may be outside the roots or
+/// Rejects a regular file with several hard links if the policy says so, since another link may be outside the roots or
 /// denied.
 ///
 /// # Errors

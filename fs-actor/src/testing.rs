@@ -322,20 +322,20 @@ pub(crate) fn full_property_config() -> proptest::test_runner::Config {
     proptest::test_runner::Config::with_cases(u32::try_from(cases()).unwrap())
 }
 
-/// Minimum number of looks during an exchange, and of looks that read the file itself.
-const MIN_LOOKS: usize = 8;
+/// Minimum number of reads during an exchange, and of reads that return the expected content.
+const MIN_READS: usize = 8;
 /// Time limit of a race.
 const RACE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Keeps exchanging `pairs` while calling `look`, at least `tries` times and until there were exchanges during some
-/// looks and other looks read `in`. A look may fail, but must not read anything else.
+/// Keeps exchanging `pairs` while calling `read`, at least `tries` times and until there were exchanges during some
+/// reads and some reads returned `in`. A read may fail, but must not return any other content.
 #[track_caller]
 pub(crate) fn race(
     world: &World,
     pairs: &[(&str, &str)],
     kernel: KernelMode,
     tries: usize,
-    look: impl Fn() -> Result<String, Code> + Sync,
+    read: impl Fn() -> Result<String, Code> + Sync,
 ) {
     let (over, exchanges) = (AtomicBool::new(false), AtomicUsize::new(0));
     let raced = std::thread::scope(|scope| {
@@ -348,16 +348,16 @@ pub(crate) fn race(
                 }
             }
         });
-        let looks = scope.spawn(|| {
+        let reads = scope.spawn(|| {
             let _over = SetOnDrop(&over);
             kernel.filter();
             let (began, mut raced) = (Instant::now(), RaceStats::default());
-            while raced.looks < tries || !raced.is_conclusive() && began.elapsed() < RACE_LIMIT {
+            while raced.reads < tries || !raced.is_conclusive() && began.elapsed() < RACE_LIMIT {
                 let before = exchanges.load(Ordering::SeqCst);
-                let got = look();
-                // The first exchange may have ended before the look began.
+                let got = read();
+                // The first exchange may have ended before the read began.
                 let during = exchanges.load(Ordering::SeqCst) > before + 1;
-                raced.looks += 1;
+                raced.reads += 1;
                 raced.exchanged += usize::from(during);
                 match got.as_deref() {
                     Ok("in") => raced.inside += 1,
@@ -367,7 +367,7 @@ pub(crate) fn race(
             }
             raced
         });
-        looks.join().unwrap()
+        reads.join().unwrap()
     });
     assert_eq!(raced.leaked, 0, "{kernel:?}: {raced:?}");
     assert!(
@@ -379,18 +379,18 @@ pub(crate) fn race(
 /// Statistics of a race.
 #[derive(Debug, Default)]
 struct RaceStats {
-    looks: usize,
-    /// Looks during which an exchange happened.
+    reads: usize,
+    /// Reads during which an exchange happened.
     exchanged: usize,
-    /// Looks that read the file itself.
+    /// Reads that returned `in`.
     inside: usize,
-    /// Looks that read another file.
+    /// Reads that returned the content of another file.
     leaked: usize,
 }
 
 impl RaceStats {
     fn is_conclusive(&self) -> bool {
-        self.exchanged >= MIN_LOOKS && self.inside >= MIN_LOOKS
+        self.exchanged >= MIN_READS && self.inside >= MIN_READS
     }
 }
 

@@ -159,7 +159,7 @@ fn kind(dir: &OpenDir, name: &[u8], listed: FileType) -> Option<Kind> {
 /// Visits everything beneath `top`, whose virtual path is `at`; directories come before their contents.
 ///
 /// # Errors
-/// Those of `visit`, `CANCELLED` or `DEADLINE`, and system errors at `top`.
+/// Errors of `visit`, `CANCELLED` or `DEADLINE`, and system errors at `top`.
 pub(crate) fn walk(
     view: &dyn ReadView,
     top: OpenDir,
@@ -277,8 +277,8 @@ fn inspect<'w>(
 }
 
 fn lossy_name(name: &[u8]) -> String {
-    let odd = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-    String::from_utf8_lossy(name).replace(odd, "\u{fffd}")
+    let is_control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    String::from_utf8_lossy(name).replace(is_control, "\u{fffd}")
 }
 
 /// Opens the directory at `path` for a walk, and returns its path without links.

@@ -1,2 +1,2 @@
-//! The README, whose code runs with the tests.
+//! The README of the repository. Its code examples run as doctests.
 #![doc = include_str!("../../../README.md")]

@@ -2,7 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
+    reason = "tests and their helpers panic on failure"
 )]
 
 #[cfg(feature = "interop")]

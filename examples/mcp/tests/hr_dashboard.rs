@@ -3,7 +3,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test fails by panicking, in its helpers too"
+    reason = "tests and their helpers panic on failure"
 )]
 
 #[path = "../examples/test_host/app.rs"]
@@ -15,7 +15,7 @@ mod page;
 #[path = "../examples/hr_dashboard/server.rs"]
 mod server;
 
-use client::{Decision, Person};
+use client::{Decision, TestClient};
 use serde_json::{Value, json};
 
 fn raise() -> Value {
@@ -24,15 +24,15 @@ fn raise() -> Value {
 
 #[tokio::test]
 async fn model_sees_no_page_tools_and_no_salaries() {
-    let chat = Person::new(Decision::No, false).await;
-    let told: Vec<String> = chat
+    let chat = TestClient::new(Decision::Deny, false).await;
+    let names: Vec<String> = chat
         .tools()
         .await
         .into_iter()
         .map(|(name, _)| name)
         .collect();
     assert_eq!(
-        told,
+        names,
         ["raise_salaries", "show_dashboard", "update_employee"]
     );
     for name in [
@@ -52,7 +52,7 @@ async fn model_sees_no_page_tools_and_no_salaries() {
 
 #[tokio::test]
 async fn tools_declare_their_visibility_and_page() {
-    let host = Person::new(Decision::No, true).await;
+    let host = TestClient::new(Decision::Deny, true).await;
     let tools = host.tools().await;
     let ui = |name: &str| tools.iter().find(|(tool, _)| tool == name).unwrap().1["ui"].clone();
     let opens = json!({"visibility": ["model", "app"], "resourceUri": "ui://hr/dashboard"});
@@ -73,21 +73,21 @@ async fn tools_declare_their_visibility_and_page() {
     assert!(page.starts_with("<!doctype html>") && page.contains("default-src 'none'"));
     let listed = host.call("list_employees", json!({})).await.unwrap();
     assert_eq!(listed["employees"].as_array().unwrap().len(), 30);
-    let one = host
+    let employee = host
         .call("employee_details", json!({"id": "e-001"}))
         .await
         .unwrap();
-    assert_eq!(one["email"], "mara.lindqvist@example.com");
+    assert_eq!(employee["email"], "mara.lindqvist@example.com");
 }
 
 #[tokio::test]
 async fn commit_applies_the_preview_only_after_approval() {
-    for (word, changes) in [
-        (Decision::Yes, true),
-        (Decision::No, false),
-        (Decision::Nothing, false),
+    for (decision, changes) in [
+        (Decision::Allow, true),
+        (Decision::Deny, false),
+        (Decision::Dismiss, false),
     ] {
-        let host = Person::new(word, true).await;
+        let host = TestClient::new(decision, true).await;
         let before = host.file();
         let preview = json!({"tool": "raise_salaries", "arguments": raise()});
         let preview = host.call("preview_call", preview).await.unwrap();
@@ -101,13 +101,13 @@ async fn commit_applies_the_preview_only_after_approval() {
         });
         let done = host.call("commit_call", commit.clone()).await;
         assert_eq!(host.asked(), 1);
-        assert_eq!(done.is_ok(), changes, "{word:?}: {done:?}");
+        assert_eq!(done.is_ok(), changes, "{decision:?}: {done:?}");
         assert_eq!(host.file() != before, changes);
         if !changes {
             continue;
         }
         assert_eq!(done.unwrap(), preview["output"]);
-        // The same preview is stale now, and a yes of before is none for anything else.
+        // The preview is stale now, and the approval does not apply to other calls.
         let stale = host.call("commit_call", commit).await.unwrap_err();
         assert_eq!(stale, "STALE_PREVIEW");
         let update = json!({"id": "e-001", "salary": 99_000});
@@ -120,13 +120,13 @@ async fn commit_applies_the_preview_only_after_approval() {
 
 #[tokio::test]
 async fn model_can_raise_salaries_with_approval_and_valid_arguments() {
-    for (word, changes) in [(Decision::Yes, true), (Decision::No, false)] {
-        let chat = Person::new(word, false).await;
+    for (decision, changes) in [(Decision::Allow, true), (Decision::Deny, false)] {
+        let chat = TestClient::new(decision, false).await;
         let before = chat.file();
         assert_eq!(chat.call("raise_salaries", raise()).await.is_ok(), changes);
         assert_eq!((chat.file() != before, chat.asked()), (changes, 1));
     }
-    let chat = Person::new(Decision::Yes, false).await;
+    let chat = TestClient::new(Decision::Allow, false).await;
     let before = chat.file();
     for (tool, arguments, code) in [
         (
@@ -159,7 +159,7 @@ async fn model_can_raise_salaries_with_approval_and_valid_arguments() {
 
 #[tokio::test]
 async fn client_without_elicitation_gets_scope_required() {
-    let host = Person::mute().await;
+    let host = TestClient::without_elicitation().await;
     let before = host.file();
     let commit = json!({"tool": "raise_salaries", "arguments": raise()});
     let refused = host.call("commit_call", commit).await.unwrap_err();

@@ -2,7 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test fails by panicking, in its helpers too"
+    reason = "tests and their helpers panic on failure"
 )]
 
 #[path = "test_host/api.rs"]
@@ -30,7 +30,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Runs `check --json` with these arguments; whether it would exit with 0, and what it found.
+/// Runs `check --json` with these arguments. Returns whether no check failed, and the checks.
 async fn checked(arguments: &[&str]) -> (bool, Checks) {
     let mut out = Vec::new();
     let arguments = [words(&["check", "--json"]), words(arguments)].concat();
@@ -50,7 +50,7 @@ async fn built_in_server_passes_every_check_in_both_revisions() {
         (&[][..], "pass"),
         (&["--elicit"], "pass"),
         (&["--revision", "2026-07-28"], "pass"),
-        // Nothing that could be previewed is listed.
+        // No listed tool can be previewed.
         (&["--configuration", r#"{"read_only": true}"#], "skip"),
     ] {
         let (passed, checks) = checked(arguments).await;
@@ -65,13 +65,13 @@ async fn built_in_server_passes_every_check_in_both_revisions() {
 async fn built_in_server_is_checked_by_default_without_a_terminal() {
     let mut out = Vec::new();
     assert!(app::run(Vec::new(), false, &mut out).await.unwrap());
-    let told = String::from_utf8(out).unwrap();
-    assert!(told.starts_with("pass  connect"), "{told}");
+    let report = String::from_utf8(out).unwrap();
+    assert!(report.starts_with("pass  connect"), "{report}");
 }
 
 #[tokio::test]
 async fn unknown_and_conflicting_arguments_are_rejected() {
-    let refused = |arguments: &[&str]| app::Options::parse(words(arguments), false).is_err();
+    let is_rejected = |arguments: &[&str]| app::Options::parse(words(arguments), false).is_err();
     for arguments in [
         &["check", "--serve"][..],
         &["--json", "--serve"],
@@ -87,7 +87,7 @@ async fn unknown_and_conflicting_arguments_are_rejected() {
         &["--nonsense"],
         &["--url"],
     ] {
-        assert!(refused(arguments), "{arguments:?}");
+        assert!(is_rejected(arguments), "{arguments:?}");
     }
     for arguments in [
         &["check"][..],
@@ -105,11 +105,11 @@ async fn unknown_and_conflicting_arguments_are_rejected() {
         ],
         &["check", "--", "check"],
     ] {
-        assert!(!refused(arguments), "{arguments:?}");
+        assert!(!is_rejected(arguments), "{arguments:?}");
     }
 }
 
-/// A host that serves its page for this server.
+/// Starts a test host that serves its page, with these arguments.
 async fn serving(arguments: &[&str]) -> app::TestHost {
     let arguments = [words(&["--serve"]), words(arguments)].concat();
     let options = app::Options::parse(arguments, false).unwrap();
@@ -117,11 +117,11 @@ async fn serving(arguments: &[&str]) -> app::TestHost {
 }
 
 #[tokio::test]
-async fn server_ends_with_its_host_even_if_it_ignores_the_end_of_input() {
+async fn server_that_ignores_end_of_input_ends_with_its_host() {
     let server = invalid_server::command("invalid_server_process");
     for stay in ["", "1"] {
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("pid");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
         let file = file.to_str().unwrap();
         let script = r#"echo $$ >"$1"; export STAY="$2"; shift 2; exec "$@""#;
         let command = [&["sh", "-c", script, "sh", file, stay][..], &server].concat();
@@ -132,12 +132,12 @@ async fn server_ends_with_its_host_even_if_it_ignores_the_end_of_input() {
         let process = PathBuf::from("/proc").join(id.trim());
         assert!(process.exists());
         host.shutdown().await;
-        let gone = async {
+        let ended = async {
             while process.exists() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let gone = tokio::time::timeout(Duration::from_secs(30), gone).await;
-        assert!(gone.is_ok(), "{} is still there", process.display());
+        let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
+        assert!(ended.is_ok(), "{} still exists", process.display());
     }
 }

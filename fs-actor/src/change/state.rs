@@ -31,7 +31,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The state of a file that holds `bytes`.
+    /// The state of a file with the content `bytes`.
     pub(crate) fn of_file(bytes: &[u8]) -> Self {
         Self::File {
             hash: ContentHash::of(bytes),
@@ -39,7 +39,7 @@ impl State {
         }
     }
 
-    /// The state of a directory that holds nothing.
+    /// The state of an empty directory.
     pub(crate) fn empty_directory() -> Self {
         Self::Directory {
             digest: ContentHash::of(b""),

@@ -228,13 +228,13 @@ pub(crate) fn require_parents(
     path: &VirtualPath,
     steps: &[Step],
 ) -> Result<(), Interrupt> {
-    let made = steps.iter().filter_map(Step::made_directory);
+    let made = steps.iter().filter_map(Step::created_directory);
     permit.require_parents(path, made.filter(|made| *made != path))
 }
 
 /// Steps that remove created directories.
 pub(crate) fn undo_directories(made: &[Step]) -> Vec<Step> {
-    let made = made.iter().rev().filter_map(Step::made_directory);
+    let made = made.iter().rev().filter_map(Step::created_directory);
     made.map(|path| Step::Remove {
         path: path.clone(),
         state: State::empty_directory(),
@@ -336,7 +336,7 @@ pub(crate) fn reject_root(permit: &ReadPermit, path: &VirtualPath) -> Result<(),
 
 /// The changes to report for created parent directories.
 pub(crate) fn directory_changes(steps: &[Step]) -> Vec<Change> {
-    let made = steps.iter().filter_map(Step::made_directory);
+    let made = steps.iter().filter_map(Step::created_directory);
     made.map(|path| Change {
         path: path.clone(),
         op: Op::MakeDirectory,

@@ -44,7 +44,7 @@ impl<'t> LineIndex<'t> {
     /// of lines to compare.
     ///
     /// # Errors
-    /// Those of `spend`.
+    /// Errors of `spend`.
     pub(super) fn positions<E>(
         &self,
         old: &[&str],

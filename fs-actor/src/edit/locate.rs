@@ -315,8 +315,8 @@ fn with_endings(new: &str, old: &str, matched: &str, fallback: Ending) -> String
     if !new.contains('\n') {
         return new.to_owned();
     }
-    let place = Text::of(matched);
-    let endings: Vec<Ending> = place.lines().iter().map(|line| line.ending).collect();
+    let matched = Text::of(matched);
+    let endings: Vec<Ending> = matched.lines().iter().map(|line| line.ending).collect();
     let endings = endings.strip_suffix(&[Ending::None]).unwrap_or(&endings);
     let old: Vec<&str> = old.split('\n').collect();
     let new: Vec<&str> = new.split('\n').collect();

@@ -190,8 +190,8 @@ fn body(
         match line.as_bytes().first() {
             Some(b'\\') => {
                 let previous = lines.get(at - 1).and_then(|line| line.as_bytes().first());
-                old.unend(matches!(previous, Some(b' ' | b'-')));
-                new.unend(matches!(previous, Some(b' ' | b'+')));
+                old.remove_line_end(matches!(previous, Some(b' ' | b'-')));
+                new.remove_line_end(matches!(previous, Some(b' ' | b'+')));
             }
             _ if full => break,
             Some(b' ') => {
@@ -244,7 +244,7 @@ impl Side {
         self.lines += 1;
     }
 
-    fn unend(&mut self, applies: bool) {
+    fn remove_line_end(&mut self, applies: bool) {
         if applies && self.text.ends_with('\n') {
             self.text.pop();
         }

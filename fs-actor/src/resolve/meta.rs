@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::sys::{self, Errno, FileType, Stat, fstat};
 
-/// What kind of object stands at a path.
+/// The kind of a file system object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -35,29 +35,29 @@ impl From<FileType> for Kind {
 /// Metadata of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// What it is.
+    /// The kind of the object.
     pub(crate) kind: Kind,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(crate) len: u64,
-    /// When its content last changed, in seconds since 1970.
+    /// The modification time (`st_mtime`), in seconds since 1970.
     pub(crate) modified: i64,
-    /// The rest of that, in nanoseconds.
+    /// The nanoseconds of the modification time.
     pub(crate) modified_nanos: u32,
-    /// When anything of it last changed, permissions included, in seconds since 1970.
+    /// The status change time (`st_ctime`), in seconds since 1970. Changes of permissions count, too.
     pub(crate) changed: i64,
-    /// The rest of that, in nanoseconds.
+    /// The nanoseconds of the status change time.
     pub(crate) changed_nanos: u32,
-    /// Permission bits, with set-id and sticky bits.
+    /// The permission bits, with set-id and sticky bits.
     pub(crate) mode: u32,
-    /// Which file system it is on, and
+    /// The device that contains the object.
     pub(crate) dev: u64,
-    /// which object it is there.
+    /// The inode number on that device.
     pub(crate) ino: u64,
-    /// How many names it has.
+    /// The number of hard links.
     pub(crate) links: u64,
-    /// Its owner.
+    /// The owner.
     pub(crate) uid: u32,
-    /// Its group.
+    /// The group.
     pub(crate) gid: u32,
 }
 
@@ -84,7 +84,7 @@ impl Meta {
         }
     }
 
-    /// When its content last changed, as `2026-01-31T12:00:00Z`.
+    /// The modification time in UTC, such as `2026-01-31T12:00:00Z`.
     pub(crate) fn modified_text(&self) -> String {
         timestamp(self.modified)
     }

@@ -138,7 +138,7 @@ impl WriteTool for Move {
 
 /// Rejects a move to another file system before anyone is asked.
 fn same_device(permit: &ReadPermit, moved: &Transfer) -> Result<(), Interrupt> {
-    let made = moved.steps.first().and_then(Step::made_directory);
+    let made = moved.steps.first().and_then(Step::created_directory);
     let first = made.unwrap_or(&moved.to);
     let Some(parent) = first.parent() else {
         return Ok(());

@@ -105,18 +105,18 @@ pub(super) struct AuditReader {
 }
 
 impl ConsoleAudit {
-    /// Reads what was added since the last read, or everything if the file was rewritten or `anew` is set. Blocks.
+    /// Reads what was added since the last read, or everything if the file was rewritten or `restart` is set. Blocks.
     ///
     /// # Errors
     /// I/O errors.
     pub(super) fn read<'r>(
         &self,
         reader: &'r mut AuditReader,
-        anew: bool,
+        restart: bool,
     ) -> io::Result<(&'r History, ChainStatus)> {
         let chain = match self {
             Self::File(audit) => {
-                if anew || reader.must_restart {
+                if restart || reader.must_restart {
                     *reader = AuditReader::default();
                 }
                 reader.read_more(audit)?
@@ -230,12 +230,13 @@ fn broken(record: u64, reason: BreakReason) -> io::Result<ChainStatus> {
     }
 }
 
-/// The page of the history that `past` selects.
-pub(super) fn page(history: &History, chain: ChainStatus, past: &HistoryQuery) -> HistoryPage {
-    let filter = past.filter();
-    let meant =
-        |entry: &&HistoryEntry| filter.admits(entry) && past.run.is_none_or(|run| entry.run == run);
-    let all: Vec<&HistoryEntry> = history.entries().filter(meant).collect();
+/// The page of the history that `query` selects.
+pub(super) fn page(history: &History, chain: ChainStatus, query: &HistoryQuery) -> HistoryPage {
+    let filter = query.filter();
+    let is_selected = |entry: &&HistoryEntry| {
+        filter.admits(entry) && query.run.is_none_or(|run| entry.run == run)
+    };
+    let all: Vec<&HistoryEntry> = history.entries().filter(is_selected).collect();
     let entries = || history.entries();
     let agents = entries().map(|entry| Arc::clone(&entry.agent));
     let tools = entries().filter_map(|entry| entry.tool.as_ref());
@@ -259,7 +260,7 @@ pub(super) fn page(history: &History, chain: ChainStatus, past: &HistoryQuery) -
         entries: all
             .into_iter()
             .rev()
-            .skip(past.skip)
+            .skip(query.skip)
             .take(PAGE_SIZE)
             .cloned()
             .collect(),

@@ -49,7 +49,7 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, code, message)
     }
 
-    /// The request selects nothing, which could mean several things.
+    /// A request to revoke grants has neither a filter nor `all`, or both.
     pub(super) fn unnamed() -> Self {
         let message = "name the grants to revoke, or `all`";
         Self::new(StatusCode::BAD_REQUEST, "NOTHING_NAMED", message)

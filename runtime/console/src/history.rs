@@ -30,10 +30,10 @@ pub(super) async fn suggestions(State(console): AppState, body: Bytes) -> ApiRes
     let live = source.grants().grants().await?;
     let mut stats = source.stats();
     let found = rules.into_iter().find(|one| {
-        let spared = live
+        let is_granted = live
             .iter()
             .any(|grant| grant.pattern.includes(&one.pattern));
-        one.agent == query.agent && !spared && !stats.suggested.contains(&key(one))
+        one.agent == query.agent && !is_granted && !stats.suggested.contains(&key(one))
     });
     let Some(found) = found else {
         return json_response(&json!({ "suggestion": null }));
@@ -56,21 +56,21 @@ fn key(suggestion: &Suggestion) -> String {
     format!("{} {}", suggestion.agent, suggestion.pattern)
 }
 
-/// Reads the rest of a source's audit log on a blocking thread and passes the history to `look`.
+/// Reads the rest of a source's audit log on a blocking thread and passes the history to `f`.
 async fn with_history<T: Send + 'static>(
     source: &SourceState,
-    anew: bool,
-    look: impl FnOnce(&History, ChainStatus) -> T + Send + 'static,
+    restart: bool,
+    f: impl FnOnce(&History, ChainStatus) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let audit = source.config.audit.clone();
     let audit = audit.ok_or_else(|| ApiError::missing("NO_RECORD"))?;
     let reader = Arc::clone(&source.reader);
-    let looking = tokio::task::spawn_blocking(move || {
+    let task = tokio::task::spawn_blocking(move || {
         let mut reader = lock(&reader);
-        let (history, chain) = audit.read(&mut reader, anew)?;
-        Ok(look(history, chain))
+        let (history, chain) = audit.read(&mut reader, restart)?;
+        Ok(f(history, chain))
     });
-    let result = looking
+    let result = task
         .await
         .map_err(|_| ApiError::internal("the record was not read"))?;
     result.map_err(|error: std::io::Error| ApiError::unreadable(&error))

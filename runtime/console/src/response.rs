@@ -27,7 +27,7 @@ pub(super) struct StateResponse {
     pub(super) refusals: BoundedList<DenialView, { 64 << 10 }>,
     /// Answers per session.
     pub(super) tallies: BoundedList<SessionTally, { 64 << 10 }>,
-    /// What did not fit into the lists.
+    /// The numbers of items that did not fit into the lists.
     pub(super) omitted: Omitted,
 }
 
@@ -312,7 +312,7 @@ pub(super) fn question_view(
 }
 
 fn choices(request: &Request) -> Vec<ChoiceView> {
-    let rung = |choice: &Choice| ChoiceView {
+    let choice_view = |choice: &Choice| ChoiceView {
         patterns: choice
             .patterns
             .iter()
@@ -324,7 +324,7 @@ fn choices(request: &Request) -> Vec<ChoiceView> {
         outside: choice.outside,
         confirm: choice.is_broad(),
     };
-    request.choices.iter().map(rung).collect()
+    request.choices.iter().map(choice_view).collect()
 }
 
 fn summary(request: &Request) -> Option<Summary> {

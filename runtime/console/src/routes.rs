@@ -1,31 +1,58 @@
 //! HTTP routes of the console.
 
+use axum::Router;
+use axum::body::Body;
+use axum::body::Bytes;
+use axum::extract::Path;
+use axum::extract::Request;
+use axum::extract::State;
+use axum::http::Method;
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::middleware::Next;
+use axum::middleware::self;
+use axum::response::IntoResponse;
+use axum::response::Response;
+use axum::routing::get;
+use axum::routing::post;
+use bailiwick::permission::Answer;
+use bailiwick::permission::AuthorityError;
+use bailiwick::permission::Decision;
+use bailiwick::permission::GrantsRevoked;
+use bailiwick::permission::NewGrant;
+use bailiwick::permission::Question;
+use bailiwick::permission::QuestionState;
+use bailiwick::permission::Template;
+use bailiwick::permission::not_batchable;
+use bailiwick::scope::Coverage;
+use bailiwick_http::Connection;
+use bailiwick_http::RequestGuard;
+use bailiwick_http::Token;
+use bailiwick_http::read_all;
+use crate::READ_TIMEOUT;
+use crate::error::ApiError;
+use crate::history;
+use crate::page;
+use crate::request::AnswerRequest;
+use crate::request::AskAgainRequest;
+use crate::request::BatchAnswerRequest;
+use crate::request::GrantRequest;
+use crate::request::NarrowRequest;
+use crate::request::RevokeQuery;
+use crate::request::RevokeRequest;
+use crate::request::TemplatePreview;
+use crate::request::TemplateRequest;
+use crate::request::self;
+use crate::response;
+use crate::state::ConsoleState;
+use crate::state::SourceState;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{Path, Request, State};
-use axum::http::{Method, StatusCode, header};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use serde::Serialize;
-use serde_json::{Value, json};
 
-use crate::error::ApiError;
-use crate::request::{
-    self, AnswerRequest, AskAgainRequest, BatchAnswerRequest, GrantRequest, NarrowRequest,
-    RevokeQuery, RevokeRequest, TemplatePreview, TemplateRequest,
-};
-use crate::state::{ConsoleState, SourceState};
-use crate::{READ_TIMEOUT, history, page, response};
-use bailiwick::permission::{
-    Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, QuestionState, Template,
-    not_batchable,
-};
-use bailiwick::scope::Coverage;
-use bailiwick_http::{Connection, RequestGuard, Token, read_all};
 
 /// Maximum request body, in bytes.
 const MAX_BODY: usize = 256 << 10;
@@ -45,7 +72,7 @@ impl IntoResponse for ApiError {
 
 /// Builds the router: the page needs a matching `Host` header, the API also needs the secret.
 pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: Token) -> Router {
-    let strangers = RequestGuard {
+    let page_guard = RequestGuard {
         origins: host_names
             .iter()
             .map(|host| format!("http://{host}"))
@@ -53,9 +80,9 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
         hosts: host_names.to_vec(),
         token: None,
     };
-    let grants = RequestGuard {
+    let api_guard = RequestGuard {
         token: Some(token),
-        ..strangers.clone()
+        ..page_guard.clone()
     };
     let api = Router::new()
         .route("/api/state", get(state))
@@ -76,15 +103,18 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
         .route("/api/history", post(history::history))
         .route("/api/history/export", post(history::export))
         .layer(middleware::from_fn(buffer_body))
-        .layer(middleware::from_fn_with_state(Arc::new(grants), authorize));
-    let shown = Router::new()
+        .layer(middleware::from_fn_with_state(
+            Arc::new(api_guard),
+            authorize,
+        ));
+    let page_routes = Router::new()
         .route("/", get(page::page))
         .route("/permission-prompt.js", get(page::prompt))
         .layer(middleware::from_fn_with_state(
-            Arc::new(strangers),
+            Arc::new(page_guard),
             authorize,
         ));
-    api.merge(shown)
+    api.merge(page_routes)
         .layer(middleware::from_fn(page::add_security_headers))
         .with_state(console)
 }
@@ -175,12 +205,8 @@ async fn question_state(State(console): AppState, Path(question): Path<String>) 
         let expired = QuestionState::Settled(Decision::Expired);
         return json_response(&question_status(&question, expired, &[]));
     };
-    let standing = source.grants().question_status(id).await.ok_or_else(none)?;
-    json_response(&question_status(
-        &question,
-        standing.state,
-        &standing.granted,
-    ))
+    let status = source.grants().question_status(id).await.ok_or_else(none)?;
+    json_response(&question_status(&question, status.state, &status.granted))
 }
 
 fn question_status(question: &str, state: QuestionState, granted: &[Coverage]) -> Value {
@@ -220,7 +246,7 @@ async fn answer_batch(State(console): AppState, body: Bytes) -> ApiResult {
     for request in answers {
         let question = request.question.clone();
         results.push(match submit_answer(&console, request, true).await {
-            Ok(stands) => stands,
+            Ok(status) => status,
             Err(fault) => {
                 json!({ "question": question, "code": fault.code, "message": fault.message })
             }

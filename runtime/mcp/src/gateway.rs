@@ -59,17 +59,18 @@ pub use endpoint::Endpoint;
 pub use http::{Http, HttpError};
 use session::Session;
 
-/// How far a client is trusted.
+/// How much a client is trusted.
 ///
 /// Trust is set by the program that opens the connection, never by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// The agent framework: it may configure, narrow, and send grants of people.
+    /// The agent framework: it may configure its worker, restrict it, and send grants that people made.
     Host,
-    /// A person's program, such as an editor that started the server: it may narrow, and its user may be asked
-    /// ([`GatewayBuilder::ask_client`]). Grants that it sends are ignored, and audited.
+    /// A person's program, such as an editor that started the server: it may restrict its worker, and its user may be
+    /// asked ([`GatewayBuilder::ask_client`]). Grants that it sends are ignored (and audited).
     Client,
-    /// The agent itself: it may narrow. Grants that it sends are ignored, and audited, and its user is never asked.
+    /// The agent itself: it may restrict its worker. Grants that it sends are ignored (and audited), and its user is
+    /// never asked.
     Agent,
 }
 
@@ -83,13 +84,13 @@ impl Trust {
 /// Name, version and instructions of the server, as sent in the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayInfo {
-    /// Name for programs.
+    /// The name for programs.
     pub name: String,
-    /// Name for people.
+    /// The display name.
     pub title: String,
-    /// Version.
+    /// The version.
     pub version: String,
-    /// Instructions for the model.
+    /// The instructions for the model.
     pub instructions: String,
 }
 
@@ -103,12 +104,12 @@ pub struct FileTools {
     pub list: &'static str,
 }
 
-/// Sentences that are added to refusals, so that the model can tell its user what to do.
+/// Hints that are appended to the errors of denied calls, so that the model can tell its user what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalHints {
-    /// Added if a person must allow the call and cannot be asked here.
+    /// Appended if a person must allow the call and cannot be asked.
     pub ask: Cow<'static, str>,
-    /// Added if the call names a path outside the open folders of the worker.
+    /// Appended if the call names a path outside the folders that are open to the worker.
     pub outside: Cow<'static, str>,
 }
 
@@ -149,7 +150,7 @@ struct GatewayState {
     /// Pages of the host, for clients that support views.
     pages: Vec<AppPage>,
     refusal_hints: Option<RefusalHints>,
-    /// The client names the roots.
+    /// Whether the client names the roots.
     client_roots: bool,
     /// Results link the review page for every client.
     links: bool,
@@ -387,7 +388,7 @@ impl GatewayBuilder {
     /// never asked. The runtime needs the [`Deferred`](bailiwick::Deferred) approver.
     ///
     /// # Errors
-    /// The system's, if it has no random bytes for the key that seals pending questions.
+    /// An I/O error if the system has no random bytes for the key that seals pending questions.
     pub fn ask_client(mut self) -> std::io::Result<Self> {
         self.state.suspended.codec()?;
         self.state.approval = ApprovalMode::Client {
@@ -417,7 +418,7 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the sentences that are added to refusals.
+    /// Sets the hints that are appended to the errors of denied calls.
     #[must_use]
     pub fn refusal_hints(mut self, hints: RefusalHints) -> Self {
         self.state.refusal_hints = Some(hints);

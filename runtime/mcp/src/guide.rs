@@ -1,4 +1,4 @@
-//! Guides: how to serve workers over MCP and put third-party servers behind a policy.
+//! Guides: how to serve workers over MCP, and how to use third-party servers and MCP Apps under a policy.
 
 #[doc = include_str!("guide/serving.md")]
 pub mod serving {}

@@ -1,4 +1,4 @@
-//! File watcher that shares one inotify instance: the system limits them per user.
+//! File watchers that share one inotify instance, because the system limits the instances per user.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-/// The instance, while anything is watched.
+/// The inotify instance; it exists while something is watched.
 #[derive(Debug, Default)]
 pub(crate) struct Instance(Mutex<Weak<Hub>>);
 
@@ -23,7 +23,7 @@ struct Hub {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By watch descriptor; a directory has only one.
+    /// The watched names by watch descriptor. A directory has only one descriptor.
     directories: HashMap<i32, HashMap<u64, Name>>,
     next: u64,
 }
@@ -31,7 +31,7 @@ struct Table {
 #[derive(Debug)]
 struct Name {
     name: String,
-    told: watch::Sender<()>,
+    sender: watch::Sender<()>,
 }
 
 /// Notifies of changes of one name.
@@ -68,10 +68,7 @@ impl Instance {
 impl Hub {
     fn open() -> Result<Self, Errno> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        #[expect(
-            deprecated,
-            reason = "its replacement needs `unsafe`, which an OwnedFd makes unnecessary"
-        )]
+        #[expect(deprecated, reason = "the replacement needs `unsafe`")]
         let inotify = AsyncFd::new(inotify).map_err(|_| Errno::MFILE)?;
         Ok(Self {
             inotify,
@@ -89,12 +86,12 @@ impl Hub {
         let handle = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let (sender, told) = watch::channel(());
         let mut table = lock(&hub.table);
-        // The lock is held, so that nobody removes the watch of this directory before it is in the table.
+        // Holding the lock prevents other threads from removing the watch before it is in the table.
         let directory = inotify::add_watch(&hub.inotify, handle, events)?;
         let id = table.next;
         table.next += 1;
         let names = table.directories.entry(directory).or_default();
-        names.insert(id, Name { name, told: sender });
+        names.insert(id, Name { name, sender });
         drop(table);
         Ok(Changes {
             hub,
@@ -112,9 +109,9 @@ impl Hub {
         loop {
             match events.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
-                    // Lost events may concern all watchers.
+                    // The lost events may be for any watcher.
                     let all = table.directories.values().flat_map(HashMap::values);
-                    all.for_each(|name| name.told.send_replace(()));
+                    all.for_each(|name| name.sender.send_replace(()));
                 }
                 // The directory was removed; its watchers get no more events.
                 Ok(event) if event.events().contains(ReadFlags::IGNORED) => {
@@ -129,7 +126,7 @@ impl Hub {
                         .into_iter()
                         .flat_map(HashMap::values)
                         .filter(|name| changed == Some(name.name.as_bytes()))
-                        .for_each(|name| name.told.send_replace(()));
+                        .for_each(|name| name.sender.send_replace(()));
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -140,13 +137,13 @@ impl Hub {
 }
 
 impl Changes {
-    /// Waits for a change; `None` if it can no longer be watched.
+    /// Waits for a change; `None` if the name can no longer be watched.
     pub(crate) async fn next(&mut self) -> Option<()> {
         loop {
             tokio::select! {
                 changed = self.told.changed() => return changed.ok(),
                 ready = self.hub.inotify.readable() => {
-                    // The first waiter reads for all.
+                    // One waiter reads the events for all.
                     let mut ready = ready.ok()?;
                     self.hub.drain().ok()?;
                     ready.clear_ready();
@@ -155,7 +152,7 @@ impl Changes {
         }
     }
 
-    /// Discards changes so far.
+    /// Discards the changes so far.
     pub(crate) fn gather(&mut self) -> Option<()> {
         self.hub.drain().ok()?;
         self.told.mark_unchanged();
@@ -172,7 +169,7 @@ impl Drop for Changes {
         names.remove(&self.id);
         if names.is_empty() {
             table.directories.remove(&self.directory);
-            // It fails if the directory was removed; then the watch has ended.
+            // This fails if the directory was removed, which has ended the watch.
             let _ = inotify::remove_watch(&self.hub.inotify, self.directory);
         }
     }

@@ -63,7 +63,7 @@ impl RateLimiter {
         let (tokens, last) = &mut *state;
         let since = now.saturating_duration_since(*last).as_secs_f64();
         *tokens = (*tokens + since / each).min(f64::from(self.rate.calls));
-        // Another thread may have read a later time before.
+        // Another thread may already have stored a later time.
         *last = now.max(*last);
         if *tokens >= 1.0 {
             *tokens -= 1.0;

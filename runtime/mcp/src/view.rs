@@ -1,4 +1,4 @@
-//! Host side of MCP Apps: views of pages beside an agent's worker.
+//! Host side of MCP Apps: shows pages beside an agent's worker.
 //!
 //! A view exchanges JSON-RPC messages with its page over a [`ViewChannel`], independent of the transport. Calls of the
 //! page go through the worker's pipeline with origin `View`. Tools of the page are offered to the worker's agent as
@@ -44,7 +44,7 @@ pub use host::{
 };
 pub use spec::{ViewLimits, ViewSpec};
 
-/// The number of random bytes in the mark of an app.
+/// The number of random bytes in the mark, the suffix that makes a view's name in scopes unique.
 const MARK: usize = 8;
 
 /// The state of a view.

@@ -1,6 +1,7 @@
 //! Test harnesses shared by the packages of this workspace.
 //!
-//! A helper that needs the program under test takes its path, which cargo tells only to the integration tests of `bailiwick-cli`.
+//! A helper that needs the program under test takes its path as a parameter, because Cargo provides the path only
+//! to the integration tests of `bailiwick-cli`.
 #![expect(
     missing_docs,
     missing_debug_implementations,
@@ -10,7 +11,7 @@
     clippy::disallowed_methods,
     clippy::missing_panics_doc,
     clippy::must_use_candidate,
-    reason = "a test fails by panicking, in its helpers too, and makes its files itself"
+    reason = "tests and their helpers panic on failure and create files directly"
 )]
 
 #[cfg(feature = "tls")]

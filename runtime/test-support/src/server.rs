@@ -23,7 +23,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the server. Standard error is what `command` says.
+    /// Starts the server. Standard error is as configured in `command`.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! A runtime for tests, with its tools and its audit.
+//! A runtime with test tools and an audit in memory.
 
 use crate::tools::{Board, Echo, Gather, Hangs, Latch, Panics, Peek, Post, Strays};
 use bailiwick::{
@@ -7,7 +7,7 @@ use bailiwick::{
 };
 use serde_json::{Value, json};
 
-/// A runtime over one empty root `/r`, its board, its latch and its audit.
+/// A runtime with one empty root `/r`, and the board, latch and audit that its tools use.
 pub struct Stage {
     pub runtime: Runtime,
     pub grants: bailiwick::GrantAuthority,

@@ -40,7 +40,7 @@ pub fn said(path: &VirtualPath) -> Reply {
     )
 }
 
-/// Replies at once, on the worker's own task.
+/// Replies immediately, on the worker's task.
 pub struct Echo;
 
 impl ReadTool for Echo {
@@ -169,7 +169,7 @@ impl Latch {
         self.0.1.notify_all();
     }
 
-    /// How many callers arrived so far.
+    /// The number of callers that have arrived.
     pub fn arrived(&self) -> usize {
         self.0.0.lock().unwrap().0
     }
@@ -190,7 +190,7 @@ impl Latch {
     }
 }
 
-/// Hangs, as a read of a dead mount does: it sees no checkpoint.
+/// Blocks without reaching a checkpoint, like a read from an unresponsive mount.
 pub struct Hangs(pub Latch);
 
 impl ReadTool for Hangs {
@@ -212,7 +212,7 @@ impl ReadTool for Hangs {
     }
 }
 
-/// What `post` wrote, and how often it was planned and applied.
+/// The paths that `post` wrote, and how often it was planned and applied.
 #[derive(Clone, Default)]
 pub struct Board {
     pub posted: Arc<Mutex<Vec<String>>>,
@@ -299,7 +299,7 @@ impl WriteTool for Post {
     }
 }
 
-/// Finds that `/r/above`, which none of its needs names, is a link to `/r/secret`.
+/// Finds that `/r/above` is a link to `/r/secret`. None of the tool's needs names `/r/above`.
 pub struct Strays(pub Board);
 
 impl WriteTool for Strays {

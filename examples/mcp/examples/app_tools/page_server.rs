@@ -40,7 +40,7 @@ pub(crate) async fn serve(link: ViewChannel, html: String) -> Result<PageServer,
     let token = bailiwick_mcp::gateway::Token::random()?.reveal().to_owned();
     let guard = RequestGuard::new(address, &token);
     let stop = CancellationToken::new();
-    let guest = Router::new().route("/api/page", post(async || html));
+    let view_content = Router::new().route("/api/page", post(async || html));
     let relay = || async { request_guard::page(include_str!("relay.html"), POLICY) };
     let script = || async { request_guard::script(include_str!("relay.js")) };
     let sandbox = || async { request_guard::page(SANDBOX, SANDBOX_POLICY) };
@@ -48,7 +48,7 @@ pub(crate) async fn serve(link: ViewChannel, html: String) -> Result<PageServer,
         .route("/", get(relay))
         .route("/relay.js", get(script))
         .route("/sandbox", get(sandbox))
-        .merge(guard.require_token(guest))
+        .merge(guard.require_token(view_content))
         .merge(socket::routes(link, &token, stop.clone()));
     let routes = guard.require_local(routes);
     let serving = tokio::spawn(async move {

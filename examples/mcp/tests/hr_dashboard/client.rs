@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 
 use crate::server;
 
-/// What the person behind a client says when they are asked.
+/// The response to an elicitation request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Decision {
-    Yes,
-    No,
-    /// They send the form away.
-    Nothing,
+    Allow,
+    Deny,
+    /// Dismisses the form.
+    Dismiss,
 }
 
 #[derive(Clone)]
 struct ElicitationHandler {
     config: ClientConfig,
-    word: Decision,
+    decision: Decision,
     asked: Arc<AtomicUsize>,
 }
 
@@ -42,45 +42,45 @@ impl ClientHandler for ElicitationHandler {
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let (action, decision) = match self.word {
-            Decision::Yes => (ElicitationAction::Accept, "allow"),
-            Decision::No => (ElicitationAction::Accept, "deny"),
-            Decision::Nothing => (ElicitationAction::Cancel, "allow"),
+        let (action, choice) = match self.decision {
+            Decision::Allow => (ElicitationAction::Accept, "allow"),
+            Decision::Deny => (ElicitationAction::Accept, "deny"),
+            Decision::Dismiss => (ElicitationAction::Cancel, "allow"),
         };
-        Ok(ElicitResult::new(action).with_content(json!({"decision": decision})))
+        Ok(ElicitResult::new(action).with_content(json!({"decision": choice})))
     }
 }
 
-/// A client with a person behind it, and a server of its own.
-pub(crate) struct Person {
+/// A client, and the server that it is connected to.
+pub(crate) struct TestClient {
     client: RunningService<RoleClient, ElicitationHandler>,
     asked: Arc<AtomicUsize>,
     folder: tempfile::TempDir,
 }
 
-impl Person {
-    /// One that can ask, and shows pages or does not.
-    pub(crate) async fn new(word: Decision, pages: bool) -> Self {
-        Self::of(word, pages, true).await
+impl TestClient {
+    /// Connects a client with elicitation. `pages` says whether it supports MCP Apps.
+    pub(crate) async fn new(decision: Decision, pages: bool) -> Self {
+        Self::connect(decision, pages, true).await
     }
 
-    /// One that shows pages and cannot ask.
-    pub(crate) async fn mute() -> Self {
-        Self::of(Decision::Yes, true, false).await
+    /// Connects a client with MCP Apps and without elicitation.
+    pub(crate) async fn without_elicitation() -> Self {
+        Self::connect(Decision::Allow, true, false).await
     }
 
-    async fn of(word: Decision, pages: bool, asks: bool) -> Self {
+    async fn connect(decision: Decision, pages: bool, elicits: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         server::seed(folder.path()).unwrap();
         let gateway = server::gateway(folder.path().to_owned()).unwrap();
-        let (near, far) = tokio::io::duplex(1 << 16);
+        let (client_end, server_end) = tokio::io::duplex(1 << 16);
         tokio::spawn(async move {
-            let (reader, writer) = tokio::io::split(far);
+            let (reader, writer) = tokio::io::split(server_end);
             gateway.serve(reader, writer).await.unwrap();
             gateway.shutdown().await;
         });
         let mut capabilities = json!({});
-        if asks {
+        if elicits {
             capabilities["elicitation"] = json!({"form": {}});
         }
         if pages {
@@ -90,14 +90,14 @@ impl Person {
         let mut config = ClientConfig::default();
         config.capabilities = serde_json::from_value(capabilities).unwrap();
         let asked = Arc::new(AtomicUsize::new(0));
-        let behind = ElicitationHandler {
+        let handler = ElicitationHandler {
             config,
-            word,
+            decision,
             asked: Arc::clone(&asked),
         };
-        let (reader, writer) = tokio::io::split(near);
+        let (reader, writer) = tokio::io::split(client_end);
         let transport = AsyncRwTransport::new_client(reader, writer);
-        let client = serve_client(behind, transport).await.unwrap();
+        let client = serve_client(handler, transport).await.unwrap();
         Self {
             client,
             asked,
@@ -109,12 +109,12 @@ impl Person {
         self.folder.path().join("employees.json")
     }
 
-    /// The employees as they stand on the disk.
+    /// The content of the employees file.
     pub(crate) fn file(&self) -> String {
         std::fs::read_to_string(self.path()).unwrap()
     }
 
-    /// How often the person was asked.
+    /// The number of elicitation requests.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
@@ -122,15 +122,15 @@ impl Person {
     /// Each tool's name and `_meta`, sorted.
     pub(crate) async fn tools(&self) -> Vec<(String, Value)> {
         let tools = self.client.list_all_tools().await.unwrap();
-        let told = tools
+        let tools = tools
             .iter()
             .map(|tool| (tool.name.to_string(), json!(tool.meta)));
-        let mut told: Vec<_> = told.collect();
-        told.sort_by(|one, other| one.0.cmp(&other.0));
-        told
+        let mut tools: Vec<_> = tools.collect();
+        tools.sort_by(|one, other| one.0.cmp(&other.0));
+        tools
     }
 
-    /// The structured answer of a call; its code if it failed, or the error of the protocol.
+    /// The structured output of a call, or the code of its error, or the protocol error.
     pub(crate) async fn call(&self, name: &'static str, arguments: Value) -> Result<Value, String> {
         let Value::Object(arguments) = arguments else {
             panic!("{arguments}");
@@ -150,12 +150,15 @@ impl Person {
 
     /// The text of a page.
     pub(crate) async fn page(&self, uri: &str) -> String {
-        let read = self
+        let result = self
             .client
             .read_resource(ReadResourceRequestParams::new(uri))
             .await;
-        let read = json!(read.unwrap());
-        assert_eq!(read["contents"][0]["mimeType"], "text/html;profile=mcp-app");
-        read["contents"][0]["text"].as_str().unwrap().to_owned()
+        let result = json!(result.unwrap());
+        assert_eq!(
+            result["contents"][0]["mimeType"],
+            "text/html;profile=mcp-app"
+        );
+        result["contents"][0]["text"].as_str().unwrap().to_owned()
     }
 }

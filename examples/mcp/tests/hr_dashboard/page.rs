@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{app, server};
 
-/// The dashboard over HTTP on loopback; how a test host is told of it.
-async fn served(folder: &Path, stop: CancellationToken) -> [String; 4] {
+/// Serves the dashboard over HTTP on loopback. Returns the arguments of a test host for it.
+async fn serve_dashboard(folder: &Path, stop: CancellationToken) -> [String; 4] {
     server::seed(folder).unwrap();
     let gateway = server::gateway(folder.to_owned()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -26,14 +26,17 @@ async fn served(folder: &Path, stop: CancellationToken) -> [String; 4] {
 async fn dashboard_passes_all_checks() {
     let stop = CancellationToken::new();
     let folder = tempfile::tempdir().unwrap();
-    let server = served(folder.path(), stop.clone()).await;
+    let server = serve_dashboard(folder.path(), stop.clone()).await;
     let arguments = [&["check".to_owned()][..], &server].concat();
     let mut out = Vec::new();
     let passed = app::run(arguments, false, &mut out).await.unwrap();
     stop.cancel();
-    let told = String::from_utf8(out).unwrap();
-    assert!(passed, "{told}");
-    assert!(told.contains("none connects to other machines"), "{told}");
+    let report = String::from_utf8(out).unwrap();
+    assert!(passed, "{report}");
+    assert!(
+        report.contains("none connects to other machines"),
+        "{report}"
+    );
     let file = std::fs::read_to_string(folder.path().join("employees.json")).unwrap();
     assert_eq!(file, server::SEED);
 }
@@ -47,11 +50,11 @@ mod browser {
     use serde_json::json;
     use tokio_util::sync::CancellationToken;
 
-    use super::served;
+    use super::serve_dashboard;
     use crate::app;
 
     async fn host(folder: &Path, stop: CancellationToken) -> app::TestHost {
-        let server = served(folder, stop).await;
+        let server = serve_dashboard(folder, stop).await;
         let arguments = [&["--serve".to_owned()][..], &server].concat();
         app::serve(app::Options::parse(arguments, false).unwrap())
             .await

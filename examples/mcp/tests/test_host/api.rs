@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::app::TestHost;
 use crate::serving;
 
-/// What the page knows of its host.
+/// A client of a test host's API.
 pub(crate) struct Page {
     client: Client,
     origin: String,
@@ -26,18 +26,18 @@ impl Page {
         }
     }
 
-    fn request(&self, what: &str, body: &Value) -> RequestBuilder {
-        let address = format!("{}/api/{what}", self.origin);
+    fn request(&self, route: &str, body: &Value) -> RequestBuilder {
+        let address = format!("{}/api/{route}", self.origin);
         self.client.post(address).body(body.to_string())
     }
 
-    fn with_token(&self, what: &str, body: &Value) -> RequestBuilder {
-        self.request(what, body).bearer_auth(&self.token)
+    fn with_token(&self, route: &str, body: &Value) -> RequestBuilder {
+        self.request(route, body).bearer_auth(&self.token)
     }
 
-    /// What the host answers, an error's words too.
-    pub(crate) async fn ask(&self, what: &str, body: &Value) -> Value {
-        let answer = self.with_token(what, body).send().await.unwrap();
+    /// Sends a request and returns the body of the response, which may be an error.
+    pub(crate) async fn ask(&self, route: &str, body: &Value) -> Value {
+        let answer = self.with_token(route, body).send().await.unwrap();
         serde_json::from_str(&answer.text().await.unwrap()).unwrap()
     }
 
@@ -83,8 +83,8 @@ async fn api_requires_token_host_and_origin() {
             "{name}"
         );
     }
-    let without = page.request("state", &none);
-    assert_eq!(status(without).await, StatusCode::UNAUTHORIZED);
+    let without_token = page.request("state", &none);
+    assert_eq!(status(without_token).await, StatusCode::UNAUTHORIZED);
     let longer = format!("Bearer {}0", page.token);
     for token in ["Bearer", "Bearer x", &page.token, &longer] {
         let request = page.request("state", &none).header(AUTHORIZATION, token);
@@ -97,7 +97,7 @@ async fn api_requires_token_host_and_origin() {
 async fn invalid_requests_are_rejected() {
     let host = serving(&[]).await;
     let page = Page::of(&host);
-    for (what, body, expected) in [
+    for (route, body, expected) in [
         ("state", json!({}), StatusCode::OK),
         ("state", json!({"more": 1}), StatusCode::BAD_REQUEST),
         ("nothing", json!({}), StatusCode::NOT_FOUND),
@@ -132,8 +132,8 @@ async fn invalid_requests_are_rejected() {
             StatusCode::BAD_REQUEST,
         ),
     ] {
-        let answered = status(page.with_token(what, &body)).await;
-        assert_eq!(answered, expected, "{what} {body}");
+        let answered = status(page.with_token(route, &body)).await;
+        assert_eq!(answered, expected, "{route} {body}");
     }
     host.shutdown().await;
 }
@@ -154,8 +154,12 @@ async fn pages_have_a_content_security_policy() {
         let address = format!("{}{path}", page.origin);
         let answer = page.client.get(address).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK, "{path}");
-        let given = answer.headers().get(CONTENT_SECURITY_POLICY);
-        assert_eq!(given.map(|given| given.to_str().unwrap()), policy, "{path}");
+        let header = answer.headers().get(CONTENT_SECURITY_POLICY);
+        assert_eq!(
+            header.map(|header| header.to_str().unwrap()),
+            policy,
+            "{path}"
+        );
         assert_eq!(answer.headers()["cache-control"], "no-store", "{path}");
     }
     host.shutdown().await;
@@ -209,7 +213,7 @@ async fn log_has_raw_messages_and_their_faults() {
     let greeting = log
         .iter()
         .find(|entry| entry["message"]["id"] == 1 && entry["side"] == "received");
-    // A client of typed messages would have lost both.
+    // A client with typed messages would drop both members.
     let greeting = &greeting.unwrap()["message"]["result"];
     assert_eq!(greeting["dashdash"]["specVersion"], "0.2.0");
     assert_eq!(greeting["capabilities"]["configSchema"]["type"], "object");

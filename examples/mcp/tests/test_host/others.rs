@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{checked, serving};
 
-/// The program of an installed package.
+/// Installs the npm packages and returns the path of a program.
 fn program(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
     npm::install(&folder, "sample-servers").unwrap();
@@ -18,11 +18,11 @@ fn program(name: &str) -> String {
 
 #[tokio::test]
 async fn npm_file_server_passes() {
-    let place = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let server = program("mcp-server-filesystem");
-    let (passed, checks) = checked(&["--", &server, place.path().to_str().unwrap()]).await;
+    let (passed, checks) = checked(&["--", &server, dir.path().to_str().unwrap()]).await;
     assert!(passed, "{checks:?}");
-    let but = [
+    let differing = [
         ("apps", "skip"),
         ("configuration.schema", "skip"),
         ("dashdash", "skip"),
@@ -31,7 +31,7 @@ async fn npm_file_server_passes() {
         ("tools.intents", "skip"),
         ("tools.unknown", "warn"),
     ];
-    assert_eq!(outcomes(&checks), expected("pass", &but));
+    assert_eq!(outcomes(&checks), expected("pass", &differing));
 }
 
 #[tokio::test]

@@ -14,11 +14,11 @@ pub(super) fn divide(
     plan: Plan<ChangeSet>,
     left_out: &[ExcludedHunks],
 ) -> Result<Plan<ChangeSet>, CallError> {
-    let foreign = || CallError::new(Code::Internal, "the plan cannot be divided");
+    let not_divisible = || CallError::new(Code::Internal, "the plan cannot be divided");
     let edited = plan.reply.output.as_any().downcast_ref::<EditFileOutput>();
-    let edits = edited.ok_or_else(foreign)?.edits.clone();
+    let edits = edited.ok_or_else(not_divisible)?.edits.clone();
     let [change] = plan.changes.as_slice() else {
-        return Err(foreign());
+        return Err(not_divisible());
     };
     let old = match plan
         .inverse
@@ -26,10 +26,10 @@ pub(super) fn divide(
         .map(|change_set| change_set.steps.as_slice())
     {
         Some([Step::Write { content, .. }]) => content.clone(),
-        _ => return Err(foreign()),
+        _ => return Err(not_divisible()),
     };
     let Ok([Step::Write { path, existing, .. }]) = <[Step; 1]>::try_from(plan.steps.steps) else {
-        return Err(foreign());
+        return Err(not_divisible());
     };
     let is_excluded = |index: usize| {
         let mut parts = left_out.iter().filter(|part| part.path == change.path);
@@ -43,8 +43,8 @@ pub(super) fn divide(
             made.push(hunk);
         }
     }
-    let text = std::str::from_utf8(&old).map_err(|_| foreign())?;
-    let content = with_hunks(text, made).ok_or_else(foreign)?;
+    let text = std::str::from_utf8(&old).map_err(|_| not_divisible())?;
+    let content = with_hunks(text, made).ok_or_else(not_divisible)?;
     let rewrite = FileRewrite {
         path,
         before: existing,

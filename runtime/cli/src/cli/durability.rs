@@ -63,8 +63,10 @@ pub(super) fn take(path: &Path, document: &mut Value) -> Result<Option<Durabilit
         return Ok(None);
     };
     let level = value.as_str().and_then(parse);
-    let place = || format!("`/{KEY}` in `{}`", path.display());
-    level.map(Some).ok_or_else(|| CliError::Durability(place()))
+    let location = || format!("`/{KEY}` in `{}`", path.display());
+    level
+        .map(Some)
+        .ok_or_else(|| CliError::Durability(location()))
 }
 
 /// The value of the flag, else of the variable (which is removed), else of the file.

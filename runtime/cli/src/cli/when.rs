@@ -51,8 +51,8 @@ fn parse_date_time(text: &str) -> Option<u64> {
     let (date, time) = text.split_once('T').unwrap_or((text, "00:00:00Z"));
     let [year, month, day] = fields(date, '-', [4, 2, 2])?;
     let [hour, minute, second] = fields(time.strip_suffix('Z')?, ':', [2, 2, 2])?;
-    let real = hour < 24 && minute < 60 && second < 60 && year >= 1970;
-    let days = days(year, month, day).filter(|_| real)?;
+    let in_range = hour < 24 && minute < 60 && second < 60 && year >= 1970;
+    let days = days(year, month, day).filter(|_| in_range)?;
     // Invalid days, such as April 31, are formatted differently.
     let same = date == format_time(days * DAY).split(' ').next()?;
     same.then_some(days * DAY + (hour * 3600 + minute * 60 + second) * SECOND)

@@ -26,11 +26,11 @@ pub(super) const APPS_EXTENSION: &str = "io.modelcontextprotocol/ui";
 pub struct AppPage {
     /// URI, such as `ui://hr/dashboard`; `ui://bailiwick/` is reserved for this library.
     pub uri: Cow<'static, str>,
-    /// Name for programs.
+    /// The name for programs.
     pub name: Cow<'static, str>,
-    /// Name for people.
+    /// The display name.
     pub title: Cow<'static, str>,
-    /// Description.
+    /// The description.
     pub description: Cow<'static, str>,
     /// The HTML document. It has no network access; its content security policy is the one it contains.
     pub html: Cow<'static, str>,

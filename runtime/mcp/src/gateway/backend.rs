@@ -1,30 +1,24 @@
 //! Backends: the runtime and worker that serve a connection.
 
-use super::Gateway;
-use super::GatewayState;
-use super::Trust;
-use super::client_roots::reject_widening_keys;
-use bailiwick::audit::AuditFileError;
-use bailiwick::call::Origin;
-use bailiwick::host::BuildError;
-use bailiwick::host::Runtime;
-use bailiwick::permission::GrantAuthority;
-use bailiwick::permission::GrantStoreError;
-use bailiwick::policy::Policy;
-use bailiwick::policy::PolicyError;
-use bailiwick::supervisor::SpawnError;
-use bailiwick::worker::OF_CLIENTS;
-use bailiwick::worker::Worker;
-use bailiwick::worker::WorkerSpec;
-use rmcp::ErrorData;
-use rmcp::model::ClientCapabilities;
-use serde_json::Map;
-use serde_json::Value;
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+
+use rmcp::ErrorData;
+use rmcp::model::ClientCapabilities;
+use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
+
+use super::client_roots::reject_widening_keys;
+use super::{Gateway, GatewayState, Trust};
+use bailiwick::audit::AuditFileError;
+use bailiwick::call::Origin;
+use bailiwick::host::{BuildError, Runtime};
+use bailiwick::permission::{GrantAuthority, GrantStoreError};
+use bailiwick::policy::{Policy, PolicyError};
+use bailiwick::supervisor::SpawnError;
+use bailiwick::worker::{OF_CLIENTS, Worker, WorkerSpec};
 
 /// Error of [`BackendFactory::create`].
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +44,7 @@ pub enum BackendError {
     Stopped,
 }
 
-/// What of a backend belongs to one connection and ends with it.
+/// The part of a backend that one connection owns and that ends with the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ownership {
     Nothing,
@@ -66,7 +60,7 @@ pub struct Backend {
     worker: Worker,
     grants: Option<Arc<GrantAuthority>>,
     ownership: Ownership,
-    /// Identifies the worker among those of all runtimes of this process.
+    /// Identifies the worker across all runtimes of this process.
     name: String,
 }
 
@@ -80,14 +74,14 @@ impl Backend {
         backend
     }
 
-    /// Uses a grant authority that others share, such as a `Console`.
+    /// Uses a shared grant authority, such as one that a `Console` uses, too.
     #[must_use]
     pub fn shared_grants(mut self, grants: Arc<GrantAuthority>) -> Self {
         self.grants = Some(grants);
         self
     }
 
-    /// A backend whose worker has another owner.
+    /// A backend with a worker that no connection owns.
     fn borrowed(worker: &Worker) -> Self {
         Self {
             runtime: None,
@@ -110,7 +104,7 @@ impl Backend {
         self.grants.as_ref()
     }
 
-    /// A backend with another worker of the same runtime, owned by one connection.
+    /// A backend with another worker of the same runtime. One connection owns the worker.
     fn with_worker(&self, worker: Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
         Self {
             runtime: self.runtime.clone(),
@@ -155,7 +149,7 @@ pub trait BackendFactory: Send + Sync + 'static {
 
 /// Where connections get their backend.
 pub(super) enum BackendSource {
-    /// One worker with another owner.
+    /// One worker that no connection owns.
     Worker(Arc<Backend>),
     /// Backends created on demand.
     Factory {
@@ -341,7 +335,7 @@ async fn spawn_worker(shared: &Backend, client: &str) -> Result<Backend, SpawnEr
 }
 
 /// A worker name made from the client's name. Its prefix keeps it distinct from names that the host gives, so a client
-/// cannot take one of those.
+/// cannot take such a name.
 pub(super) fn worker_name(client: &str) -> String {
     let name: String = bailiwick::escape(client)
         .chars()

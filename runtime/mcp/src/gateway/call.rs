@@ -86,7 +86,8 @@ impl Gateway {
                     .refuse_unknown(&request.name, options.origin);
                 return convert::failure(&error).map(Into::into);
             }
-            // Only the client knows whether a view or its model wrote the call; it hides such tools from models.
+            // The client hides app-only tools from models, so the call is treated as a call of a view. The gateway cannot
+            // check that.
             options.origin = Origin::View;
         }
         let call = ToolCall {
@@ -154,7 +155,8 @@ impl Gateway {
             ApprovalMode::Client { otherwise } if !self.may_ask(call, context) => {
                 (*otherwise, false)
             }
-            // A call without needs to ask about may become a task; it may still need approval for what it finds later.
+            // A call whose needs are all allowed may become a task. It may still need approval for needs that it finds
+            // while it runs.
             ApprovalMode::Client { otherwise }
                 if may_be_task(call, context) && call.is_allowed().await =>
             {
@@ -409,7 +411,7 @@ impl ToolCall {
         into_response(done.map_err(|error| self.with_hint(error)))
     }
 
-    /// Adds what the user can do to a refusal.
+    /// Appends a hint on what the user can do to the error of a denied call.
     fn with_hint(&self, error: CallError) -> CallError {
         if self.client_roots
             && error.code() == Code::PermissionDenied

@@ -22,7 +22,7 @@ use super::{Gateway, Trust, uri};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of roots of a client.
 const MAX_ROOTS: usize = 64;
-/// What a person can do besides naming a root on the command line.
+/// Hint for people: the alternative to naming a root on the command line.
 pub(super) const HINT: &str = "Or connect a client that names its workspace folders (MCP roots)";
 /// Key of the request in an input-required result.
 const RESPONSE_KEY: &str = "roots";

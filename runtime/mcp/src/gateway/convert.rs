@@ -30,15 +30,15 @@ pub(super) fn gateway_tool(
 ) -> Tool {
     let mut tool = Tool::new(name, description, input);
     tool.title = Some(title.to_owned());
-    let (reads, destroys, repeats, reaches_out) =
+    let (read_only, destructive, idempotent, open_world) =
         (Some(true), Some(false), Some(true), Some(false));
     let title = Some(title.to_owned());
     tool.annotations = Some(ToolAnnotations::from_raw(
         title,
-        reads,
-        destroys,
-        repeats,
-        reaches_out,
+        read_only,
+        destructive,
+        idempotent,
+        open_world,
     ));
     tool.with_meta(MetaObject(object(json!({"ui": {"visibility": ["app"]}}))))
 }

@@ -1,10 +1,10 @@
-//! Copies extension data of outgoing messages to the locations that its proposals specify.
+//! Copies extension data of outgoing messages to the locations that the extension proposals specify.
 //!
 //! Typed SDKs drop unknown members, so extension data is sent in `_meta`, `capabilities.extensions` and
 //! `capabilities.experimental`. Clients that read raw JSON expect it in the locations of the proposals:
-//! `capabilities.configSchema`, `annotations.intentTemplate`, `dashdash` and so on. Only this module puts it there, for
-//! stdio, in-process streams and HTTP. Models receive the whole list of tools, so of a tool only members of the
-//! proposals are copied, and `dashdash` is moved.
+//! `capabilities.configSchema`, `annotations.intentTemplate`, `dashdash` and so on. Only this module does that, for
+//! stdio, in-process streams and HTTP. Models receive the whole list of tools, so for tools only the
+//! members that the proposals define are copied, and `dashdash` is moved.
 
 use serde_json::{Map, Value};
 

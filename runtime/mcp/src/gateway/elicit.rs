@@ -37,7 +37,7 @@ const MAX_SUSPENDED: usize = 256;
 /// What identifies a call: an answer is valid for the same call only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallIdentity<'a> {
-    /// Identifies the worker among those of all runtimes of this process.
+    /// Identifies the worker across all runtimes of this process.
     pub(super) worker: &'a str,
     pub(super) tool: &'a str,
     pub(super) arguments: &'a Value,
@@ -53,7 +53,7 @@ impl CallIdentity<'_> {
             origin,
             preview_token,
             confirm,
-            // A call with grants asks nobody.
+            // No question is asked about a call with grants.
             granted: _,
             ignored_grants: _,
             uses_extensions: _,
@@ -144,7 +144,7 @@ impl SuspendedCalls {
     /// The codec that seals state.
     ///
     /// # Errors
-    /// The system's, if it has no random bytes for a key.
+    /// The error of the system if it has no random bytes for a key.
     pub(super) fn codec(&self) -> Result<&RequestStateCodec, getrandom::Error> {
         if let Some(codec) = self.codec.get() {
             return Ok(codec);
@@ -156,7 +156,7 @@ impl SuspendedCalls {
             .get_or_init(|| RequestStateCodec::new_unchecked(key)))
     }
 
-    /// Suspends a call and returns its input-required result; `None` if too many calls are suspended.
+    /// Suspends a call and returns its input-required result; `None` if that fails, such as if too many calls are suspended.
     pub(super) fn suspend(
         &self,
         call: CallIdentity<'_>,

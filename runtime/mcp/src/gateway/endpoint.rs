@@ -1,6 +1,5 @@
 //! Serves one worker to one agent, over HTTP and a Unix socket.
 
-use bailiwick_http::Token;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::http::Http;
 use super::{FileTools, Gateway, GatewayInfo};
 use bailiwick::worker::Worker;
-use bailiwick_http::accept_next;
+use bailiwick_http::{Token, accept_next};
 
 /// Maximum number of clients of a socket.
 const MAX_CLIENTS: usize = 64;

@@ -1,22 +1,14 @@
 //! Elicitation forms for permission questions.
 
-use bailiwick::call::Origin;
-use bailiwick::permission::Answer;
-use bailiwick::permission::Choice;
-use bailiwick::permission::DeniedCalls;
-use bailiwick::permission::Lifetime;
-use bailiwick::permission::Question;
-use bailiwick::permission::Request;
-use bailiwick::scope::Coverage;
-use bailiwick::scope::Verb;
-use rmcp::model::ElicitRequestParams;
-use rmcp::model::ElicitationAction;
-use rmcp::model::ElicitationSchema;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
 use std::num::NonZeroU32;
 use std::time::Duration;
+
+use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema};
+use serde_json::{Map, Value, json};
+
+use bailiwick::call::Origin;
+use bailiwick::permission::{Answer, Choice, DeniedCalls, Lifetime, Question, Request};
+use bailiwick::scope::{Coverage, Verb};
 
 /// Maximum characters of the arguments. If they are cut, only the call itself can be allowed.
 const MAX_ARGUMENTS: usize = 2000;
@@ -188,7 +180,7 @@ fn message(question: &Question) -> String {
     if let Some(warning) = request.page_warning() {
         line(warning.to_owned());
     } else if request.origin == Origin::View {
-        // Only the client knows which of the two made the call.
+        // Only the client knows whether the page or the agent made the call.
         let from = "The agent's client asks for this, for a page that it shows or for the agent.";
         line(from.to_owned());
     }

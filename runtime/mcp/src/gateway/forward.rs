@@ -1,9 +1,5 @@
 //! Forwards requests of third-party servers within a call to the client that made it.
 
-use bailiwick::requests::{
-    BoxFuture, CallRequests, Elicitation, ElicitationKind, ElicitationResponse,
-    RequestCapabilities, ServerRequests,
-};
 use std::sync::Arc;
 
 use rmcp::model::{
@@ -20,6 +16,10 @@ use super::requests::is_initialized;
 use bailiwick::effect::ContentHash;
 use bailiwick::error::CallError;
 use bailiwick::permission::Question;
+use bailiwick::requests::{
+    BoxFuture, CallRequests, Elicitation, ElicitationKind, ElicitationResponse,
+    RequestCapabilities, ServerRequests,
+};
 use bailiwick::worker::{CallEvent, Done, RunningCall};
 
 /// Maximum lines of a server's message.

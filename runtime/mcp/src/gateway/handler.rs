@@ -27,7 +27,7 @@ use super::pagination::listed;
 use super::resources::authority;
 use super::{Gateway, apps, client_roots, convert, describe, prompts};
 
-/// Methods of MCP; one that arrives as a custom request had invalid parameters.
+/// Methods of MCP. rmcp reports a request of such a method as a custom request if its parameters are invalid.
 const METHODS: &[&str] = &[
     "initialize",
     "ping",
@@ -97,7 +97,7 @@ impl ServerHandler for Gateway {
         let client = &request.client_info.name;
         self.begin_session(client, configuration, &request.capabilities)
             .await?;
-        // The backend that the description depends on exists only now.
+        // The description depends on the backend, which exists only now.
         let described = self.get_info();
         (info.meta, info.instructions) = (described.meta, described.instructions);
         // The peer's protocol version must be the negotiated one.
@@ -143,7 +143,7 @@ impl ServerHandler for Gateway {
                     .iter()
                     .map(|tool| convert::tool_for_views(tool, &tools)),
             );
-            // A policy that lists tools does not list these.
+            // A policy that lists the allowed tools cannot list these.
             if options.policy.is_none() {
                 let own = super::view_tools::tools()
                     .into_iter()
@@ -157,7 +157,7 @@ impl ServerHandler for Gateway {
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let backend = self.open_backend()?;
         let tool = backend.worker().tool(name)?;
-        // Of other tools its schema needs only the one that undoes it.
+        // The schema mentions only one other tool: the one that undoes this tool.
         let undo_tool = tool.spec.reverse;
         let undo_tool = undo_tool.and_then(|undo_tool| backend.worker().tool(undo_tool.tool));
         Some(convert::tool(&tool, undo_tool.as_slice()))
@@ -333,8 +333,8 @@ impl ServerHandler for Gateway {
         if method == describe::METHOD && self.state.manual.is_some() {
             return self.ai_help(request.params.as_ref(), &context).await;
         }
-        let gone = is_stateless(&context) && STATEFUL_METHODS.contains(&method);
-        if gone || !METHODS.contains(&method) {
+        let removed = is_stateless(&context) && STATEFUL_METHODS.contains(&method);
+        if removed || !METHODS.contains(&method) {
             return Err(method_not_found(method));
         }
         let reason = format!("the parameters do not fit `{method}`");

@@ -45,7 +45,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for the first authorized request of a connection.
 const AUTHORIZATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time that running requests have to finish on shutdown, and again sessions to end.
+/// Time for running requests to finish on shutdown, and then for sessions to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Error of [`Gateway::serve_http`].

@@ -15,7 +15,7 @@ const MAX_ANSWERS: u32 = 1 << 20;
 const MAX_REFUSALS: u32 = 1 << 20;
 /// Maximum bytes per write.
 const BATCH: usize = 64 << 10;
-/// How long a client may read nothing after the connection has ended.
+/// How long to wait for a client that reads nothing, after the connection has ended.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A queued line with its permit.
@@ -45,14 +45,14 @@ impl OutgoingQueue {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (lines, waiting) = mpsc::unbounded_channel();
-        let (wrote, progress) = watch::channel(());
+        let (progress_tx, progress) = watch::channel(());
         let outgoing = Self {
             lines,
             answers: Arc::new(Semaphore::new(MAX_ANSWERS as usize)),
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS as usize)),
         };
         let task = tokio::spawn(async move {
-            if let Err(error) = write(waiting, writer, wrote).await {
+            if let Err(error) = write(waiting, writer, progress_tx).await {
                 tracing::debug!(%error, "a client cannot be written to");
             }
         });
@@ -92,7 +92,7 @@ async fn reserve(semaphore: &Arc<Semaphore>, bytes: usize, max: u32) -> io::Resu
 async fn write<W: AsyncWrite + Unpin>(
     mut waiting: mpsc::UnboundedReceiver<QueuedLine>,
     mut writer: W,
-    wrote: watch::Sender<()>,
+    progress_tx: watch::Sender<()>,
 ) -> io::Result<()> {
     while let Some(line) = waiting.recv().await {
         let mut text = line.text;
@@ -110,7 +110,7 @@ async fn write<W: AsyncWrite + Unpin>(
                 return Err(io::ErrorKind::WriteZero.into());
             }
             rest = rest.get(written..).unwrap_or_default();
-            wrote.send_replace(());
+            progress_tx.send_replace(());
         }
         writer.flush().await?;
     }
@@ -130,7 +130,7 @@ impl WriterTask {
         loop {
             tokio::select! {
                 biased;
-                // It does not matter whether it panicked.
+                // The result only says whether the task panicked.
                 _ = &mut self.task => return,
                 moved = tokio::time::timeout(STALL_TIMEOUT, self.progress.changed()) => {
                     if moved.is_err() {

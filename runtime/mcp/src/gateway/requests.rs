@@ -94,8 +94,8 @@ impl Batch {
         self.answers().messages.push(text);
     }
 
-    /// Adds the answer to a request, or none if it gets none. Returns the array of answers once all are there; `None`
-    /// if it is empty.
+    /// Adds the answer to a request, unless the request gets no answer. Returns the array of answers if none
+    /// is pending; `None` if it is empty.
     pub(super) fn end(&self, text: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let mut answers = self.answers();
         answers.messages.extend(text);
@@ -150,7 +150,7 @@ pub(super) struct RequestsInner {
 }
 
 impl OpenRequests {
-    /// Those of a connection that still exists.
+    /// The open requests of a connection, if it still exists.
     pub(super) fn of(shared: &Weak<RequestsInner>) -> Option<Self> {
         shared.upgrade().map(Self)
     }

@@ -210,7 +210,7 @@ impl Gateway {
     ) -> Result<(ResourceContents, bool), ErrorData> {
         let tools = self.state.files.as_ref().ok_or_else(|| not_found(uri))?;
         let path = uri::to_path(uri).ok_or_else(|| not_found(uri))?;
-        // The maximum, not the default for models.
+        // The defaults of the tool are for models; a client gets as much as the tool permits.
         let unlimited = i64::MAX;
         let read = json!({"path": path.as_str(), "binary": true, "limit": unlimited, "max_bytes": unlimited});
         match self.run_tool(tools.read, read, options).await {
@@ -362,7 +362,7 @@ impl Gateway {
         let names = entries
             .into_iter()
             .flatten()
-            // No tool opens names that are escaped.
+            // `raw` means that the name is escaped. No tool opens such names.
             .filter(|entry| entry.get("raw").is_none())
             .filter_map(|entry| entry.get("name")?.as_str());
         names
@@ -435,7 +435,7 @@ fn contents(outcome: &Outcome, uri: &str) -> ResourceContents {
     }
 }
 
-/// The same error for absent and forbidden resources. The SDK chooses the error code of the client's revision.
+/// The error is the same for absent and forbidden resources. The SDK chooses the error code of the client's revision.
 pub(super) fn not_found(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({"uri": uri})))
 }

@@ -263,12 +263,12 @@ impl Gateway {
         });
         let needs = worker.explain_later(&read).await;
         let needs = needs.map_err(|_| not_found(uri))?;
-        // Access by a grant may end without notice.
+        // Access by a grant does not suffice, because a grant may end without a notification.
         if needs.iter().any(|need| need.verdict != Verdict::Allow) {
             return Err(not_found(uri));
         }
         let (state, holder) = (Arc::clone(&self.state), worker.clone());
-        // A file system may block.
+        // Opening the directory may block.
         let watch_task = tokio::task::spawn_blocking(move || {
             let (directory, name) = directory_of(&holder, &path).ok_or(Errno::NOENT)?;
             state.watcher.instance.watch(&directory, name)

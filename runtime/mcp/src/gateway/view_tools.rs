@@ -94,8 +94,8 @@ pub(super) fn tools() -> [Tool; 3] {
     tools
 }
 
-/// If the request is `commit_call` of a client with `views`, the call that it contains, which a person must allow;
-/// otherwise the request itself.
+/// Returns the call in a `commit_call` request of a client with `views`; a person must allow it. Returns other requests
+/// unchanged.
 pub(super) fn commit_request(
     mut request: CallToolRequestParams,
     views: bool,
@@ -181,7 +181,7 @@ impl Gateway {
     ) -> Result<Value, CallError> {
         let ReviewArgs { uri } = parse_arguments(arguments)?;
         let worker = backend.worker();
-        let gone = || {
+        let not_found = || {
             CallError::new(
                 Code::NotFound,
                 "there is no such review; it may no longer be kept",
@@ -190,7 +190,7 @@ impl Gateway {
         if let Some(policy) = &options.policy {
             let authority = worker.authority_under(Some(policy), options.origin).await?;
             if !shows_only_readable(worker, &authority, &uri) {
-                return Err(gone());
+                return Err(not_found());
             }
         }
         if let Some(state) = self.review_state(backend, &uri).await {
@@ -199,14 +199,14 @@ impl Gateway {
         let rows = uri.contains(".rows");
         let artifact = worker.artifact(&uri).ok().filter(|_| rows);
         let read = artifact.and_then(|artifact| serde_json::from_slice(&artifact.bytes).ok());
-        read.ok_or_else(gone)
+        read.ok_or_else(not_found)
     }
 
     /// Compares the files of a call with its review: with their state before the call for a preview, else after it.
-    /// `None` if `uri` is not for that.
+    /// `None` if `uri` does not request that.
     ///
-    /// The worker's own read tool checks them, so the result has no more than the worker may know, and `unknown`
-    /// otherwise. Each check is a normal call: authorized, audited and counted.
+    /// The files are checked with the worker's read tool, so the state of a file that the worker may not read is
+    /// `unknown`. Each check is a normal call: it is authorized, audited and counted.
     pub(super) async fn review_state(&self, backend: &Backend, uri: &str) -> Option<Value> {
         let review = backend.worker().review(uri.strip_suffix(STATE_SUFFIX)?)?;
         let mut states = Vec::new();

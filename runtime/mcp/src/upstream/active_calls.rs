@@ -4,7 +4,6 @@
 //! assigned to the latest call if all active calls are from one client, and to none otherwise. An abandoned call counts
 //! for a while, because the server may not know about it yet.
 
-use bailiwick::requests::CallRequests;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use tokio::time::Instant;
 
 use bailiwick::audit::{RequestOutcome, Step};
 use bailiwick::path::VirtualPath;
+use bailiwick::requests::CallRequests;
 use bailiwick::tool::RemoteContext;
 
 /// The largest number of requests of a server per call.

@@ -1,6 +1,6 @@
 //! OAuth 2.1 sign-in at third-party servers.
 //!
-//! A server names its authorisation server, which names its endpoints. The host chooses none of them, so `fetch` limits
+//! A server names its authorization server, which names its endpoints. The host chooses none of them, so `fetch` limits
 //! the addresses, the number of requests and the size of responses. A person opens one URL in their browser, and the
 //! host returns the redirected URL. The log output of rmcp is discarded meanwhile, because it contains codes.
 
@@ -13,12 +13,12 @@ mod flow;
 mod loopback;
 mod sign_in_audit;
 
-use bailiwick::requests::BoxFuture;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::spec::{ServerSpec, SpecError};
+use bailiwick::requests::BoxFuture;
 
 pub(super) use account::{Account, SignInOutcome};
 pub(super) use authenticated_client::AuthenticatedClient;
@@ -63,21 +63,21 @@ impl OAuth {
         }
     }
 
-    /// Sets the client name that authorisation servers show to people.
+    /// Sets the client name that authorization servers show to people.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Sets the `https://` URL of the host's client ID metadata document, for authorisation servers that support it.
+    /// Sets the `https://` URL of the host's client ID metadata document, for authorization servers that support it.
     #[must_use]
     pub fn client_id_metadata_url(mut self, url: impl Into<String>) -> Self {
         self.client_id_metadata_url = Some(url.into());
         self
     }
 
-    /// Sets the issuer of the authorisation server for a server; the default is the one that the server names. The
+    /// Sets the issuer of the authorization server for a server; the default is the one that the server names. The
     /// endpoints of a configured issuer may be on other hosts.
     #[must_use]
     pub fn issuer(mut self, server: impl Into<String>, issuer: impl Into<String>) -> Self {
@@ -108,7 +108,7 @@ impl OAuth {
         self
     }
 
-    /// Lets servers on the public network name authorisation servers on private networks.
+    /// Lets servers on the public network name authorization servers on private networks.
     #[must_use]
     pub fn private_networks(mut self) -> Self {
         self.allow_private = true;
@@ -147,7 +147,7 @@ pub trait TokenStore: Send + Sync + 'static {
     fn load(&self, server: String) -> BoxFuture<'_, Option<String>>;
 
     /// Replaces the saved text of a server; `None` deletes it.
-    fn save(&self, server: String, kept: Option<String>) -> BoxFuture<'_, ()>;
+    fn save(&self, server: String, text: Option<String>) -> BoxFuture<'_, ()>;
 }
 
 /// Why a sign-in failed. It contains no text of servers, which may repeat secrets.

@@ -1,26 +1,21 @@
 //! Classifies the tools of a server: their names, verbs, scopes, and why some are withheld.
 
-use super::ServerTool;
-use super::catalog::PAGE_SCHEME;
-use super::catalog::address;
-use super::catalog::is_usable;
-use super::pins::Fingerprint;
-use super::schema::CompiledSchema;
-use super::schema::SchemaBudget;
-use super::schema_cost::SchemaFault;
-use super::schema_cost::depth;
-use bailiwick::id::ToolName;
-use bailiwick::intent::IntentTemplate;
-use bailiwick::scope::Scope;
-use bailiwick::scope::Verb;
-use bailiwick::tool::ToolSpec;
-use rmcp::model::MetaObject;
-use rmcp::model::Tool;
-use serde_json::Value;
-use serde_json::json;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use rmcp::model::{MetaObject, Tool};
+use serde_json::{Value, json};
+
+use super::ServerTool;
+use super::catalog::{PAGE_SCHEME, address, is_usable};
+use super::pins::Fingerprint;
+use super::schema::{CompiledSchema, SchemaBudget};
+use super::schema_cost::{SchemaFault, depth};
+use bailiwick::id::ToolName;
+use bailiwick::intent::IntentTemplate;
+use bailiwick::scope::{Scope, Verb};
+use bailiwick::tool::ToolSpec;
 
 /// The longest tool name that model APIs accept, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -74,7 +69,7 @@ pub(crate) struct ToolProvider<'a> {
     /// The configured verbs of tools.
     pub(crate) verbs: &'a BTreeMap<String, Verb>,
     /// The prefix of tool descriptions.
-    pub(crate) preface: &'a str,
+    pub(crate) description_prefix: &'a str,
 }
 
 /// Why a tool is withheld.
@@ -102,8 +97,8 @@ pub enum WithheldReason {
 }
 
 /// The verb of a tool. A configured verb takes precedence. Otherwise, a tool reads if it is annotated as read-only and
-/// not as destructive, and writes if not. The open-world hint does not change the verb, and no hint makes a tool
-/// execute.
+/// not as destructive, and writes if not. The open-world hint does not change the verb, and no hint leads
+/// to the verb `execute`.
 fn verb_of(tool: &Tool, provider: ToolProvider<'_>) -> Verb {
     if let Some(verb) = provider.verbs.get(&*tool.name) {
         return *verb;
@@ -261,7 +256,7 @@ fn offer(
     let shape = |schema| CompiledSchema::of(schema, budget).map_err(WithheldReason::Schema);
     let output = declared.as_ref().map(shape).transpose()?;
     let (models, views) = audience(tool);
-    let mut spec = tool_spec(tool, &name, verb, provider.preface);
+    let mut spec = tool_spec(tool, &name, verb, provider.description_prefix);
     spec.app_only = !models;
     spec.page = page_address(tool, provider.name).into();
     Ok(OfferedTool {
@@ -284,8 +279,9 @@ fn offer(
 pub(super) fn audience(tool: &Tool) -> (bool, bool) {
     let ui = tool.meta.as_ref().and_then(|meta| meta.0.get("ui"));
     let visibility = ui.and_then(|ui| ui.get("visibility")?.as_array());
-    let names = |who: &str| visibility.is_none_or(|list| list.iter().any(|one| one == who));
-    (names("model"), names("app"))
+    let includes =
+        |audience: &str| visibility.is_none_or(|list| list.iter().any(|one| one == audience));
+    (includes("model"), includes("app"))
 }
 
 /// Escapes a name as a scope segment.
@@ -303,7 +299,7 @@ fn schema(schema: Value) -> Result<Value, WithheldReason> {
 }
 
 /// Converts the description of a tool, with deceptive characters escaped.
-fn tool_spec(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
+fn tool_spec(tool: &Tool, name: &str, verb: Verb, description_prefix: &str) -> ToolSpec {
     let hints = tool.annotations.as_ref();
     let title = hints.and_then(|hints| hints.title.as_deref());
     let title = tool.title.as_deref().or(title).unwrap_or(&tool.name);
@@ -313,7 +309,7 @@ fn tool_spec(tool: &Tool, name: &str, verb: Verb, preface: &str) -> ToolSpec {
     spec.name = Cow::Owned(name.to_owned());
     spec.title = Cow::Owned(truncate(&bailiwick::escape(title), MAX_NAME_BYTES));
     let description = truncate(&bailiwick::escape_lines(description), MAX_DESCRIPTION_BYTES);
-    spec.description = Cow::Owned(preface.to_owned() + &description);
+    spec.description = Cow::Owned(description_prefix.to_owned() + &description);
     let destructive = hint(hints.and_then(|hints| hints.destructive_hint), true);
     spec.destructive = verb != Verb::Read && destructive;
     spec.idempotent = hint(hints.and_then(|hints| hints.idempotent_hint), false);

@@ -4,7 +4,6 @@
     reason = "MCP deprecates sampling and roots, but servers of all versions may use them"
 )]
 
-use bailiwick::requests::RequestCapabilities;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use rmcp::service::{RequestContext, RoleClient};
 
 use super::connection_state::ConnectionState;
 use super::server::Server;
+use bailiwick::requests::RequestCapabilities;
 
 /// The supported request methods. rmcp reports one of these as a custom request if its parameters are invalid.
 const SUPPORTED_METHODS: &[&str] = &["elicitation/create", "sampling/createMessage", "roots/list"];

@@ -23,9 +23,9 @@ use super::server::Server;
 use super::spec::TransportConfig;
 use super::transport::{BoundedTransport, WriteFailure};
 
-/// The fraction of the connect timeout after which a program that read `server/discover` without answering gets a
-/// handshake.
-const SILENCE_DIVISOR: u32 = 6;
+/// A program that has read `server/discover` must answer it within the connect timeout divided by this number.
+/// Otherwise it gets a handshake.
+const DISCOVER_TIMEOUT_DIVISOR: u32 = 6;
 
 pub(super) type Service = RunningService<RoleClient, Client>;
 
@@ -80,9 +80,10 @@ pub(super) async fn connect(
             let mut transport = transport.with_max_line_length(usize::MAX);
             let mut pending_discovery = None;
             if matches!(lifecycle, ClientLifecycleMode::Auto { .. }) {
-                let silence = server.bounds.connect / SILENCE_DIVISOR;
+                let discover_timeout = server.bounds.connect / DISCOVER_TIMEOUT_DIVISOR;
                 pending_discovery =
-                    wait_for_start(&mut transport, input, client.get_info(), silence).await;
+                    wait_for_start(&mut transport, input, client.get_info(), discover_timeout)
+                        .await;
             }
             if pending_discovery.is_some() {
                 lifecycle = ClientLifecycleMode::Initialize;

@@ -21,12 +21,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const START_ID: &str = "start";
 
 /// Waits until a started program answers `server/discover`. The wait is unlimited until the program reads its input,
-/// and `silence` from then on. Returns the id of the request if the program did not answer it.
+/// and lasts at most `discover_timeout` from then on. Returns the id of the request if the program did not answer it.
 pub(super) async fn wait_for_start<T: Transport<RoleClient>>(
     transport: &mut T,
     input: OwnedFd,
     client: ClientConfig,
-    silence: Duration,
+    discover_timeout: Duration,
 ) -> Option<RequestId> {
     let mut discover = DiscoverRequest::new(DiscoverRequestParams {});
     let version = ProtocolVersion::V_2026_07_28;
@@ -51,7 +51,7 @@ pub(super) async fn wait_for_start<T: Transport<RoleClient>>(
         () = &mut response => return None,
         () = wait_until_read(&input) => {}
     }
-    let timed_out = timeout(silence, response).await.is_err();
+    let timed_out = timeout(discover_timeout, response).await.is_err();
     timed_out.then(|| id.clone())
 }
 

@@ -69,27 +69,27 @@ impl CompiledSchema {
         })
     }
 
-    /// Whether `value` is valid; `None` if validation takes too long.
+    /// Whether `value` is valid; `None` if validation is too expensive or takes too long.
     pub(super) async fn is_valid(self: Arc<Self>, value: Value) -> Option<bool> {
         let is_valid = |validator: &Validator, value: &Value| validator.is_valid(value);
         self.run(value, is_valid).await
     }
 
-    /// Runs `look` on the blocking pool; `None` if it takes too long.
+    /// Runs `f` on the blocking pool; `None` if validating `value` is too expensive or takes too long.
     async fn run<T: Send + 'static>(
         self: Arc<Self>,
         value: Value,
-        look: fn(&Validator, &Value) -> T,
+        f: fn(&Validator, &Value) -> T,
     ) -> Option<T> {
         let outcome = async {
             let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
             // The task cannot be aborted, so it keeps its slot after a timeout.
-            let look = tokio::task::spawn_blocking(move || {
+            let task = tokio::task::spawn_blocking(move || {
                 let _slot = slot;
                 let is_affordable = self.cost.is_affordable(&value);
-                is_affordable.then(|| look(&self.validator, &value))
+                is_affordable.then(|| f(&self.validator, &value))
             });
-            look.await.ok().flatten()
+            task.await.ok().flatten()
         };
         tokio::time::timeout(VALIDATION_TIMEOUT, outcome)
             .await
@@ -172,7 +172,7 @@ impl SchemaValidator {
     /// Why `value` does not match the schema; `None` if it does.
     ///
     /// # Errors
-    /// [`SchemaFault::Costly`] if validation takes too long.
+    /// [`SchemaFault::Costly`] if validation is too expensive or takes too long.
     pub async fn mismatch(&self, value: Value) -> Result<Option<String>, SchemaFault> {
         let mismatch = |validator: &Validator, value: &Value| {
             let error = validator.validate(value).err();

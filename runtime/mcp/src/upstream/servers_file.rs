@@ -94,7 +94,7 @@ pub struct ServersFile {
     pub rejected: Vec<(String, ServersError)>,
 }
 
-/// Resolves the placeholders in a configuration file. A closure resolves variables alone.
+/// Resolves the placeholders in a configuration file. A closure resolves environment variables only.
 pub trait ServersContext {
     /// The value of an environment variable: `${env:NAME}`, `${NAME}` and `${NAME:-default}`.
     fn variable(&self, name: &str) -> Option<String>;

@@ -299,7 +299,7 @@ impl ServerSpec {
             name: &self.name,
             label,
             verbs: &self.verbs,
-            preface: "",
+            description_prefix: "",
         }
     }
 

@@ -73,7 +73,9 @@ impl RemoteJob for ToolCall {
         let call = self.prepare(permit, preview_token, context)?;
         self.begun.store(false, Ordering::Relaxed);
         Ok(Box::pin(async move {
-            self.run(call).await.map_err(|halt| self.mark_begun(halt))
+            self.run(call)
+                .await
+                .map_err(|interrupt| self.mark_begun(interrupt))
         }))
     }
 
@@ -98,12 +100,12 @@ impl ToolCall {
     }
 
     /// Marks an error as possibly having had an effect, unless the server itself reported the failure.
-    fn mark_begun(&self, halt: Interrupt) -> Interrupt {
+    fn mark_begun(&self, interrupt: Interrupt) -> Interrupt {
         let unknown = |error: &CallError| {
             let begun = self.begun.load(Ordering::Relaxed);
             begun && self.mutates() && error.code() != Code::ServerFailed
         };
-        match halt {
+        match interrupt {
             Interrupt::Failed(error) if unknown(&error) => error.with("begun", true).into(),
             other => other,
         }
@@ -220,7 +222,7 @@ impl ToolCall {
                 ServerResult::InputRequiredResult(more) => {
                     let requests = more.input_requests.unwrap_or_default();
                     if requests.is_empty() {
-                        // The server only needs time.
+                        // The server needs no input, only more time.
                         tokio::time::sleep(Duration::from_millis(POLL.0)).await;
                     }
                     let responses = self.responses(call, requests).await?;

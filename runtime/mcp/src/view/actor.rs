@@ -254,14 +254,15 @@ impl ActorState {
     }
 
     fn serve(&mut self, number: u64, request: AppRequest) {
-        let lasting = matches!(request, AppRequest::Tool { .. });
+        let outlives_view = matches!(request, AppRequest::Tool { .. });
         let instance = Arc::clone(&self.instance);
         let task = tokio::spawn(async move {
             let result = serve(&instance, request).await;
             // A closed view ignores it.
             instance.post(ViewMsg::Served(number, result));
         });
-        self.serving.insert(number, (task.abort_handle(), lasting));
+        self.serving
+            .insert(number, (task.abort_handle(), outlives_view));
     }
 
     fn list(&self) {
@@ -279,8 +280,8 @@ impl ActorState {
             // The receiver may be gone.
             let _ = sender.send(Err(NoResponse::Closed));
         }
-        for (_, (task, lasting)) in self.serving.drain() {
-            if !lasting {
+        for (_, (task, outlives_view)) in self.serving.drain() {
+            if !outlives_view {
                 task.abort();
             }
         }

@@ -1,9 +1,10 @@
 //! The host's interface to a view: requests, events and capabilities.
 
-use bailiwick::requests::BoxFuture;
 use std::future::ready;
 
 use serde_json::Value;
+
+use bailiwick::requests::BoxFuture;
 
 /// How a page is displayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -194,7 +194,7 @@ impl Instance {
     /// Converts a missing response into a call error.
     pub(super) fn call_error(&self, why: NoResponse) -> CallError {
         let name = &self.name;
-        let gone = |how: &str, state: &str| {
+        let unavailable = |how: &str, state: &str| {
             let error = CallError::new(Code::ServerGone, format!("the app `{name}` {how}"));
             error.with("state", state)
         };
@@ -203,9 +203,11 @@ impl Instance {
                 let message = format!("the app `{name}` says that it failed: {}", error.message);
                 CallError::new(Code::ServerFailed, message)
             }
-            NoResponse::NotReady => gone("is not ready yet", "starting"),
-            NoResponse::Suspended => gone("is suspended; its person does not see it", "suspended"),
-            NoResponse::Closed => gone("was closed", "closed"),
+            NoResponse::NotReady => unavailable("is not ready yet", "starting"),
+            NoResponse::Suspended => {
+                unavailable("is suspended; its person does not see it", "suspended")
+            }
+            NoResponse::Closed => unavailable("was closed", "closed"),
             NoResponse::Busy => {
                 let message = format!("too much is asked of the app `{name}` at once");
                 CallError::new(Code::Busy, message).with("retry_after_ms", 100)

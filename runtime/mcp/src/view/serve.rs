@@ -1,11 +1,11 @@
 //! Serves requests of pages, through the worker's pipeline or the host.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 use tokio::time::timeout;
 

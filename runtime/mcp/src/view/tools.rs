@@ -45,7 +45,7 @@ pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> ListedTools
         name: &instance.name,
         label: &instance.label,
         verbs: &BTreeMap::new(),
-        preface: &preface,
+        description_prefix: &preface,
     };
     let mut listed = ListedTools::default();
     for (index, it) in classify(tools, provider).iter().enumerate() {

@@ -150,10 +150,10 @@ fn state(state: Option<&PrivateFolder>, user: u32) -> Check {
             "set XDG_STATE_HOME to a directory outside the roots",
         );
     }
-    if let Some(unsafe_one) = state.existing.iter().find(|it| it.is_open_to_others(user)) {
+    if let Some(unprotected) = state.existing.iter().find(|it| it.is_open_to_others(user)) {
         let detail = format!(
             "other users can replace files in `{path}`, since they own or can write `{}`",
-            unsafe_one.path.display()
+            unprotected.path.display()
         );
         return limited(
             detail,

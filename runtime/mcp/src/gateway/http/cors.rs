@@ -1,12 +1,13 @@
 //! CORS for pages of the configured origins.
 
-use bailiwick_http::RequestGuard;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+
+use bailiwick_http::RequestGuard;
 
 /// Methods of Streamable HTTP.
 const METHODS: &str = "GET, POST, DELETE";

@@ -39,9 +39,11 @@ pub(super) async fn decorate_response(response: Response) -> Response {
 
 /// Whether a message may need decoration; it is not parsed for this.
 fn may_decorate(text: &[u8]) -> bool {
-    let says = |marker: &[u8]| text.windows(marker.len()).any(|part| part == marker);
-    says(br#""_meta""#)
-        && (says(br#""tools""#) || says(br#""resources""#) || says(br#""capabilities""#))
+    let contains_bytes = |marker: &[u8]| text.windows(marker.len()).any(|part| part == marker);
+    contains_bytes(br#""_meta""#)
+        && (contains_bytes(br#""tools""#)
+            || contains_bytes(br#""resources""#)
+            || contains_bytes(br#""capabilities""#))
 }
 
 /// The decorated message; `None` if it needs no decoration.

@@ -1,6 +1,5 @@
 //! Sign-in state of one server. People are asked one question at a time, and not repeatedly.
 
-use bailiwick::requests::{ServerRequests, SignIn, SignInAnswer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -15,14 +14,14 @@ use tokio::time::{Instant, timeout};
 use super::super::address;
 use super::super::classify::truncate;
 use super::super::spec::HttpConfig;
-use super::OAuth;
-use super::SignInError;
 use super::authorization_response::{AuthorizationResponse, single_param};
 use super::credentials::CredentialCache;
 use super::flow::OAuthFlow;
 use super::sign_in_audit::SignInAudit;
+use super::{OAuth, SignInError};
 use bailiwick::audit::SignedInStep;
 use bailiwick::permission::DecidedBy;
+use bailiwick::requests::{ServerRequests, SignIn, SignInAnswer};
 
 /// The timeout of the network requests between two prompts.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -190,7 +189,7 @@ impl Account {
     pub(super) async fn token(self: &Arc<Self>) -> Option<String> {
         let account = Arc::clone(self);
         let token = async move {
-            // A valid token needs no authorisation server, which may be slow.
+            // A valid token needs no authorization server, which may be slow.
             match account.credentials.token().await {
                 None => account.flow().await?.token().await,
                 token => token,

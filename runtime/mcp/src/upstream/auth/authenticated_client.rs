@@ -48,7 +48,7 @@ impl AuthenticatedClient {
         self.account.as_ref()?.token().await
     }
 
-    /// Sends with a token. A 401 without a challenge is converted into one, because the authorisation server can be
+    /// Sends with a token. A 401 without a challenge is converted into one, because the authorization server can be
     /// found at a well-known URL.
     async fn send_with_token(
         &self,

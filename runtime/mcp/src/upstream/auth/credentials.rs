@@ -89,7 +89,7 @@ impl CredentialCache {
     }
 }
 
-/// Keeps the latest authorization state alone, so the number of entries is bounded.
+/// Keeps only the latest authorization state, so the number of entries is bounded.
 #[derive(Default)]
 pub(super) struct LastState(Mutex<Option<(String, StoredAuthorizationState)>>);
 

@@ -1,4 +1,4 @@
-//! HTTP client for authorisation servers, with limits on addresses, time and size.
+//! HTTP client for authorization servers, with limits on addresses, time and size.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

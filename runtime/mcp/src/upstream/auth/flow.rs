@@ -29,7 +29,7 @@ pub(super) struct OAuthFlow {
     registration: Option<Registration>,
 }
 
-/// The authorisation server, and the client registered there.
+/// The authorization server, and the client registered there.
 struct Registration {
     metadata: AuthorizationMetadata,
     client: OAuthClientConfig,
@@ -59,7 +59,7 @@ const RESERVED_PARAMS: &[&str] = &[
 ];
 
 /// Whether all endpoints have the origin of the issuer, unless the host configured the issuer (`named`). Otherwise a
-/// server could send people to the page of another authorisation server and receive the code.
+/// server could send people to the page of another authorization server and receive the code.
 fn endpoints_match_issuer(metadata: &AuthorizationMetadata, named: bool) -> bool {
     let issuer = metadata.issuer.as_deref().and_then(address::parse_http_url);
     let (Some(issuer), Some(page)) = (
@@ -188,7 +188,7 @@ impl OAuthFlow {
         }))
     }
 
-    /// Registers this host at the authorisation server.
+    /// Registers this host at the authorization server.
     async fn register(&mut self, metadata: AuthorizationMetadata) -> Result<(), SignInError> {
         let client = self.client(&metadata).await?;
         let configured = self.manager.configure_client(client.clone());
@@ -223,18 +223,21 @@ impl OAuthFlow {
         scopes
     }
 
-    /// Discovers the authorisation server, and rejects disallowed endpoints.
+    /// Discovers the authorization server, and rejects disallowed endpoints.
     async fn discover(&self, header: &str) -> Result<AuthorizationMetadata, SignInError> {
         let found = untraced(self.manager.resolve_metadata_from_challenge(Some(header))).await;
         let found = found.map_err(|_| SignInError::Discovery)?;
         let metadata = found.metadata;
-        let sound = |endpoint: &String| {
+        let is_allowed = |endpoint: &String| {
             address::parse_http_url(endpoint).is_some_and(|url| self.policy.allows_url(&url))
         };
-        let sound = sound(&metadata.authorization_endpoint)
-            && sound(&metadata.token_endpoint)
-            && metadata.registration_endpoint.as_ref().is_none_or(sound);
-        if !found.source.is_discovered() || metadata.issuer.is_none() || !sound {
+        let allowed = is_allowed(&metadata.authorization_endpoint)
+            && is_allowed(&metadata.token_endpoint)
+            && metadata
+                .registration_endpoint
+                .as_ref()
+                .is_none_or(is_allowed);
+        if !found.source.is_discovered() || metadata.issuer.is_none() || !allowed {
             return Err(SignInError::Discovery);
         }
         let methods = metadata.code_challenge_methods_supported.as_ref();
@@ -274,7 +277,7 @@ impl OAuthFlow {
         refreshed
     }
 
-    /// The client for an authorisation server: pre-registered, by its metadata URL, or registered dynamically.
+    /// The client for an authorization server: pre-registered, by its metadata URL, or registered dynamically.
     async fn client(
         &mut self,
         metadata: &AuthorizationMetadata,

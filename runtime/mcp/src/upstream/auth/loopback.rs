@@ -1,6 +1,5 @@
 //! Local HTTP listener that receives OAuth redirects.
 
-use bailiwick::requests::{SignIn, SignInAnswer};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::authorization_response::single_param;
+use bailiwick::requests::{SignIn, SignInAnswer};
 
 /// The longest request head, in bytes, and its timeout.
 const MAX_HEAD: (usize, Duration) = (16 << 10, Duration::from_secs(2));
