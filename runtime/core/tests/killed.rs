@@ -153,7 +153,7 @@ impl Told {
 }
 
 #[test]
-fn a_killed_runtime_leaves_what_people_were_told() {
+fn killed_runtime_keeps_acknowledged_grants_and_revocations() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let mut told = Told::default();

@@ -99,7 +99,7 @@ impl ReadTool for Look {
 }
 
 #[tokio::test]
-async fn a_call_is_one_span_that_names_worker_tool_origin_and_verdict() {
+async fn call_span_has_worker_tool_origin_and_verdict() {
     let seen = Seen::default();
     let _guard = tracing::subscriber::set_default(seen.clone());
     let root = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ async fn traced(path: &str, answer: Answer) -> Vec<Told> {
 }
 
 #[tokio::test]
-async fn a_call_that_a_person_allows_is_checked_blocked_shown_answered_continued_retried_and_ended()
+async fn approved_call_traces_question_answer_and_retry()
 {
     assert_eq!(
         steps(&traced("a", Answer::ONCE).await),
@@ -194,7 +194,7 @@ async fn a_call_that_a_person_allows_is_checked_blocked_shown_answered_continued
 }
 
 #[tokio::test]
-async fn a_call_that_a_person_refuses_is_neither_continued_nor_retried() {
+async fn denied_call_is_traced_without_retry() {
     assert_eq!(
         steps(&traced("a", Answer::DENY).await),
         [
@@ -208,7 +208,7 @@ async fn a_call_that_a_person_refuses_is_neither_continued_nor_retried() {
 }
 
 #[tokio::test]
-async fn a_call_that_needs_nobody_is_traced_as_checked_and_ended() {
+async fn call_without_a_question_traces_check_and_end() {
     let allowed = traced("b", Answer::DENY).await;
     assert_eq!(steps(&allowed), [("checked", "allow"), ("ended", "OK")]);
     let denied = traced("c", Answer::ONCE).await;

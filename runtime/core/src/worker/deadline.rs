@@ -140,7 +140,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn the_earlier_deadline_calls_back_first_and_a_dropped_one_never() {
+    fn earlier_deadline_fires_first_and_dropped_deadline_never() {
         let deadlines = Deadlines::default();
         let (tell, told) = mpsc::channel();
         let arm = |millis, name: &'static str| {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_sleeps_until_the_next_deadline() {
+    fn deadline_thread_sleeps_until_the_next_deadline() {
         let deadlines = Deadlines::default();
         let (tell, told) = mpsc::channel();
         let arm = |millis| {

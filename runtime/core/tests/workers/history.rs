@@ -132,7 +132,7 @@ async fn code(worker: &Worker, call: Call) -> Code {
 }
 
 #[tokio::test]
-async fn every_error_code_of_every_origin_has_an_entry_with_its_actor() {
+async fn every_error_code_and_origin_has_a_history_entry() {
     let stage = stage(|builder| builder.tools(ToolSet::new().reader(Fails))).await;
     let worker = stage.open().await;
     let origins = [Origin::Human, Origin::Host, Origin::Model, Origin::View];
@@ -180,7 +180,7 @@ async fn every_error_code_of_every_origin_has_an_entry_with_its_actor() {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
-async fn brought_and_standing_grants_and_denials_without_a_question_have_entries() {
+async fn grants_and_denials_without_questions_have_history_entries() {
     let stage = stage(|builder| builder).await;
     let policy = Policy::new()
         .allow("read:file")
@@ -272,7 +272,7 @@ async fn brought_and_standing_grants_and_denials_without_a_question_have_entries
 }
 
 #[tokio::test]
-async fn calls_refused_for_their_number_or_pace_have_entries() {
+async fn busy_and_rate_limited_calls_have_history_entries() {
     let bounds = Admission {
         calls: 0,
         ..Admission::default()
@@ -295,7 +295,7 @@ fn asking() -> Policy {
 }
 
 #[tokio::test]
-async fn answers_of_a_host_have_entries_however_often_it_refuses() {
+async fn each_answer_of_a_host_approver_has_an_entry() {
     let approver = Scripted::new().rule(|question| {
         let no = question.request.needs[0].to_string().contains("no");
         Some(if no { Answer::DENY } else { Answer::ONCE })
@@ -319,7 +319,7 @@ async fn answers_of_a_host_have_entries_however_often_it_refuses() {
 }
 
 #[tokio::test]
-async fn grant_of_a_host_is_told_as_the_hosts_and_one_of_a_person_as_theirs() {
+async fn grant_entry_names_host_or_person_as_its_actor() {
     let for_session = || Answer::Allow {
         patterns: vec!["write:file:/r/src".parse().unwrap()],
         lifetime: Lifetime::Session,
@@ -375,7 +375,7 @@ async fn pending(worker: &Worker, path: &str, asks: Asks) -> PendingCall {
 }
 
 #[tokio::test]
-async fn answers_of_people_and_questions_without_one_have_entries() {
+async fn answered_and_cancelled_questions_have_history_entries() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
     for (path, asks) in [("src/a", Asks::Wait), ("src/b", Asks::WaitAlone)] {
@@ -406,7 +406,7 @@ async fn answers_of_people_and_questions_without_one_have_entries() {
 }
 
 #[tokio::test]
-async fn question_that_nobody_answers_in_time_has_one_entry() {
+async fn expired_question_has_one_history_entry() {
     let limits = AskLimits::default();
     let patience = Duration::from_millis(1);
     let stage = stage(|builder| builder.approver(Deferred).asks(limits, patience)).await;

@@ -38,7 +38,7 @@ async fn ended(pending: PendingCall) -> Result<Outcome, CallError> {
 }
 
 #[tokio::test]
-async fn questions_of_a_whole_family_name_the_way_to_each_and_are_answered_in_any_order() {
+async fn questions_of_nested_workers_are_answered_in_any_order() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let main = stage.worker(asking()).await;
     let tests = child(&main, "tests").await;
@@ -65,7 +65,7 @@ async fn questions_of_a_whole_family_name_the_way_to_each_and_are_answered_in_an
 }
 
 #[tokio::test]
-async fn of_two_questions_in_one_session_the_second_is_answered_first_and_the_first_still_waits() {
+async fn answering_the_second_question_leaves_the_first_open() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
     let (first, second) = (asks(&worker, "src/a").await, asks(&worker, "src/b").await);
@@ -111,7 +111,7 @@ async fn transcript(stage: &Stage, policy: Policy) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_a_model_reads_does_not_tell_that_a_person_allowed_it() {
+async fn model_output_does_not_reveal_approvals() {
     let allowing = Policy::new().allow("read:file").allow("write:file:/r/src");
     let silent = stage(|builder| builder).await;
     let unasked = transcript(&silent, allowing).await;
@@ -134,7 +134,7 @@ async fn what_a_model_reads_does_not_tell_that_a_person_allowed_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_of_ten_uses_lets_ten_of_sixty_four_calls_at_once_through() {
+async fn grant_with_ten_uses_allows_ten_of_64_concurrent_calls() {
     let stage = stage(|builder| builder).await;
     let mut workers = Vec::new();
     for _ in 0..8 {
@@ -192,7 +192,7 @@ async fn one_then_two_of(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_yes_is_one_effect_of_sixty_four_equal_calls_that_were_previewed() {
+async fn one_approval_allows_one_of_64_equal_previewed_calls() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
     let mut calls = one_then_two_of(64, &stage, &worker).await;
@@ -206,7 +206,7 @@ async fn one_yes_is_one_effect_of_sixty_four_equal_calls_that_were_previewed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_yes_is_one_effect_of_sixty_four_equal_calls_without_a_preview() {
+async fn one_approval_allows_one_of_64_equal_calls_without_preview() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let blind = Policy::new().ask("write:file:/r/src");
     let worker = stage.worker(blind).await;
@@ -225,7 +225,7 @@ async fn one_yes_is_one_effect_of_sixty_four_equal_calls_without_a_preview() {
 }
 
 #[tokio::test]
-async fn a_yes_serves_its_arguments_to_the_byte() {
+async fn approval_applies_to_the_exact_arguments() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
     let shown = asks(&worker, "src/x").await;
@@ -248,7 +248,7 @@ async fn a_yes_serves_its_arguments_to_the_byte() {
 }
 
 #[tokio::test]
-async fn a_yes_serves_the_state_that_was_shown_and_a_changed_one_is_asked_anew() {
+async fn approval_applies_to_the_shown_state_only() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking().allow("write:file:/r/free")).await;
     let shown = asks(&worker, "src/x").await;

@@ -88,7 +88,7 @@ async fn holds(file: &Path, agent: &str) {
 }
 
 #[tokio::test]
-async fn a_grant_to_an_agent_holds_after_a_restart_until_it_is_taken_back() {
+async fn agent_grant_applies_after_restart_until_revoked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let (first, asked) = began(&file).await;
@@ -127,7 +127,7 @@ async fn a_grant_to_an_agent_holds_after_a_restart_until_it_is_taken_back() {
 }
 
 #[tokio::test]
-async fn grant_to_an_agent_is_on_disk_once_answered() {
+async fn agent_grant_is_on_disk_when_answer_returns() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let store = GrantStore::open(&file).unwrap();
@@ -223,7 +223,7 @@ async fn stored_grant_is_revoked_while_the_audit_hangs() {
 }
 
 #[tokio::test]
-async fn a_deny_holds_against_a_grant_that_was_stored() {
+async fn stored_grant_does_not_override_a_deny() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let (first, _) = began(&file).await;
@@ -305,7 +305,7 @@ async fn shutdown_closes_the_grant_store() {
 }
 
 #[tokio::test]
-async fn more_stored_grants_than_the_audit_takes_at_once_are_all_recorded() {
+async fn restored_grants_beyond_the_audit_capacity_are_all_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let (first, _) = began(&file).await;
@@ -372,7 +372,7 @@ impl Replacements {
 }
 
 #[tokio::test]
-async fn what_a_grant_was_narrowed_to_holds_after_a_restart() {
+async fn narrowed_grant_stays_narrowed_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let (first, _) = began(&file).await;
@@ -401,7 +401,7 @@ async fn what_a_grant_was_narrowed_to_holds_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_grant_that_has_come_to_be_counted_or_timed_is_not_there_after_a_restart() {
+async fn grant_narrowed_to_uses_or_time_is_not_restored() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let (first, _) = began(&file).await;
@@ -435,7 +435,7 @@ async fn a_grant_that_has_come_to_be_counted_or_timed_is_not_there_after_a_resta
 }
 
 #[tokio::test]
-async fn a_grant_that_cannot_be_stored_as_it_was_narrowed_is_taken_back() {
+async fn grant_is_revoked_if_its_narrowing_cannot_be_stored() {
     let folder = tempfile::tempdir().unwrap();
     let within = folder.path().join("within");
     std::fs::create_dir(&within).unwrap();
@@ -456,7 +456,7 @@ async fn a_grant_that_cannot_be_stored_as_it_was_narrowed_is_taken_back() {
 }
 
 #[tokio::test]
-async fn grants_that_are_taken_back_together_leave_the_disk_together() {
+async fn grants_revoked_together_are_removed_in_one_write() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let (first, _) = began(&file).await;
@@ -482,7 +482,7 @@ async fn grants_that_are_taken_back_together_leave_the_disk_together() {
 }
 
 #[tokio::test]
-async fn a_template_for_an_agent_is_stored_whole_or_not_at_all() {
+async fn agent_template_is_stored_completely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let within = folder.path().join("within");
     std::fs::create_dir(&within).unwrap();
