@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_instance_tells_each_of_its_own_name_alone() {
+    async fn watch_reports_only_changes_of_its_own_name() {
         let place = Place::new();
         let paths = ["one/a", "one/b", "two/a"];
         let mut all = paths.map(|path| place.watch(path));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_wakes_whoever_waits_for_it() {
+    async fn change_wakes_every_waiter_of_its_name() {
         let place = Place::new();
         let (mut one, mut same) = (place.watch("one/a"), place.watch("one/a"));
         let mut other = place.watch("two/a");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watch_of_a_directory_ends_with_the_last_of_its_names() {
+    async fn directory_watch_ends_with_its_last_name() {
         let place = Place::new();
         let first = place.watch("one/a");
         let mut second = place.watch("one/b");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_that_goes_takes_nothing_else_with_it() {
+    async fn removed_directory_ends_only_its_own_watches() {
         let place = Place::new();
         let (mut gone, mut left) = (place.watch("one/a"), place.watch("two/a"));
         fs::remove_dir(place.0.path().join("one")).unwrap();

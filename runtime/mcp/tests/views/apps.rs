@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 #[tokio::test]
-async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
+async fn agent_calls_app_tools_like_other_tools() {
     let (approver, asked) = yes();
     let stage = apps(|builder| builder.approver(approver)).await;
     let worker = worker(&stage).await;
@@ -78,7 +78,7 @@ async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
 }
 
 #[tokio::test]
-async fn without_a_person_an_app_is_read_and_not_driven() {
+async fn app_writes_need_approval_but_reads_do_not() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let tools = vec![tool("look", true), tool("push", false)];
@@ -91,7 +91,7 @@ async fn without_a_person_an_app_is_read_and_not_driven() {
 }
 
 #[tokio::test]
-async fn a_policy_speaks_of_apps_by_their_names() {
+async fn policy_selects_apps_by_name() {
     let stage = apps(|builder| builder).await;
     let some = Policy::new()
         .allow("read:mcp:app_files:look")
@@ -114,7 +114,7 @@ async fn a_policy_speaks_of_apps_by_their_names() {
 }
 
 #[tokio::test]
-async fn two_views_of_one_app_are_two() {
+async fn two_views_of_one_app_have_separate_tools() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let whose = |name: &'static str| {
@@ -135,7 +135,7 @@ async fn two_views_of_one_app_are_two() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so() {
+async fn tool_list_is_current_when_a_view_changes_state() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     for _ in 0..cases(50) {
@@ -162,7 +162,7 @@ async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so(
 }
 
 #[tokio::test]
-async fn a_grant_for_one_view_is_none_for_the_next_of_its_name() {
+async fn grant_for_a_closed_view_does_not_apply_to_its_successor() {
     let questions = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&questions);
     let people = Scripted::new().rule(move |_| {
@@ -198,7 +198,7 @@ async fn a_grant_for_one_view_is_none_for_the_next_of_its_name() {
 }
 
 #[tokio::test]
-async fn a_list_that_changes_is_looked_at_again() {
+async fn changed_tool_list_is_fetched_again() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -223,7 +223,7 @@ async fn a_list_that_changes_is_looked_at_again() {
 }
 
 #[tokio::test]
-async fn an_app_without_tools_is_never_asked_for_them() {
+async fn app_without_tools_is_not_asked_for_them() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -244,7 +244,7 @@ async fn an_app_without_tools_is_never_asked_for_them() {
 }
 
 #[tokio::test]
-async fn a_page_hears_of_its_call_once_it_is_ready_and_in_order() {
+async fn page_gets_tool_updates_after_initialization_in_order() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -285,7 +285,7 @@ fn person() -> Scripted {
 }
 
 #[tokio::test]
-async fn a_page_calls_what_only_reads_and_changes_what_a_person_allows() {
+async fn page_reads_freely_and_writes_with_approval() {
     let stage = apps(|builder| builder).await;
     let alone = worker(&stage).await;
     let (_view, mut guest) = opened(&alone, quick("files"), Host::yes()).await;
@@ -319,7 +319,7 @@ async fn a_page_calls_what_only_reads_and_changes_what_a_person_allows() {
 }
 
 #[tokio::test]
-async fn what_a_person_allows_is_held_to_the_policy_all_the_same() {
+async fn approval_for_a_page_does_not_override_the_policy() {
     let stage = apps(|builder| builder.approver(person())).await;
     let worker = stage.worker(Policy::new().deny("write:file")).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
@@ -337,7 +337,7 @@ async fn what_a_person_allows_is_held_to_the_policy_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_a_page_wants_of_people_reaches_them_or_is_refused() {
+async fn page_requests_reach_the_host_or_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let wishes = [
@@ -385,7 +385,7 @@ async fn what_a_page_wants_of_people_reaches_them_or_is_refused() {
 }
 
 #[tokio::test]
-async fn a_page_is_shown_as_its_host_says() {
+async fn display_mode_is_chosen_by_the_host() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let modes = [
@@ -407,7 +407,7 @@ async fn a_page_is_shown_as_its_host_says() {
 }
 
 #[tokio::test]
-async fn what_a_page_tells_the_model_replaces_what_it_told_before() {
+async fn model_context_update_replaces_the_previous_one() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let host = Host::default();
@@ -431,7 +431,7 @@ async fn what_a_page_tells_the_model_replaces_what_it_told_before() {
 }
 
 #[tokio::test]
-async fn an_app_out_of_sight_is_asked_for_nothing_until_it_is_back() {
+async fn suspended_app_is_not_called_until_resumed() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let script = offering(vec![tool("look", true)], echo);
@@ -449,7 +449,7 @@ async fn an_app_out_of_sight_is_asked_for_nothing_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_view_that_closes_under_a_call_says_so_and_takes_its_tools_along() {
+async fn closing_a_view_fails_its_calls_and_removes_its_tools() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let called = Arc::new(AtomicBool::new(false));
@@ -476,7 +476,7 @@ async fn a_view_that_closes_under_a_call_says_so_and_takes_its_tools_along() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_worker_or_of_the_page_is_the_end_of_the_view() {
+async fn view_ends_with_its_worker_or_page() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let host = Host::default();
@@ -493,7 +493,7 @@ async fn the_end_of_a_worker_or_of_the_page_is_the_end_of_the_view() {
 }
 
 #[tokio::test]
-async fn a_call_that_a_page_made_outlives_the_page() {
+async fn call_by_a_page_outlives_the_page() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -514,7 +514,7 @@ async fn a_call_that_a_page_made_outlives_the_page() {
 }
 
 #[tokio::test]
-async fn a_page_may_take_its_call_back() {
+async fn page_can_cancel_its_call() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -533,7 +533,7 @@ async fn a_page_may_take_its_call_back() {
 }
 
 #[tokio::test]
-async fn behind_two_tools_an_app_is_found_called_and_judged_by_its_own() {
+async fn app_behind_two_tools_is_listed_called_and_judged() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let spec = quick("files").behind_two_tools();
@@ -570,7 +570,7 @@ async fn behind_two_tools_an_app_is_found_called_and_judged_by_its_own() {
 }
 
 #[tokio::test]
-async fn a_person_uses_the_tools_of_a_page_by_its_view() {
+async fn host_can_call_app_tools_through_the_view() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let script = offering(vec![tool("push", false)], echo);

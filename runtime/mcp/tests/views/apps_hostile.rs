@@ -14,7 +14,7 @@ use super::guest::{
 };
 
 #[tokio::test]
-async fn nothing_is_answered_before_a_page_is_initialized() {
+async fn page_requests_are_rejected_before_initialization() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
@@ -52,7 +52,7 @@ async fn nothing_is_answered_before_a_page_is_initialized() {
 }
 
 #[tokio::test]
-async fn a_page_reaches_no_tool_that_is_not_its_servers_for_apps() {
+async fn page_cannot_call_tools_of_other_apps() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let script = offering(vec![tool("look", true)], echo);
@@ -74,7 +74,7 @@ async fn a_page_reaches_no_tool_that_is_not_its_servers_for_apps() {
 }
 
 #[tokio::test]
-async fn methods_that_nobody_knows_are_refused_by_name() {
+async fn unknown_page_methods_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
@@ -92,7 +92,7 @@ async fn methods_that_nobody_knows_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn the_fifty_first_tool_is_none() {
+async fn tools_beyond_fifty_are_withheld() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let tools = (0..51).map(|n| tool(&format!("t{n:02}"), true)).collect();
@@ -106,7 +106,7 @@ async fn the_fifty_first_tool_is_none() {
 }
 
 #[tokio::test]
-async fn a_list_that_never_ends_is_cut() {
+async fn endless_tool_list_is_cut() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let mut page = 0;
@@ -120,7 +120,7 @@ async fn a_list_that_never_ends_is_cut() {
 }
 
 #[tokio::test]
-async fn names_that_deceive_or_become_the_same_are_no_tools() {
+async fn deceptive_and_invalid_tool_names_are_withheld() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let long = "x".repeat(80);
@@ -136,7 +136,7 @@ async fn names_that_deceive_or_become_the_same_are_no_tools() {
 }
 
 #[tokio::test]
-async fn an_answer_counts_once_and_only_to_what_was_asked() {
+async fn response_counts_once_and_only_for_its_request() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -155,7 +155,7 @@ async fn an_answer_counts_once_and_only_to_what_was_asked() {
 }
 
 #[tokio::test]
-async fn a_request_whose_id_is_taken_is_refused_and_the_first_goes_on() {
+async fn duplicate_request_id_is_rejected_and_the_first_continues() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -176,7 +176,7 @@ async fn a_request_whose_id_is_taken_is_refused_and_the_first_goes_on() {
 }
 
 #[tokio::test]
-async fn more_requests_than_are_served_are_refused() {
+async fn requests_beyond_the_limit_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -200,7 +200,7 @@ async fn more_requests_than_are_served_are_refused() {
 }
 
 #[tokio::test]
-async fn a_page_wants_no_more_of_people_than_they_can_bear() {
+async fn page_requests_to_the_host_are_rate_limited() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let host = Host::default();
@@ -265,7 +265,7 @@ async fn list_changes_are_rate_limited() {
 }
 
 #[tokio::test]
-async fn a_page_that_never_said_that_its_list_changes_is_not_heard_of_it() {
+async fn undeclared_list_changes_are_ignored() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -288,7 +288,7 @@ async fn a_page_that_never_said_that_its_list_changes_is_not_heard_of_it() {
 }
 
 #[tokio::test]
-async fn a_flood_of_notices_is_cut_before_its_host_hears_it() {
+async fn notification_flood_is_limited_before_the_host() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let host = Host::default();
@@ -303,7 +303,7 @@ async fn a_flood_of_notices_is_cut_before_its_host_hears_it() {
 }
 
 #[tokio::test]
-async fn eleven_megabytes_are_refused_and_nobody_waits_for_them() {
+async fn oversized_results_and_requests_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let long = "x".repeat(11 << 20);
@@ -325,7 +325,7 @@ async fn eleven_megabytes_are_refused_and_nobody_waits_for_them() {
 }
 
 #[tokio::test]
-async fn a_tool_that_hangs_is_given_up_and_told_so() {
+async fn hanging_tool_times_out_and_is_cancelled() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let script = offering(
@@ -345,7 +345,7 @@ async fn a_tool_that_hangs_is_given_up_and_told_so() {
 }
 
 #[tokio::test]
-async fn a_page_that_reads_nothing_is_closed() {
+async fn page_that_does_not_read_is_closed() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -361,7 +361,7 @@ async fn a_page_that_reads_nothing_is_closed() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_passed_over() {
+async fn invalid_messages_are_ignored() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -381,7 +381,7 @@ async fn what_is_no_message_is_passed_over() {
 }
 
 #[tokio::test]
-async fn answers_that_are_no_results_go_no_further() {
+async fn invalid_results_are_rejected_and_text_is_escaped() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let mut promised = tool("promised", true);
@@ -431,7 +431,7 @@ async fn answers_that_are_no_results_go_no_further() {
 }
 
 #[tokio::test]
-async fn an_app_cannot_take_the_name_of_another_tool() {
+async fn app_cannot_replace_another_tool() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let tools = vec![tool("echo", true), tool("post", true)];
@@ -450,7 +450,7 @@ async fn an_app_cannot_take_the_name_of_another_tool() {
 }
 
 #[tokio::test]
-async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
+async fn list_change_during_suspension_is_fetched_after_resume() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -474,7 +474,7 @@ async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
 }
 
 #[tokio::test]
-async fn a_look_that_fails_takes_no_tool_away() {
+async fn failed_list_refresh_keeps_the_tools() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -506,7 +506,7 @@ async fn a_look_that_fails_takes_no_tool_away() {
 }
 
 #[tokio::test]
-async fn a_list_of_far_more_than_may_be_offered_is_none() {
+async fn oversized_tool_list_is_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let many = |count: usize| (0..count).map(|n| tool(&format!("t{n}"), true)).collect();
@@ -544,7 +544,7 @@ async fn closed_channel_ends_the_view() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_a_person_goes_with_the_page() {
+async fn call_waiting_for_approval_ends_with_the_page() {
     let stage = apps(|builder| builder.approver(Deferred)).await;
     let worker = worker(&stage).await;
     let post = json!({"name": "post", "arguments": at("x")});
@@ -579,7 +579,7 @@ async fn a_call_that_waits_for_a_person_goes_with_the_page() {
 }
 
 #[tokio::test]
-async fn a_grant_without_a_mark_is_refused_where_it_would_bind_nothing() {
+async fn grant_for_an_absent_app_is_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let grant = async |pattern: &str| {
@@ -599,7 +599,7 @@ async fn a_grant_without_a_mark_is_refused_where_it_would_bind_nothing() {
 }
 
 #[tokio::test]
-async fn a_page_of_a_server_that_the_runtime_has_not_is_not_shown() {
+async fn view_of_an_unattached_server_is_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let others = Upstreams::builder().start().await.unwrap();
@@ -610,7 +610,7 @@ async fn a_page_of_a_server_that_the_runtime_has_not_is_not_shown() {
 }
 
 #[tokio::test]
-async fn page_that_was_told_to_close_stays_suspended() {
+async fn closing_page_stays_suspended() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -629,7 +629,7 @@ async fn page_that_was_told_to_close_stays_suspended() {
 }
 
 #[tokio::test]
-async fn a_call_by_two_names_is_explained_as_that_of_the_tool_it_is_for() {
+async fn call_through_two_tools_is_explained_as_the_app_tool() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let spec = quick("files").behind_two_tools();
@@ -647,7 +647,7 @@ async fn a_call_by_two_names_is_explained_as_that_of_the_tool_it_is_for() {
 }
 
 #[tokio::test]
-async fn a_text_that_no_view_could_read_is_not_taken() {
+async fn oversized_message_is_not_sent() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let spec = ViewSpec::new("files").limits(ViewLimits {
