@@ -25,14 +25,14 @@ fn raise() -> Value {
 #[tokio::test]
 async fn model_sees_no_page_tools_and_no_salaries() {
     let chat = Person::new(Decision::No, false).await;
-    let told: Vec<String> = chat
+    let names: Vec<String> = chat
         .tools()
         .await
         .into_iter()
         .map(|(name, _)| name)
         .collect();
     assert_eq!(
-        told,
+        names,
         ["raise_salaries", "show_dashboard", "update_employee"]
     );
     for name in [
@@ -82,12 +82,12 @@ async fn tools_declare_their_visibility_and_page() {
 
 #[tokio::test]
 async fn commit_applies_the_preview_only_after_approval() {
-    for (word, changes) in [
+    for (decision, changes) in [
         (Decision::Yes, true),
         (Decision::No, false),
         (Decision::Nothing, false),
     ] {
-        let host = Person::new(word, true).await;
+        let host = Person::new(decision, true).await;
         let before = host.file();
         let preview = json!({"tool": "raise_salaries", "arguments": raise()});
         let preview = host.call("preview_call", preview).await.unwrap();
@@ -101,7 +101,7 @@ async fn commit_applies_the_preview_only_after_approval() {
         });
         let done = host.call("commit_call", commit.clone()).await;
         assert_eq!(host.asked(), 1);
-        assert_eq!(done.is_ok(), changes, "{word:?}: {done:?}");
+        assert_eq!(done.is_ok(), changes, "{decision:?}: {done:?}");
         assert_eq!(host.file() != before, changes);
         if !changes {
             continue;
@@ -120,8 +120,8 @@ async fn commit_applies_the_preview_only_after_approval() {
 
 #[tokio::test]
 async fn model_can_raise_salaries_with_approval_and_valid_arguments() {
-    for (word, changes) in [(Decision::Yes, true), (Decision::No, false)] {
-        let chat = Person::new(word, false).await;
+    for (decision, changes) in [(Decision::Yes, true), (Decision::No, false)] {
+        let chat = Person::new(decision, false).await;
         let before = chat.file();
         assert_eq!(chat.call("raise_salaries", raise()).await.is_ok(), changes);
         assert_eq!((chat.file() != before, chat.asked()), (changes, 1));

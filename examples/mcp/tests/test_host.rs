@@ -65,8 +65,8 @@ async fn built_in_server_passes_every_check_in_both_revisions() {
 async fn built_in_server_is_checked_by_default_without_a_terminal() {
     let mut out = Vec::new();
     assert!(app::run(Vec::new(), false, &mut out).await.unwrap());
-    let told = String::from_utf8(out).unwrap();
-    assert!(told.starts_with("pass  connect"), "{told}");
+    let report = String::from_utf8(out).unwrap();
+    assert!(report.starts_with("pass  connect"), "{report}");
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn serving(arguments: &[&str]) -> app::TestHost {
 }
 
 #[tokio::test]
-async fn server_ends_with_its_host_even_if_it_ignores_the_end_of_input() {
+async fn server_that_ignores_end_of_input_ends_with_its_host() {
     let server = invalid_server::command("invalid_server_process");
     for stay in ["", "1"] {
         let place = tempfile::tempdir().unwrap();

@@ -138,8 +138,8 @@ mod tests {
             .map(|[first, last]| code(first)..=code(last))
             .collect();
         for c in '\0'..=char::MAX {
-            let told = listed.iter().any(|range| range.contains(&u32::from(c)));
-            assert_eq!(is_deceptive(c), told, "{:x}", u32::from(c));
+            let expected = listed.iter().any(|range| range.contains(&u32::from(c)));
+            assert_eq!(is_deceptive(c), expected, "{:x}", u32::from(c));
         }
     }
 

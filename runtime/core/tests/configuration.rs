@@ -32,7 +32,7 @@ fn only_fault(built: &Built) -> &BuildFault {
 }
 
 #[track_caller]
-fn refused(built: &Built, expected: &str) {
+fn assert_unsafe_root(built: &Built, expected: &str) {
     match only_fault(built) {
         BuildFault::Root(RootError::Unsafe { reason, .. }) => {
             assert!(reason.contains(expected), "{reason}")
@@ -59,19 +59,19 @@ async fn overlapping_roots_are_rejected_unless_mounted_at_their_nested_path() {
         .root("b", world.path())
         .build()
         .await;
-    refused(&twice, "other names");
+    assert_unsafe_root(&twice, "other names");
     let nested = Runtime::builder()
         .root("a", world.path())
         .root("b", &inner)
         .build()
         .await;
-    refused(&nested, "other names");
+    assert_unsafe_root(&nested, "other names");
     let before = Runtime::builder()
         .root("b", &inner)
         .root("a", world.path())
         .build()
         .await;
-    refused(&before, "other names");
+    assert_unsafe_root(&before, "other names");
     let within = mounted(
         mounted(Runtime::builder(), "/a", world.path()),
         "/a/inner",
@@ -89,7 +89,7 @@ async fn root_containing_the_grant_store_is_rejected() {
     for folder in [&root, &deeper] {
         let within = GrantStore::open(folder.join("grants")).unwrap();
         let builder = Runtime::builder().root("r", &root).grant_store(within);
-        refused(&builder.build().await, "workers must not reach");
+        assert_unsafe_root(&builder.build().await, "workers must not reach");
     }
     let beside = GrantStore::open(world.path().join("grants")).unwrap();
     let builder = Runtime::builder().root("r", &root).grant_store(beside);
@@ -102,7 +102,7 @@ async fn root_containing_the_audit_log_is_rejected() {
     let root = world.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let within = JsonLines::create(root.join("audit.jsonl")).unwrap();
-    refused(
+    assert_unsafe_root(
         &Runtime::builder()
             .root("r", &root)
             .audit(within)
@@ -131,7 +131,7 @@ async fn root_containing_a_kept_out_file_is_rejected() {
     let policy = root.join("policy.json");
     std::fs::write(&policy, "{}").unwrap();
     let keeping = |dir| Runtime::builder().keep_out(&policy).root("r", dir).build();
-    refused(&keeping(&root).await, "must not reach");
+    assert_unsafe_root(&keeping(&root).await, "must not reach");
     assert!(keeping(&beside).await.is_ok());
     let absent = Runtime::builder().keep_out(root.join("absent"));
     let built = absent.root("r", &beside).build().await;
@@ -244,7 +244,7 @@ async fn configured(config: serde_json::Value) -> Built {
 }
 
 #[track_caller]
-fn pointed(result: Built, field: &str) {
+fn assert_invalid_field(result: Built, field: &str) {
     let data = result.unwrap_err().data("initialize").unwrap();
     assert_eq!(
         data,
@@ -289,7 +289,7 @@ async fn unusable_configured_root_is_named_by_json_pointer() {
         "/".into(),
         "/proc".into(),
     ] {
-        pointed(configured(roots(&second)).await, "/roots/1/path");
+        assert_invalid_field(configured(roots(&second)).await, "/roots/1/path");
     }
     let misread = serde_json::json!({ "roots": [{ "path": real, "access": "all" }] });
     let error = configured(misread).await.unwrap_err();
@@ -314,11 +314,11 @@ async fn root_containing_a_symlinked_kept_out_path_is_rejected() {
             .build()
             .await
     };
-    refused(
+    assert_unsafe_root(
         &build(&root.join("within.json")).await,
         "keep that elsewhere",
     );
-    refused(&build(&root.join("link.json")).await, "keep that elsewhere");
+    assert_unsafe_root(&build(&root.join("link.json")).await, "keep that elsewhere");
     assert!(build(&beside).await.is_ok());
 }
 

@@ -75,20 +75,24 @@ async fn third_party_page_calls_a_tool_of_its_server() {
     view.tool_input(Map::new());
     assert!(view.reached(ViewState::Mounted).await);
     assert_eq!(view.app(), Some(("Get Time App", "1.0.0")));
-    let told = |line: &str| {
+    let is_finished = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
         let event = &line["event"];
         event["step"] == "finished"
             && event["origin"] == "view"
             && event["tool"] == "clock__get-time"
     };
-    let told = async {
-        while !audit.records().iter().any(|record| told(record.line())) {
+    let finished = async {
+        while !audit
+            .records()
+            .iter()
+            .any(|record| is_finished(record.line()))
+        {
             tokio::task::yield_now().await;
             runtime.flush_audit().await.unwrap();
         }
     };
-    tokio::time::timeout(TIMEOUT, told).await.unwrap();
+    tokio::time::timeout(TIMEOUT, finished).await.unwrap();
     browser.close().await.unwrap();
     // The view ends with the page, and its socket.
     assert!(view.reached(ViewState::Closed).await);
@@ -99,15 +103,15 @@ async fn third_party_page_calls_a_tool_of_its_server() {
 struct Wanted(Arc<Notify>);
 
 impl ViewHost for Wanted {
-    fn on_event(&self, news: ViewEvent) {
-        if news == ViewEvent::CloseRequested {
+    fn on_event(&self, event: ViewEvent) {
+        if event == ViewEvent::CloseRequested {
             self.0.notify_one();
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_of_a_page_are_ordered_and_closing_the_view_closes_the_page() {
+async fn page_messages_are_ordered_and_closing_the_view_closes_it() {
     let over = Arc::new(Notify::new());
     let html = include_str!("messages.html");
     let (_runtime, view, server) = opened(Wanted(Arc::clone(&over)), html).await;

@@ -68,7 +68,7 @@ impl Page {
         }
         let stream = TcpStream::connect(&self.authority).await?;
         let (socket, answer) = client_async(request, stream).await?;
-        // The token is not said again.
+        // The token is not repeated.
         assert_eq!(answer.headers()[SEC_WEBSOCKET_PROTOCOL], "bailiwick");
         Ok(socket)
     }
@@ -92,9 +92,9 @@ fn ping(id: u64) -> Message {
 
 /// The id of the next answer.
 async fn answered(socket: &mut Socket) -> Value {
-    let told = socket.next().await.unwrap().unwrap();
-    let told: Value = serde_json::from_str(told.to_text().unwrap()).unwrap();
-    told.get("id").unwrap().clone()
+    let message = socket.next().await.unwrap().unwrap();
+    let message: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
+    message.get("id").unwrap().clone()
 }
 
 /// Waits for the end of a view.
@@ -106,8 +106,8 @@ async fn closed(view: &View) {
 /// Waits for the end of a socket that nothing comes from any more but that.
 async fn ended(mut socket: Socket) {
     let ended = async {
-        while let Some(Ok(said)) = socket.next().await {
-            assert!(said.is_close(), "{said:?}");
+        while let Some(Ok(message)) = socket.next().await {
+            assert!(message.is_close(), "{message:?}");
         }
     };
     tokio::time::timeout(TIMEOUT, ended).await.unwrap();
@@ -251,11 +251,14 @@ async fn largest_message_is_forwarded() {
 async fn messages_for_a_page_that_does_not_read_are_bounded() {
     let (_runtime, view, server) = opened(DenyView, "").await;
     let mut socket = Page::of(&server).socket().await;
-    for said in [
+    for message in [
         json!({"jsonrpc": "2.0", "id": 1, "method": "ui/initialize", "params": {}}),
         json!({"jsonrpc": "2.0", "method": "ui/notifications/initialized"}),
     ] {
-        socket.send(Message::text(said.to_string())).await.unwrap();
+        socket
+            .send(Message::text(message.to_string()))
+            .await
+            .unwrap();
     }
     assert_eq!(answered(&mut socket).await, 1);
     assert!(view.reached(ViewState::Mounted).await);

@@ -27,7 +27,7 @@ pub(crate) enum Decision {
 #[derive(Clone)]
 struct ElicitationHandler {
     config: ClientConfig,
-    word: Decision,
+    decision: Decision,
     asked: Arc<AtomicUsize>,
 }
 
@@ -42,12 +42,12 @@ impl ClientHandler for ElicitationHandler {
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let (action, decision) = match self.word {
+        let (action, content) = match self.decision {
             Decision::Yes => (ElicitationAction::Accept, "allow"),
             Decision::No => (ElicitationAction::Accept, "deny"),
             Decision::Nothing => (ElicitationAction::Cancel, "allow"),
         };
-        Ok(ElicitResult::new(action).with_content(json!({"decision": decision})))
+        Ok(ElicitResult::new(action).with_content(json!({"decision": content})))
     }
 }
 
@@ -60,8 +60,8 @@ pub(crate) struct Person {
 
 impl Person {
     /// One that can ask, and shows pages or does not.
-    pub(crate) async fn new(word: Decision, pages: bool) -> Self {
-        Self::of(word, pages, true).await
+    pub(crate) async fn new(decision: Decision, pages: bool) -> Self {
+        Self::of(decision, pages, true).await
     }
 
     /// One that shows pages and cannot ask.
@@ -69,7 +69,7 @@ impl Person {
         Self::of(Decision::Yes, true, false).await
     }
 
-    async fn of(word: Decision, pages: bool, asks: bool) -> Self {
+    async fn of(decision: Decision, pages: bool, asks: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         server::seed(folder.path()).unwrap();
         let gateway = server::gateway(folder.path().to_owned()).unwrap();
@@ -92,7 +92,7 @@ impl Person {
         let asked = Arc::new(AtomicUsize::new(0));
         let behind = ElicitationHandler {
             config,
-            word,
+            decision,
             asked: Arc::clone(&asked),
         };
         let (reader, writer) = tokio::io::split(near);
@@ -122,12 +122,12 @@ impl Person {
     /// Each tool's name and `_meta`, sorted.
     pub(crate) async fn tools(&self) -> Vec<(String, Value)> {
         let tools = self.client.list_all_tools().await.unwrap();
-        let told = tools
+        let named = tools
             .iter()
             .map(|tool| (tool.name.to_string(), json!(tool.meta)));
-        let mut told: Vec<_> = told.collect();
-        told.sort_by(|one, other| one.0.cmp(&other.0));
-        told
+        let mut named: Vec<_> = named.collect();
+        named.sort_by(|one, other| one.0.cmp(&other.0));
+        named
     }
 
     /// The structured answer of a call; its code if it failed, or the error of the protocol.

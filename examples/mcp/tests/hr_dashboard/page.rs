@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{app, server};
 
-/// The dashboard over HTTP on loopback; how a test host is told of it.
+/// The dashboard over HTTP on loopback; the arguments with which a test host connects to it.
 async fn served(folder: &Path, stop: CancellationToken) -> [String; 4] {
     server::seed(folder).unwrap();
     let gateway = server::gateway(folder.to_owned()).unwrap();
@@ -31,9 +31,12 @@ async fn dashboard_passes_all_checks() {
     let mut out = Vec::new();
     let passed = app::run(arguments, false, &mut out).await.unwrap();
     stop.cancel();
-    let told = String::from_utf8(out).unwrap();
-    assert!(passed, "{told}");
-    assert!(told.contains("none connects to other machines"), "{told}");
+    let report = String::from_utf8(out).unwrap();
+    assert!(passed, "{report}");
+    assert!(
+        report.contains("none connects to other machines"),
+        "{report}"
+    );
     let file = std::fs::read_to_string(folder.path().join("employees.json")).unwrap();
     assert_eq!(file, server::SEED);
 }

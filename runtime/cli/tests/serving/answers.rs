@@ -434,7 +434,7 @@ fn invalid_lines_of_a_slow_reader_are_all_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_of_a_burst_over_a_socket_gets_one_response() {
+async fn every_request_of_a_burst_over_socket_gets_one_response() {
     let workspace = Workspace::new();
     let (_runtime, worker) = workspace.worker().await;
     let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
@@ -594,7 +594,7 @@ async fn duplicate_open_request_id_in_an_http_session_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn response_of_a_cancelled_request_is_not_sent_for_its_reused_id() {
+async fn cancelled_response_is_not_sent_for_a_reused_id() {
     let workspace = Workspace::with(|| ToolSet::new().writer(Plans));
     let until = workspace.path("outside/f");
     let mut client = workspace.client(Trust::Host);

@@ -103,7 +103,7 @@ async fn call_right_after_the_handshake_is_asked_about() {
 }
 
 #[tokio::test]
-async fn call_before_the_end_of_the_handshake_is_not_asked_about() {
+async fn call_before_the_handshake_ends_is_not_asked_about() {
     let workspace = Workspace::new();
     let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
     let greeting = json!({
@@ -534,7 +534,7 @@ async fn needs_found_during_a_call_are_asked_about() {
 }
 
 #[tokio::test]
-async fn needs_found_during_a_call_are_asked_of_a_stateless_client() {
+async fn stateless_client_is_asked_about_needs_found_during_a_call() {
     for decision in ["allow", "deny"] {
         let workspace = Workspace::new();
         let mut client = Client::new(&workspace.asking_gateway(Trust::Host));

@@ -79,7 +79,7 @@ async fn preview_has_the_result_of_the_call_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn artifacts_are_in_meta_for_hosts_and_calls_that_use_meta_alone() {
+async fn artifacts_are_in_meta_for_calls_that_use_only_meta() {
     let write = |name: &str| json!({"path": format!("/r/{name}"), "content": "x"});
     for (trust, meta, listed) in [
         (Trust::Client, json!({}), false),
@@ -355,7 +355,7 @@ async fn file_that_cannot_be_opened_fails_without_requested_scopes() {
 }
 
 #[tokio::test]
-async fn granted_symlink_outside_the_roots_is_followed_to_a_granted_target() {
+async fn granted_symlink_to_a_granted_target_outside_roots_is_followed() {
     let workspace = Workspace::new();
     let mut client = greeted(&workspace, Trust::Host).await;
     let link = workspace.path("link");

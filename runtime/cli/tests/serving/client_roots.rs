@@ -116,7 +116,7 @@ fn root_that_cannot_be_served_is_named_with_the_reason() {
 }
 
 #[test]
-fn client_roots_are_used_only_without_a_root_argument_and_not_for_agents() {
+fn root_argument_and_agent_trust_disable_client_roots() {
     let (_temp, [one, two]) = folders();
     let named = two.to_str().unwrap();
     for (arguments, read) in [(vec![named], "two"), (vec!["--trust", "agent"], "")] {

@@ -92,7 +92,7 @@ async fn probe_and_unexpected_notification_do_not_end_the_connection() {
 }
 
 #[tokio::test]
-async fn raw_client_gets_a_plain_flag_and_typed_client_an_object() {
+async fn raw_client_gets_a_flag_and_typed_client_an_object() {
     let workspace = Workspace::new();
     let answer = workspace
         .client(Trust::Host)

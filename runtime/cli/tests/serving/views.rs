@@ -229,7 +229,7 @@ async fn read(client: &mut Either, uri: &str) -> Value {
 }
 
 #[tokio::test]
-async fn review_is_linked_in_content_only_for_clients_that_show_it() {
+async fn review_is_linked_only_for_clients_that_show_it() {
     for (capabilities, meta, linked) in [
         (json!({}), json!({"preview": true}), 0),
         (json!({}), json!({}), 0),
@@ -426,7 +426,7 @@ async fn previewed(client: &mut Either) -> Value {
 }
 
 #[tokio::test]
-async fn commit_of_a_view_needs_approval_even_if_the_model_does_not() {
+async fn view_commit_needs_approval_even_if_the_model_does_not() {
     for era in ["handshake", "stateless"] {
         let workspace = Workspace::new();
         let mut shows = Either::new(&workspace, era, showing()).await;

@@ -282,7 +282,7 @@ async fn request_within_a_call_is_answered_and_the_call_continues() {
 }
 
 #[tokio::test]
-async fn task_is_polled_until_it_ends_and_its_requests_are_answered() {
+async fn task_is_polled_to_its_end_and_its_requests_answered() {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let says = ElicitationResponse::Accept(Map::from_iter([("name".to_owned(), json!("Ada"))]));
     let host = Host {

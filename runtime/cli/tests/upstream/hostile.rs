@@ -209,7 +209,7 @@ async fn dropping_and_revoking_cancel_a_call() {
 }
 
 #[tokio::test]
-async fn crash_within_a_call_fails_the_call_and_restarts_the_server() {
+async fn crash_during_a_call_fails_it_and_restarts_the_server() {
     let (stage, worker) = alone("plain").await;
     let error = act(&worker, "h__edit", "die").await.unwrap_err();
     assert_eq!(error.code(), Code::ServerGone);

@@ -44,7 +44,7 @@ impl Client {
     }
 
     /// The next message that is not about the resources or prompts of servers, which come and go with their tools.
-    async fn hears_of_tools(&mut self) -> Value {
+    async fn next_except_other_lists(&mut self) -> Value {
         loop {
             let message = self.0.receive().await;
             let method = message["method"].as_str().unwrap_or_default();
@@ -56,16 +56,19 @@ impl Client {
         }
     }
 
-    async fn is_told(&mut self) {
-        let told = self.hears_of_tools().await;
-        assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
+    async fn assert_notified(&mut self) {
+        let message = self.next_except_other_lists().await;
+        assert_eq!(
+            message["method"], "notifications/tools/list_changed",
+            "{message}"
+        );
     }
 
-    /// Nothing was told: what comes next is the answer to what is asked now.
-    async fn is_told_nothing(&mut self) {
+    /// The next message is the response to this ping, not a notification.
+    async fn assert_no_notification(&mut self) {
         let ping = json!({"jsonrpc": "2.0", "id": "next", "method": "ping"});
         self.0.send(&ping).await;
-        let next = self.hears_of_tools().await;
+        let next = self.next_except_other_lists().await;
         assert_eq!(next["id"], "next", "{next}");
     }
 }
@@ -86,7 +89,7 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
     ];
     assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(!offered(&worker));
     let tools = stage.upstreams.tools("h");
@@ -94,7 +97,7 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
     let approved = stage.upstreams.approve("h", "note", note.fingerprint);
     assert!(approved.await.unwrap());
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(offered(&worker));
 }
@@ -110,16 +113,16 @@ async fn clients_are_notified_of_lost_and_restored_servers() {
     kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
     until(|| !offered(&worker)).await;
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(offered(&worker));
     stage.upstreams.shutdown().await;
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(!offered(&worker));
 }
@@ -133,8 +136,8 @@ async fn clients_without_access_to_a_server_get_no_notifications() {
     let mut theirs = Client::greeted(&worker).await;
     let mut other = Client::greeted(&other).await;
     assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
-    theirs.is_told().await;
-    other.is_told_nothing().await;
+    theirs.assert_notified().await;
+    other.assert_no_notification().await;
 }
 
 /// Answers as a page that offers one tool more each time it is asked.
@@ -183,18 +186,18 @@ async fn clients_are_notified_of_app_tools() {
         of_page.count()
     };
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert_eq!(offered(), 1);
     let more = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     assert!(sender.send(more.to_string()).await);
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert_eq!(offered(), 2);
     view.close().await;
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert_eq!(offered(), 0);
 }

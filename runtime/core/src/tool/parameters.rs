@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_string_is_absent_for_an_optional_argument_with_listed_values() {
+    fn empty_string_is_absent_for_an_optional_enum_argument() {
         let empty = read(&json!({"path": "", "mode": ""})).unwrap();
         assert_eq!(empty, read(&json!({"path": ""})).unwrap());
         let refused = read(&json!({"path": "a", "mode": " "})).unwrap_err();

@@ -154,7 +154,7 @@ async fn grant_with_two_uses_asks_again_at_the_third() {
 }
 
 #[tokio::test]
-async fn session_grant_does_not_apply_to_a_sibling_of_equal_name() {
+async fn session_grant_does_not_apply_to_siblings_of_equal_name() {
     for (lifetime, asked_in_all) in [(Lifetime::Session, 2), (Lifetime::Agent, 1)] {
         let (approver, asked) = always(Answer::Allow {
             patterns: vec!["write:file:/r/src".parse().unwrap()],

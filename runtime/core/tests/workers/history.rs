@@ -92,7 +92,7 @@ async fn history(stage: &Stage) -> History {
 }
 
 /// The entries of the history: kind, outcome, decider and code. The report counts each of them.
-async fn told(stage: &Stage) -> Vec<String> {
+async fn history_lines(stage: &Stage) -> Vec<String> {
     let history = history(stage).await;
     let report = history.report(&HistoryFilter::default());
     let (mut calls, mut questions) = (0, 0);
@@ -190,7 +190,7 @@ async fn grants_and_denials_without_questions_have_history_entries() {
     let worker = stage.worker(policy).await;
     // Allowed reads have no entry.
     worker.call("echo", at("y")).await.unwrap();
-    assert!(told(&stage).await.is_empty());
+    assert!(history_lines(&stage).await.is_empty());
 
     let with = |policy: Value| CallMeta {
         policy: Some(policy),
@@ -268,7 +268,7 @@ async fn grants_and_denials_without_questions_have_history_entries() {
     assert_eq!(code(&worker, call()).await, Code::Cancelled);
     expected.push("revoked host".to_owned());
     expected.push("call failed nobody CANCELLED".to_owned());
-    assert_eq!(told(&stage).await, expected);
+    assert_eq!(history_lines(&stage).await, expected);
 }
 
 #[tokio::test]
@@ -280,14 +280,17 @@ async fn busy_and_rate_limited_calls_have_history_entries() {
     let busy = stage(|builder| builder.admission(bounds)).await;
     let worker = busy.open().await;
     assert_eq!(code(&worker, Call::new("echo", at("x"))).await, Code::Busy);
-    assert_eq!(told(&busy).await, ["call failed nobody BUSY"]);
+    assert_eq!(history_lines(&busy).await, ["call failed nobody BUSY"]);
 
     let paced = stage(|builder| builder).await;
     let worker = paced.worker(Policy::new().min_interval_ms(3_600_000)).await;
     worker.call("echo", at("x")).await.unwrap();
     let early = Call::new("echo", at("x"));
     assert_eq!(code(&worker, early).await, Code::RateLimited);
-    assert_eq!(told(&paced).await, ["call denied rule RATE_LIMITED"]);
+    assert_eq!(
+        history_lines(&paced).await,
+        ["call denied rule RATE_LIMITED"]
+    );
 }
 
 fn asking() -> Policy {
@@ -308,7 +311,7 @@ async fn each_answer_of_a_host_approver_has_an_entry() {
         assert_eq!(code(&worker, call).await, Code::PermissionDenied);
     }
     assert_eq!(
-        told(&stage).await,
+        history_lines(&stage).await,
         [
             "question granted host 1",
             "question denied host 0",
@@ -351,12 +354,12 @@ async fn grant_entry_names_host_or_person_as_its_actor() {
             panic!("{report:?}");
         };
         assert_eq!((grant.by.as_str(), grant.uses), (by, 2));
-        let told = told(&stage).await;
+        let lines = history_lines(&stage).await;
         let expected = [
             format!("question granted {by} 1"),
             format!("call applied {by} -"),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(lines, expected);
     }
 }
 
@@ -395,7 +398,7 @@ async fn answered_and_cancelled_questions_have_history_entries() {
     }
     worker.revoke().await;
     assert_eq!(
-        told(&stage).await,
+        history_lines(&stage).await,
         [
             "question granted person 1",
             "question granted person 1",
@@ -413,5 +416,5 @@ async fn expired_question_has_one_history_entry() {
     let worker = stage.worker(asking()).await;
     let late = code(&worker, meta(CallMeta::default(), "src/x")).await;
     assert_eq!(late, Code::PermissionDenied);
-    assert_eq!(told(&stage).await, ["question expired nobody 0"]);
+    assert_eq!(history_lines(&stage).await, ["question expired nobody 0"]);
 }

@@ -161,14 +161,14 @@ async fn events_of_workers_calls_questions_and_grants_are_in_order() {
     let grant = stage.grants.grants().await.unwrap()[0].id;
     stage.grants.revoke(grant).await.unwrap();
     worker.revoke().await;
-    let told = next(&mut events, 8).await;
+    let seen = next(&mut events, 8).await;
     assert!(
-        told.iter().all(|it| it.worker == Some(worker.id())),
-        "{told:?}"
+        seen.iter().all(|it| it.worker == Some(worker.id())),
+        "{seen:?}"
     );
     let of = |found: fn(&EventKind) -> bool| {
-        let position = told.iter().position(|event| found(&event.kind));
-        position.unwrap_or_else(|| panic!("{told:?}"))
+        let position = seen.iter().position(|event| found(&event.kind));
+        position.unwrap_or_else(|| panic!("{seen:?}"))
     };
     let started = of(|it| matches!(it, EventKind::WorkerStarted { parent: None, .. }));
     let received = of(|it| matches!(it, EventKind::CallStarted { .. }));
@@ -190,7 +190,7 @@ async fn events_of_workers_calls_questions_and_grants_are_in_order() {
         revoked,
         ended,
     ];
-    assert!(order.is_sorted(), "{told:?}");
+    assert!(order.is_sorted(), "{seen:?}");
 }
 
 #[tokio::test]

@@ -262,7 +262,7 @@ async fn budgeted(stage: &Stage, files: u64) -> Worker {
 }
 
 #[tokio::test]
-async fn partial_effect_is_recorded_and_charged_as_far_as_it_got() {
+async fn partial_effect_is_recorded_and_charged_in_part() {
     let tools = ToolSet::new().writer(Tears).writer(Breaks);
     let stage = stage(|builder| builder.tools(tools)).await;
     let worker = budgeted(&stage, 137).await;
@@ -393,9 +393,9 @@ fn recorded_with_full_disk(rotates: bool) -> (String, Verified) {
         child.env("BAILIWICK_FULL_LOG_ROTATES", "1");
     }
     let child = child.output().unwrap();
-    let told = String::from_utf8_lossy(&child.stdout).into_owned();
-    assert!(child.status.success(), "{told}");
-    assert!(told.contains("1 passed"), "{told}");
+    let stdout = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(child.status.success(), "{stdout}");
+    assert!(stdout.contains("1 passed"), "{stdout}");
     let audit = folder.path().join("audit.jsonl");
     let verified = verify_file(Head::default(), &audit, |_| ()).unwrap();
     let segments = (1..verified.files).map(|number| format!("audit.jsonl.{number:08}"));

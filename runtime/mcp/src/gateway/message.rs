@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_depth_are_bounded_and_the_error_has_the_id() {
+    fn values_and_depth_are_bounded_and_error_has_the_id() {
         assert!(parse(values(MAX_VALUES).as_bytes()).is_ok());
         let rejected = parse(values(MAX_VALUES + 1).as_bytes()).unwrap_err();
         assert_eq!(rejected.id, Some(NumberOrString::Number(5)));

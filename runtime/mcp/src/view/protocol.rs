@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn result_of_a_cancelled_request_does_not_answer_a_reused_id() {
+    fn cancelled_request_result_does_not_answer_a_reused_id() {
         let mut view = ready(&Value::Null);
         assert_eq!(view.call_tool(7), [Action::Serve(1, call())]);
         assert_eq!(view.cancels(7), [Action::Cancel(1)]);

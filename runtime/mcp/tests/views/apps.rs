@@ -11,7 +11,7 @@ use super::guest::offered;
 use super::guest::offering;
 use super::guest::opened;
 use super::guest::quick;
-use super::guest::says;
+use super::guest::text_result;
 use super::guest::tool;
 use super::guest::until;
 use super::guest::worker;
@@ -119,7 +119,9 @@ async fn two_views_of_one_app_have_separate_tools() {
     let worker = worker(&stage).await;
     let whose = |name: &'static str| {
         let tools = vec![tool("who", true)];
-        offering(tools, move |_, _| Some(json!({"result": says(name)})))
+        offering(tools, move |_, _| {
+            Some(json!({"result": text_result(name)}))
+        })
     };
     let (_one, _guest) = offered(&worker, "left", whose("the left")).await;
     let (other, _other_guest) = offered(&worker, "right", whose("the right")).await;
@@ -152,8 +154,8 @@ async fn tool_list_is_current_when_a_view_changes_state() {
             })
         };
         let offered = once(|view| !view.tools().is_empty());
-        guest.greets(json!({"listChanged": true})).await;
-        let _guest = guest.acts(offering(vec![tool("look", true)], echo));
+        guest.initialize(json!({"listChanged": true})).await;
+        let _guest = guest.respond_with(offering(vec![tool("look", true)], echo));
         assert_eq!(offered.await.unwrap(), ["app_files__look"]);
         let closed = once(|view| view.state() == ViewState::Closed);
         view.close().await;
@@ -162,10 +164,10 @@ async fn tool_list_is_current_when_a_view_changes_state() {
 }
 
 #[tokio::test]
-async fn grant_for_a_closed_view_does_not_apply_to_its_successor() {
+async fn grant_for_a_view_does_not_apply_to_its_successor() {
     let questions = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&questions);
-    let people = Scripted::new().rule(move |_| {
+    let approver = Scripted::new().rule(move |_| {
         asked.fetch_add(1, Ordering::SeqCst);
         Some(Answer::Allow {
             patterns: vec!["write:mcp:app_files".parse().unwrap()],
@@ -174,7 +176,7 @@ async fn grant_for_a_closed_view_does_not_apply_to_its_successor() {
             left_out: Vec::new(),
         })
     });
-    let stage = apps(|builder| builder.approver(people)).await;
+    let stage = apps(|builder| builder.approver(approver)).await;
     let worker = worker(&stage).await;
     let script = || offering(vec![tool("push", false)], echo);
     let (view, _guest) = offered(&worker, "files", script()).await;
@@ -202,10 +204,10 @@ async fn changed_tool_list_is_fetched_again() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
     let mut looks = 0;
-    let _guest = guest.acts(move |method, _| {
+    let _guest = guest.respond_with(move |method, _| {
         looks += usize::from(method == "tools/list");
         let name = if looks == 1 { "first" } else { "second" };
         Some(json!({"result": {"tools": [tool(name, true)]}}))
@@ -227,10 +229,10 @@ async fn app_without_tools_is_not_asked_for_them() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     view.tool_input(serde_json::Map::new());
     assert!(view.reached(ViewState::Mounted).await);
-    let seen = guest.acts(|_, _| Some(json!({"result": {}})));
+    let seen = guest.respond_with(|_, _| Some(json!({"result": {}})));
     view.close().await;
     let seen = seen.await.unwrap();
     let methods: Vec<_> = seen
@@ -249,16 +251,16 @@ async fn page_gets_tool_updates_after_initialization_in_order() {
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     let input = json!({"path": "/a"});
-    view.tool_result(says("done").as_object().cloned().unwrap());
+    view.tool_result(text_result("done").as_object().cloned().unwrap());
     view.tool_input(input.as_object().cloned().unwrap());
     let dark = json!({"theme": "dark"});
     view.change_context(dark.as_object().cloned().unwrap());
-    let greeting = guest.greets(Value::Null).await;
-    let told = &greeting["result"];
-    assert_eq!(told["protocolVersion"], "2026-01-26");
-    assert_eq!(told["hostContext"]["theme"], "dark");
-    assert_eq!(told["hostContext"]["displayMode"], "inline");
-    assert_eq!(told["hostCapabilities"]["openLinks"], json!({}));
+    let greeting = guest.initialize(Value::Null).await;
+    let result = &greeting["result"];
+    assert_eq!(result["protocolVersion"], "2026-01-26");
+    assert_eq!(result["hostContext"]["theme"], "dark");
+    assert_eq!(result["hostContext"]["displayMode"], "inline");
+    assert_eq!(result["hostCapabilities"]["openLinks"], json!({}));
     let first = guest.next().await.unwrap();
     assert_eq!(first["params"]["arguments"], input);
     assert_eq!(
@@ -289,15 +291,15 @@ async fn page_reads_freely_and_writes_with_approval() {
     let stage = apps(|builder| builder).await;
     let alone = worker(&stage).await;
     let (_view, mut guest) = opened(&alone, quick("files"), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for name in ["echo", "peek"] {
-        let answer = guest.calls(name, at("x")).await;
+        let answer = guest.call_tool(name, at("x")).await;
         assert_eq!(
             answer["result"]["structuredContent"],
             json!({"path": "/r/x"})
         );
     }
-    let refused = guest.calls("post", at("x")).await;
+    let refused = guest.call_tool("post", at("x")).await;
     assert_eq!(
         refused["result"]["structuredContent"]["code"],
         "SCOPE_REQUIRED"
@@ -307,9 +309,9 @@ async fn page_reads_freely_and_writes_with_approval() {
     let stage = apps(|builder| builder.approver(person())).await;
     let watched = worker(&stage).await;
     let (_view, mut guest) = opened(&watched, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for asked in 1..=2 {
-        let done = guest.calls("post", at("x")).await;
+        let done = guest.call_tool("post", at("x")).await;
         assert_eq!(done["result"]["isError"], json!(false));
         assert_eq!(stage.texts("asked", "/call").await.len(), asked);
     }
@@ -323,15 +325,15 @@ async fn approval_for_a_page_does_not_override_the_policy() {
     let stage = apps(|builder| builder.approver(person())).await;
     let worker = stage.worker(Policy::new().deny("write:file")).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
-    guest.greets(Value::Null).await;
-    let refused = guest.calls("post", at("x")).await;
+    guest.initialize(Value::Null).await;
+    let refused = guest.call_tool("post", at("x")).await;
     assert_eq!(
         refused["result"]["structuredContent"]["code"],
         "PERMISSION_DENIED"
     );
     assert!(stage.board.posted().is_empty());
     assert_eq!(
-        guest.calls("echo", at("x")).await["result"]["isError"],
+        guest.call_tool("echo", at("x")).await["result"]["isError"],
         json!(false)
     );
 }
@@ -340,7 +342,7 @@ async fn approval_for_a_page_does_not_override_the_policy() {
 async fn page_requests_reach_the_host_or_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
-    let wishes = [
+    let requests = [
         ("ui/open-link", json!({"url": "https://example.org"})),
         (
             "ui/message",
@@ -354,32 +356,32 @@ async fn page_requests_reach_the_host_or_are_rejected() {
     ];
     let host = Host::yes();
     let (view, mut guest) = opened(&worker, quick("yes"), host.clone()).await;
-    guest.greets(Value::Null).await;
-    for (method, params) in &wishes {
-        let answer = guest.asks(method, params.clone()).await;
+    guest.initialize(Value::Null).await;
+    for (method, params) in &requests {
+        let answer = guest.request(method, params.clone()).await;
         assert_eq!(answer["result"].get("isError"), None, "{method}");
     }
-    assert_eq!(host.wishes.lock().unwrap().len(), wishes.len());
+    assert_eq!(host.requests.lock().unwrap().len(), requests.len());
     assert!(matches!(view.suspend().await, Err(ViewError::Pinned)));
     let script = guest
-        .asks("ui/open-link", json!({"url": "javascript:alert(1)"}))
+        .request("ui/open-link", json!({"url": "javascript:alert(1)"}))
         .await;
     assert_eq!(script["error"]["code"], json!(-32602));
 
     let (view, mut guest) = opened(&worker, quick("no"), Host::default()).await;
-    guest.greets(Value::Null).await;
-    for (method, params) in &wishes[..3] {
-        let answer = guest.asks(method, params.clone()).await;
+    guest.initialize(Value::Null).await;
+    for (method, params) in &requests[..3] {
+        let answer = guest.request(method, params.clone()).await;
         assert_eq!(answer["result"], json!({"isError": true}), "{method}");
     }
-    let pinned = guest.asks("dev.bailiwick/request-pin", json!({})).await;
+    let pinned = guest.request("dev.bailiwick/request-pin", json!({})).await;
     assert_eq!(pinned["result"], json!({"pinned": false}));
     assert!(view.suspend().await.is_ok());
 
     let (_view, mut guest) = opened(&worker, quick("none"), DenyView).await;
-    guest.greets(Value::Null).await;
-    for (method, params) in &wishes[..3] {
-        let answer = guest.asks(method, params.clone()).await;
+    guest.initialize(Value::Null).await;
+    for (method, params) in &requests[..3] {
+        let answer = guest.request(method, params.clone()).await;
         assert_eq!(answer["error"]["code"], json!(-32601), "{method}");
     }
 }
@@ -393,10 +395,10 @@ async fn display_mode_is_chosen_by_the_host() {
         bailiwick_mcp::view::DisplayMode::Fullscreen,
     ];
     let (_view, mut guest) = opened(&worker, quick("files").modes(modes), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let mut mode = async |wanted: &str| {
         let answer = guest
-            .asks("ui/request-display-mode", json!({"mode": wanted}))
+            .request("ui/request-display-mode", json!({"mode": wanted}))
             .await;
         answer["result"]["mode"].as_str().unwrap().to_owned()
     };
@@ -412,19 +414,20 @@ async fn model_context_update_replaces_the_previous_one() {
     let worker = worker(&stage).await;
     let host = Host::default();
     let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     assert_eq!(view.model_context(), None);
     for text in ["one", "tw\u{202e}o"] {
         let content =
             json!({"content": [{"type": "text", "text": text}], "structuredContent": {"n": 1}});
-        let told = guest.asks("ui/update-model-context", content).await;
-        assert_eq!(told["result"], json!({}));
+        let answer = guest.request("ui/update-model-context", content).await;
+        assert_eq!(answer["result"], json!({}));
     }
     assert_eq!(view.model_context().unwrap().text(), "tw\\u{202e}o");
-    let news = host.news.lock().unwrap();
+    let events = host.events.lock().unwrap();
     assert_eq!(
-        news.iter()
-            .filter(|news| **news == ViewEvent::ModelContextChanged)
+        events
+            .iter()
+            .filter(|event| **event == ViewEvent::ModelContextChanged)
             .count(),
         2
     );
@@ -483,7 +486,7 @@ async fn view_ends_with_its_worker_or_page() {
     let (view, guest) = opened(&worker, quick("files"), host.clone()).await;
     drop(guest);
     view.reached(ViewState::Closed).await;
-    assert_eq!(*host.news.lock().unwrap(), [ViewEvent::Closed]);
+    assert_eq!(*host.events.lock().unwrap(), [ViewEvent::Closed]);
     let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
     worker.revoke().await;
     view.reached(ViewState::Closed).await;
@@ -497,10 +500,10 @@ async fn call_by_a_page_outlives_the_page() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let hang = json!({"name": "hangs", "arguments": at("x")});
     guest
-        .says(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
+        .send(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
         .await;
     until(|| worker.status().in_flight == 1).await;
     view.close().await;
@@ -518,18 +521,18 @@ async fn page_can_cancel_its_call() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let hang = json!({"name": "hangs", "arguments": at("x")});
     guest
-        .says(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
+        .send(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
         .await;
     until(|| worker.status().in_flight == 1).await;
     let back =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
-    guest.says(back).await;
+    guest.send(back).await;
     until(|| worker.status().in_flight == 0).await;
     stage.latch.open();
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
 }
 
 #[tokio::test]
@@ -538,9 +541,9 @@ async fn app_behind_two_tools_is_listed_called_and_judged() {
     let worker = worker(&stage).await;
     let spec = quick("files").behind_two_tools();
     let (view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.greets(json!({})).await;
+    guest.initialize(json!({})).await;
     let tools = vec![tool("look", true), tool("push", false)];
-    let _guest = guest.acts(offering(tools, echo));
+    let _guest = guest.respond_with(offering(tools, echo));
     listed(&view).await;
     assert_eq!(names(&worker), ["list_app_tools", "call_app_tool"]);
     let listed = worker.call("list_app_tools", json!({})).await.unwrap();

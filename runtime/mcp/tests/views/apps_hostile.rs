@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::at;
 use super::guest::{
-    Host, apps, echo, listed, names, offered, offering, opened, quick, says, tool, until, worker,
+    Host, apps, echo, listed, names, offered, offering, opened, quick, text_result, tool, until,
+    worker,
 };
 
 #[tokio::test]
@@ -24,15 +25,15 @@ async fn page_requests_are_rejected_before_initialization() {
             ("ui/message", json!({"content": []})),
             ("ui/update-model-context", json!({"content": []})),
         ] {
-            let answer = guest.asks(method, params).await;
+            let answer = guest.request(method, params).await;
             assert_eq!(answer["error"]["code"], json!(-32000), "{method}");
         }
     };
     early(&mut guest).await;
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
-    guest.notes("ui/notifications/initialized").await;
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
+    guest.notify("ui/notifications/initialized").await;
     early(&mut guest).await;
-    guest.asks("ui/initialize", json!({})).await;
+    guest.request("ui/initialize", json!({})).await;
     early(&mut guest).await;
     assert_eq!(view.state(), ViewState::Starting);
     let call = view
@@ -43,10 +44,10 @@ async fn page_requests_are_rejected_before_initialization() {
         (call.code(), &call.details()["state"]),
         (Code::ServerGone, &json!("starting"))
     );
-    guest.notes("ui/notifications/initialized").await;
-    let answer = guest.calls("echo", at("x")).await;
+    guest.notify("ui/notifications/initialized").await;
+    let answer = guest.call_tool("echo", at("x")).await;
     assert_eq!(answer["result"]["isError"], json!(false));
-    let twice = guest.asks("ui/initialize", json!({})).await;
+    let twice = guest.request("ui/initialize", json!({})).await;
     assert_eq!(twice["error"]["code"], json!(-32600));
     assert_eq!(view.model_context(), None);
 }
@@ -58,14 +59,14 @@ async fn page_cannot_call_tools_of_other_apps() {
     let script = offering(vec![tool("look", true)], echo);
     let (_app, _other) = offered(&worker, "other", script).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for name in ["app_other__look", "no_such", "call_app_tool", "", "look"] {
-        let answer = guest.calls(name, at("x")).await;
+        let answer = guest.call_tool(name, at("x")).await;
         assert_eq!(answer["error"]["code"], json!(-32602), "{name}");
         assert_eq!(answer["error"]["data"]["code"], "UNKNOWN_TOOL", "{name}");
     }
     assert_eq!(
-        guest.calls("peek", at("x")).await["result"]["isError"],
+        guest.call_tool("peek", at("x")).await["result"]["isError"],
         json!(false)
     );
     let refused = stage.texts("denied", "/event/origin").await;
@@ -78,7 +79,7 @@ async fn unknown_page_methods_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for method in [
         "sampling/createMessage",
         "tools/list",
@@ -86,7 +87,7 @@ async fn unknown_page_methods_are_rejected() {
         "ui/notifications/tool-input",
         "",
     ] {
-        let answer = guest.asks(method, json!({})).await;
+        let answer = guest.request(method, json!({})).await;
         assert_eq!(answer["error"]["code"], json!(-32601), "{method}");
     }
 }
@@ -140,17 +141,17 @@ async fn response_counts_once_and_only_for_its_request() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({})).await;
+    guest.initialize(json!({})).await;
     let list = guest.next().await.unwrap();
     assert_eq!(list["method"], "tools/list");
     let answer = |id: &Value, name: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"tools": [tool(name, true)]}});
     for id in [json!(999), json!(0), json!(-1), json!("1"), json!(null)] {
-        guest.says(answer(&id, "forged")).await;
+        guest.send(answer(&id, "forged")).await;
     }
-    guest.says(answer(&list["id"], "first")).await;
-    guest.says(answer(&list["id"], "second")).await;
+    guest.send(answer(&list["id"], "first")).await;
+    guest.send(answer(&list["id"], "second")).await;
     listed(&view).await;
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
     assert_eq!(names(&worker), ["app_files__first"]);
 }
 
@@ -159,13 +160,13 @@ async fn duplicate_request_id_is_rejected_and_the_first_continues() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let call = |name: &str| {
         let params = json!({"name": name, "arguments": at("x")});
         json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
     };
-    guest.says(call("hangs")).await;
-    guest.says(call("echo")).await;
+    guest.send(call("hangs")).await;
+    guest.send(call("echo")).await;
     assert_eq!(guest.next().await.unwrap()["error"]["code"], json!(-32600));
     stage.latch.open();
     let answer = guest.next().await.unwrap();
@@ -180,11 +181,11 @@ async fn requests_beyond_the_limit_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let params = json!({"name": "hangs", "arguments": at("x")});
     for id in 0..40 {
         guest
-            .says(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+            .send(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
             .await;
     }
     for _ in 32..40 {
@@ -205,8 +206,8 @@ async fn page_requests_to_the_host_are_rate_limited() {
     let worker = worker(&stage).await;
     let host = Host::default();
     let (_view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
-    guest.greets(Value::Null).await;
-    let wishes = [
+    guest.initialize(Value::Null).await;
+    let requests = [
         ("ui/open-link", json!({"url": "https://example.org"})),
         ("ui/message", json!({"content": []})),
         ("ui/download-file", json!({"contents": []})),
@@ -214,11 +215,11 @@ async fn page_requests_to_the_host_are_rate_limited() {
         ("dev.bailiwick/request-pin", json!({})),
     ];
     let mut refused = Vec::new();
-    for (method, params) in wishes.iter().cycle().take(1000) {
-        let answer = guest.asks(method, params.clone()).await;
+    for (method, params) in requests.iter().cycle().take(1000) {
+        let answer = guest.request(method, params.clone()).await;
         refused.extend(answer.get("error").cloned());
     }
-    let asked = host.wishes.lock().unwrap().len();
+    let asked = host.requests.lock().unwrap().len();
     assert!((8..100).contains(&asked), "people were asked {asked} times");
     assert_eq!(refused.len() + asked, 1000);
     for error in &refused {
@@ -229,12 +230,12 @@ async fn page_requests_to_the_host_are_rate_limited() {
         assert!((1..=2000).contains(&wait), "{wait}");
     }
     // Pages without requests are not affected, nor are requests of other pages.
-    let called = guest.calls("echo", at("x")).await;
+    let called = guest.call_tool("echo", at("x")).await;
     assert_eq!(called["result"]["isError"], json!(false));
     let (_view, mut other) = opened(&worker, quick("other"), host.clone()).await;
-    other.greets(Value::Null).await;
-    let (method, params) = &wishes[0];
-    let answer = other.asks(method, params.clone()).await;
+    other.initialize(Value::Null).await;
+    let (method, params) = &requests[0];
+    let answer = other.request(method, params.clone()).await;
     assert_eq!(answer["result"], json!({"isError": true}));
 }
 
@@ -247,9 +248,9 @@ async fn list_changes_are_rate_limited() {
         ..ViewLimits::default()
     });
     let (view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
-    let seen = guest.acts(offering(vec![tool("look", true)], echo));
+    let seen = guest.respond_with(offering(vec![tool("look", true)], echo));
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     for _ in 0..5000 {
         assert!(sender.send(changed.to_string()).await);
@@ -269,9 +270,9 @@ async fn undeclared_list_changes_are_ignored() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({})).await;
+    guest.initialize(json!({})).await;
     let sender = guest.sender();
-    let seen = guest.acts(offering(vec![tool("look", true)], echo));
+    let seen = guest.respond_with(offering(vec![tool("look", true)], echo));
     listed(&view).await;
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     sender.send(changed.to_string()).await;
@@ -293,13 +294,13 @@ async fn notification_flood_is_limited_before_the_host() {
     let worker = worker(&stage).await;
     let host = Host::default();
     let (_view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for _ in 0..1000 {
-        guest.notes("notifications/message").await;
+        guest.notify("notifications/message").await;
     }
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
-    let heard = host.news.lock().unwrap().len();
-    assert!((1..500).contains(&heard), "{heard} were heard");
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
+    let received = host.events.lock().unwrap().len();
+    assert!((1..500).contains(&received), "{received} were received");
 }
 
 #[tokio::test]
@@ -310,7 +311,7 @@ async fn oversized_results_and_requests_are_rejected() {
     let tools = vec![tool("long", true), tool("look", true)];
     let script = offering(tools, move |name, _| {
         let text = if name == "long" { &long } else { "short" };
-        Some(json!({"result": says(text)}))
+        Some(json!({"result": text_result(text)}))
     });
     let (_view, _guest) = offered(&worker, "files", script).await;
     let failed = worker.call("app_files__long", json!({})).await.unwrap_err();
@@ -318,9 +319,9 @@ async fn oversized_results_and_requests_are_rejected() {
     assert!(worker.call("app_files__look", json!({})).await.is_ok());
 
     let (_other, mut guest) = opened(&worker, quick("other"), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let text = "x".repeat(11 << 20);
-    let refused = guest.calls("echo", json!({ "path": text })).await;
+    let refused = guest.call_tool("echo", json!({ "path": text })).await;
     assert_eq!(refused["error"]["code"], json!(-32600));
 }
 
@@ -349,13 +350,13 @@ async fn page_that_does_not_read_is_closed() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let sender = guest.sender();
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-    let mut said = 0;
+    let mut sent = 0;
     while sender.send(ping.clone()).await {
-        said += 1;
-        assert!(said < 100_000, "it goes on for ever");
+        sent += 1;
+        assert!(sent < 100_000, "the page is not closed");
     }
     assert_eq!(view.state(), ViewState::Closed);
 }
@@ -377,7 +378,7 @@ async fn invalid_messages_are_ignored() {
     ] {
         assert!(guest.sender().send(noise).await);
     }
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
 }
 
 #[tokio::test]
@@ -435,7 +436,9 @@ async fn app_cannot_replace_another_tool() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let tools = vec![tool("echo", true), tool("post", true)];
-    let script = offering(tools, |_, _| Some(json!({"result": says("the app")})));
+    let script = offering(tools, |_, _| {
+        Some(json!({"result": text_result("the app")}))
+    });
     let (_view, _guest) = offered(&worker, "files", script).await;
     assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
     assert_eq!(
@@ -454,10 +457,10 @@ async fn list_change_during_suspension_is_fetched_after_resume() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
     let mut looks = 0;
-    let _guest = guest.acts(move |method, _| {
+    let _guest = guest.respond_with(move |method, _| {
         looks += usize::from(method == "tools/list");
         let name = if looks == 1 { "first" } else { "second" };
         Some(json!({"result": {"tools": [tool(name, true)]}}))
@@ -478,16 +481,16 @@ async fn failed_list_refresh_keeps_the_tools() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
     let mut looks = 0;
-    let _guest = guest.acts(move |method, _| {
+    let _guest = guest.respond_with(move |method, _| {
         looks += usize::from(method == "tools/list");
         Some(match (method, looks) {
             ("tools/list", 1) => json!({"result": {"tools": [tool("first", true)]}}),
             ("tools/list", 2) => json!({"error": {"code": 1, "message": "no"}}),
             ("tools/list", _) => json!({"result": {"tools": [tool("third", true)]}}),
-            _ => json!({"result": says(&looks.to_string())}),
+            _ => json!({"result": text_result(&looks.to_string())}),
         })
     });
     listed(&view).await;
@@ -514,10 +517,10 @@ async fn oversized_tool_list_is_rejected() {
     assert_eq!((view.tools().len(), names(&worker).len()), (200, 50));
     view.close().await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
     let mut looks = 0;
-    let _guest = guest.acts(move |method, _| {
+    let _guest = guest.respond_with(move |method, _| {
         looks += usize::from(method == "tools/list");
         let tools: Vec<_> = if looks == 1 { many(201) } else { many(1) };
         (method == "tools/list").then(|| json!({"result": {"tools": tools}}))
@@ -534,7 +537,7 @@ async fn closed_channel_ends_the_view() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     assert!(view.reached(ViewState::Mounted).await);
     let sender = guest.sender();
     drop(guest);
@@ -551,8 +554,8 @@ async fn call_waiting_for_approval_ends_with_the_page() {
     let post = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": post});
     for closes in [true, false] {
         let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-        guest.greets(Value::Null).await;
-        guest.says(post.clone()).await;
+        guest.initialize(Value::Null).await;
+        guest.send(post.clone()).await;
         let question = loop {
             if let Some(question) = stage.grants.questions().await.unwrap().pop() {
                 break question.id;
@@ -614,7 +617,7 @@ async fn closing_page_stays_suspended() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     assert!(view.reached(ViewState::Mounted).await);
     view.suspend().await.unwrap();
     let closing = view.clone();
@@ -623,7 +626,7 @@ async fn closing_page_stays_suspended() {
         guest.next().await.unwrap()["method"],
         "ui/resource-teardown"
     );
-    let answer = guest.calls("echo", at("x")).await;
+    let answer = guest.call_tool("echo", at("x")).await;
     assert_eq!(answer["error"]["code"], json!(-32000), "{answer}");
     closing.await.unwrap();
 }
@@ -634,8 +637,8 @@ async fn call_through_two_tools_is_explained_as_the_app_tool() {
     let worker = worker(&stage).await;
     let spec = quick("files").behind_two_tools();
     let (view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.greets(json!({})).await;
-    let _guest = guest.acts(offering(vec![tool("push", false)], echo));
+    guest.initialize(json!({})).await;
+    let _guest = guest.respond_with(offering(vec![tool("push", false)], echo));
     listed(&view).await;
     let by_two = Call::new("call_app_tool", json!({"name": "app_files__push"}));
     let by_two = worker.explain(&by_two).unwrap();
@@ -655,8 +658,8 @@ async fn oversized_message_is_not_sent() {
         ..ViewLimits::default()
     });
     let (_view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     assert!(!guest.sender().send("x".repeat(2049)).await);
     assert!(guest.sender().send("x".repeat(2048)).await);
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
 }
