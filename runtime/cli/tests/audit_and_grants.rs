@@ -647,11 +647,11 @@ async fn invalid_grant_store_is_named_and_left_unchanged() {
     let all = ["--revoke-all", "--agent", "main"];
     let narrow = ["--narrow", "g1", "--holder-only"];
     let apply = ["--apply", "read-only", "--agent", "main", "--root", "/repo"];
-    for wish in [&[][..], &revoke, &all, &narrow, &apply] {
+    for command in [&[][..], &revoke, &all, &narrow, &apply] {
         let refused = |file: &str, parts: &[&str]| {
-            place.refused(&[&["grants", file], wish].concat(), 1, parts);
+            place.refused(&[&["grants", file], command].concat(), 1, parts);
         };
-        if wish != apply {
+        if command != apply {
             refused("none", &["`none`", "not found"]);
         }
         refused("repo", &["repo`"]);

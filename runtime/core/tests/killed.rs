@@ -78,7 +78,7 @@ async fn grant_and_revoke(grants: &GrantAuthority, name: String, mut live: VecDe
 }
 
 #[tokio::test]
-#[ignore = "the child of the test below, which says where and kills it"]
+#[ignore = "child process of the test below"]
 async fn runtime_to_be_killed() {
     let folder = std::env::var_os("BAILIWICK_KILL_GRANTS_IN").unwrap();
     let store = GrantStore::open(Path::new(&folder).join("grants")).unwrap();

@@ -269,8 +269,8 @@ async fn random_handshakes_are_answered_and_the_next_is_served() {
         check(&asked, &client.request("initialize", params).await);
     }
     let mut client = Client::new(&gateway);
-    let greeted = client.initialize("2025-11-25", json!({})).await;
-    assert!(greeted["result"].is_object(), "{greeted}");
+    let initialized = client.initialize("2025-11-25", json!({})).await;
+    assert!(initialized["result"].is_object(), "{initialized}");
     unchanged(&workspace);
 }
 

@@ -20,11 +20,11 @@ struct Client(client::Client);
 
 impl Client {
     /// One that had its handshake.
-    async fn greeted(worker: &Worker) -> Self {
+    async fn connected(worker: &Worker) -> Self {
         let mut client = client::Client::new(&gateway(worker));
-        let greeting = client.initialize("2025-11-25", json!({})).await;
-        let tools = &greeting["result"]["capabilities"]["tools"];
-        assert_eq!(*tools, json!({"listChanged": true}), "{greeting}");
+        let initialized = client.initialize("2025-11-25", json!({})).await;
+        let tools = &initialized["result"]["capabilities"]["tools"];
+        assert_eq!(*tools, json!({"listChanged": true}), "{initialized}");
         // What comes after an answer comes after that was taken up.
         client.request_next("ping", json!({})).await;
         Self(client)
@@ -84,7 +84,7 @@ fn offered(worker: &Worker) -> bool {
 async fn clients_are_notified_of_withheld_and_approved_tools() {
     let (stage, worker) = alone("changes").await;
     let mut clients = [
-        Client::greeted(&worker).await,
+        Client::connected(&worker).await,
         Client::listening(&worker).await,
     ];
     assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
@@ -106,7 +106,7 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
 async fn clients_are_notified_of_lost_and_restored_servers() {
     let (stage, worker) = alone("plain").await;
     let mut clients = [
-        Client::greeted(&worker).await,
+        Client::connected(&worker).await,
         Client::listening(&worker).await,
     ];
     let server: i32 = text(act(&worker, "h__edit", "pid").await).parse().unwrap();
@@ -133,8 +133,8 @@ async fn clients_without_access_to_a_server_get_no_notifications() {
     let other = stage
         .worker(Policy::new().deny("read:mcp").deny("write:mcp"))
         .await;
-    let mut theirs = Client::greeted(&worker).await;
-    let mut other = Client::greeted(&other).await;
+    let mut theirs = Client::connected(&worker).await;
+    let mut other = Client::connected(&other).await;
     assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
     theirs.assert_notified().await;
     other.assert_no_notification().await;
@@ -162,7 +162,7 @@ fn acts(mut link: ViewChannel) {
 async fn clients_are_notified_of_app_tools() {
     let (_stage, worker) = alone("plain").await;
     let mut clients = [
-        Client::greeted(&worker).await,
+        Client::connected(&worker).await,
         Client::listening(&worker).await,
     ];
     let spec = ViewSpec::new("page");

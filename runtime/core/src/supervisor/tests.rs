@@ -45,7 +45,7 @@ async fn killed_worker_fails_open_calls_and_restarts_with_same_authority() {
         Code::WorkerRestarted
     );
     hold.release();
-    // Until the supervisor has heard of the death, calls meet the dead actor.
+    // Calls reach the dead actor until the supervisor is notified.
     let answer = loop {
         match worker.call("hold", json!({ "path": "/r/a/x" })).await {
             Err(error) if error.code() == Code::WorkerRestarted => tokio::task::yield_now().await,
@@ -110,7 +110,7 @@ async fn killed_worker_has_one_audited_end_per_open_call() {
     }
     hold.holds(2).await;
     worker.kill_actor();
-    // The caller of one of them leaves when the worker is dead, so nobody hears how the call ended.
+    // One caller drops its call after the worker died, so no caller receives that result.
     while call("x").await.is_err() {
         tokio::task::yield_now().await;
     }

@@ -255,8 +255,8 @@ async fn page_gets_tool_updates_after_initialization_in_order() {
     view.tool_input(input.as_object().cloned().unwrap());
     let dark = json!({"theme": "dark"});
     view.change_context(dark.as_object().cloned().unwrap());
-    let greeting = guest.initialize(Value::Null).await;
-    let result = &greeting["result"];
+    let initialized = guest.initialize(Value::Null).await;
+    let result = &initialized["result"];
     assert_eq!(result["protocolVersion"], "2026-01-26");
     assert_eq!(result["hostContext"]["theme"], "dark");
     assert_eq!(result["hostContext"]["displayMode"], "inline");

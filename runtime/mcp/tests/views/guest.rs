@@ -67,9 +67,9 @@ impl Guest {
     pub(super) async fn initialize(&mut self, tools: Value) -> Value {
         let info = json!({"name": "board", "version": "2"});
         let params = json!({"appInfo": info, "appCapabilities": {"tools": tools}, "protocolVersion": "2026-01-26"});
-        let greeting = self.request("ui/initialize", params).await;
+        let response = self.request("ui/initialize", params).await;
         self.notify("ui/notifications/initialized").await;
-        greeting
+        response
     }
 
     /// Answers each request by `script`; unanswered requests hang. Returns all received messages once the view is closed.
