@@ -803,7 +803,7 @@ fn shutdown_of_the_shared_stateless_worker_is_audited_over_http() {
     ended(&place);
 }
 
-/// What a server with these arguments says to a write outside its root, of a client called `me`.
+/// The result of a write outside the root by the client `me`, from a server with these arguments.
 fn writing_outside(place: &Place, arguments: &[&str]) -> Value {
     let mut client = place.client(arguments);
     ask(&mut client, &initialize(&json!({})));

@@ -85,8 +85,8 @@ mod tests {
     proptest! {
         #![proptest_config(crate::cases::cases(1000))]
 
-        /// In whatever order threads come to it, and however long they wait: in no span of time are more served than come
-        /// at once and are refilled, and whoever waits as long as required is served.
+        /// For every order of calls and every interval, the number of served calls is at most the burst plus the refill.
+        /// A call that waits for the returned time is served.
         #[test]
         fn served_calls_never_exceed_the_rate(
             calls in 1..5_u32,
@@ -99,7 +99,7 @@ mod tests {
             let at = |millis: u64| start + Duration::from_millis(millis);
             let (mut served, mut latest) = (Vec::new(), 0);
             for time in times {
-                // Whoever looked at the clock before another, and comes after it, comes when that one does.
+                // A call with an earlier time than the call before it counts at that later time.
                 latest = time.max(latest);
                 if limiter.take_at(at(time)).is_ok() {
                     served.push(latest);

@@ -43,7 +43,7 @@ async fn clock() -> Upstreams {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
     npm::install(&folder, "sample-servers").unwrap();
     let program = folder.join("node_modules/.bin/mcp-server-basic-vanillajs");
-    // Its tool says nothing of itself; a person knows that it only tells the time.
+    // Its tool has no annotations, so the host declares that it only reads.
     let spec = ServerSpec::stdio("clock", program.to_str().unwrap())
         .args(["--stdio"])
         .tool("get-time", Verb::Read);

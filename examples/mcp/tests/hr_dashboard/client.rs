@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use crate::server;
 
-/// What the person behind a client says when they are asked.
+/// The answer of a client to each form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Decision {
     Yes,
     No,
-    /// They send the form away.
+    /// The form is cancelled.
     Nothing,
 }
 

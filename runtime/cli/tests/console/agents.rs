@@ -17,7 +17,7 @@ struct Program {
     received: String,
 }
 
-/// The address of the page that the program says it asks on: it stands in a file that only this user can read.
+/// Reads the address of the approval page from the private file that the program names.
 fn address(line: &str) -> String {
     assert!(!line.contains("http:"), "{line}");
     let (_, file) = line.split_once("approval page in: ").unwrap();

@@ -444,7 +444,7 @@ async fn fifteen_servers_work_over_socket_and_end_with_their_host() {
     audited(&servers);
 }
 
-/// What a client says of itself that shows pages of MCP Apps.
+/// The configuration of a client that shows MCP Apps views.
 fn showing() -> ClientConfig {
     let types = json!({"mimeTypes": ["text/html;profile=mcp-app"]});
     let capabilities = json!({"extensions": {"io.modelcontextprotocol/ui": types}});

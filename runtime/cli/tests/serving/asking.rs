@@ -480,7 +480,7 @@ async fn question_for_a_client_commit_does_not_name_a_page() {
         .await;
         assert_eq!(client.receive().await["id"], "c");
         assert_eq!(workspace.read("r/a.txt"), text);
-        // A model of the same worker needs no word for it.
+        // The model of the same worker needs no approval.
         let model =
             json!({"name": "write_file", "arguments": {"path": "/r/m.txt", "content": "x"}});
         let done = client.request("tools/call", model).await;
@@ -583,7 +583,7 @@ fn ignored_grants_are_audited_for_each_request() {
 }
 
 #[test]
-fn denied_write_of_a_protected_file_says_why() {
+fn denied_write_of_a_protected_file_names_the_reason() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().canonicalize().unwrap();
     let mut program = program::start(&["--ask=replay", root.to_str().unwrap()], &[]);

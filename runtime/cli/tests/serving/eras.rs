@@ -189,7 +189,7 @@ async fn configuration_of_a_stateless_request_denies_its_write() {
     }
 }
 
-/// What `list_roots` says, and whether a file could be read, of a request with this `_meta`.
+/// The text of `list_roots` and whether a file could be read, for requests with this `_meta`.
 async fn oriented(client: &mut Client, meta: &Value, file: &str) -> (String, bool) {
     let roots = json!({"name": "list_roots", "arguments": {}});
     let answer = client

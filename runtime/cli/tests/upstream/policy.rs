@@ -181,7 +181,7 @@ async fn explain_does_not_send_the_call() {
 }
 
 #[tokio::test]
-async fn begun_call_waits_for_its_question() {
+async fn pending_server_call_resumes_after_approval() {
     let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| {
         builder.approver(bailiwick::Deferred)
     })

@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn notifications_stay_here_and_cancellations_lose_their_reason() {
+    async fn notifications_are_not_forwarded_and_cancellation_reasons_are_dropped() {
         let mut peer = fixture(Reads::All, WriteFailure::Fatal)
             .after_handshake(false)
             .await;

@@ -653,7 +653,7 @@ mod tests {
 
     #[test]
     fn tools_are_listed_only_if_the_page_declares_them() {
-        let ready = || Action::Event(ViewEvent::Ready);
+        let ready_event = || Action::Event(ViewEvent::Ready);
         for (tools, lists, again) in [
             (json!(null), false, false),
             (json!({}), true, false),
@@ -665,8 +665,8 @@ mod tests {
             let actions = view.notify("ui/notifications/initialized", json!({}));
             let look = || [Action::List, Action::Pause];
             let expected: Actions = match lists {
-                true => [ready()].into_iter().chain(look()).collect(),
-                false => vec![ready()],
+                true => [ready_event()].into_iter().chain(look()).collect(),
+                false => vec![ready_event()],
             };
             assert_eq!(actions, expected, "{tools}");
             assert_eq!(view.0.listed(false), []);

@@ -121,7 +121,7 @@ async fn endless_tool_list_is_cut() {
 }
 
 #[tokio::test]
-async fn deceptive_and_invalid_tool_names_are_withheld() {
+async fn deceptive_colliding_and_invalid_tools_are_withheld() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let long = "x".repeat(80);
@@ -137,7 +137,7 @@ async fn deceptive_and_invalid_tool_names_are_withheld() {
 }
 
 #[tokio::test]
-async fn response_counts_once_and_only_for_its_request() {
+async fn response_is_accepted_once_and_only_for_its_request() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
